@@ -1,0 +1,1 @@
+//! Wire types, error codes and the OpenAPI document of the v1 HTTP interface.

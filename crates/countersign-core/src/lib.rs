@@ -1,0 +1,1 @@
+//! The pure domain of Countersign: facts, pacts, decide, and the canonical bytes of records.

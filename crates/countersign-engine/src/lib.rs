@@ -1,0 +1,1 @@
+//! The shell round the core: store, commit loop, recovery, observations.

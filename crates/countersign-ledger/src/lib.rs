@@ -1,0 +1,1 @@
+//! Pure log mathematics of Countersign: leaves, tree, proofs, checkpoints, receipts, offline verification.

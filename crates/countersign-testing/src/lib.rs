@@ -1,0 +1,1 @@
+//! Unshipped: simulator, faulty disk, workloads and the independent checker.

@@ -1,0 +1,2 @@
+//! The `countersign` binary.
+fn main() {}
