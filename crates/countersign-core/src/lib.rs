@@ -1,1 +1,23 @@
-//! The pure domain of Countersign: facts, pacts, decide, and the canonical bytes of records.
+//! The pure domain of Countersign: facts, pacts, `decide`, and the canonical bytes of records.
+//!
+//! Nothing here does I/O, reads a clock, draws randomness, uses floats or panics: time and randomness are arguments, so
+//! the same inputs give the same bytes for ever (I3).
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
+pub mod canonical;
+pub mod expression;
+pub mod fact;
+pub mod ids;
+pub mod limits;
+pub mod pact;
+pub mod value;

@@ -1,0 +1,189 @@
+//! Canonical JSON (RFC 8785) as it is written, not sorted afterwards.
+//!
+//! Callers name keys in ascending order, which for our ASCII keys is JCS order; `debug_assert` checks it. No generic
+//! serialiser runs on the commit path: a record of known shape is written straight into its bytes.
+
+/// A writer of canonical JSON.
+#[derive(Debug, Clone, Default)]
+pub struct Canonical {
+    out: String,
+    first: bool,
+}
+
+impl Canonical {
+    /// An empty writer.
+    pub fn new() -> Self {
+        Self::with_buffer(String::new())
+    }
+
+    /// Writes into a buffer that is reused; it is emptied first.
+    pub fn with_buffer(mut buffer: String) -> Self {
+        buffer.clear();
+        Self { out: buffer, first: true }
+    }
+
+    /// What was written.
+    pub fn as_str(&self) -> &str {
+        &self.out
+    }
+
+    /// What was written, taken.
+    pub fn into_string(self) -> String {
+        self.out
+    }
+
+    /// Opens an object or array.
+    pub fn open(&mut self, bracket: char) {
+        self.out.push(bracket);
+        self.first = true;
+    }
+
+    /// Closes an object or array.
+    pub fn close(&mut self, bracket: char) {
+        self.out.push(bracket);
+        self.first = false;
+    }
+
+    /// Starts the next element of an array.
+    pub fn element(&mut self) {
+        if !self.first {
+            self.out.push(',');
+        }
+        self.first = false;
+    }
+
+    /// Starts the next member of an object; keys must come in ascending order.
+    pub fn key(&mut self, key: &str) {
+        self.element();
+        self.string(key);
+        self.out.push(':');
+    }
+
+    /// A string, with the escapes RFC 8785 prescribes and no others.
+    pub fn string(&mut self, text: &str) {
+        self.out.push('"');
+        let mut plain_from = 0;
+        for (at, byte) in text.bytes().enumerate() {
+            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+                continue;
+            }
+            self.out.push_str(text.get(plain_from..at).unwrap_or_default());
+            plain_from = at + 1;
+            match byte {
+                b'"' => self.out.push_str("\\\""),
+                b'\\' => self.out.push_str("\\\\"),
+                b'\n' => self.out.push_str("\\n"),
+                b'\r' => self.out.push_str("\\r"),
+                b'\t' => self.out.push_str("\\t"),
+                0x08 => self.out.push_str("\\b"),
+                0x0c => self.out.push_str("\\f"),
+                control => {
+                    self.out.push_str("\\u00");
+                    self.hex(&[control]);
+                }
+            }
+        }
+        self.out.push_str(text.get(plain_from..).unwrap_or_default());
+        self.out.push('"');
+    }
+
+    /// Bytes as a string of lower-case hexadecimal.
+    pub fn hex_string(&mut self, bytes: &[u8]) {
+        self.out.push('"');
+        self.hex(bytes);
+        self.out.push('"');
+    }
+
+    fn hex(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            for nibble in [byte >> 4, byte & 15] {
+                self.out.push(char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }));
+            }
+        }
+    }
+
+    /// A signed integer.
+    pub fn i64(&mut self, number: i64) {
+        self.out.push_str(itoa::Buffer::new().format(number));
+    }
+
+    /// An unsigned integer.
+    pub fn u64(&mut self, number: u64) {
+        self.out.push_str(itoa::Buffer::new().format(number));
+    }
+
+    /// True or false.
+    pub fn bool(&mut self, truth: bool) {
+        self.out.push_str(if truth { "true" } else { "false" });
+    }
+
+    /// Something printable as a string that needs no escapes beyond the usual.
+    pub fn display(&mut self, thing: &impl std::fmt::Display) {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{thing}");
+        self.string(&text);
+    }
+
+    /// Canonical JSON that was written elsewhere, as one value.
+    pub fn raw(&mut self, canonical: &str) {
+        self.out.push_str(canonical);
+        self.first = false;
+    }
+
+    /// Any JSON value, with its keys sorted as RFC 8785 asks (by UTF-16 code units). Numbers must be integers.
+    pub fn json(&mut self, json: &serde_json::Value) {
+        use serde_json::Value as Json;
+        match json {
+            Json::Null => self.out.push_str("null"),
+            Json::Bool(b) => self.bool(*b),
+            Json::Number(n) => match (n.as_i64(), n.as_u64()) {
+                (Some(signed), _) => self.i64(signed),
+                (None, Some(unsigned)) => self.u64(unsigned),
+                // Callers refuse fractions when they read; what is left has no canonical form and is kept as text.
+                (None, None) => self.out.push_str(&n.to_string()),
+            },
+            Json::String(s) => self.string(s),
+            Json::Array(items) => {
+                self.open('[');
+                for item in items {
+                    self.element();
+                    self.json(item);
+                }
+                self.close(']');
+            }
+            Json::Object(object) => {
+                let mut members: Vec<_> = object.iter().collect();
+                members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+                self.open('{');
+                for (key, value) in members {
+                    self.key(key);
+                    self.json(value);
+                }
+                self.close('}');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_escape_exactly_what_rfc_8785_asks() {
+        let mut out = Canonical::new();
+        out.string("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}");
+        assert_eq!(out.as_str(), "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\"");
+    }
+
+    #[test]
+    fn generic_json_sorts_by_utf16() {
+        let json: serde_json::Value =
+            serde_json::from_str("{\"\u{20ac}\":1,\"\\r\":2,\"1\":3,\"\u{1f600}\":4,\"\u{fb33}\":5}").unwrap();
+        let mut out = Canonical::new();
+        out.json(&json);
+        assert_eq!(out.as_str(), "{\"\\r\":2,\"1\":3,\"\u{20ac}\":1,\"\u{1f600}\":4,\"\u{fb33}\":5}");
+    }
+}

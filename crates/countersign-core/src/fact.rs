@@ -1,0 +1,64 @@
+//! One versioned entity of shared state.
+
+use crate::ids::{AgentId, FactId, Tag};
+use crate::value::Attributes;
+use std::sync::Arc;
+
+/// Who wrote what when: shared by all attributes that one write changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The entry that wrote it.
+    pub entry: u64,
+    /// The version it made.
+    pub version: u64,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
+    /// The agent or operator that wrote it.
+    pub by: AgentId,
+}
+
+/// The current version of a fact.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fact {
+    /// Its id.
+    pub id: FactId,
+    /// What stands for it in public leaves.
+    pub tag: Tag,
+    /// Its value; `None` once deleted. A deleted fact keeps its version, so that it can never come back as an old one.
+    pub value: Option<Attributes>,
+    /// The write that made this version.
+    pub written: Arc<Written>,
+    /// For each attribute of `value`, in order, the write that last changed it.
+    pub changed: Box<[Arc<Written>]>,
+    /// The entry that made the version before this one: history is a walk along the ledger.
+    pub previous_entry: Option<u64>,
+}
+
+impl Fact {
+    /// The version; the first is 1.
+    pub fn version(&self) -> u64 {
+        self.written.version
+    }
+
+    /// The write that last changed an attribute; for an absent attribute, the write that made this version.
+    pub fn changed(&self, attribute: &str) -> &Arc<Written> {
+        let at = self.value.as_ref().and_then(|value| value.iter().position(|(name, _)| name == attribute));
+        at.and_then(|at| self.changed.get(at)).unwrap_or(&self.written)
+    }
+
+    /// The fact that a write makes of `before`.
+    pub fn after(before: Option<&Self>, id: FactId, tag: Tag, value: Option<Attributes>, written: Arc<Written>) -> Self {
+        let old = before.and_then(|fact| fact.value.as_ref());
+        let unchanged = |name: &str, value| {
+            let same = old.and_then(|old| old.get(name)) == Some(value);
+            before.filter(|_| same).map(|fact| fact.changed(name).clone())
+        };
+        let changed = value
+            .iter()
+            .flat_map(Attributes::iter)
+            .map(|(name, value)| unchanged(name, value).unwrap_or_else(|| written.clone()))
+            .collect();
+        let previous_entry = before.map(|fact| fact.written.entry);
+        Self { id, tag, value, written, changed, previous_entry }
+    }
+}

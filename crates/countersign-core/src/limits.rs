@@ -1,0 +1,47 @@
+//! Every limit of the domain in one place, each with its reason.
+//!
+//! A limit here is part of the meaning of a ledger: changing one changes what `decide` answers, so a change needs a new
+//! format version (I3).
+
+/// Longest fact, agent or parameter-built identifier in bytes; ids are names, not documents.
+pub const ID_BYTES_MAX: usize = 256;
+
+/// Longest action body in bytes. A leaf and its payload must stay readable by C2SP clients, whose bundles cap a leaf at
+/// 64 KiB; the body is the only part of a record that an agent sizes.
+pub const BODY_BYTES_MAX: usize = 48 * 1024;
+
+/// Largest canonical value of one fact in bytes, so that a record with several writes stays small.
+pub const FACT_BYTES_MAX: usize = 16 * 1024;
+
+/// Largest pact source in bytes; it is stored in one payload.
+pub const PACT_BYTES_MAX: usize = 256 * 1024;
+
+/// Deepest nesting of JSON that is read from outside.
+pub const JSON_DEPTH_MAX: usize = 16;
+
+/// Most facts one action may read, and one observation may show.
+pub const READS_MAX: usize = 32;
+
+/// Most observation tokens one action may carry.
+pub const OBSERVATIONS_MAX: usize = 16;
+
+/// How deep a chain of reads through attributes of facts already read may go.
+pub const READ_DEPTH_MAX: usize = 4;
+
+/// Most preconditions of one action type; every one of them is evaluated for every action.
+pub const PRECONDITIONS_MAX: usize = 64;
+
+/// Largest integer that JSON readers everywhere agree on (RFC 8785 section 3.2.2.3).
+pub const INTEGER_MAX: i64 = (1 << 53) - 1;
+
+/// Shortest idempotency key in characters: 22 base64 characters carry 128 bits, which makes the action id unguessable.
+pub const IDEMPOTENCY_KEY_CHARS_MIN: usize = 22;
+
+/// Longest idempotency key in characters.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 128;
+
+/// How long an idempotency key is remembered, in ledger time.
+pub const IDEMPOTENCY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long a review waits for a person before it expires, in ledger time.
+pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;

@@ -1,0 +1,200 @@
+//! A pact as it is after loading: checked, typed, and ready to decide by.
+//!
+//! The text of a pact is TOML (`load`); this is what the text means. Nothing here can be wrong any more: every condition
+//! has been type-checked, every template names what exists, every read is wide enough for the conditions. A pact is never
+//! changed after it was loaded; its content hash is its identity.
+
+pub mod load;
+
+use crate::expression::Expression;
+use crate::ids::{ActionName, Digest, FactType, PactName};
+use crate::value::FieldType;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The attributes of one fact type.
+pub type FactSchema = BTreeMap<SmolStr, FieldType>;
+
+/// A loaded pact.
+#[derive(Debug)]
+pub struct Pact {
+    /// Its name.
+    pub name: PactName,
+    /// Its version; rises by one with each publication.
+    pub version: u64,
+    /// SHA-256 of its source text.
+    pub hash: Digest,
+    /// The text it was loaded from.
+    pub source: Arc<str>,
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
+    /// The fact types it declares.
+    pub facts: BTreeMap<FactType, FactSchema>,
+    /// Its action types.
+    pub actions: BTreeMap<ActionName, ActionType>,
+}
+
+/// One action type of a pact.
+#[derive(Debug)]
+pub struct ActionType {
+    /// Its name.
+    pub name: ActionName,
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
+    /// Whether failed preconditions block.
+    pub mode: Mode,
+    /// Its parameters.
+    pub params: Params,
+    /// The facts it reads, in an order in which each template only uses what was read before. The first is `resource`.
+    pub reads: Vec<Read>,
+    /// Who may do it.
+    pub allow: Expression,
+    /// The least trust of the acting agent.
+    pub min_trust: Option<i64>,
+    /// Whether every fact read (except those it creates) must have been observed.
+    pub require_observation: bool,
+    /// The preconditions.
+    pub require: Vec<Require>,
+    /// The budgets it is charged to.
+    pub budgets: Vec<Budget>,
+    /// What it writes, one for each fact written.
+    pub writes: Vec<WriteRule>,
+}
+
+/// Whether failed preconditions block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A failed precondition rejects the action.
+    Enforce,
+    /// A failed precondition is recorded and the action takes effect all the same; outside I1.
+    Shadow,
+}
+
+/// The parameters of an action type.
+#[derive(Debug)]
+pub struct Params {
+    /// The JSON Schema as written in the pact.
+    pub schema: serde_json::Value,
+    /// The compiled schema.
+    pub validator: jsonschema::Validator,
+    /// The type of each parameter, derived from the schema.
+    pub types: BTreeMap<SmolStr, FieldType>,
+}
+
+/// One fact that an action type reads.
+#[derive(Debug)]
+pub struct Read {
+    /// `resource`, or the name under which conditions see it in `context`.
+    pub name: SmolStr,
+    /// Its type.
+    pub ty: FactType,
+    /// How its id is built.
+    pub template: Vec<TemplatePart>,
+    /// Whether it must exist.
+    pub presence: Presence,
+    /// Whether it must still be at the very version that was observed.
+    pub unchanged: bool,
+}
+
+/// A part of a fact id template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Text as it stands.
+    Literal(SmolStr),
+    /// The value of a string or integer parameter.
+    Param(SmolStr),
+    /// The value of a string or integer attribute of an earlier read.
+    Attribute {
+        /// Index of the earlier read.
+        read: usize,
+        /// The attribute.
+        attribute: SmolStr,
+    },
+}
+
+/// Whether a fact that is read must exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It must exist.
+    Required,
+    /// It may be missing; conditions guard with `context has name`.
+    Optional,
+    /// It must not exist; the action creates it.
+    Create,
+}
+
+/// One precondition.
+#[derive(Debug)]
+pub struct Require {
+    /// Its id within the action type.
+    pub id: SmolStr,
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
+    /// What must hold.
+    pub that: Expression,
+    /// How old the observation of the facts it reads may be.
+    pub stale_after_ms: Option<u64>,
+    /// What follows when it does not hold.
+    pub on_fail: OnFail,
+}
+
+/// What follows when a precondition does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFail {
+    /// The action is rejected.
+    Reject,
+    /// The action waits for a person.
+    Review,
+}
+
+/// A limit over a fixed UTC window.
+#[derive(Debug)]
+pub struct Budget {
+    /// Its id within the action type.
+    pub id: SmolStr,
+    /// What is added up.
+    pub measure: Measure,
+    /// The most that one window may hold.
+    pub max: i64,
+    /// The length of a window; windows start at multiples of it since the epoch.
+    pub per_ms: u64,
+    /// Who shares the budget.
+    pub by: BudgetBy,
+}
+
+/// What a budget adds up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Measure {
+    /// The number of actions.
+    Count,
+    /// The sum of an integer parameter.
+    Sum(SmolStr),
+}
+
+/// Who shares a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetBy {
+    /// Each agent has its own.
+    Agent,
+    /// All agents under the pact share it.
+    Pact,
+}
+
+/// What an action type writes to one fact.
+#[derive(Debug)]
+pub struct WriteRule {
+    /// Index of the read that is written.
+    pub read: usize,
+    /// What is done to it.
+    pub change: Change,
+}
+
+/// What is done to a fact.
+#[derive(Debug)]
+pub enum Change {
+    /// Attributes are set to the values of expressions over the facts as they were before the action.
+    Set(Vec<(SmolStr, Expression)>),
+    /// The fact is deleted.
+    Delete,
+}

@@ -1,0 +1,1 @@
+//! Reading the TOML text of a pact.
