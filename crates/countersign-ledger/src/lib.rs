@@ -23,6 +23,7 @@
 
 pub mod checkpoint;
 pub mod hash;
+pub mod segment;
 pub mod tree;
 
 pub use checkpoint::{Checkpoint, CheckpointError, KeyError, LogKey};
