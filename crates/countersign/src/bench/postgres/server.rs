@@ -1,0 +1,396 @@
+//! A private PostgreSQL server: its own cluster in its own folder, reachable through a Unix socket only.
+//!
+//! The server is stopped by its own process id and its folder is removed when [`Server`] is dropped, which also happens on
+//! an error or a panic, and when the program is interrupted. It never touches a server that is already on the machine.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use super::PostgresError;
+
+/// The superuser of the private cluster.
+const USER: &str = "countersign";
+
+/// Where distributions keep the server's programs when they are not in `PATH`.
+const KNOWN_PARENTS: &[&str] = &[
+    "/usr/lib/postgresql",
+    "/usr/local/pgsql",
+    "/opt/homebrew/opt",
+];
+
+/// Accounts that a server may run under when we are root, which it refuses.
+const UNPRIVILEGED: &[&str] = &["postgres", "nobody"];
+
+/// How long a server may take to answer, and to stop when asked politely.
+const START_WAIT: Duration = Duration::from_secs(60);
+const STOP_WAIT: Duration = Duration::from_secs(15);
+
+/// The settings that we choose; everything else is the server's default. Durability is on in full, as it is for the gate.
+/// The rest is what a person who wants speed without losing data would set on a small machine.
+pub const SETTINGS: &[(&str, &str)] = &[
+    ("fsync", "on"),
+    ("synchronous_commit", "on"),
+    ("full_page_writes", "on"),
+    ("wal_level", "minimal"),
+    ("max_wal_senders", "0"),
+    ("wal_buffers", "16MB"),
+    ("min_wal_size", "1GB"),
+    ("max_wal_size", "8GB"),
+    ("checkpoint_timeout", "30min"),
+    ("shared_buffers", "512MB"),
+    ("max_connections", "100"),
+    ("max_pred_locks_per_transaction", "256"),
+    ("jit", "off"),
+    ("default_transaction_isolation", "serializable"),
+];
+
+/// A running server.
+pub struct Server {
+    running: Arc<Mutex<Option<Running>>>,
+    sockets: PathBuf,
+}
+
+impl Server {
+    /// Makes a cluster in a new folder under `dir`, so that it is on the disk to be measured, and starts it.
+    pub fn start(dir: &Path) -> Result<Self, PostgresError> {
+        let programs = find_programs(std::env::var_os("PATH").as_deref(), KNOWN_PARENTS)?;
+        let account = Account::choose()?;
+        let folder = Folder::create(dir, &account)?;
+        let (data, sockets) = (folder.path.join("data"), folder.sockets.clone());
+
+        let mut initdb = account.command(&programs.join("initdb"), &folder.path);
+        initdb.arg("--pgdata").arg(&data).args([
+            "--username",
+            USER,
+            "--auth",
+            "trust",
+            "--encoding",
+            "UTF8",
+        ]);
+        initdb.args(["--locale", "C", "--no-sync", "--no-instructions"]);
+        let output = initdb
+            .output()
+            .map_err(|source| PostgresError::io("initdb could not be started", source))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(PostgresError::Start {
+                what: "initdb failed",
+                said,
+            });
+        }
+
+        let mut postgres = account.command(&programs.join("postgres"), &folder.path);
+        postgres
+            .arg("-D")
+            .arg(&data)
+            .arg("-k")
+            .arg(&sockets)
+            .args(["-c", "listen_addresses="]);
+        for (name, value) in SETTINGS {
+            postgres.arg("-c").arg(format!("{name}={value}"));
+        }
+        let log = fs::File::create(folder.path.join("log"))
+            .map_err(|source| PostgresError::io("the server's log cannot be written", source))?;
+        // A group of its own: an interrupt at the terminal reaches us alone, and we stop the server in order.
+        let child = postgres
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .map_err(|source| PostgresError::io("the server could not be started", source))?;
+        let running = Arc::new(Mutex::new(Some(Running { child, folder })));
+        let server = Self { running, sockets };
+        stop_when_interrupted(&server.running)?;
+        server.wait_until_ready(&programs)?;
+        Ok(server)
+    }
+
+    /// How to reach the server.
+    pub fn config(&self) -> tokio_postgres::Config {
+        let mut config = tokio_postgres::Config::new();
+        config
+            .host_path(&self.sockets)
+            .user(USER)
+            .dbname("postgres");
+        config
+    }
+
+    /// The server's process id and folder, while it runs.
+    #[cfg(test)]
+    pub fn process_and_folder(&self) -> Option<(u32, PathBuf)> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running
+            .as_ref()
+            .map(|running| (running.child.id(), running.folder.path.clone()))
+    }
+
+    fn wait_until_ready(&self, programs: &Path) -> Result<(), PostgresError> {
+        let started = Instant::now();
+        loop {
+            self.fail_if_ended()?;
+            let mut probe = Command::new(programs.join("pg_isready"));
+            probe
+                .arg("--quiet")
+                .arg("--host")
+                .arg(&self.sockets)
+                .stdin(Stdio::null());
+            let ready = probe
+                .status()
+                .map_err(|source| PostgresError::io("pg_isready could not be started", source))?;
+            if ready.success() {
+                return Ok(());
+            }
+            if started.elapsed() > START_WAIT {
+                let said = format!("no answer within {} s", START_WAIT.as_secs());
+                return Err(PostgresError::Start {
+                    what: "the server does not answer",
+                    said,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn fail_if_ended(&self) -> Result<(), PostgresError> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = running.as_mut() else {
+            return Err(PostgresError::Start {
+                what: "the server was stopped",
+                said: String::new(),
+            });
+        };
+        let ended = running
+            .child
+            .try_wait()
+            .map_err(|source| PostgresError::io("the server cannot be watched", source))?;
+        match ended {
+            None => Ok(()),
+            Some(_) => {
+                let said = fs::read_to_string(running.folder.path.join("log")).unwrap_or_default();
+                Err(PostgresError::Start {
+                    what: "the server ended at once",
+                    said,
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Taking it out drops it: the server is stopped and the folder removed, once, by whoever comes first.
+        drop(
+            self.running
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+}
+
+/// The process and, dropped after it, its folder.
+struct Running {
+    child: Child,
+    folder: Folder,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fast shutdown, then immediate, then the kernel's. A process id is ours until it has been waited for.
+        for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
+            if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+                let _sent = kill_process(pid, signal);
+            }
+            let asked = Instant::now();
+            while asked.elapsed() < STOP_WAIT {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Waits in a thread for an interrupt or a request to end, stops the server and ends the program. Without it the default
+/// action would end the program with the server left behind.
+fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), PostgresError> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let running = Arc::clone(running);
+    let failed = |source| PostgresError::io("interrupts cannot be watched", source);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::interrupt()).map_err(failed)?,
+            signal(SignalKind::terminate()).map_err(failed)?,
+        )
+    };
+    std::thread::spawn(move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            }
+        });
+        drop(
+            running
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        std::process::exit(code);
+    });
+    Ok(())
+}
+
+/// Whom the server runs as: ourselves, or an unprivileged account when we are root.
+struct Account {
+    other: Option<(u32, u32)>,
+}
+
+impl Account {
+    fn choose() -> Result<Self, PostgresError> {
+        if !geteuid().is_root() {
+            return Ok(Self { other: None });
+        }
+        let ids = |name: &&str| Some((id("-u", name)?, id("-g", name)?));
+        let other = UNPRIVILEGED
+            .iter()
+            .find_map(ids)
+            .ok_or(PostgresError::NoAccount)?;
+        Ok(Self { other: Some(other) })
+    }
+
+    /// A command under this account, in a folder that it may read, without our environment. Setting the user from root also
+    /// drops the other groups.
+    fn command(&self, program: &Path, folder: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(folder)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("LC_ALL", "C")
+            .env("HOME", folder);
+        if let Some((user, group)) = self.other {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        match self.other {
+            Some((user, group)) => chown(path, Some(user), Some(group)),
+            None => Ok(()),
+        }
+    }
+
+    fn can_write_in(&self, path: &Path) -> bool {
+        let mut probe = self.command(Path::new("/usr/bin/test"), Path::new("/"));
+        probe
+            .arg("-w")
+            .arg(path)
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+}
+
+/// One of an account's numbers, as `id` tells it; it also knows accounts that are not in a file.
+fn id(which: &str, name: &str) -> Option<u32> {
+    let output = Command::new("id")
+        .args([which, name])
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    std::str::from_utf8(output.stdout.trim_ascii())
+        .ok()?
+        .parse()
+        .ok()
+}
+
+/// The cluster's folder and the one for its socket; both are removed when dropped.
+struct Folder {
+    path: PathBuf,
+    sockets: PathBuf,
+}
+
+impl Folder {
+    /// Under `dir` if the account can get there, else under the system's folder for temporary files. The socket is always
+    /// in the latter: the kernel allows its path about a hundred bytes.
+    fn create(dir: &Path, account: &Account) -> Result<Self, PostgresError> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let name = |kind: &str| format!("countersign-{kind}-{}-{number}", std::process::id());
+        let failed = |source| PostgresError::io("a folder for the server cannot be made", source);
+        let dir = dir.canonicalize().map_err(failed)?;
+        let mut folder = Self {
+            path: dir.join(name("postgres")),
+            sockets: std::env::temp_dir().join(name("socket")),
+        };
+        fs::create_dir(&folder.sockets)
+            .and_then(|()| account.give(&folder.sockets))
+            .map_err(failed)?;
+        fs::create_dir(&folder.path)
+            .and_then(|()| account.give(&folder.path))
+            .map_err(failed)?;
+        if !account.can_write_in(&folder.path) {
+            fs::remove_dir(&folder.path).map_err(failed)?;
+            folder.path = std::env::temp_dir().join(name("postgres"));
+            fs::create_dir(&folder.path)
+                .and_then(|()| account.give(&folder.path))
+                .map_err(failed)?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // There is nobody left to tell: a folder that cannot be removed is visible by its name.
+        let _removed = fs::remove_dir_all(&self.path);
+        let _removed = fs::remove_dir_all(&self.sockets);
+    }
+}
+
+/// The folder that holds `initdb`, `postgres` and `pg_isready`: from `PATH`, else the newest that a distribution installed.
+pub fn find_programs(path: Option<&OsStr>, parents: &[&str]) -> Result<PathBuf, PostgresError> {
+    let in_path = path.into_iter().flat_map(std::env::split_paths);
+    let mut installed: Vec<(u32, PathBuf)> = parents
+        .iter()
+        .filter_map(|parent| fs::read_dir(parent).ok())
+        .flat_map(|entries| entries.flatten())
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+            (digits.parse().unwrap_or(0), entry.path().join("bin"))
+        })
+        .collect();
+    installed.sort();
+    let candidates = in_path.chain(installed.into_iter().rev().map(|(_, folder)| folder));
+    let complete = |folder: &PathBuf| {
+        ["initdb", "postgres", "pg_isready"]
+            .iter()
+            .all(|name| folder.join(name).is_file())
+    };
+    // A program in PATH may be a link; the server looks for its files beside the real one by itself.
+    candidates
+        .into_iter()
+        .find(complete)
+        .ok_or(PostgresError::NotInstalled)
+}
