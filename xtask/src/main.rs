@@ -19,7 +19,7 @@ mod setup;
 mod steps;
 mod tidy;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -52,21 +52,19 @@ fn run(words: &[String]) -> Result<bool> {
     }
 }
 
-/// The folder of the workspace this program was built from, or, if that has moved, the one that holds the current folder.
+/// The root of the workspace: cargo says where this package is when it runs it, and else the current folder is inside.
+/// It is asked at run time because a target folder may be shared by several copies of the repository.
 fn workspace_root() -> Result<PathBuf> {
-    let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    if let Some(root) = built_from.filter(|root| root.join("Cargo.lock").is_file()) {
-        return Ok(root.to_path_buf());
-    }
     let current = std::env::current_dir().context("the current folder cannot be read")?;
-    match current
+    let inside = std::env::var_os("CARGO_MANIFEST_DIR").map_or(current, PathBuf::from);
+    match inside
         .ancestors()
         .find(|folder| folder.join("Cargo.lock").is_file())
     {
         Some(root) => Ok(root.to_path_buf()),
         None => bail!(
             "no Cargo.lock in {} or above it\nhint: run this inside the repository",
-            current.display()
+            inside.display()
         ),
     }
 }
