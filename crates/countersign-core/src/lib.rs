@@ -14,10 +14,15 @@
     )
 )]
 
+pub mod action;
 pub mod canonical;
+pub mod code;
+pub mod decide;
+pub mod decision;
 pub mod expression;
 pub mod fact;
 pub mod ids;
+pub mod json;
 pub mod limits;
 pub mod pact;
 pub mod value;

@@ -1,0 +1,230 @@
+//! An agent's request to do one thing under a pact, as it comes to be decided.
+
+use crate::canonical::Canonical;
+use crate::ids::{
+    ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName,
+};
+use crate::json::{JsonError, parse_object};
+use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
+use crate::value::{Attributes, Value};
+use serde_json::{Map, Value as Json};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How the sender of an entry was authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// Not at all: loopback, before identity exists.
+    None,
+}
+
+impl Auth {
+    /// As it stands in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+        }
+    }
+
+    /// Reads it back; an unknown kind is refused, never guessed.
+    pub fn parse(text: &str) -> Option<Self> {
+        (text == "none").then_some(Self::None)
+    }
+}
+
+/// What an action's body says, parsed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActionRequest {
+    /// The pact.
+    pub pact: PactName,
+    /// The action type.
+    pub action: ActionName,
+    /// The caller's key for retries.
+    pub idempotency_key: IdempotencyKey,
+    /// The parameters, not yet bound.
+    pub params: Map<String, Json>,
+    /// Observation tokens, not yet opened.
+    pub observations: Vec<String>,
+}
+
+/// Why a body is not an action.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The body is too long.
+    #[error("the body has {0} bytes; at most {BODY_BYTES_MAX} are taken")]
+    TooLong(usize),
+    /// The body is not strict JSON.
+    #[error("the body is not acceptable JSON: {0}")]
+    Json(#[from] JsonError),
+    /// A field is missing.
+    #[error("field `{0}` is missing")]
+    Missing(&'static str),
+    /// A field has another type.
+    #[error("field `{0}` must be {1}")]
+    Type(&'static str, &'static str),
+    /// A field is not known.
+    #[error(
+        "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params` and `observations`"
+    )]
+    Unknown(String),
+    /// A name is not acceptable.
+    #[error("field `{0}`: {1}")]
+    Name(&'static str, IdError),
+    /// Too many observations.
+    #[error("at most {OBSERVATIONS_MAX} observations are taken, there are {0}")]
+    Observations(usize),
+}
+
+impl ActionRequest {
+    /// Parses an action's body.
+    pub fn parse(body: &str) -> Result<Self, RequestError> {
+        if body.len() > BODY_BYTES_MAX {
+            return Err(RequestError::TooLong(body.len()));
+        }
+        let mut object = parse_object(body)?;
+        let mut text = |field| match object.swap_remove(field) {
+            Some(Json::String(text)) => Ok(text),
+            Some(_) => Err(RequestError::Type(field, "a string")),
+            None => Err(RequestError::Missing(field)),
+        };
+        let pact = PactName::new(text("pact")?).map_err(|e| RequestError::Name("pact", e))?;
+        let action =
+            ActionName::new(text("action")?).map_err(|e| RequestError::Name("action", e))?;
+        let idempotency_key = IdempotencyKey::new(text("idempotency_key")?)
+            .map_err(|e| RequestError::Name("idempotency_key", e))?;
+        let params = match object.swap_remove("params") {
+            Some(Json::Object(params)) => params,
+            Some(_) => return Err(RequestError::Type("params", "an object")),
+            None => Map::new(),
+        };
+        let observations = match object.swap_remove("observations") {
+            None => Vec::new(),
+            Some(Json::Array(items)) if items.len() > OBSERVATIONS_MAX => {
+                return Err(RequestError::Observations(items.len()));
+            }
+            Some(Json::Array(items)) => items
+                .into_iter()
+                .map(|item| match item {
+                    Json::String(token) => Ok(token),
+                    _ => Err(RequestError::Type("observations", "an array of strings")),
+                })
+                .collect::<Result<_, _>>()?,
+            Some(_) => return Err(RequestError::Type("observations", "an array of strings")),
+        };
+        match object.keys().next() {
+            Some(unknown) => Err(RequestError::Unknown(unknown.clone())),
+            None => Ok(Self {
+                pact,
+                action,
+                idempotency_key,
+                params,
+                observations,
+            }),
+        }
+    }
+}
+
+/// What an agent was shown of one fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// The fact.
+    pub fact: FactId,
+    /// The version shown; 0 where there was no such fact.
+    pub version: u64,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
+    /// The value shown; `None` where there was none. Not looked at while `version` is still current.
+    pub value: Option<Attributes>,
+}
+
+/// Bound parameters, or every reason why they do not fit.
+pub type Binding = Result<BTreeMap<SmolStr, Value>, Vec<BindProblem>>;
+
+/// One reason why parameters do not fit their schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindProblem {
+    /// The parameter, as a JSON pointer; empty for the whole.
+    pub at: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// An action, ready to be decided.
+#[derive(Debug, Clone)]
+pub struct Action {
+    /// SHA-256 of the raw body.
+    pub id: ActionId,
+    /// Who acts.
+    pub agent: AgentId,
+    /// How that is known.
+    pub auth: Auth,
+    /// The raw body, kept.
+    pub body: Arc<str>,
+    /// The body, parsed.
+    pub request: ActionRequest,
+    /// The observations it carries, opened; at most one for each fact.
+    pub observed: Vec<Observed>,
+    /// A binding made at admission, good for the pact with this hash only.
+    pub bound: Option<(Digest, Binding)>,
+}
+
+impl Action {
+    /// Puts an action together; of several observations of one fact the latest counts.
+    pub fn new(
+        agent: AgentId,
+        auth: Auth,
+        body: Arc<str>,
+        request: ActionRequest,
+        observed: Vec<Observed>,
+    ) -> Self {
+        let mut latest: Vec<Observed> = Vec::with_capacity(observed.len());
+        for observation in observed {
+            match latest.iter_mut().find(|seen| seen.fact == observation.fact) {
+                Some(seen)
+                    if (seen.at_ms, seen.version) < (observation.at_ms, observation.version) =>
+                {
+                    *seen = observation
+                }
+                Some(_) => {}
+                None => latest.push(observation),
+            }
+        }
+        Self {
+            id: Digest::of(body.as_bytes()),
+            agent,
+            auth,
+            body,
+            request,
+            observed: latest,
+            bound: None,
+        }
+    }
+
+    /// What was observed of a fact.
+    pub fn observation_of(&self, fact: &FactId) -> Option<&Observed> {
+        self.observed.iter().find(|observed| observed.fact == *fact)
+    }
+}
+
+impl Observed {
+    /// Writes the observation as it stands in a record; the value is left out where the version says it all.
+    pub fn write(&self, out: &mut Canonical, current_version: u64) {
+        out.open('{');
+        out.key("at");
+        out.u64(self.at_ms);
+        out.key("fact");
+        out.display(&self.fact);
+        if let Some(value) = self
+            .value
+            .as_ref()
+            .filter(|_| self.version != current_version)
+        {
+            out.key("value");
+            value.write(out);
+        }
+        out.key("version");
+        out.u64(self.version);
+        out.close('}');
+    }
+}

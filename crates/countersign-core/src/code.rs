@@ -1,0 +1,89 @@
+//! The stable codes of rejections. Each has a page under docs/codes/.
+//!
+//! The order of the variants is their precedence: when an action could be rejected for several reasons, it is rejected for
+//! the first. An action that got past one stage is not asked about it again.
+
+use std::fmt;
+
+/// Why an action was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// No pact of this name has been published.
+    UnknownPact,
+    /// The pact has no such action type.
+    UnknownAction,
+    /// The parameters do not fit their schema.
+    InvalidParams,
+    /// The agent is not registered.
+    UnknownAgent,
+    /// The agent is not active.
+    AgentNotActive,
+    /// A fact id built from parameters or attributes is not a valid id.
+    InvalidFactId,
+    /// A fact that must exist does not.
+    FactMissing,
+    /// A fact that must not exist does.
+    FactExists,
+    /// Two names of the action mean one fact, and the action writes it.
+    AliasedWrite,
+    /// The pact does not allow this agent to do this.
+    NotAllowed,
+    /// The agent's trust is below what the action asks for.
+    TrustTooLow,
+    /// A fact was not observed although the pact asks for it.
+    ObservationRequired,
+    /// One or more preconditions do not hold.
+    PreconditionFailed,
+    /// The action would exceed a budget.
+    BudgetExceeded,
+    /// What the action would write cannot be computed or is not a valid value.
+    EffectInvalid,
+}
+
+impl Code {
+    /// All codes, in order of precedence.
+    pub const ALL: [Self; 15] = [
+        Self::UnknownPact,
+        Self::UnknownAction,
+        Self::InvalidParams,
+        Self::UnknownAgent,
+        Self::AgentNotActive,
+        Self::InvalidFactId,
+        Self::FactMissing,
+        Self::FactExists,
+        Self::AliasedWrite,
+        Self::NotAllowed,
+        Self::TrustTooLow,
+        Self::ObservationRequired,
+        Self::PreconditionFailed,
+        Self::BudgetExceeded,
+        Self::EffectInvalid,
+    ];
+
+    /// The code as it stands in records and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownPact => "unknown_pact",
+            Self::UnknownAction => "unknown_action",
+            Self::InvalidParams => "invalid_params",
+            Self::UnknownAgent => "unknown_agent",
+            Self::AgentNotActive => "agent_not_active",
+            Self::InvalidFactId => "invalid_fact_id",
+            Self::FactMissing => "fact_missing",
+            Self::FactExists => "fact_exists",
+            Self::AliasedWrite => "aliased_write",
+            Self::NotAllowed => "not_allowed",
+            Self::TrustTooLow => "trust_too_low",
+            Self::ObservationRequired => "observation_required",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::EffectInvalid => "effect_invalid",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

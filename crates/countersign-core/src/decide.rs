@@ -1,0 +1,351 @@
+//! `decide`: one action, on the facts as they are now, by the pact as it is now.
+//!
+//! Pure and total: the same action on the same snapshot at the same time gives the same `Decision`, byte for byte (I3);
+//! whatever cannot be read or evaluated is a rejection with a reason (I4). The stages run in the order of
+//! [`Code`](crate::code::Code), and the first that blocks is the answer; within the preconditions all are evaluated, so that
+//! an agent can mend its plan at once.
+
+mod bind;
+mod effects;
+mod explain;
+mod preconditions;
+mod reads;
+
+pub use bind::bind;
+
+use crate::action::Action;
+use crate::code::Code;
+use crate::decision::{Blocked, BudgetKey, Decision, PactRef, ReadVersion, Verdict};
+use crate::expression::{Base, Expression, Inputs, InputsBuilder, Mention};
+use crate::fact::Fact;
+use crate::ids::{FactId, PactName};
+use crate::limits::REVIEW_EXPIRES_MS;
+use crate::pact::{ActionType, Change, Mode, OnFail, Pact};
+use crate::value::Value;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What `decide` may look at: the current facts, pacts and budgets, and nothing else.
+pub trait Snapshot {
+    /// The current version of a fact; deleted ones included.
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>>;
+    /// The current version of a pact.
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>>;
+    /// What a budget's window already holds.
+    fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
+}
+
+/// Decides one action.
+pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+    let Some(pact) = snapshot.pact(&action.request.pact) else {
+        let message = format!("no pact named `{}` has been published", action.request.pact);
+        let hint = "publish it with `countersign pact publish FILE`, or mend the name";
+        return Decision::refused(None, blocked(Code::UnknownPact, message, hint));
+    };
+    let pact_ref = PactRef {
+        name: pact.name.clone(),
+        version: pact.version,
+        hash: pact.hash,
+    };
+    let Some(kind) = pact.actions.get(&action.request.action) else {
+        let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
+        let message = format!(
+            "pact `{}` version {} has no action type `{}`",
+            pact.name, pact.version, action.request.action
+        );
+        let hint = format!("it has: {}", known.join(", "));
+        return Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint));
+    };
+    let rebound;
+    let binding = match &action.bound {
+        Some((hash, binding)) if *hash == pact.hash => binding,
+        _ => {
+            rebound = bind(kind, &action.request.params);
+            &rebound
+        }
+    };
+    let params = match binding {
+        Ok(params) => params,
+        Err(problems) => return Decision::refused(Some(pact_ref), bind::invalid_params(problems)),
+    };
+    Deciding {
+        action,
+        snapshot,
+        now_ms,
+        kind,
+        params,
+        principal: None,
+        reads: Vec::new(),
+    }
+    .run(pact_ref)
+}
+
+/// A fact that the action reads, resolved.
+struct Resolved<'a> {
+    id: FactId,
+    /// The current version, deleted or not.
+    record: Option<&'a Arc<Fact>>,
+}
+
+impl<'a> Resolved<'a> {
+    /// The fact, unless it is missing or deleted.
+    fn live(&self) -> Option<&'a Arc<Fact>> {
+        self.record.filter(|fact| fact.value.is_some())
+    }
+
+    fn version(&self) -> u64 {
+        self.record.map_or(0, |fact| fact.version())
+    }
+}
+
+/// One decision on its way.
+struct Deciding<'a, S> {
+    action: &'a Action,
+    snapshot: &'a S,
+    now_ms: u64,
+    kind: &'a ActionType,
+    params: &'a BTreeMap<SmolStr, Value>,
+    principal: Option<&'a Arc<Fact>>,
+    reads: Vec<Resolved<'a>>,
+}
+
+impl<S: Snapshot> Deciding<'_, S> {
+    fn run(mut self, pact: PactRef) -> Decision {
+        if let Err(blocked) = self.resolve() {
+            return self.decision(pact, Verdict::Rejected(blocked));
+        }
+        let inputs = self.inputs();
+        let standing = self.standing(&inputs);
+        let (standing, shadowed) = match (standing, self.kind.mode) {
+            (Err(stopped), Mode::Shadow) => (Ok(()), Some(stopped.blocked)),
+            (standing, _) => (standing, None),
+        };
+        let effects = standing.and_then(|()| self.effects(&inputs).map_err(Stopped::rejected));
+        match effects {
+            Ok(effects) => {
+                let mut decision = self.decision(pact, Verdict::Committed);
+                decision.writes = effects;
+                decision.charges = self.charges();
+                decision.shadowed = shadowed;
+                decision
+            }
+            Err(Stopped {
+                blocked,
+                review: true,
+            }) => {
+                let expires_at_ms = self.now_ms.saturating_add(REVIEW_EXPIRES_MS);
+                self.decision(
+                    pact,
+                    Verdict::Review {
+                        blocked,
+                        expires_at_ms,
+                    },
+                )
+            }
+            Err(Stopped {
+                blocked,
+                review: false,
+            }) => {
+                let mut decision = self.decision(pact, Verdict::Rejected(blocked));
+                decision.shadowed = shadowed;
+                decision
+            }
+        }
+    }
+
+    /// Everything that shadow mode records without blocking, in order of precedence.
+    fn standing(&self, inputs: &Inputs<'_>) -> Result<(), Stopped> {
+        self.check_allowed(inputs).map_err(Stopped::rejected)?;
+        self.check_observations().map_err(Stopped::rejected)?;
+        self.check_preconditions(inputs)?;
+        self.check_budgets().map_err(Stopped::rejected)
+    }
+
+    fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Blocked> {
+        let agent = &self.action.agent;
+        let rule = &self.kind.allow;
+        let refusal = match rule.holds(inputs) {
+            Ok(true) => None,
+            Ok(false) => Some(format!(
+                "{agent} may not do `{}`: {} is false",
+                self.kind.name,
+                rule.text()
+            )),
+            Err(error) => Some(format!(
+                "{agent} may not do `{}`: {} cannot be evaluated: {error}",
+                self.kind.name,
+                rule.text()
+            )),
+        };
+        if let Some(message) = refusal {
+            return Err(blocked(
+                Code::NotAllowed,
+                message,
+                "ask an operator for the role that the pact names",
+            ));
+        }
+        let trust = self
+            .principal
+            .and_then(|agent| agent.value.as_ref())
+            .and_then(|value| value.get("trust"));
+        match (self.kind.min_trust, trust) {
+            (None, _) => Ok(()),
+            (Some(least), Some(Value::Long(trust))) if *trust >= least => Ok(()),
+            (Some(least), trust) => {
+                let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
+                let message = format!(
+                    "`{}` asks for a trust of at least {least}, {agent} has {trust}",
+                    self.kind.name
+                );
+                Err(blocked(
+                    Code::TrustTooLow,
+                    message,
+                    "trust is folded from behaviour; an operator can set it",
+                ))
+            }
+        }
+    }
+
+    fn decision(&self, pact: PactRef, verdict: Verdict) -> Decision {
+        let read = |resolved: &Resolved<'_>| ReadVersion {
+            fact: resolved.id.clone(),
+            version: resolved.version(),
+            tag: resolved.record.map(|fact| fact.tag),
+        };
+        let principal = self.principal.map(|fact| Resolved {
+            id: fact.id.clone(),
+            record: Some(fact),
+        });
+        Decision {
+            verdict,
+            pact: Some(pact),
+            reads: principal.iter().chain(&self.reads).map(read).collect(),
+            writes: Vec::new(),
+            charges: Vec::new(),
+            gap_ms: self.gap_ms(0..self.reads.len()),
+            shadowed: None,
+        }
+    }
+
+    /// Time since the oldest observation among the given reads.
+    fn gap_ms(&self, reads: impl Iterator<Item = usize>) -> Option<u64> {
+        let observed = reads
+            .filter_map(|read| self.reads.get(read))
+            .filter_map(|r| self.action.observation_of(&r.id));
+        observed
+            .map(|observed| self.now_ms.saturating_sub(observed.at_ms))
+            .max()
+    }
+
+    /// Collects, once, what the expressions of the action type mention.
+    fn inputs(&self) -> Inputs<'static> {
+        let kind = self.kind;
+        let sets = kind.writes.iter().flat_map(|rule| match &rule.change {
+            Change::Set(sets) => sets.as_slice(),
+            Change::Delete => &[],
+        });
+        let mut inputs = InputsBuilder::default();
+        let expressions = std::iter::once(&kind.allow)
+            .chain(kind.require.iter().map(|require| &require.that))
+            .chain(sets.map(|(_, expression)| expression));
+        for (key, mention) in expressions.flat_map(Expression::mentions) {
+            self.input(&mut inputs, key, mention);
+        }
+        inputs.build()
+    }
+
+    fn input(&self, inputs: &mut InputsBuilder, key: &SmolStr, mention: &Mention) {
+        let value_of = |base: Base| match base {
+            Base::Principal => self.principal.and_then(|fact| fact.value.as_ref()),
+            Base::Read(read) => self
+                .reads
+                .get(read)
+                .and_then(|r| r.live())
+                .and_then(|fact| fact.value.as_ref()),
+        };
+        match mention {
+            Mention::Param(name) => {
+                if let Some(value) = self.params.get(name) {
+                    inputs.value(key, value);
+                }
+            }
+            Mention::Now => inputs.long(key, i64::try_from(self.now_ms).unwrap_or(i64::MAX)),
+            Mention::Entity(Base::Principal) => inputs.agent(key, &self.action.agent),
+            // The main fact is named even where it is about to be created; a read is there only if it exists.
+            Mention::Entity(Base::Read(read)) => {
+                if let Some(resolved) = self
+                    .reads
+                    .get(*read)
+                    .filter(|r| *read == 0 || r.live().is_some())
+                {
+                    inputs.fact(key, &resolved.id);
+                }
+            }
+            Mention::Attribute(base, attribute) => {
+                if let Some(value) = value_of(*base).and_then(|value| value.get(attribute)) {
+                    inputs.value(key, value);
+                }
+            }
+            Mention::ObservedFact(read) => {
+                if self.observed_value(*read).is_some() {
+                    inputs.present(key);
+                }
+            }
+            Mention::Observed(read, attribute) => {
+                if let Some(value) = self
+                    .observed_value(*read)
+                    .and_then(|value| value.get(attribute))
+                {
+                    inputs.value(key, value);
+                }
+            }
+        }
+    }
+}
+
+/// A blocked action, and whether a person may still let it pass.
+struct Stopped {
+    blocked: Blocked,
+    review: bool,
+}
+
+impl Stopped {
+    fn rejected(blocked: Blocked) -> Self {
+        Self {
+            blocked,
+            review: false,
+        }
+    }
+
+    fn by(blocked: Blocked, on_fail: OnFail) -> Self {
+        Self {
+            blocked,
+            review: on_fail == OnFail::Review,
+        }
+    }
+}
+
+fn blocked(code: Code, message: String, hint: &str) -> Blocked {
+    Blocked {
+        code,
+        message,
+        hint: hint.to_owned(),
+        failed: Vec::new(),
+    }
+}
+
+impl Decision {
+    /// A rejection before anything was read.
+    fn refused(pact: Option<PactRef>, blocked: Blocked) -> Self {
+        Self {
+            verdict: Verdict::Rejected(blocked),
+            pact,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            charges: Vec::new(),
+            gap_ms: None,
+            shadowed: None,
+        }
+    }
+}

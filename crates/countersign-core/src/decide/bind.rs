@@ -1,0 +1,60 @@
+//! Binding: the parameters of an action against the schema of its type.
+
+use super::blocked;
+use crate::action::{BindProblem, Binding};
+use crate::code::Code;
+use crate::decision::Blocked;
+use crate::pact::ActionType;
+use crate::value::Value;
+use serde_json::{Map, Value as Json};
+
+/// Most problems reported at once; a hostile body must not make a long record.
+const PROBLEMS_MAX: usize = 8;
+
+/// Binds parameters to an action type. Pure, so admission may do it ahead and `decide` may do it again.
+pub fn bind(kind: &ActionType, params: &Map<String, Json>) -> Binding {
+    // The validator takes a `Value`; wrapping a clone costs less than the validation itself.
+    let whole = Json::Object(params.clone());
+    if !kind.params.validator.is_valid(&whole) {
+        let problems = kind.params.validator.iter_errors(&whole).take(PROBLEMS_MAX);
+        return Err(problems
+            .map(|error| BindProblem {
+                at: error.instance_path().to_string(),
+                message: error.to_string(),
+            })
+            .collect());
+    }
+    params
+        .iter()
+        .map(|(name, json)| match kind.params.types.get(name.as_str()) {
+            Some(field) => Value::from_json(json, &field.ty, name)
+                .map(|value| (name.into(), value))
+                .map_err(|error| BindProblem {
+                    at: format!("/{name}"),
+                    message: error.to_string(),
+                }),
+            None => Err(BindProblem {
+                at: format!("/{name}"),
+                message: format!("`{name}` is not a parameter"),
+            }),
+        })
+        .collect::<Result<_, _>>()
+        .map_err(|problem| vec![problem])
+}
+
+pub(super) fn invalid_params(problems: &[BindProblem]) -> Blocked {
+    let list: Vec<_> = problems
+        .iter()
+        .map(|problem| match problem.at.as_str() {
+            "" => problem.message.clone(),
+            at => format!("{at}: {}", problem.message),
+        })
+        .collect();
+    let hint =
+        "mend the parameters; their schema is in the pact (`countersign pact check --manifest`)";
+    blocked(
+        Code::InvalidParams,
+        format!("the parameters do not fit the pact: {}", list.join("; ")),
+        hint,
+    )
+}

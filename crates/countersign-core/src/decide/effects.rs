@@ -1,0 +1,150 @@
+//! What a committed action does: the new values of facts, and the charges to budgets.
+
+use super::{Deciding, Snapshot, blocked};
+use crate::canonical::Canonical;
+use crate::code::Code;
+use crate::decision::{Blocked, BudgetKey, Charge, Write};
+use crate::expression::{Expression, Inputs};
+use crate::limits::FACT_BYTES_MAX;
+use crate::pact::{Budget, BudgetBy, Change, Measure, WriteRule};
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// The writes; every value is computed from the facts as they were before the action.
+    pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Blocked> {
+        self.kind
+            .writes
+            .iter()
+            .filter_map(|rule| self.write(rule, inputs).transpose())
+            .collect()
+    }
+
+    fn write(&self, rule: &WriteRule, inputs: &Inputs<'_>) -> Result<Option<Write>, Blocked> {
+        let Some(resolved) = self.reads.get(rule.read) else {
+            return Ok(None);
+        };
+        let value = match &rule.change {
+            // Deleting what is not there is done already.
+            Change::Delete if resolved.live().is_none() => return Ok(None),
+            Change::Delete => None,
+            Change::Set(sets) => Some(self.new_value(rule.read, sets, inputs)?),
+        };
+        Ok(Some(Write {
+            fact: resolved.id.clone(),
+            tag: resolved.record.map(|fact| fact.tag),
+            version: resolved.version().saturating_add(1),
+            value,
+            previous_entry: resolved.record.map(|fact| fact.written.entry),
+        }))
+    }
+
+    fn new_value(
+        &self,
+        read: usize,
+        sets: &[(SmolStr, Expression)],
+        inputs: &Inputs<'_>,
+    ) -> Result<Attributes, Blocked> {
+        let name = self
+            .kind
+            .reads
+            .get(read)
+            .map_or("", |read| read.name.as_str());
+        let invalid = |attribute: &str, why: String| {
+            let message = format!("`{name}.{attribute}` cannot be set: {why}");
+            blocked(
+                Code::EffectInvalid,
+                message,
+                "nothing was written; mend the parameters, or the pact's `set`",
+            )
+        };
+        let mut changes = Vec::with_capacity(sets.len());
+        for (attribute, expression) in sets {
+            let value = expression
+                .value(inputs)
+                .map_err(|why| invalid(attribute, why))?;
+            let in_range = |value: &Value| {
+                !matches!(value, Value::Long(_)) || value.is(&crate::value::ValueType::Long)
+            };
+            if !in_range(&value) {
+                return Err(invalid(attribute, format!("{value} is beyond 2^53-1")));
+            }
+            changes.push((attribute.clone(), value));
+        }
+        let before = self
+            .reads
+            .get(read)
+            .and_then(|r| r.live())
+            .and_then(|fact| fact.value.clone())
+            .unwrap_or_default();
+        let after = before.with(changes);
+        let mut bytes = Canonical::new();
+        after.write(&mut bytes);
+        if bytes.as_str().len() > FACT_BYTES_MAX {
+            let message = format!(
+                "`{name}` would have {} bytes; at most {FACT_BYTES_MAX} are kept",
+                bytes.as_str().len()
+            );
+            return Err(blocked(
+                Code::EffectInvalid,
+                message,
+                "a fact is a record, not a document; keep large content elsewhere",
+            ));
+        }
+        Ok(after)
+    }
+
+    pub(super) fn check_budgets(&self) -> Result<(), Blocked> {
+        for budget in &self.kind.budgets {
+            let charge = self.charge(budget);
+            let used = self.snapshot.budget_used(&charge.budget, charge.window);
+            let total = used.checked_add(charge.amount);
+            if charge.amount < 0 || total.is_none_or(|total| total > budget.max) {
+                let ends_ms = charge
+                    .window
+                    .saturating_add(1)
+                    .saturating_mul(budget.per_ms);
+                let message = format!(
+                    "budget `{}` holds {used} of {} in this window, and this action would add {}",
+                    budget.id, budget.max, charge.amount
+                );
+                let hint = format!(
+                    "the next window starts at {ends_ms} ms, or an operator raises the budget in the pact"
+                );
+                return Err(blocked(Code::BudgetExceeded, message, &hint));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn charges(&self) -> Vec<Charge> {
+        self.kind
+            .budgets
+            .iter()
+            .map(|budget| self.charge(budget))
+            .collect()
+    }
+
+    fn charge(&self, budget: &Budget) -> Charge {
+        let amount = match &budget.measure {
+            Measure::Count => 1,
+            Measure::Sum(param) => match self.params.get(param) {
+                Some(Value::Long(amount)) => *amount,
+                _ => 0,
+            },
+        };
+        Charge {
+            budget: BudgetKey {
+                pact: self.action.request.pact.clone(),
+                action: self.kind.name.clone(),
+                id: budget.id.clone(),
+                agent: match budget.by {
+                    BudgetBy::Agent => Some(self.action.agent.clone()),
+                    BudgetBy::Pact => None,
+                },
+            },
+            window: self.now_ms.checked_div(budget.per_ms).unwrap_or(0),
+            amount,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Why a precondition failed, in terms an agent can act on: expected, actual, who changed it, when, and what to observe
+//! again. Taken from the same resolved facts the verdict was reached on, never evaluated a second time.
+
+use super::{Deciding, Snapshot};
+use crate::decision::{Expected, FailedPrecondition, FailedRead, Why};
+use crate::expression::Base;
+use crate::fact::Fact;
+use crate::ids::FactId;
+use crate::pact::Require;
+use smol_str::SmolStr;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl<S: Snapshot> Deciding<'_, S> {
+    pub(super) fn explain(&self, require: &Require, why: Why) -> FailedPrecondition {
+        let facts: BTreeSet<usize> = require.that.facts().collect();
+        let facts: Vec<usize> = if facts.is_empty() {
+            vec![0]
+        } else {
+            facts.into_iter().collect()
+        };
+        let reads: Vec<FailedRead> = require
+            .that
+            .attributes()
+            .filter_map(|(base, name)| self.failed_read(base, name))
+            .collect();
+        FailedPrecondition {
+            id: require.id.clone(),
+            that: require.that.text().clone(),
+            gap_ms: self.gap_ms(facts.iter().copied()),
+            hint: match (&why, require.stale_after_ms) {
+                (Why::Stale, Some(limit_ms)) => {
+                    format!("{}; it may be at most {limit_ms} ms old", self.hint(&facts))
+                }
+                _ => self.hint(&facts),
+            },
+            why,
+            reads,
+        }
+    }
+
+    fn failed_read(&self, base: Base, attribute: &SmolStr) -> Option<FailedRead> {
+        let (id, record, expected) = match base {
+            Base::Principal => {
+                let id = FactId::of_agent(&self.action.agent);
+                let expected = self.expected_of(&id, self.principal, attribute);
+                (id, self.principal, expected)
+            }
+            Base::Read(read) => {
+                let resolved = self.reads.get(read)?;
+                (
+                    resolved.id.clone(),
+                    resolved.record,
+                    self.expected_of(&resolved.id, resolved.record, attribute),
+                )
+            }
+        };
+        let actual = record
+            .and_then(|fact| fact.value.as_ref())
+            .and_then(|value| value.get(attribute))
+            .cloned();
+        Some(FailedRead {
+            fact: id,
+            attribute: Some(attribute.clone()),
+            expected,
+            actual,
+            version: record.map_or(0, |fact| fact.version()),
+            changed: record.map(|fact| fact.changed(attribute).clone()),
+        })
+    }
+
+    fn expected_of(&self, id: &FactId, record: Option<&Arc<Fact>>, attribute: &str) -> Expected {
+        let Some(observed) = self.action.observation_of(id) else {
+            return Expected::NotObserved;
+        };
+        let value = match record {
+            Some(fact) if fact.version() == observed.version => fact.value.as_ref(),
+            _ => observed.value.as_ref(),
+        };
+        match value.and_then(|value| value.get(attribute)) {
+            Some(value) => Expected::Value(value.clone()),
+            None => Expected::Absent,
+        }
+    }
+
+    /// For `unchanged`: the attributes that differ, or the fact as a whole where only its version does (A-B-A).
+    pub(super) fn changed_reads(&self, read: usize) -> Vec<FailedRead> {
+        let Some(resolved) = self.reads.get(read) else {
+            return Vec::new();
+        };
+        let names: BTreeSet<&SmolStr> = [
+            self.observed_value(read),
+            resolved.live().and_then(|fact| fact.value.as_ref()),
+        ]
+        .into_iter()
+        .flatten()
+        .flat_map(|value| value.iter().map(|(name, _)| name))
+        .collect();
+        let differing: Vec<FailedRead> = names
+            .into_iter()
+            .filter_map(|name| self.failed_read(Base::Read(read), name))
+            .filter(|read| match (&read.expected, &read.actual) {
+                (Expected::Value(expected), Some(actual)) => expected != actual,
+                (Expected::Absent, None) => false,
+                _ => true,
+            })
+            .collect();
+        if !differing.is_empty() {
+            return differing;
+        }
+        vec![FailedRead {
+            fact: resolved.id.clone(),
+            attribute: None,
+            expected: Expected::Absent,
+            actual: None,
+            version: resolved.version(),
+            changed: resolved.record.map(|fact| fact.written.clone()),
+        }]
+    }
+
+    /// What to observe again, with the latest change since it was observed.
+    pub(super) fn hint(&self, reads: &[usize]) -> String {
+        let ids: BTreeSet<&FactId> = reads
+            .iter()
+            .filter_map(|read| self.reads.get(*read))
+            .map(|r| &r.id)
+            .collect();
+        let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let seen = ids
+            .iter()
+            .any(|id| self.action.observation_of(id).is_some());
+        let changed = reads
+            .iter()
+            .filter_map(|read| self.reads.get(*read))
+            .filter_map(|r| Some((r, r.record?, self.action.observation_of(&r.id)?)))
+            .filter(|(_, fact, observed)| fact.version() != observed.version)
+            .max_by_key(|(_, fact, _)| fact.written.entry);
+        match changed {
+            Some((resolved, fact, observed)) => {
+                let written = &fact.written;
+                let ago_ms = self.now_ms.saturating_sub(written.at_ms);
+                let verb = if fact.value.is_some() {
+                    "changed"
+                } else {
+                    "deleted"
+                };
+                format!(
+                    "observe {} again; {} was {verb} {ago_ms} ms before this action, by {} in entry {} (version {} was \
+                     observed, version {} is current)",
+                    list.join(", "),
+                    resolved.id,
+                    written.by,
+                    written.entry,
+                    observed.version,
+                    fact.version(),
+                )
+            }
+            None if seen => format!("observe {} again and decide anew", list.join(", ")),
+            None => format!(
+                "observe {} before acting, so that the gate can say what changed",
+                list.join(", ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What `decide` answers: a verdict, its reasons, and what is to be done, all as data.
+
+use crate::canonical::Canonical;
+use crate::code::Code;
+use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// The answer to one action. It is not a `Result`: an error while deciding is a rejection, and part of the answer (I4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The pact it was decided under; `None` where there is no such pact.
+    pub pact: Option<PactRef>,
+    /// The facts read, with the versions they had.
+    pub reads: Vec<ReadVersion>,
+    /// The facts to write; empty unless committed.
+    pub writes: Vec<Write>,
+    /// The budgets to charge; empty unless committed.
+    pub charges: Vec<Charge>,
+    /// Time since the oldest observation that the action relied on; `None` without one.
+    pub gap_ms: Option<u64>,
+    /// In shadow mode, what enforcement would have answered.
+    pub shadowed: Option<Blocked>,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything held; the effects are done with this entry.
+    Committed,
+    /// Something did not hold; nothing was done.
+    Rejected(Blocked),
+    /// Only preconditions that a person may waive did not hold; nothing was done yet.
+    Review {
+        /// Why.
+        blocked: Blocked,
+        /// Until when a person may decide, in ledger milliseconds.
+        expires_at_ms: u64,
+    },
+}
+
+/// Why an action was blocked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The stable code.
+    pub code: Code,
+    /// One sentence for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Every failed precondition.
+    pub failed: Vec<FailedPrecondition>,
+}
+
+/// One failed precondition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedPrecondition {
+    /// Its id.
+    pub id: SmolStr,
+    /// The condition as written; for `unchanged` and staleness, in words.
+    pub that: Arc<str>,
+    /// In which way it failed.
+    pub why: Why,
+    /// The attributes it reads: expected and actual.
+    pub reads: Vec<FailedRead>,
+    /// Time since the oldest observation it relied on.
+    pub gap_ms: Option<u64>,
+    /// What to observe again.
+    pub hint: String,
+}
+
+/// In which way a precondition failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The condition is false.
+    False,
+    /// The condition could not be evaluated; the text says why.
+    Error(String),
+    /// The observation is older than allowed, or there is none.
+    Stale,
+    /// The fact is not at the version that was observed.
+    Changed,
+}
+
+impl Why {
+    /// As it stands in records and answers.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::False => "false",
+            Self::Error(_) => "error",
+            Self::Stale => "stale",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+/// One attribute that a failed precondition reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedRead {
+    /// The fact.
+    pub fact: FactId,
+    /// The attribute; `None` for the fact as a whole.
+    pub attribute: Option<SmolStr>,
+    /// What the agent had seen.
+    pub expected: Expected,
+    /// What it is now; `None` where it is absent.
+    pub actual: Option<Value>,
+    /// The version of the fact now; 0 where there is none.
+    pub version: u64,
+    /// Who last changed the attribute, when, in which entry; `None` where there is no fact.
+    pub changed: Option<Arc<crate::fact::Written>>,
+}
+
+/// What an agent had seen of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// The agent carried no observation of the fact.
+    NotObserved,
+    /// The attribute, or the fact, was absent.
+    Absent,
+    /// This value.
+    Value(Value),
+}
+
+/// A pact as a decision names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PactRef {
+    /// Its name.
+    pub name: PactName,
+    /// Its version.
+    pub version: u64,
+    /// Its content hash.
+    pub hash: Digest,
+}
+
+/// The version of a fact that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadVersion {
+    /// The fact.
+    pub fact: FactId,
+    /// Its version; 0 where there is none.
+    pub version: u64,
+    /// Its tag, where it has one.
+    pub tag: Option<Tag>,
+}
+
+/// One fact to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The fact.
+    pub fact: FactId,
+    /// Its tag; a new fact has none until the engine gives it one.
+    pub tag: Option<Tag>,
+    /// The new version.
+    pub version: u64,
+    /// The new value; `None` deletes.
+    pub value: Option<Attributes>,
+    /// The entry that made the version before.
+    pub previous_entry: Option<u64>,
+}
+
+/// One charge to a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// The budget.
+    pub budget: BudgetKey,
+    /// The window.
+    pub window: u64,
+    /// How much.
+    pub amount: i64,
+}
+
+/// Which budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BudgetKey {
+    /// The pact.
+    pub pact: PactName,
+    /// The action type.
+    pub action: ActionName,
+    /// The budget's id within it.
+    pub id: SmolStr,
+    /// The agent, where each has its own.
+    pub agent: Option<AgentId>,
+}
+
+impl Verdict {
+    /// As it stands in records and answers.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Rejected(_) => "rejected",
+            Self::Review { .. } => "review",
+        }
+    }
+}
+
+impl Decision {
+    /// Why it was blocked, unless committed.
+    pub fn blocked(&self) -> Option<&Blocked> {
+        match &self.verdict {
+            Verdict::Committed => None,
+            Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => Some(blocked),
+        }
+    }
+
+    /// Writes verdict and reasons as they stand in a record.
+    pub fn write_verdict(&self, out: &mut Canonical) {
+        out.open('{');
+        if let Some(blocked) = self.blocked() {
+            out.key("blocked");
+            blocked.write(out);
+        }
+        if let Verdict::Review { expires_at_ms, .. } = &self.verdict {
+            out.key("expires_at");
+            out.u64(*expires_at_ms);
+        }
+        if let Some(gap_ms) = self.gap_ms {
+            out.key("gap_ms");
+            out.u64(gap_ms);
+        }
+        if let Some(shadowed) = &self.shadowed {
+            out.key("shadowed");
+            shadowed.write(out);
+        }
+        out.key("verdict");
+        out.string(self.verdict.as_str());
+        out.close('}');
+    }
+}
+
+impl Blocked {
+    fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        out.key("code");
+        out.string(self.code.as_str());
+        if !self.failed.is_empty() {
+            out.key("failed");
+            out.open('[');
+            for failed in &self.failed {
+                out.element();
+                failed.write(out);
+            }
+            out.close(']');
+        }
+        out.key("hint");
+        out.string(&self.hint);
+        out.key("message");
+        out.string(&self.message);
+        out.close('}');
+    }
+}
+
+impl FailedPrecondition {
+    fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        if let Why::Error(error) = &self.why {
+            out.key("error");
+            out.string(error);
+        }
+        if let Some(gap_ms) = self.gap_ms {
+            out.key("gap_ms");
+            out.u64(gap_ms);
+        }
+        out.key("hint");
+        out.string(&self.hint);
+        out.key("precondition");
+        out.string(&self.id);
+        out.key("reads");
+        out.open('[');
+        for read in &self.reads {
+            out.element();
+            read.write(out);
+        }
+        out.close(']');
+        out.key("that");
+        out.string(&self.that);
+        out.key("why");
+        out.string(self.why.as_str());
+        out.close('}');
+    }
+}
+
+impl FailedRead {
+    fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        if let Some(actual) = &self.actual {
+            out.key("actual");
+            actual.write(out);
+        }
+        if let Some(attribute) = &self.attribute {
+            out.key("attribute");
+            out.string(attribute);
+        }
+        if let Some(changed) = &self.changed {
+            out.key("changed_at");
+            out.u64(changed.at_ms);
+            out.key("changed_by");
+            out.string(changed.by.as_str());
+            out.key("entry");
+            out.u64(changed.entry);
+        }
+        match &self.expected {
+            Expected::Value(value) => {
+                out.key("expected");
+                value.write(out);
+            }
+            Expected::NotObserved | Expected::Absent => {}
+        }
+        out.key("fact");
+        out.display(&self.fact);
+        out.key("observed");
+        out.bool(self.expected != Expected::NotObserved);
+        out.key("version");
+        out.u64(self.version);
+        out.close('}');
+    }
+}
