@@ -33,7 +33,8 @@ pub struct Checkpoint {
 pub enum CheckpointError {
     /// The text is not a signed note.
     #[error(
-        "not a signed note: {what}; hint: a checkpoint is kept whole, with its blank line and signature lines, ending in a newline"
+        "not a signed note: {what}; \
+         hint: a checkpoint is kept whole, with its blank line and signature lines, ending in a newline"
     )]
     Malformed {
         /// What is wrong.
@@ -49,7 +50,8 @@ pub enum CheckpointError {
     },
     /// The checkpoint is another log's.
     #[error(
-        "the checkpoint is of log {found:?}, but the key is of {expected:?}; hint: check that the file and the key belong together"
+        "the checkpoint is of log {found:?}, but the key is of {expected:?}; \
+         hint: check that the file and the key belong together"
     )]
     WrongOrigin {
         /// The origin of the key.
@@ -59,7 +61,8 @@ pub enum CheckpointError {
     },
     /// No signature is by this key.
     #[error(
-        "no signature by key {key} on the checkpoint; hint: it was signed with another key, or the signature line was removed"
+        "no signature by key {key} on the checkpoint; \
+         hint: it was signed with another key, or the signature line was removed"
     )]
     Unsigned {
         /// The key, as `name+id`.

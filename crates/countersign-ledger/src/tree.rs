@@ -36,7 +36,8 @@ pub enum TreeError {
     },
     /// The number of hashes does not fit the size.
     #[error(
-        "a tree of {size} leaves has {expected} {what}, but {found} were given; hint: stored tree state is damaged, rebuild it from the entries"
+        "a tree of {size} leaves has {expected} {what}, but {found} were given; \
+         hint: stored tree state is damaged, rebuild it from the entries"
     )]
     WrongCount {
         /// The size the parts were said to be of.
@@ -50,7 +51,8 @@ pub enum TreeError {
     },
     /// The leaf is not in the tree of that size.
     #[error(
-        "leaf {index} is not in a tree of {size} leaves; hint: ask for a proof against a checkpoint newer than the entry"
+        "leaf {index} is not in a tree of {size} leaves; \
+         hint: ask for a proof against a checkpoint newer than the entry"
     )]
     OutOfRange {
         /// The leaf asked about.
@@ -80,7 +82,8 @@ pub enum TreeError {
     },
     /// The leaves given for a tile do not hash to what the tree has there.
     #[error(
-        "the leaves given for tile {tile} do not hash to the tile's root in the tree; hint: the stored entries of that tile are damaged, verify the log"
+        "the leaves given for tile {tile} do not hash to the tile's root in the tree; \
+         hint: the stored entries of that tile are damaged, verify the log"
     )]
     WrongTile {
         /// The tile's number on level 0.

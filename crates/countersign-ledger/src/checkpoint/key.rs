@@ -28,7 +28,8 @@ pub struct LogKey {
 pub enum KeyError {
     /// The name cannot be the name of a key.
     #[error(
-        "{origin:?} cannot be a log's origin; hint: use a name such as `example.com/gate`, without spaces, control characters or `+`, at most {MAX_ORIGIN_BYTES} bytes"
+        "{origin:?} cannot be a log's origin; \
+         hint: use a name such as `example.com/gate`, without spaces, control characters or `+`, at most {MAX_ORIGIN_BYTES} bytes"
     )]
     Origin {
         /// The name.
@@ -52,7 +53,8 @@ pub enum KeyError {
     },
     /// The id in the text is not that of the key in it.
     #[error(
-        "the id in the verifier key is {found}, but the key itself has {expected}; hint: the key was mistyped or altered, get it again"
+        "the id in the verifier key is {found}, but the key itself has {expected}; \
+         hint: the key was mistyped or altered, get it again"
     )]
     WrongId {
         /// The id that follows from name and key.

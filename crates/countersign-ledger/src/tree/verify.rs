@@ -33,7 +33,8 @@ pub enum ProofError {
     },
     /// The proof has too many or too few hashes for those sizes.
     #[error(
-        "the proof has {found} hashes, which is not what these sizes need; hint: it was made for another tree size or cut short"
+        "the proof has {found} hashes, which is not what these sizes need; \
+         hint: it was made for another tree size or cut short"
     )]
     WrongLength {
         /// How many hashes the proof has.
@@ -41,7 +42,8 @@ pub enum ProofError {
     },
     /// The proof leads to another root.
     #[error(
-        "the proof leads to root {found}, but the {which} root is {expected}; hint: the entry, the proof or the log was altered"
+        "the proof leads to root {found}, but the {which} root is {expected}; \
+         hint: the entry, the proof or the log was altered"
     )]
     WrongRoot {
         /// Which root: of the tree, or of the old or new one.
