@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::hash::{Hash, node_hash};
+use crate::hash::Hash;
 use crate::tree::prove::inclusion_proof;
 use crate::tree::tiles::pair_up;
 use crate::tree::{Frontier, MAX_SIZE, SubtreeHashes, TreeError};
@@ -15,7 +15,7 @@ use crate::tree::{Frontier, MAX_SIZE, SubtreeHashes, TreeError};
 pub struct BatchProver {
     before: Frontier,
     leaves: Arc<[Hash]>,
-    /// For each level the complete subtrees that lie wholly in the batch, with the number of the first.
+    /// For each level the complete subtrees that the batch completed, with the number of the first.
     rows: OnceLock<Vec<(u64, Vec<Hash>)>>,
 }
 
@@ -52,15 +52,23 @@ impl BatchProver {
 
     fn rows(&self) -> &[(u64, Vec<Hash>)] {
         self.rows.get_or_init(|| {
+            let mut edge = self.before.nodes().iter().rev().copied();
             let mut rows = vec![(self.before.size(), self.leaves.to_vec())];
-            while let Some((first, below)) = rows.last().filter(|(_, row)| row.len() > 1) {
-                // An odd first one is a right child whose sibling lies before the batch.
-                let skip = usize::from(first % 2 == 1);
-                let row = (
-                    first.div_ceil(2),
-                    pair_up(below.get(skip..).unwrap_or_default()),
+            while let Some((first, below)) = rows.last() {
+                // An odd first one is a right child. Its sibling lies before the batch, and is the next on the frontier: the
+                // number of the first is the size shifted, so it is odd where the size has a bit, as the frontier has a node.
+                let sibling = if first % 2 == 1 { edge.next() } else { None };
+                let row = pair_up(
+                    &sibling
+                        .into_iter()
+                        .chain(below.iter().copied())
+                        .collect::<Vec<_>>(),
                 );
-                rows.push(row);
+                if row.is_empty() {
+                    break;
+                }
+                let first = first / 2;
+                rows.push((first, row));
             }
             rows
         })
@@ -79,23 +87,10 @@ impl BatchProver {
 
 impl SubtreeHashes for BatchProver {
     fn subtree(&self, level: u8, index: u64) -> Option<Hash> {
-        let in_batch = || {
+        self.before(level, index).or_else(|| {
             let (first, row) = self.rows().get(usize::from(level))?;
             row.get(usize::try_from(index.checked_sub(*first)?).ok()?)
                 .copied()
-        };
-        self.before(level, index).or_else(in_batch).or_else(|| {
-            // What is neither before nor in the batch straddles its start: one child does so too, the other is known.
-            let straddles = self.before.size().checked_shr(u32::from(level)) == Some(index);
-            let (child, left) = (
-                level.checked_sub(1).filter(|_| straddles)?,
-                index.checked_mul(2)?,
-            );
-            let right = left.checked_add(1)?;
-            Some(node_hash(
-                &self.subtree(child, left)?,
-                &self.subtree(child, right)?,
-            ))
         })
     }
 }
