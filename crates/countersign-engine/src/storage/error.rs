@@ -1,0 +1,198 @@
+//! What can go wrong in the store, said so that someone can act on it at night.
+
+use std::fmt;
+use std::io;
+
+use countersign_ledger::segment::HeaderError;
+use thiserror::Error;
+
+/// A place in the log: where to look with a hex editor, and which entry should be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the segment file.
+    pub segment: String,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Index of the entry that starts there, or would.
+    pub index: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at byte {} (entry {})",
+            self.segment, self.offset, self.index
+        )
+    }
+}
+
+/// Why the store refuses.
+#[derive(Debug, Error)]
+pub enum StorageError {
+    /// The disk said no.
+    #[error(
+        "cannot {action} {name}: {source} (hint: check free space, permissions and the disk's health)"
+    )]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has the folder.
+    #[error("{holder} (hint: one gate a folder; stop that process first)")]
+    Locked {
+        /// Who, as far as it is known.
+        holder: String,
+    },
+    /// A segment's header cannot be read.
+    #[error("segment {segment}: {source}")]
+    Header {
+        /// The file.
+        segment: String,
+        /// Why.
+        source: HeaderError,
+    },
+    /// A segment is not what its name or its log says.
+    #[error(
+        "segment {segment} says {found}, expected {expected} (hint: files of two logs were mixed, or one was renamed)"
+    )]
+    Foreign {
+        /// The file.
+        segment: String,
+        /// What its header says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+    /// A segment is gone.
+    #[error(
+        "the segment before {before} is missing: entries {from} to {to} are not there (hint: restore it from a copy)"
+    )]
+    MissingSegment {
+        /// The segment that names it.
+        before: String,
+        /// First entry that is missing.
+        from: u64,
+        /// Last entry that is missing.
+        to: u64,
+    },
+    /// Bytes were changed, or lost where a crash cannot have lost them.
+    #[error(
+        "the log is damaged in {place}: {reason}; {lost} (hint: nothing was changed; restore the file from a copy)"
+    )]
+    Corrupt {
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        reason: String,
+        /// Which entries a cut here would lose.
+        lost: String,
+    },
+    /// The log ends before its anchor.
+    #[error(
+        "the log ends at {log_size} entries in {place}, its anchor says {anchor_size}: entries {log_size} to {} are missing{why} \
+         (hint: nothing was changed; restore the segments from a copy)",
+        anchor_size.saturating_sub(1)
+    )]
+    ShorterThanAnchor {
+        /// Size of the log as found.
+        log_size: u64,
+        /// Size that was signed and published.
+        anchor_size: u64,
+        /// Where the log ends.
+        place: Place,
+        /// What stopped the reading, if it was not simply the end.
+        why: String,
+    },
+    /// Log and anchor were both signed but do not agree.
+    #[error(
+        "at {size} entries the log's root is {log_root}, the anchor's is {anchor_root} (hint: this log was swapped)"
+    )]
+    AnchorDisagrees {
+        /// Size at which they were compared.
+        size: u64,
+        /// Root of the log.
+        log_root: String,
+        /// Root in the anchor.
+        anchor_root: String,
+    },
+    /// The anchor cannot be read.
+    #[error(
+        "the anchor file is not a checkpoint of this log: {reason} (hint: check the log key; restore the file)"
+    )]
+    BadAnchor {
+        /// Why.
+        reason: String,
+    },
+    /// The starting position is not one that the log has.
+    #[error(
+        "the log cannot be read from entry {start}: {reason} (hint: open without the snapshot to read it all)"
+    )]
+    BadStart {
+        /// Position asked for.
+        start: u64,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    /// An earlier write or sync failed.
+    #[error(
+        "the log takes no more entries since {cause} (hint: what is on disk is unsure; restart the gate to recover)"
+    )]
+    Poisoned {
+        /// What failed.
+        cause: String,
+    },
+    /// A batch that does not follow the last.
+    #[error(
+        "the batch is not one that can be appended: {reason} (hint: this is a defect in the caller)"
+    )]
+    NotNext {
+        /// Why.
+        reason: String,
+    },
+    /// An entry that is not there, or not yet durable.
+    #[error(
+        "there is no entry {index}; the log has {size} (hint: only synced entries can be read)"
+    )]
+    NoEntry {
+        /// Asked for.
+        index: u64,
+        /// Published size.
+        size: u64,
+    },
+    /// The caller's fold refused a batch.
+    #[error("the entries of the batch in {place} cannot be applied: {source}")]
+    Fold {
+        /// Where the batch is.
+        place: Place,
+        /// What the fold said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A snapshot cannot be used or written.
+    #[error("snapshot {name}: {reason} (hint: it may be removed; the log alone is enough)")]
+    Snapshot {
+        /// The file.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Adds what was tried to an error of the disk.
+pub(super) trait IoContext<T> {
+    fn on(self, action: &'static str, name: &str) -> Result<T, StorageError>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn on(self, action: &'static str, name: &str) -> Result<T, StorageError> {
+        self.map_err(|source| StorageError::Io {
+            action,
+            name: name.to_owned(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,373 @@
+//! Reading a log from the disk, batch by batch, and judging each: the one walk that recovery and the offline verifier share.
+//!
+//! It takes no lock and writes nothing. A batch is handed on only after its structure, every leaf hash, the root, the
+//! signature and every payload's commitment were found right. Where the walk ends it tells a torn tail, which a crash
+//! explains, from damage, which a crash cannot explain (I7).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use countersign_ledger::segment::{Batch, Frame, SEGMENT_HEADER_LEN};
+use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};
+
+use super::disk::{Disk, DiskFile};
+use super::error::IoContext;
+use super::{Place, StorageError, anchor, erase};
+
+mod cursor;
+mod segments;
+mod tail;
+
+pub(super) use cursor::{BatchCursor, Step};
+pub(super) use segments::{SegmentFile, list_segments};
+
+/// Says whether salt and payload are those that the leaf commits to: `(leaf, salt, payload)`.
+pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; 32], &[u8]) -> bool;
+
+/// What a walk needs to judge what it reads.
+#[derive(Clone, Copy)]
+pub struct WalkOptions<'a> {
+    /// The log's public key and origin.
+    pub key: &'a LogKey,
+    /// Whether a payload is the one that its leaf commits to.
+    pub payload_matches: PayloadCheck<'a>,
+}
+
+/// A batch that was verified, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedBatch<'a> {
+    /// Name of the segment file.
+    pub segment: &'a str,
+    /// Byte offset of the batch in the file.
+    pub offset: u64,
+    /// The batch.
+    pub batch: Batch<'a>,
+    /// The checkpoint in its trailer, verified.
+    pub checkpoint: &'a Checkpoint,
+}
+
+/// Bytes after the last whole batch that a crash explains: a batch that was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// Where it starts, and the index that its first entry would have had.
+    pub place: Place,
+    /// From its first byte to the last that is not zero.
+    pub bytes: u64,
+    /// Why it is not whole.
+    pub reason: String,
+}
+
+/// Where a walk ended.
+#[derive(Debug)]
+pub struct WalkEnd {
+    /// The tree over everything read, and before it.
+    pub frontier: Frontier,
+    /// How many batches were verified.
+    pub batches: u64,
+    /// How many segment files there are.
+    pub segments: usize,
+    /// Where the next batch would go; `None` if there is no segment at all.
+    pub end: Option<Place>,
+    /// What follows the last whole batch, if it is not only zeros.
+    pub tail: Option<TornTail>,
+    /// The checkpoint in the anchor file, if there is one.
+    pub anchor: Option<Checkpoint>,
+}
+
+/// Reads the log in a folder from a trusted tree to its end and hands each verified batch to `visit`.
+///
+/// # Errors
+/// If a segment is missing or damaged, the log is shorter than its anchor or disagrees with it, or `visit` refuses a batch.
+pub fn walk(
+    disk: &dyn Disk,
+    options: WalkOptions<'_>,
+    start: Frontier,
+    visit: &mut dyn FnMut(PlacedBatch<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+) -> Result<WalkEnd, StorageError> {
+    let segments = list_segments(disk, options.key.origin())?;
+    let anchor = anchor::read(disk, options.key)?;
+    let anchor_size = anchor.as_ref().map_or(0, |anchor| anchor.size);
+    let mut walker = Walker {
+        options,
+        erased_below: anchor_size.max(start.size()),
+        erasing: erase::intended(disk)?,
+        trial: start.clone(),
+        end: WalkEnd {
+            frontier: start,
+            batches: 0,
+            segments: segments.len(),
+            end: None,
+            tail: None,
+            anchor,
+        },
+    };
+    walker.compare_with_anchor()?;
+    let start_size = walker.end.frontier.size();
+    let first = segments
+        .partition_point(|segment| segment.first_index <= start_size)
+        .saturating_sub(1);
+    let last = segments.len().saturating_sub(1);
+    for (at, segment) in segments.iter().enumerate().skip(first) {
+        walker.segment(disk, segment, at == last, visit)?;
+    }
+    walker.finish(start_size)
+}
+
+struct Walker<'a> {
+    options: WalkOptions<'a>,
+    /// Erasure first moves the anchor past what it erases, so zeros after this index are a torn write.
+    erased_below: u64,
+    /// Entries whose erasure was begun; a crash may have left any mixture of zeros and bytes there.
+    erasing: BTreeSet<u64>,
+    /// Where a batch is tried before it counts.
+    trial: Frontier,
+    end: WalkEnd,
+}
+
+type Visit<'v> =
+    &'v mut dyn FnMut(PlacedBatch<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+impl Walker<'_> {
+    fn segment(
+        &mut self,
+        disk: &dyn Disk,
+        segment: &SegmentFile,
+        is_last: bool,
+        visit: Visit<'_>,
+    ) -> Result<(), StorageError> {
+        let name = segment.name.as_str();
+        let file = disk.open_read(name).on("open", name)?;
+        if self.end.frontier.size() < segment.first_index {
+            let reason = format!(
+                "the segment before it ends at entry {}",
+                self.end.frontier.size()
+            );
+            let place = Place {
+                segment: name.to_owned(),
+                offset: 0,
+                index: self.end.frontier.size(),
+            };
+            return Err(self.corrupt(place, reason, Some(segment.first_index)));
+        }
+        let mut cursor =
+            BatchCursor::new(Arc::clone(&file), SEGMENT_HEADER_LEN as u64).on("read", name)?;
+        let mut index = segment.first_index;
+        let stop = loop {
+            let offset = cursor.offset();
+            let step = cursor.step().on("read", name)?;
+            let place = Place {
+                segment: name.to_owned(),
+                offset,
+                index,
+            };
+            match step {
+                Step::End => break (place, None),
+                Step::Torn(torn) => break (place, Some(torn.to_string())),
+                Step::Batch(batch) if batch.header().first_index != index => {
+                    let found = batch.header().first_index;
+                    break (
+                        place,
+                        Some(format!(
+                            "the batch here starts at entry {found}, not {index}"
+                        )),
+                    );
+                }
+                Step::Batch(batch) if batch.header().end_index() <= self.trial.size() => {
+                    // Before the trusted start: the snapshot vouches for it.
+                    index = batch.header().end_index();
+                }
+                Step::Batch(batch) => match self.verify(&batch) {
+                    Err(reason) => break (place, Some(reason)),
+                    Ok(checkpoint) => {
+                        let placed = PlacedBatch {
+                            segment: name,
+                            offset,
+                            batch,
+                            checkpoint: &checkpoint,
+                        };
+                        visit(placed).map_err(|source| StorageError::Fold { place, source })?;
+                        index = checkpoint.size;
+                        self.compare_with_anchor()?;
+                    }
+                },
+            }
+        };
+        self.stop(&*file, stop.0, stop.1, is_last)
+    }
+
+    /// Judges one batch; only a right one moves the tree on.
+    fn verify(&mut self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
+        let header = batch.header();
+        if header.first_index != self.end.frontier.size() {
+            return Err(format!(
+                "the batch crosses the trusted position {}",
+                self.end.frontier.size()
+            ));
+        }
+        self.trial.clone_from(&self.end.frontier);
+        for frame in batch.frames() {
+            self.trial.push(leaf_hash(frame.leaf));
+        }
+        let judged = self.judge(batch);
+        match judged {
+            Ok(_) => {
+                self.end.frontier.clone_from(&self.trial);
+                self.end.batches += 1;
+            }
+            Err(_) => self.trial.clone_from(&self.end.frontier),
+        }
+        judged
+    }
+
+    fn judge(&self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
+        let note = std::str::from_utf8(batch.note())
+            .map_err(|_| "its checkpoint is not text".to_owned())?;
+        let checkpoint =
+            Checkpoint::open(note, self.options.key).map_err(|error| error.to_string())?;
+        if checkpoint.size != self.trial.size() {
+            return Err(format!(
+                "its checkpoint is for {} entries, not {}",
+                checkpoint.size,
+                self.trial.size()
+            ));
+        }
+        if checkpoint.root != self.trial.root() {
+            return Err("its leaves are not those that its checkpoint signs".to_owned());
+        }
+        match batch.frames().find(|frame| !self.payload_is_right(frame)) {
+            Some(frame) => Err(format!(
+                "the payload of entry {} is not the one that its leaf commits to",
+                frame.index
+            )),
+            None => Ok(checkpoint),
+        }
+    }
+
+    fn payload_is_right(&self, frame: &Frame<'_>) -> bool {
+        if self.erasing.contains(&frame.index) {
+            return true;
+        }
+        if frame.is_erased() && frame.index < self.erased_below {
+            return frame.payload.iter().all(|byte| *byte == 0);
+        }
+        (self.options.payload_matches)(frame.leaf, frame.salt, frame.payload)
+    }
+
+    /// Decides what the end of a segment means.
+    fn stop(
+        &mut self,
+        file: &dyn DiskFile,
+        place: Place,
+        broken: Option<String>,
+        is_last: bool,
+    ) -> Result<(), StorageError> {
+        let name = place.segment.clone();
+        let own = self.end.frontier.size();
+        let rest = tail::scan(file, place.offset, own, self.options.key).on("read", &name)?;
+        let reason = match (broken, &rest) {
+            (Some(reason), _) => Some(reason),
+            (None, rest) if rest.bytes > 0 => {
+                Some("where the log should end, bytes follow".to_owned())
+            }
+            (None, _) => None,
+        };
+        if let Some(reason) = reason {
+            if let Some((offset, size)) = rest.signed {
+                let reason = format!("{reason}, but a signed batch follows at byte {offset}");
+                return Err(self.corrupt(place, reason, Some(size)));
+            }
+            if !is_last {
+                return Err(self.corrupt(place, reason, None));
+            }
+            self.end.tail = Some(TornTail {
+                place: place.clone(),
+                bytes: rest.bytes,
+                reason,
+            });
+        }
+        self.end.end = Some(place);
+        Ok(())
+    }
+
+    fn corrupt(&self, place: Place, reason: String, until: Option<u64>) -> StorageError {
+        let until = until
+            .unwrap_or(0)
+            .max(self.end.anchor.as_ref().map_or(0, |anchor| anchor.size));
+        let lost = match until.checked_sub(1).filter(|last| *last >= place.index) {
+            Some(last) => format!("entries {} to at least {last} would be lost", place.index),
+            None => format!("all entries from {} would be lost", place.index),
+        };
+        StorageError::Corrupt {
+            place,
+            reason,
+            lost,
+        }
+    }
+
+    fn compare_with_anchor(&self) -> Result<(), StorageError> {
+        let size = self.end.frontier.size();
+        match &self.end.anchor {
+            Some(anchor) if anchor.size == size && anchor.root != self.end.frontier.root() => {
+                Err(StorageError::AnchorDisagrees {
+                    size,
+                    log_root: self.end.frontier.root().to_string(),
+                    anchor_root: anchor.root.to_string(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(self, start_size: u64) -> Result<WalkEnd, StorageError> {
+        let log_size = self.end.frontier.size();
+        let end_index = self.end.end.as_ref().map_or(0, |place| place.index);
+        let nowhere = || Place {
+            segment: "(no segment)".to_owned(),
+            offset: 0,
+            index: 0,
+        };
+        let log_size = log_size.min(end_index);
+        let anchor_size = self.end.anchor.as_ref().map_or(0, |anchor| anchor.size);
+        if log_size < anchor_size {
+            return Err(StorageError::ShorterThanAnchor {
+                log_size,
+                anchor_size,
+                place: self.end.end.clone().unwrap_or_else(nowhere),
+                why: self
+                    .end
+                    .tail
+                    .map(|tail| format!(" since {}", tail.reason))
+                    .unwrap_or_default(),
+            });
+        }
+        if log_size < start_size {
+            let reason = format!("the log ends at {log_size} entries");
+            return Err(StorageError::BadStart {
+                start: start_size,
+                reason,
+            });
+        }
+        Ok(self.end)
+    }
+}
+
+/// Reads `len` bytes in pieces and hands each on with its offset.
+pub(super) fn in_pieces(
+    file: &dyn DiskFile,
+    mut offset: u64,
+    end: u64,
+    mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0u8; 1 << 20];
+    while offset < end {
+        let wanted = usize::try_from(end - offset)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let piece = buffer.get_mut(..wanted).unwrap_or_default();
+        file.read_exact_at(piece, offset)?;
+        each(offset, piece)?;
+        offset += wanted as u64;
+    }
+    Ok(())
+}
