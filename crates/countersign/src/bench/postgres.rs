@@ -4,11 +4,12 @@
 //! the server asks for it. The server is private (see [`server`]) and durable; every setting is part of the result, so
 //! that a reader can judge whether the comparison is fair. Each figure is the best of several numbers of clients.
 
+mod account;
 pub mod server;
 mod workload;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio_postgres::{Client, NoTls};
 
@@ -48,6 +49,9 @@ impl Default for PostgresOptions {
 pub struct PostgresResult {
     /// The server's own words about its version.
     pub version: String,
+    /// Where its data was. This is under the folder of the bench, and so on the disk that is measured, unless the account
+    /// that the server runs under could not get there.
+    pub data: PathBuf,
     /// The settings in force, as the server reports them.
     pub settings: Vec<(String, String)>,
     /// Actions on facts chosen at random: `postgres_per_s`.
@@ -182,6 +186,7 @@ async fn measure(
         .map_err(|_| PostgresError::Workload("not every kind was measured".to_owned()))?;
     Ok(PostgresResult {
         version,
+        data: server.data().to_path_buf(),
         settings,
         plain,
         chained,

@@ -5,18 +5,16 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::PostgresError;
+use super::account::{Account, Folder};
 
 /// The superuser of the private cluster.
 const USER: &str = "countersign";
@@ -27,9 +25,6 @@ const KNOWN_PARENTS: &[&str] = &[
     "/usr/local/pgsql",
     "/opt/homebrew/opt",
 ];
-
-/// Accounts that a server may run under when we are root, which it refuses.
-const UNPRIVILEGED: &[&str] = &["postgres", "nobody"];
 
 /// How long a server may take to answer, and to stop when asked politely.
 const START_WAIT: Duration = Duration::from_secs(60);
@@ -58,6 +53,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
 pub struct Server {
     running: Arc<Mutex<Option<Running>>>,
     sockets: PathBuf,
+    data: PathBuf,
 }
 
 impl Server {
@@ -110,10 +106,19 @@ impl Server {
             .spawn()
             .map_err(|source| PostgresError::io("the server could not be started", source))?;
         let running = Arc::new(Mutex::new(Some(Running { child, folder })));
-        let server = Self { running, sockets };
+        let server = Self {
+            running,
+            sockets,
+            data,
+        };
         stop_when_interrupted(&server.running)?;
         server.wait_until_ready(&programs)?;
         Ok(server)
+    }
+
+    /// Where the server keeps its data; elsewhere than asked for if its account could not get there.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     /// How to reach the server.
@@ -257,115 +262,6 @@ fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), Po
         std::process::exit(code);
     });
     Ok(())
-}
-
-/// Whom the server runs as: ourselves, or an unprivileged account when we are root.
-struct Account {
-    other: Option<(u32, u32)>,
-}
-
-impl Account {
-    fn choose() -> Result<Self, PostgresError> {
-        if !geteuid().is_root() {
-            return Ok(Self { other: None });
-        }
-        let ids = |name: &&str| Some((id("-u", name)?, id("-g", name)?));
-        let other = UNPRIVILEGED
-            .iter()
-            .find_map(ids)
-            .ok_or(PostgresError::NoAccount)?;
-        Ok(Self { other: Some(other) })
-    }
-
-    /// A command under this account, in a folder that it may read, without our environment. Setting the user from root also
-    /// drops the other groups.
-    fn command(&self, program: &Path, folder: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .current_dir(folder)
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("LC_ALL", "C")
-            .env("HOME", folder);
-        if let Some((user, group)) = self.other {
-            command.uid(user).gid(group);
-        }
-        command
-    }
-
-    fn give(&self, path: &Path) -> io::Result<()> {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-        match self.other {
-            Some((user, group)) => chown(path, Some(user), Some(group)),
-            None => Ok(()),
-        }
-    }
-
-    fn can_write_in(&self, path: &Path) -> bool {
-        let mut probe = self.command(Path::new("/usr/bin/test"), Path::new("/"));
-        probe
-            .arg("-w")
-            .arg(path)
-            .status()
-            .is_ok_and(|status| status.success())
-    }
-}
-
-/// One of an account's numbers, as `id` tells it; it also knows accounts that are not in a file.
-fn id(which: &str, name: &str) -> Option<u32> {
-    let output = Command::new("id")
-        .args([which, name])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    std::str::from_utf8(output.stdout.trim_ascii())
-        .ok()?
-        .parse()
-        .ok()
-}
-
-/// The cluster's folder and the one for its socket; both are removed when dropped.
-struct Folder {
-    path: PathBuf,
-    sockets: PathBuf,
-}
-
-impl Folder {
-    /// Under `dir` if the account can get there, else under the system's folder for temporary files. The socket is always
-    /// in the latter: the kernel allows its path about a hundred bytes.
-    fn create(dir: &Path, account: &Account) -> Result<Self, PostgresError> {
-        static CREATED: AtomicU64 = AtomicU64::new(0);
-        let number = CREATED.fetch_add(1, Ordering::Relaxed);
-        let name = |kind: &str| format!("countersign-{kind}-{}-{number}", std::process::id());
-        let failed = |source| PostgresError::io("a folder for the server cannot be made", source);
-        let dir = dir.canonicalize().map_err(failed)?;
-        let mut folder = Self {
-            path: dir.join(name("postgres")),
-            sockets: std::env::temp_dir().join(name("socket")),
-        };
-        fs::create_dir(&folder.sockets)
-            .and_then(|()| account.give(&folder.sockets))
-            .map_err(failed)?;
-        fs::create_dir(&folder.path)
-            .and_then(|()| account.give(&folder.path))
-            .map_err(failed)?;
-        if !account.can_write_in(&folder.path) {
-            fs::remove_dir(&folder.path).map_err(failed)?;
-            folder.path = std::env::temp_dir().join(name("postgres"));
-            fs::create_dir(&folder.path)
-                .and_then(|()| account.give(&folder.path))
-                .map_err(failed)?;
-        }
-        Ok(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // There is nobody left to tell: a folder that cannot be removed is visible by its name.
-        let _removed = fs::remove_dir_all(&self.path);
-        let _removed = fs::remove_dir_all(&self.sockets);
-    }
 }
 
 /// The folder that holds `initdb`, `postgres` and `pg_isready`: from `PATH`, else the newest that a distribution installed.

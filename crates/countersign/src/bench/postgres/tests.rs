@@ -7,8 +7,6 @@
     reason = "tests may panic"
 )]
 
-use std::path::PathBuf;
-
 use rustix::process::{Pid, test_kill_process};
 
 use super::*;
@@ -67,6 +65,7 @@ fn the_comparison_runs_and_leaves_nothing_behind() {
             "{expected:?}"
         );
     }
+    assert!(!result.data.exists(), "{:?}", result.data);
     assert_eq!(heard.borrow().len(), 2 + 6);
     assert_eq!(left, 0);
 }
