@@ -3,6 +3,9 @@
 //! A plain loop appends pre-encoded records to a preallocated file, syncs once per batch and rewrites one key of a hash map
 //! per record. It checks nothing, hashes no content and signs nothing; whatever the gate takes beyond this is the price of
 //! the gate. It must stay this plain: an optimisation here would be an optimisation of the yardstick.
+//!
+//! Preallocated means that the blocks are reserved and not written before, as for the gate's own segments. On some file
+//! systems the first write to a reserved block costs more than the second, so the two must not differ in this.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -38,7 +38,7 @@ impl Default for PostgresOptions {
         Self {
             record_len: 400,
             facts: 100_000,
-            seconds: 2.5,
+            seconds: 2.2,
             clients: vec![1, 16, 64],
         }
     }
