@@ -1,1 +1,4 @@
 //! Unshipped: simulator, faulty disk, workloads and the independent checker.
+
+pub mod disk;
+pub mod log_workload;
