@@ -4,7 +4,7 @@
 //! as a callback. It holds I2 (what was acknowledged survives, what was not is wholly there or not at all) and the disk's
 //! share of I7 (every cut, gap or change is found and located).
 //!
-//! Start with [`Folder::lock`], [`open`] the log from there. Commands that only
+//! Start with [`Folder::lock`], pick a snapshot with [`snapshot::newest`], then [`open`] the log from there. Commands that only
 //! read use [`walk`], which takes no lock and writes nothing.
 
 mod anchor;
@@ -14,6 +14,7 @@ mod error;
 mod index;
 mod log;
 mod recover;
+pub mod snapshot;
 mod walk;
 mod writer;
 
