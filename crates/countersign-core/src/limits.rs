@@ -45,3 +45,22 @@ pub const IDEMPOTENCY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// How long a review waits for a person before it expires, in ledger time.
 pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
+
+/// Most action types of one pact; each is type-checked on its own when the pact is loaded.
+pub const ACTION_TYPES_MAX: usize = 128;
+
+/// Most fact types that one pact declares.
+pub const FACT_TYPES_MAX: usize = 128;
+
+/// Most budgets of one action type; every one of them is charged for every action.
+pub const BUDGETS_MAX: usize = 16;
+
+/// Longest expression in bytes; with the two limits below it bounds the depth of its tree, and thereby the stack that
+/// parsing, checking and evaluating it take.
+pub const EXPRESSION_BYTES_MAX: usize = 4096;
+
+/// Deepest nesting of brackets and conditionals in an expression.
+pub const EXPRESSION_DEPTH_MAX: usize = 24;
+
+/// Most words, numbers, strings and signs in an expression.
+pub const EXPRESSION_TOKENS_MAX: usize = 512;

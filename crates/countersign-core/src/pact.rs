@@ -4,7 +4,19 @@
 //! has been type-checked, every template names what exists, every read is wide enough for the conditions. A pact is never
 //! changed after it was loaded; its content hash is its identity.
 
+mod action;
+mod budgets;
+pub mod catalogue;
+mod check;
+pub mod diagnostic;
+mod facts;
 pub mod load;
+mod params;
+mod reads;
+mod schema;
+mod source;
+mod template;
+mod writes;
 
 use crate::expression::Expression;
 use crate::ids::{ActionName, Digest, FactType, PactName};
@@ -15,6 +27,9 @@ use std::sync::Arc;
 
 /// The attributes of one fact type.
 pub type FactSchema = BTreeMap<SmolStr, FieldType>;
+
+/// Names that conditions use for something else, so that no parameter and no read may have them.
+pub(crate) const RESERVED: [&str; 7] = ["now", "observed", "resource", "principal", "actor", "action", "context"];
 
 /// A loaded pact.
 #[derive(Debug)]

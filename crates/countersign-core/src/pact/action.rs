@@ -1,0 +1,168 @@
+//! One action type of a pact.
+
+use super::check::Checker;
+use super::diagnostic::Problems;
+use super::facts::Facts;
+use super::source::{Node, Table, Text, array, shorten, table};
+use super::{ActionType, Mode, OnFail, Require, budgets, params, reads, writes};
+use crate::ids::{ActionName, IdError};
+use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX};
+use smol_str::SmolStr;
+use std::collections::BTreeSet;
+
+/// The ids of the preconditions and budgets of an action type; a rejection names them, so each means one thing.
+#[derive(Debug, Default)]
+pub(super) struct Ids(BTreeSet<SmolStr>);
+
+impl Ids {
+    /// Takes an id, unless it is taken or no id at all.
+    pub(super) fn take(&mut self, text: &Text<'_>, problems: &mut Problems) -> Option<SmolStr> {
+        // An id is a name like that of an action; it stands in rejections, metrics and addresses.
+        let id = match ActionName::new(text.value) {
+            Ok(name) => name.smol().clone(),
+            Err(IdError::NotAName(_)) | Err(_) => {
+                let message = format!("`{}` is not an id", shorten(text.value));
+                problems.error(&text.content(), message, "use letters, digits, `_` and `-`: \"account-is-active\"");
+                return None;
+            }
+        };
+        if !self.0.insert(id.clone()) {
+            let message = format!("the id `{id}` is already taken in this action");
+            problems.error(&text.content(), message, "every precondition and budget needs an id of its own");
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Takes an id that was made up, if it is free.
+    pub(super) fn take_default(&mut self, id: &str) -> Option<SmolStr> {
+        let id = SmolStr::new(id);
+        self.0.insert(id.clone()).then_some(id)
+    }
+}
+
+/// Reads `[action.NAME]`.
+pub(super) fn read<'a>(
+    source: &'a str,
+    name: ActionName,
+    mut body: Table<'a>,
+    facts: &Facts,
+    problems: &mut Problems,
+) -> Option<ActionType> {
+    let before = problems.errors();
+    let doc = body.doc(problems);
+    let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+    let mode = body.choice("mode", &modes, problems).unwrap_or(Mode::Enforce);
+    let min_trust = body.integer("min_trust", 0..=INTEGER_MAX, problems);
+    let require_observation = body.flag("require_observation", problems);
+    let params_node = body.get("params").map(|(_, node)| node);
+    let params = params::read(source, params_node, problems);
+    let reads = reads::read(source, &mut body, params.as_ref(), facts, problems);
+    let mut ids = Ids::default();
+    let budgets = budgets::read(source, &mut body, params.as_ref(), &mut ids, problems);
+    let allow = body.required_string("allow", ALLOW_HINT, problems);
+    let written = preconditions(source, &mut body, &mut ids, problems);
+    let span = body.span.clone();
+    // Without reads nothing can be type-checked; what is left is still looked at for unknown keys.
+    let checked = match (&params, &reads) {
+        (Some(params), Some(reads)) => {
+            let checker = Checker::new(name.as_str(), params, reads, require_observation, &span, problems);
+            checker.map(|checker| {
+                let allow = allow.and_then(|allow| checker.condition(&allow, problems));
+                let require = check_preconditions(written, &checker, problems);
+                let writes = writes::read(source, &mut body, reads, &checker, problems);
+                (allow, require, writes)
+            })
+        }
+        _ => {
+            let _ = (body.get("set"), body.get("delete"));
+            None
+        }
+    };
+    body.finish(problems);
+    let (allow, require, writes) = checked?;
+    if problems.errors() > before {
+        return None;
+    }
+    Some(ActionType {
+        name,
+        doc,
+        mode,
+        params: params?,
+        reads: reads?.reads,
+        allow: allow?,
+        min_trust,
+        require_observation,
+        require,
+        budgets,
+        writes,
+    })
+}
+
+const ALLOW_HINT: &str = "say who may do it, for example allow = 'principal.roles.contains(\"refunder\")'";
+
+/// A precondition before its condition was checked.
+struct Written<'a> {
+    id: SmolStr,
+    doc: Option<String>,
+    that: Text<'a>,
+    stale_after: Option<(u64, std::ops::Range<usize>)>,
+    on_fail: OnFail,
+}
+
+fn preconditions<'a>(
+    source: &'a str,
+    body: &mut Table<'a>,
+    ids: &mut Ids,
+    problems: &mut Problems,
+) -> Vec<Written<'a>> {
+    let items = match body.get("require") {
+        Some((_, node)) => array(node, "`require`", problems),
+        None => Some(&[][..]),
+    };
+    let Some(items) = items else { return Vec::new() };
+    if items.is_empty() {
+        let message = format!("{} has no precondition", body.what);
+        let hint = "an action with nothing to check needs no gate; add [[action.NAME.require]] with `id` and `that`";
+        problems.error(&body.span, message, hint);
+    }
+    if items.len() > PRECONDITIONS_MAX {
+        let message = format!("an action has at most {PRECONDITIONS_MAX} preconditions, this one has {}", items.len());
+        problems.error(&body.span, message, "join some of them with &&, or split the action");
+        return Vec::new();
+    }
+    items.iter().filter_map(|node| precondition(source, node, ids, problems)).collect()
+}
+
+fn precondition<'a>(source: &'a str, node: Node<'a>, ids: &mut Ids, problems: &mut Problems) -> Option<Written<'a>> {
+    let body = table(node, "a precondition", problems)?;
+    let mut body = Table::new(source, body, node.span(), "this precondition");
+    let id = body.required_string("id", "name it after what it protects: id = \"account-is-active\"", problems);
+    let id = id.and_then(|id| ids.take(&id, problems));
+    let doc = body.doc(problems);
+    let that = body.required_string("that", "say what must hold: that = 'resource.status == \"active\"'", problems);
+    let stale_after = body.duration("stale_after", problems);
+    let stale_span = body.get("stale_after").map(|(span, _)| span);
+    let outcomes = [("reject", OnFail::Reject), ("review", OnFail::Review)];
+    let on_fail = body.choice("on_fail", &outcomes, problems).unwrap_or(OnFail::Reject);
+    body.finish(problems);
+    Some(Written { id: id?, doc, that: that?, stale_after: stale_after.zip(stale_span), on_fail })
+}
+
+fn check_preconditions(written: Vec<Written<'_>>, checker: &Checker<'_>, problems: &mut Problems) -> Vec<Require> {
+    let mut require = Vec::new();
+    for Written { id, doc, that: text, stale_after, on_fail } in written {
+        let Some(that) = checker.condition(&text, problems) else { continue };
+        if that.mentions().next().is_none() {
+            let message = "this condition depends on nothing, so it checks nothing";
+            problems.error(&text.content(), message, "compare an attribute of a fact, a parameter, or the time");
+        }
+        if let Some((_, span)) = stale_after.as_ref().filter(|_| that.facts().next().is_none()) {
+            let message = "`stale_after` has no effect here: the condition reads no fact";
+            problems.warning(span, message, "put it on a precondition that reads a fact");
+        }
+        let stale_after_ms = stale_after.map(|(ms, _)| ms);
+        require.push(Require { id, doc, that, stale_after_ms, on_fail });
+    }
+    require
+}

@@ -1,0 +1,115 @@
+//! The fact types of a gate, which all its pacts share.
+//!
+//! Types are global so that one fact means the same to every pact. They may only grow, and only by optional attributes:
+//! a stored fact must stay valid for ever, and so must the conditions that were checked against its type.
+
+use super::{Change, FactSchema, Pact, Presence};
+use crate::ids::FactType;
+use crate::value::{FieldType, ValueType};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+
+/// The name of the built-in type of agents.
+pub const AGENT: &str = "Agent";
+
+/// The attributes of the built-in type `Agent`.
+pub fn agent_schema() -> FactSchema {
+    let required = |ty| FieldType { ty, required: true };
+    BTreeMap::from([
+        (SmolStr::new_static("org"), required(ValueType::String)),
+        (SmolStr::new_static("roles"), required(ValueType::Set(Box::new(ValueType::String)))),
+        (SmolStr::new_static("standing"), required(ValueType::String)),
+        (SmolStr::new_static("trust"), required(ValueType::Long)),
+    ])
+}
+
+/// The fact types of a gate: `Agent`, and those of all published pacts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalogue {
+    types: BTreeMap<FactType, FactSchema>,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Catalogue {
+    /// The catalogue of a gate without pacts.
+    pub fn new() -> Self {
+        let agent = FactType::new(AGENT).map(|ty| (ty, agent_schema()));
+        Self { types: agent.into_iter().collect() }
+    }
+
+    /// All types.
+    pub fn types(&self) -> &BTreeMap<FactType, FactSchema> {
+        &self.types
+    }
+
+    /// The catalogue after a pact is published, or every reason why it must not be.
+    pub fn admit(&self, pact: &Pact) -> Result<Self, Vec<String>> {
+        let mut types = self.types.clone();
+        let mut refusals = Vec::new();
+        for (ty, declared) in &pact.facts {
+            match types.get_mut(ty) {
+                None => {
+                    types.insert(ty.clone(), declared.clone());
+                }
+                Some(existing) => grow(ty, existing, declared, &mut refusals),
+            }
+        }
+        for (ty, required) in self.required_unknown_to(pact) {
+            refusals.push(format!(
+                "fact type `{ty}` has the required attribute `{required}`, which pact `{}` does not declare although it \
+                 creates facts of that type; declare it and `set` it",
+                pact.name
+            ));
+        }
+        if refusals.is_empty() { Ok(Self { types }) } else { Err(refusals) }
+    }
+
+    /// Required attributes of types that the pact creates without knowing them.
+    fn required_unknown_to(&self, pact: &Pact) -> Vec<(FactType, SmolStr)> {
+        let mut unknown = Vec::new();
+        for (ty, declared) in &pact.facts {
+            let creates = pact.actions.values().any(|action| {
+                action.writes.iter().any(|write| {
+                    let read = action.reads.get(write.read).filter(|read| read.ty == *ty);
+                    read.is_some_and(|read| read.presence != Presence::Required)
+                        && matches!(write.change, Change::Set(_))
+                })
+            });
+            let existing = self.types.get(ty).filter(|_| creates);
+            for (name, field) in existing.into_iter().flatten() {
+                if field.required && !declared.contains_key(name) {
+                    unknown.push((ty.clone(), name.clone()));
+                }
+            }
+        }
+        unknown
+    }
+}
+
+fn grow(ty: &FactType, existing: &mut FactSchema, declared: &FactSchema, refusals: &mut Vec<String>) {
+    let shown = |field: &FieldType| format!("{}{}", field.ty, if field.required { "" } else { "?" });
+    for (name, field) in declared {
+        match existing.get(name) {
+            Some(before) if before == field => {}
+            Some(before) => refusals.push(format!(
+                "attribute `{name}` of fact type `{ty}` is already `{}` on this gate, not `{}`; declare it as it is, or \
+                 choose another name",
+                shown(before),
+                shown(field)
+            )),
+            None if field.required => refusals.push(format!(
+                "fact type `{ty}` already exists on this gate, so its new attribute `{name}` must be optional: write \
+                 `{name} = \"{}?\"`",
+                field.ty
+            )),
+            None => {
+                existing.insert(name.clone(), field.clone());
+            }
+        }
+    }
+}

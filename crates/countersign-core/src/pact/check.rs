@@ -1,0 +1,255 @@
+//! Type-checking the expressions of one action type.
+//!
+//! Two checks are needed. `Expression::compile` sees to it that only declared reads can be reached; Cedar's strict
+//! validator sees to it that types agree and that nothing optional is used unguarded. For the second, each expression is
+//! wrapped as a policy against the derived schema, and what Cedar says is brought back to the text of the pact.
+
+use super::catalogue::AGENT;
+use super::diagnostic::Problems;
+use super::reads::Reads;
+use super::schema::{self, Signature};
+use super::source::Text;
+use super::{Params, Presence};
+use crate::expression::{Base, Expression, Mention, Scope};
+use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_TOKENS_MAX};
+use crate::value::{FieldType, ValueType};
+use cedar_policy_core::extensions::Extensions;
+use cedar_policy_core::validator::{ValidationMode, ValidationWarning, Validator, ValidatorSchema};
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Checks the expressions of one action type.
+pub(super) struct Checker<'a> {
+    action: &'a str,
+    params: &'a Params,
+    reads: &'a Reads,
+    scope_reads: Vec<(SmolStr, Presence)>,
+    validator: Validator,
+}
+
+/// The field of the context that a checked value is compared with. Names that start like this cannot be declared.
+const TARGET: &str = "__target_";
+
+fn target(ty: &ValueType) -> String {
+    let name: String = ty.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("{TARGET}{name}")
+}
+
+impl<'a> Checker<'a> {
+    /// Derives the schema of one action type; only the fact types it reads are in it.
+    pub(super) fn new(
+        action: &'a str,
+        params: &'a Params,
+        reads: &'a Reads,
+        require_observation: bool,
+        span: &Range<usize>,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut text = String::new();
+        let mut entities = BTreeMap::from([(AGENT.to_owned(), super::catalogue::agent_schema())]);
+        let mut targets = BTreeMap::new();
+        for (read, schema) in reads.reads.iter().zip(&reads.schemas) {
+            entities.insert(read.ty.to_string(), schema.clone());
+            targets.extend(schema.values().map(|field| (target(&field.ty), &field.ty)));
+        }
+        for (name, schema) in &entities {
+            schema::entity(&mut text, name, schema);
+        }
+        let targets: Vec<(String, &ValueType)> = targets.into_iter().collect();
+        schema::action(&mut text, &Signature::new(action, params, reads, require_observation), &targets);
+        let derived = ValidatorSchema::from_cedarschema_str(&text, Extensions::all_available());
+        match derived {
+            Ok((schema, _)) => {
+                let scope_reads = reads.reads.iter().map(|read| (read.name.clone(), read.presence)).collect();
+                Some(Self { action, params, reads, scope_reads, validator: Validator::new(schema) })
+            }
+            Err(error) => {
+                let message = format!("no Cedar schema follows from action `{action}`: {error}");
+                problems.error(span, message, "rename the parameter, read or attribute that it names");
+                None
+            }
+        }
+    }
+
+    /// Checks a condition.
+    pub(super) fn condition(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
+        let expression = self.compile(text, problems)?;
+        self.validate(text, "\n)", None, problems).then_some(expression)
+    }
+
+    /// Checks an expression for the value of an attribute.
+    pub(super) fn value(&self, text: &Text<'_>, field: &FieldType, problems: &mut Problems) -> Option<Expression> {
+        let expression = self.compile(text, problems)?;
+        // Cedar cannot type an empty set by itself; as the value of a set it is the only thing it can be.
+        let empty_set: String = text.value.chars().filter(|c| !c.is_whitespace()).collect();
+        if empty_set == "[]" && matches!(field.ty, ValueType::Set(_)) {
+            return Some(expression);
+        }
+        let suffix = format!("\n) == context.{}", target(&field.ty));
+        self.validate(text, &suffix, Some(&field.ty), problems).then_some(expression)
+    }
+
+    fn compile(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
+        if let Some((message, hint)) = too_large(text.value) {
+            problems.error(&text.content(), message, hint);
+            return None;
+        }
+        let scope = Scope { params: &self.params.types, reads: &self.scope_reads };
+        match Expression::compile(text.value, &scope) {
+            Ok(expression) => self.reads_what_exists(text, &expression, problems).then_some(expression),
+            Err(errors) => {
+                for error in errors {
+                    let hint = error.hint.unwrap_or_else(|| "see https://docs.cedarpolicy.com for the syntax".to_owned());
+                    problems.error(&text.part(&error.span), error.message, hint);
+                }
+                None
+            }
+        }
+    }
+
+    /// Refuses what a fact cannot have because the action is only about to create it.
+    fn reads_what_exists(&self, text: &Text<'_>, expression: &Expression, problems: &mut Problems) -> bool {
+        let mut refused = BTreeSet::new();
+        for (key, mention) in expression.mentions() {
+            let read = match mention {
+                Mention::Attribute(Base::Read(read), _) | Mention::ObservedFact(read) | Mention::Observed(read, _) => *read,
+                _ => continue,
+            };
+            if self.reads.reads.get(read).is_some_and(|read| read.presence == Presence::Create) {
+                refused.insert(key.clone());
+            }
+        }
+        for key in &refused {
+            let shown = if key.starts_with("resource.") { key.to_string() } else { format!("context.{key}") };
+            let at = text.value.find(shown.as_str()).map(|at| at..at + shown.len());
+            let span = at.map_or_else(|| text.content(), |at| text.part(&at));
+            let message = format!("`{shown}` does not exist yet: the action creates that fact");
+            problems.error(&span, message, "use parameters or other facts");
+        }
+        refused.is_empty()
+    }
+
+    /// Lets Cedar check the expression as a policy; whether it found no error.
+    fn validate(&self, text: &Text<'_>, suffix: &str, ty: Option<&ValueType>, problems: &mut Problems) -> bool {
+        let prefix = format!("permit(principal, action == Action::\"{}\", resource) when {{ (", self.action);
+        // The newline in the suffix ends a comment that the expression may end with.
+        let policy = format!("{prefix}{}{suffix} }};", text.value);
+        let policies = match cedar_policy_core::parser::parse_policyset(&policy) {
+            Ok(policies) => policies,
+            Err(error) => {
+                let message = format!("this is not a Cedar expression: {error}");
+                problems.error(&text.content(), message, "see https://docs.cedarpolicy.com for the syntax");
+                return false;
+            }
+        };
+        let (errors, warnings) = self.validator.validate(&policies, ValidationMode::Strict).into_errors_and_warnings();
+        let inside = Inside { text, start: prefix.len(), ty };
+        let mut sound = true;
+        for error in errors {
+            sound = false;
+            inside.report(&error, |span, message, hint| problems.error(&span, message, hint));
+        }
+        for warning in warnings {
+            if let ValidationWarning::ImpossiblePolicy(_) = warning {
+                if ty.is_none() {
+                    let message = "this condition can never hold";
+                    problems.warning(&text.content(), message, "no action will pass it; compare with a value that can occur");
+                }
+                continue;
+            }
+            inside.report(&warning, |span, message, hint| problems.warning(&span, message, hint));
+        }
+        sound
+    }
+}
+
+/// Where an expression stands inside the policy that wraps it.
+struct Inside<'a> {
+    text: &'a Text<'a>,
+    start: usize,
+    ty: Option<&'a ValueType>,
+}
+
+impl Inside<'_> {
+    fn report(&self, found: &impl miette::Diagnostic, note: impl FnOnce(Range<usize>, String, String)) {
+        let whole = 0..self.text.value.len();
+        let label = found.labels().and_then(|mut labels| labels.next());
+        let span = label.and_then(|label| {
+            let start = label.offset().checked_sub(self.start)?;
+            let end = start.checked_add(label.len())?;
+            (end <= whole.end).then_some(start..end)
+        });
+        let message = plain(&found.to_string());
+        let help = found.help().map(|help| plain(&help.to_string()));
+        match (span, self.ty) {
+            (Some(span), _) => {
+                let hint = help.unwrap_or_else(|| "see the types under `facts` and `params`".to_owned());
+                note(self.text.part(&span), message, hint);
+            }
+            // What Cedar finds outside the expression is the comparison with the type of the attribute.
+            (None, Some(ty)) => {
+                let hint = format!("the attribute is declared as {ty}: {message}");
+                note(self.text.content(), format!("this value is not of type {ty}"), hint);
+            }
+            (None, None) => {
+                let hint = help.unwrap_or_else(|| "a condition is true or false: compare something".to_owned());
+                note(self.text.content(), message, hint);
+            }
+        }
+    }
+}
+
+/// What Cedar says, without the name of the policy that the author never wrote.
+fn plain(message: &str) -> String {
+    let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
+    rest.map_or(message, |(_, rest)| rest).to_owned()
+}
+
+/// Whether an expression could take more stack than it is worth, by counting, before anything recurses into it.
+fn too_large(text: &str) -> Option<(String, &'static str)> {
+    const HINT: &str = "split it into several preconditions; all of them must hold";
+    if text.len() > EXPRESSION_BYTES_MAX {
+        return Some((format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this one has {}", text.len()), HINT));
+    }
+    let (mut tokens, mut depth, mut deepest, mut conditionals) = (0usize, 0usize, 0usize, 0usize);
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            _ if c.is_whitespace() => continue,
+            '"' => {
+                let mut escaped = false;
+                for (_, c) in chars.by_ref() {
+                    match c {
+                        _ if escaped => escaped = false,
+                        '\\' => escaped = true,
+                        '"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            '/' if chars.peek().is_some_and(|(_, next)| *next == '/') => {
+                while chars.next_if(|(_, c)| *c != '\n' && *c != '\r').is_some() {}
+                continue;
+            }
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ if c.is_alphanumeric() || c == '_' => {
+                let mut end = at + c.len_utf8();
+                while let Some((at, c)) = chars.next_if(|(_, c)| c.is_alphanumeric() || *c == '_') {
+                    end = at + c.len_utf8();
+                }
+                conditionals += usize::from(text.get(at..end) == Some("if"));
+            }
+            _ => {}
+        }
+        tokens += 1;
+        deepest = deepest.max(depth + conditionals);
+    }
+    if tokens > EXPRESSION_TOKENS_MAX {
+        let message = format!("an expression has at most {EXPRESSION_TOKENS_MAX} words and signs, this one has {tokens}");
+        return Some((message, HINT));
+    }
+    (deepest > EXPRESSION_DEPTH_MAX)
+        .then(|| (format!("an expression nests at most {EXPRESSION_DEPTH_MAX} brackets and conditionals"), HINT))
+}

@@ -1,0 +1,154 @@
+//! The fact types that a pact declares.
+
+use super::FactSchema;
+use super::catalogue::{AGENT, agent_schema};
+use super::diagnostic::{Problems, suggestion};
+use super::source::{Table, string, table};
+use crate::ids::{FactType, check_identifier};
+use crate::limits::FACT_TYPES_MAX;
+use crate::value::{FieldType, ValueType};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::DeTable;
+
+/// Words that Cedar would read as something else than a name.
+const CEDAR_WORDS: [&str; 9] = ["true", "false", "if", "then", "else", "in", "is", "like", "has"];
+
+/// Names that mean something else in a Cedar schema.
+const CEDAR_TYPES: [&str; 13] = [
+    "Action", "Bool", "Boolean", "Long", "String", "Set", "Record", "Entity", "Extension", "ipaddr", "decimal",
+    "datetime", "duration",
+];
+
+/// The fact types that the actions of a pact may use: those it declares, and agents.
+#[derive(Debug)]
+pub(super) struct Facts {
+    declared: BTreeMap<FactType, FactSchema>,
+    agent: FactSchema,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self { declared: BTreeMap::new(), agent: agent_schema() }
+    }
+}
+
+impl Facts {
+    /// The type of that name and its attributes.
+    pub(super) fn get(&self, name: &str) -> Option<(FactType, FactSchema)> {
+        let ty = FactType::new(name).ok()?;
+        let schema = if name == AGENT { &self.agent } else { self.declared.get(&ty)? };
+        Some((ty, schema.clone()))
+    }
+
+    /// The names of all types.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.declared.keys().map(FactType::as_str).chain([AGENT])
+    }
+
+    /// What the pact itself declares.
+    pub(super) fn into_declared(self) -> BTreeMap<FactType, FactSchema> {
+        self.declared
+    }
+}
+
+/// Checks the name of an attribute, parameter or read: it must be a name in Cedar too.
+pub(super) fn check_name(name: &str, span: &Range<usize>, problems: &mut Problems) -> bool {
+    if let Err(error) = check_identifier(name) {
+        problems.error(span, error.to_string(), "rename it: conditions must be able to name it");
+        return false;
+    }
+    if CEDAR_WORDS.contains(&name) || name.starts_with("__") {
+        problems.error(span, format!("`{name}` cannot be a name: Cedar reserves it"), "rename it");
+        return false;
+    }
+    true
+}
+
+/// Reads `[facts.…]`.
+pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mut Problems) -> Facts {
+    let mut facts = Facts::default();
+    for (at, (key, node)) in declared.iter().enumerate() {
+        let name = key.get_ref().as_ref();
+        if at >= FACT_TYPES_MAX {
+            let message = format!("a pact declares at most {FACT_TYPES_MAX} fact types");
+            problems.error(&key.span(), message, "split it into several pacts");
+            break;
+        }
+        if name == AGENT {
+            let message = "`Agent` is built in and must not be declared";
+            problems.error(&key.span(), message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
+            continue;
+        }
+        if !check_name(name, &key.span(), problems) {
+            continue;
+        }
+        if CEDAR_TYPES.contains(&name) {
+            problems.error(&key.span(), format!("`{name}` cannot be a fact type: Cedar reserves it"), "rename it");
+            continue;
+        }
+        let what = format!("fact type `{name}`");
+        let (Some(body), Ok(ty)) = (table(node, &what, problems), FactType::new(name)) else { continue };
+        let mut body = Table::new(source, body, key.span(), what);
+        body.doc(problems);
+        let schema = match body.table("attributes", problems) {
+            Some((_, attributes)) => read_attributes(source, attributes, problems),
+            None => {
+                if body.get("attributes").is_none() {
+                    body.missing("attributes", "list them: attributes = { status = \"String\" }", problems);
+                }
+                FactSchema::new()
+            }
+        };
+        body.finish(problems);
+        // Kept even when an attribute was refused, so that its uses do not raise problems of their own.
+        facts.declared.insert(ty, schema);
+    }
+    facts
+}
+
+fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {
+    let mut schema = FactSchema::new();
+    for (key, node) in attributes {
+        let name = key.get_ref().as_ref();
+        if !check_name(name, &key.span(), problems) {
+            continue;
+        }
+        let Some(text) = string(source, node, &format!("the type of `{name}`"), problems) else { continue };
+        match field_type(text.value) {
+            Some(field) => {
+                schema.insert(SmolStr::new(name), field);
+            }
+            None => {
+                let known = ["String", "Long", "Bool", "Set<String>", "Set<Long>", "Set<Bool>"];
+                let message = format!("`{}` is not a type of an attribute", super::source::shorten(text.value));
+                let base = text.value.trim().trim_end_matches('?');
+                problems.error(&text.content(), message, suggestion(base, &known, "add `?` if it may be missing; use one of"));
+            }
+        }
+    }
+    schema
+}
+
+fn field_type(text: &str) -> Option<FieldType> {
+    let text = text.trim();
+    let (text, required) = match text.strip_suffix('?') {
+        Some(text) => (text.trim_end(), false),
+        None => (text, true),
+    };
+    let ty = match text.strip_prefix("Set<").and_then(|rest| rest.strip_suffix('>')) {
+        Some(element) => ValueType::Set(Box::new(scalar(element.trim())?)),
+        None => scalar(text)?,
+    };
+    Some(FieldType { ty, required })
+}
+
+fn scalar(text: &str) -> Option<ValueType> {
+    match text {
+        "String" => Some(ValueType::String),
+        "Long" => Some(ValueType::Long),
+        "Bool" => Some(ValueType::Bool),
+        _ => None,
+    }
+}

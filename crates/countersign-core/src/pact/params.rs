@@ -1,0 +1,338 @@
+//! The parameters of an action type: JSON Schema written as TOML, and the Cedar types that follow from it.
+//!
+//! Only keywords that this module knows are accepted, because a mistyped bound would otherwise be no bound at all. Every
+//! parameter has exactly one type, nothing may come from outside the schema (`$ref`), and patterns run in linear time.
+
+use super::diagnostic::{Problems, closest, list};
+use super::facts::check_name;
+use super::source::{Node, array, integer, kind, shorten, string, table};
+use super::{Params, RESERVED};
+use crate::limits::{INTEGER_MAX, JSON_DEPTH_MAX};
+use crate::value::{FieldType, ValueType};
+use jsonschema::PatternOptions;
+use serde_json::Value as Json;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// Memory that one compiled pattern may take; ordinary patterns need a few kilobytes.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+
+const ANNOTATIONS: [&str; 5] = ["title", "description", "examples", "$comment", "deprecated"];
+const STRING: [&str; 3] = ["minLength", "maxLength", "pattern"];
+const INTEGER: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+const ARRAY: [&str; 4] = ["items", "minItems", "maxItems", "uniqueItems"];
+const OBJECT: [&str; 4] = ["properties", "required", "additionalProperties", "dependentRequired"];
+
+/// Reads `params`; without it an action type has no parameters.
+pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut Problems) -> Option<Params> {
+    let Some(node) = node else {
+        let schema = serde_json::json!({ "type": "object", "additionalProperties": false });
+        let validator = compile(&schema).ok()?;
+        return Some(Params { schema, validator, types: BTreeMap::new() });
+    };
+    let before = problems.errors();
+    let mut reader = Reader { source, problems };
+    let root = table(node, "`params`", reader.problems)?;
+    reader.expect_object(root, &node.span());
+    let types = reader.object(root, &node.span(), 0);
+    for (key, _) in properties(root).into_iter().flatten() {
+        let name = key.get_ref().as_ref();
+        if RESERVED.contains(&name) {
+            let message = format!("a parameter cannot be called `{name}`: conditions use that name for something else");
+            reader.problems.error(&key.span(), message, "rename the parameter");
+        }
+    }
+    if problems.errors() > before {
+        return None;
+    }
+    let schema = json(node.get_ref());
+    match compile(&schema) {
+        Ok(validator) => Some(Params { schema, validator, types }),
+        Err((path, message)) => {
+            let span = at_path(node, &path).unwrap_or_else(|| node.span());
+            let message = format!("this is not a usable JSON Schema: {message}");
+            problems.error(&span, message, "patterns have neither look-around nor back-references, and must stay small");
+            None
+        }
+    }
+}
+
+/// Compiles a schema that this module has accepted. Nothing can be fetched: the crate is built without resolvers.
+fn compile(schema: &Json) -> Result<jsonschema::Validator, (String, String)> {
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    let options = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).with_pattern_options(patterns);
+    options.build(schema).map_err(|error| {
+        let path = match error.instance_path().as_str() {
+            "" => error.schema_path().as_str().to_owned(),
+            path => path.to_owned(),
+        };
+        (path, shorten(&error.to_string()))
+    })
+}
+
+fn properties<'a>(object: &'a DeTable<'a>) -> Option<&'a DeTable<'a>> {
+    match object.get("properties")?.get_ref() {
+        DeValue::Table(properties) => Some(properties),
+        _ => None,
+    }
+}
+
+struct Reader<'a, 'p> {
+    source: &'a str,
+    problems: &'p mut Problems,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn expect_object(&mut self, root: &'a DeTable<'a>, span: &Range<usize>) {
+        let is_object = matches!(root.get("type").map(|node| node.get_ref()), Some(DeValue::String(ty)) if ty == "object");
+        if !is_object {
+            let at = root.get("type").map_or_else(|| span.clone(), |node| node.span());
+            self.problems.error(&at, "`params` must have type \"object\"", "write type = \"object\"");
+        }
+    }
+
+    /// The fields of an object schema.
+    fn object(&mut self, schema: &'a DeTable<'a>, span: &Range<usize>, depth: usize) -> BTreeMap<SmolStr, FieldType> {
+        self.refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &OBJECT]);
+        let mut fields = BTreeMap::new();
+        match schema.get("additionalProperties") {
+            Some(node) if matches!(node.get_ref(), DeValue::Boolean(false)) => {}
+            other => {
+                let at = other.map_or_else(|| span.clone(), |node| node.span());
+                let message = "an object must refuse what it does not name";
+                self.problems.error(&at, message, "write additionalProperties = false");
+            }
+        }
+        let required = self.required(schema);
+        let Some(node) = schema.get("properties") else {
+            self.refuse_unnamed(&required, &fields);
+            return fields;
+        };
+        let Some(declared) = table(node, "`properties`", self.problems) else { return fields };
+        for (key, node) in declared {
+            let name = key.get_ref().as_ref();
+            if !check_name(name, &key.span(), self.problems) {
+                continue;
+            }
+            // A property that was refused still counts as named, so that `required` raises no second problem.
+            let ty = self.property(node, name, depth + 1).unwrap_or(ValueType::Bool);
+            let required = required.iter().any(|(required, _)| required == name);
+            fields.insert(SmolStr::new(name), FieldType { ty, required });
+        }
+        self.refuse_unnamed(&required, &fields);
+        self.dependent(schema, &fields);
+        fields
+    }
+
+    fn required(&mut self, schema: &'a DeTable<'a>) -> Vec<(SmolStr, Range<usize>)> {
+        let Some(node) = schema.get("required") else { return Vec::new() };
+        self.names(node, "`required`")
+    }
+
+    fn names(&mut self, node: Node<'a>, what: &str) -> Vec<(SmolStr, Range<usize>)> {
+        let items = array(node, what, self.problems).unwrap_or_default();
+        let mut names: Vec<(SmolStr, Range<usize>)> = Vec::new();
+        for item in items {
+            let Some(text) = string(self.source, item, &format!("an element of {what}"), self.problems) else { continue };
+            if names.iter().any(|(name, _)| name == text.value) {
+                let message = format!("`{}` stands twice in {what}", shorten(text.value));
+                self.problems.error(&text.content(), message, "remove one of them");
+            }
+            names.push((SmolStr::new(text.value), text.content()));
+        }
+        names
+    }
+
+    fn refuse_unnamed(&mut self, names: &[(SmolStr, Range<usize>)], fields: &BTreeMap<SmolStr, FieldType>) {
+        for (name, span) in names.iter().filter(|(name, _)| !fields.contains_key(name)) {
+            let hint = match closest(name, fields.keys().map(SmolStr::as_str)) {
+                Some(candidate) => format!("did you mean `{candidate}`?"),
+                None => "declare it under `properties`".to_owned(),
+            };
+            self.problems.error(span, format!("`{}` is not a property", shorten(name)), hint);
+        }
+    }
+
+    fn dependent(&mut self, schema: &'a DeTable<'a>, fields: &BTreeMap<SmolStr, FieldType>) {
+        let Some(node) = schema.get("dependentRequired") else { return };
+        for (key, node) in table(node, "`dependentRequired`", self.problems).into_iter().flatten() {
+            let mut names = self.names(node, "`dependentRequired`");
+            names.push((SmolStr::new(key.get_ref()), key.span()));
+            self.refuse_unnamed(&names, fields);
+        }
+    }
+
+    /// The type of one property, which the schema must fix.
+    fn property(&mut self, node: Node<'a>, name: &str, depth: usize) -> Option<ValueType> {
+        if depth >= JSON_DEPTH_MAX {
+            self.problems.error(&node.span(), "parameters are nested too deeply", "flatten them");
+            return None;
+        }
+        let schema = table(node, &format!("`{name}`"), self.problems)?;
+        let listed = self.listed(schema, name);
+        let Some(ty) = schema.get("type") else {
+            self.refuse_unknown(schema, &[&["type", "enum", "const"], &ANNOTATIONS]);
+            if listed.is_none() && !schema.contains_key("enum") && !schema.contains_key("const") {
+                let message = format!("parameter `{name}` has no type");
+                self.problems.error(&node.span(), message, "give it a `type`, an `enum` or a `const`");
+            }
+            return listed;
+        };
+        let text = string(self.source, ty, "`type`", self.problems)?;
+        let own = match text.value {
+            "string" => self.scalar(schema, ValueType::String, &STRING),
+            "integer" => self.scalar(schema, ValueType::Long, &INTEGER),
+            "boolean" => self.scalar(schema, ValueType::Bool, &[]),
+            "array" => self.array(schema, node, name, depth)?,
+            "object" => ValueType::Record(self.object(schema, &node.span(), depth)),
+            other => {
+                let hint = match other {
+                    "number" => "use \"integer\" and minor units: 45.20 is 4520",
+                    _ => "use one of \"string\", \"integer\", \"boolean\", \"array\", \"object\"",
+                };
+                let message = format!("parameter `{name}` cannot have type `{}`", shorten(other));
+                self.problems.error(&text.content(), message, hint);
+                return None;
+            }
+        };
+        if listed.is_some_and(|listed| listed != own) {
+            let message = format!("the listed values of `{name}` are not of type `{}`", text.value);
+            self.problems.error(&node.span(), message, "make `type` and the values agree");
+        }
+        Some(own)
+    }
+
+    fn scalar(&mut self, schema: &'a DeTable<'a>, ty: ValueType, bounds: &[&'static str]) -> ValueType {
+        self.refuse_unknown(schema, &[&["type", "enum", "const"], &ANNOTATIONS, bounds]);
+        for bound in bounds.iter().filter(|bound| **bound != "pattern") {
+            let Some(node) = schema.get(*bound) else { continue };
+            if !integer(node.get_ref()).is_some_and(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(&number)) {
+                let message = format!("`{bound}` must be a whole number within ±{INTEGER_MAX}");
+                self.problems.error(&node.span(), message, "no quotes, no fraction; money is in minor units (cents)");
+            }
+        }
+        ty
+    }
+
+    fn array(&mut self, schema: &'a DeTable<'a>, node: Node<'a>, name: &str, depth: usize) -> Option<ValueType> {
+        self.refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &ARRAY]);
+        let Some(items) = schema.get("items") else {
+            let message = format!("parameter `{name}` does not say what it is a list of");
+            self.problems.error(&node.span(), message, "add items = { type = \"string\" }");
+            return None;
+        };
+        match self.property(items, name, depth + 1)? {
+            ValueType::Set(_) | ValueType::Record(_) => {
+                let message = format!("parameter `{name}` must be a list of strings, integers or booleans");
+                self.problems.error(&items.span(), message, "use several lists, or one action for each element");
+                None
+            }
+            element => Some(ValueType::Set(Box::new(element))),
+        }
+    }
+
+    /// The type of the values under `enum` or `const`, all of one kind.
+    fn listed(&mut self, schema: &'a DeTable<'a>, name: &str) -> Option<ValueType> {
+        let (node, values) = match (schema.get("enum"), schema.get("const")) {
+            (Some(node), _) => (node, array(node, "`enum`", self.problems)?),
+            (None, Some(node)) => (node, std::slice::from_ref(node)),
+            (None, None) => return None,
+        };
+        let mut types = Vec::new();
+        for value in values {
+            let ty = match value.get_ref() {
+                DeValue::String(_) => ValueType::String,
+                DeValue::Boolean(_) => ValueType::Bool,
+                number if integer(number).is_some_and(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(&n)) => ValueType::Long,
+                other => {
+                    let message = format!("a listed value of `{name}` cannot be {}", kind(other));
+                    self.problems.error(&value.span(), message, "use strings, whole numbers, or booleans");
+                    return None;
+                }
+            };
+            types.push(ty);
+        }
+        let Some(first) = types.first().cloned() else {
+            self.problems.error(&node.span(), format!("`{name}` can have no value at all"), "list at least one value");
+            return None;
+        };
+        if types.iter().any(|ty| *ty != first) {
+            let message = format!("the listed values of `{name}` are of several types");
+            self.problems.error(&node.span(), message, "use only strings, only whole numbers, or only booleans");
+            return None;
+        }
+        Some(first)
+    }
+
+    fn refuse_unknown(&mut self, schema: &'a DeTable<'a>, known: &[&[&'static str]]) {
+        let known: BTreeSet<&str> = known.iter().flat_map(|keys| keys.iter().copied()).collect();
+        for key in schema.keys() {
+            let name = key.get_ref().as_ref();
+            if known.contains(name) {
+                continue;
+            }
+            let (message, hint) = match name {
+                "$ref" | "$dynamicRef" | "$id" | "$defs" => (
+                    format!("`{name}` is not available: a pact stands on its own"),
+                    "write the type out where it is used".to_owned(),
+                ),
+                "anyOf" | "oneOf" | "allOf" | "not" | "if" | "then" | "else" => (
+                    format!("`{name}` is not available: every parameter has one type"),
+                    "write the rule as a precondition: [[action.NAME.require]]".to_owned(),
+                ),
+                "default" => (
+                    "`default` would not be applied: agents sign exactly what they ask for".to_owned(),
+                    "make the parameter required, or guard with `context has …`".to_owned(),
+                ),
+                "format" => (
+                    "`format` is not checked, so it would only look like a rule".to_owned(),
+                    "use `pattern`".to_owned(),
+                ),
+                _ => {
+                    let hint = match closest(name, known.iter().copied()) {
+                        Some(candidate) => format!("did you mean `{candidate}`?"),
+                        None => format!("known here: {}", list(&known.iter().copied().collect::<Vec<_>>())),
+                    };
+                    (format!("`{}` does not apply here or is unknown", shorten(name)), hint)
+                }
+            };
+            self.problems.error(&key.span(), message, hint);
+        }
+    }
+}
+
+/// TOML as JSON. Numbers with a fraction and dates only survive in annotations, as text; the depth is bounded by the
+/// reader above, and by TOML's own limit in annotations.
+fn json(value: &DeValue<'_>) -> Json {
+    match value {
+        DeValue::String(text) => Json::String(text.to_string()),
+        DeValue::Integer(_) => integer(value).map_or(Json::Null, Json::from),
+        DeValue::Float(number) => Json::String(number.to_string()),
+        DeValue::Boolean(flag) => Json::Bool(*flag),
+        DeValue::Datetime(date) => Json::String(date.to_string()),
+        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect(),
+        DeValue::Table(table) => {
+            Json::Object(table.iter().map(|(key, node)| (key.get_ref().to_string(), json(node.get_ref()))).collect())
+        }
+    }
+}
+
+/// The place of what a JSON pointer names, or of the nearest thing above it.
+fn at_path(root: Node<'_>, path: &str) -> Option<Range<usize>> {
+    let mut node = root;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        let next = match node.get_ref() {
+            DeValue::Table(table) => table.get(part.as_str()),
+            DeValue::Array(items) => part.parse::<usize>().ok().and_then(|at| items.get(at)),
+            _ => None,
+        };
+        match next {
+            Some(next) => node = next,
+            None => break,
+        }
+    }
+    Some(node.span())
+}

@@ -1,0 +1,89 @@
+//! The Cedar schema that follows from a pact.
+//!
+//! Agents and facts become entity types, each action type becomes an action whose context holds its parameters, its reads
+//! as entities, the time, and what was observed. The same text serves the loader's own checks and `pact export`.
+
+use super::reads::Reads;
+use super::{ActionType, FactSchema, Params, Presence, Read};
+use crate::value::{FieldType, ValueType};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What the context of one action type is derived from.
+pub(super) struct Signature<'a> {
+    pub(super) action: &'a str,
+    pub(super) params: &'a BTreeMap<SmolStr, FieldType>,
+    pub(super) reads: &'a [Read],
+    /// The attributes of each read, in the order of `reads`.
+    pub(super) schemas: Vec<&'a FactSchema>,
+    pub(super) require_observation: bool,
+}
+
+impl<'a> Signature<'a> {
+    /// The signature of an action that is being loaded.
+    pub(super) fn new(action: &'a str, params: &'a Params, reads: &'a Reads, require_observation: bool) -> Self {
+        let schemas = reads.schemas.iter().collect();
+        Self { action, params: &params.types, reads: &reads.reads, schemas, require_observation }
+    }
+
+    #[expect(dead_code, reason = "the export is next")]
+    /// The signature of an action that was loaded; `schema_of` finds the attributes of a type.
+    pub(super) fn of(action: &'a ActionType, schema_of: impl Fn(&Read) -> &'a FactSchema) -> Self {
+        Self {
+            action: action.name.as_str(),
+            params: &action.params.types,
+            reads: &action.reads,
+            schemas: action.reads.iter().map(schema_of).collect(),
+            require_observation: action.require_observation,
+        }
+    }
+}
+
+/// An entity type.
+pub(super) fn entity(out: &mut String, name: &str, schema: &FactSchema) {
+    let _ = writeln!(out, "entity {name} = {};", record(schema));
+}
+
+/// An action and its context. `extra` are further fields of the context, which checks of values use as their targets.
+pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(String, &ValueType)]) {
+    let resource = signature.reads.first().map_or("Agent", |read| read.ty.as_str());
+    let _ = writeln!(out, "action \"{}\" appliesTo {{", signature.action);
+    let _ = writeln!(out, "  principal: [Agent],\n  resource: [{resource}],\n  context: {{");
+    for (name, field) in signature.params {
+        let _ = writeln!(out, "    {name}{}: {},", mark(field.required), shown(&field.ty));
+    }
+    for read in signature.reads.iter().skip(1) {
+        let _ = writeln!(out, "    {}{}: {},", read.name, mark(read.presence != Presence::Optional), read.ty);
+    }
+    for (name, ty) in extra {
+        let _ = writeln!(out, "    {name}: {},", shown(ty));
+    }
+    let _ = writeln!(out, "    now: Long,\n    observed: {{");
+    for (read, schema) in signature.reads.iter().zip(&signature.schemas) {
+        // A fact that may be missing may also have been missing when it was observed.
+        let always = signature.require_observation && read.presence == Presence::Required;
+        if read.presence != Presence::Create {
+            let _ = writeln!(out, "      {}{}: {},", read.name, mark(always), record(schema));
+        }
+    }
+    out.push_str("    },\n  },\n};\n");
+}
+
+fn mark(required: bool) -> &'static str {
+    if required { "" } else { "?" }
+}
+
+fn record(fields: &BTreeMap<SmolStr, FieldType>) -> String {
+    let fields: Vec<String> =
+        fields.iter().map(|(name, field)| format!("{name}{}: {}", mark(field.required), shown(&field.ty))).collect();
+    if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+}
+
+fn shown(ty: &ValueType) -> String {
+    match ty {
+        ValueType::Set(element) => format!("Set<{}>", shown(element)),
+        ValueType::Record(fields) => record(fields),
+        scalar => scalar.to_string(),
+    }
+}
