@@ -23,7 +23,7 @@ pub use error::{Place, StorageError};
 pub use log::{Entry, OwnedBatch, SegmentLog};
 pub use recover::{Folder, OpenOptions, OpenReport, Opened, open};
 pub use walk::{PayloadCheck, PlacedBatch, TornTail, WalkEnd, WalkOptions, walk};
-pub use writer::LogWriter;
+pub use writer::{Fill, LogWriter};
 
 /// Default length of a segment file.
 pub const SEGMENT_BYTES: u64 = 64 << 20;

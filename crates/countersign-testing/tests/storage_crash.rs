@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use countersign_engine::storage::StorageError;
+use countersign_engine::storage::{Fill, StorageError};
 use countersign_testing::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
 use countersign_testing::log_workload::{Memory, Session, judge, written};
 
@@ -29,7 +29,9 @@ fn live(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), Storage
                 let index = rng.below(memory.acknowledged.len() as u64);
                 session.erase(memory, index)?;
             }
-            2 if session.writer.wants_next() => session.writer.log().prepare_next(SEGMENT_BYTES)?,
+            2 if session.writer.wants_next() => {
+                session.writer.log().prepare_next(Fill::Reserved)?
+            }
             3 if step > 5 => {
                 session.writer.close()?;
                 session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES)?;

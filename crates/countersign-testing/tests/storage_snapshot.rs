@@ -14,7 +14,7 @@ use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_engine::storage::snapshot::{
     SnapshotWriter, newest, remove_older_than, snapshot_name,
 };
-use countersign_engine::storage::{Folder, StorageError};
+use countersign_engine::storage::{Fill, Folder, StorageError};
 use countersign_ledger::leaf_hash;
 use countersign_ledger::tree::TileTree;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
@@ -190,7 +190,7 @@ fn the_real_disk_keeps_a_log_and_lets_only_one_in() {
         let mut session = Session::open(Arc::clone(&disk), SEGMENT_BYTES).unwrap();
         judge(&session, &mut memory).unwrap();
         fill(&mut session, &mut memory, &mut rng, 20);
-        session.writer.log().prepare_next(SEGMENT_BYTES).unwrap();
+        session.writer.log().prepare_next(Fill::Zeroed).unwrap();
         session.erase(&mut memory, round).unwrap();
         fill(&mut session, &mut memory, &mut rng, 5);
         let refused = Folder::lock(Arc::clone(&disk)).err().unwrap().to_string();

@@ -61,6 +61,8 @@ impl OwnedBatch {
 /// The readable side of the log; share it with `Arc`.
 pub struct SegmentLog {
     pub(super) disk: Arc<dyn Disk>,
+    /// Length at which a new segment is started.
+    pub(super) segment_bytes: u64,
     pub(super) state: RwLock<State>,
     /// Held for writing while payloads are overwritten.
     pub(super) erasing: RwLock<()>,

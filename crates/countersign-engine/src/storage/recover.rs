@@ -133,6 +133,7 @@ pub fn open(
     let log = Arc::new(new_log(
         &disk,
         &end,
+        options.segment_bytes,
         firsts.iter().map(|segment| segment.first_index),
     ));
     let (was_clean, tail) = take_last(&log, &end, &options)?;
@@ -154,7 +155,6 @@ pub fn open(
     let writer = LogWriter {
         log: Arc::clone(&log),
         origin: options.key.origin().to_owned(),
-        segment_bytes: options.segment_bytes,
         file: tail.file,
         first_index: tail.first_index,
         offset: tail.offset,
@@ -190,7 +190,7 @@ fn take_last(
         .last()
         .map(|segment| segment.first_index);
     let (Some(first_index), Some(place)) = (last, &end.end) else {
-        let prepared = prepare(log, options.segment_bytes)?;
+        let prepared = prepare(log)?;
         start_segment(log, &prepared, options.key.origin(), 0, FIRST_SEGMENT)?;
         let offset = SEGMENT_HEADER_LEN as u64;
         let index = Some(prepared.index);
@@ -265,7 +265,12 @@ fn refuse_below_mark(disk: &dyn Disk, end: &WalkEnd) -> Result<(), StorageError>
     })
 }
 
-fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, firsts: impl Iterator<Item = u64>) -> SegmentLog {
+fn new_log(
+    disk: &Arc<dyn Disk>,
+    end: &WalkEnd,
+    segment_bytes: u64,
+    firsts: impl Iterator<Item = u64>,
+) -> SegmentLog {
     let segments = firsts
         .map(|first_index| Segment {
             first_index,
@@ -276,6 +281,7 @@ fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, firsts: impl Iterator<Item = u64
     let anchor_size = end.anchor.as_ref().map_or(0, |anchor| anchor.size);
     SegmentLog {
         disk: Arc::clone(disk),
+        segment_bytes,
         state: RwLock::new(State {
             size: end.frontier.size(),
             segments,

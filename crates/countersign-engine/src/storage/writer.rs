@@ -30,7 +30,6 @@ pub(super) struct Prepared {
 pub struct LogWriter {
     pub(super) log: Arc<SegmentLog>,
     pub(super) origin: String,
-    pub(super) segment_bytes: u64,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) first_index: u64,
     pub(super) offset: u64,
@@ -100,7 +99,7 @@ impl LogWriter {
                 .try_lock()
                 .is_some_and(|slot| slot.is_none())
         };
-        self.offset > self.segment_bytes / 2 && is_missing()
+        self.offset > self.log.segment_bytes / 2 && is_missing()
     }
 
     /// Ends cleanly: anchor, then the mark that lets the next open append where this one stopped. A poisoned log gets no mark.
@@ -122,7 +121,7 @@ impl LogWriter {
     }
 
     fn write(&mut self, batch: &[u8]) -> Result<(), StorageError> {
-        let is_full = self.offset.saturating_add(batch.len() as u64) > self.segment_bytes;
+        let is_full = self.offset.saturating_add(batch.len() as u64) > self.log.segment_bytes;
         if is_full && self.offset > SEGMENT_HEADER_LEN as u64 {
             self.roll()?;
         }
@@ -163,7 +162,7 @@ impl LogWriter {
         let prepared = self.log.prepared.lock().take();
         let prepared = match prepared {
             Some(prepared) => prepared,
-            None => prepare(&self.log, self.segment_bytes)?,
+            None => prepare(&self.log)?,
         };
         start_segment(
             &self.log,
@@ -190,28 +189,41 @@ impl LogWriter {
     }
 }
 
+/// How the next segment is made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Room is reserved. The default: under full load it moves the most bytes, since nothing is written twice.
+    Reserved,
+    /// Room is reserved and written with zeros. A batch then syncs faster, since blocks that were written before need no change
+    /// of metadata, but the zeros themselves compete with the log while they are written: for a gate that is often idle.
+    Zeroed,
+}
+
 impl SegmentLog {
-    /// Makes the next segment ready ahead of time, from any thread; the writer takes it when the current one is full. Writing
-    /// the zeros here is what makes the writer's syncs cheap: blocks that were written before need no change of metadata.
-    pub fn prepare_next(&self, segment_bytes: u64) -> Result<(), StorageError> {
+    /// Makes the next segment ready ahead of time, from any thread; the writer takes it when the current one is full and
+    /// then does not have to wait for the file system to find room.
+    pub fn prepare_next(&self, fill: Fill) -> Result<(), StorageError> {
         let mut slot = self.prepared.lock();
         self.refuse_if_poisoned()?;
         if slot.is_none() {
-            let prepared = prepare(self, segment_bytes)?;
-            zero_fill(&*prepared.file, segment_bytes)?;
+            let prepared = prepare(self)?;
+            if fill == Fill::Zeroed {
+                zero_fill(&*prepared.file, self.segment_bytes)?;
+            }
+            prepared.file.sync_all().on("sync", NEXT_FILE)?;
             *slot = Some(prepared);
         }
         Ok(())
     }
 }
 
-pub(super) fn prepare(log: &SegmentLog, segment_bytes: u64) -> Result<Prepared, StorageError> {
+pub(super) fn prepare(log: &SegmentLog) -> Result<Prepared, StorageError> {
     let file = log.disk.create(NEXT_FILE).on("create", NEXT_FILE)?;
-    file.allocate(segment_bytes)
+    file.allocate(log.segment_bytes)
         .on("reserve room for", NEXT_FILE)?;
     Ok(Prepared {
         file,
-        index: SparseIndex::with_room(segment_bytes),
+        index: SparseIndex::with_room(log.segment_bytes),
     })
 }
 
@@ -225,7 +237,7 @@ fn zero_fill(file: &dyn DiskFile, len: u64) -> Result<(), StorageError> {
             .on("write", NEXT_FILE)?;
         offset += piece as u64;
     }
-    file.sync_all().on("sync", NEXT_FILE)
+    Ok(())
 }
 
 /// Gives a prepared file its header and its name. Header and length are durable before the name is, so a segment that is there
