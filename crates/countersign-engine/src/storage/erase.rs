@@ -45,11 +45,11 @@ impl SegmentLog {
         replace_small(&*self.disk, ERASING_FILE, list.as_bytes()).on("write", ERASING_FILE)?;
         let mut erased = 0;
         for index in indexes {
-            let (first_index, offset) = self.locate(*index)?;
+            let found = self.locate(*index)?;
             erased += u64::from(overwrite(
                 &*self.disk,
-                &segment_name(first_index),
-                offset,
+                &segment_name(found.first_index),
+                found.offset,
                 *index,
             )?);
         }

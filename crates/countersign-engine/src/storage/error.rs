@@ -170,7 +170,7 @@ pub enum StorageError {
         /// Where the batch is.
         place: Place,
         /// What the fold said.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: super::FoldError,
     },
     /// A snapshot cannot be used or written.
     #[error("snapshot {name}: {reason} (hint: it may be removed; the log alone is enough)")]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use countersign_ledger::segment::{Batch, BatchHeader, parse_batch};
 use parking_lot::{Mutex, RwLock};
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskFile};
 use super::error::IoContext;
 use super::index::{self, SparseIndex};
 use super::writer::Prepared;
@@ -87,6 +87,15 @@ pub(super) struct Segment {
     pub index: Option<SparseIndex>,
 }
 
+/// A batch that was found.
+pub(super) struct Located {
+    /// First entry of its segment.
+    pub first_index: u64,
+    pub offset: u64,
+    pub header: BatchHeader,
+    pub file: Arc<dyn DiskFile>,
+}
+
 impl SegmentLog {
     /// How many entries are durable.
     #[must_use]
@@ -103,19 +112,19 @@ impl SegmentLog {
 
     /// The batch that holds an entry.
     pub fn batch_of(&self, index: u64) -> Result<OwnedBatch, StorageError> {
-        let (first_index, offset) = self.locate(index)?;
-        let segment = segment_name(first_index);
+        let found = self.locate(index)?;
+        let segment = segment_name(found.first_index);
         let _whole = self.erasing.read();
-        let file = self.disk.open_read(&segment).on("open", &segment)?;
-        let (_, header) = index::find(Arc::clone(&file), &segment, offset, index)?;
-        let mut bytes = vec![0u8; header.total_len as usize];
-        file.read_exact_at(&mut bytes, offset)
+        let mut bytes = vec![0u8; found.header.total_len as usize];
+        found
+            .file
+            .read_exact_at(&mut bytes, found.offset)
             .on("read", &segment)?;
         Ok(OwnedBatch {
             bytes,
             segment,
-            offset,
-            header,
+            offset: found.offset,
+            header: found.header,
         })
     }
 
@@ -235,8 +244,8 @@ impl SegmentLog {
         }
     }
 
-    /// The segment (by its first index) and the offset of the batch that holds an entry.
-    pub(super) fn locate(&self, index: u64) -> Result<(u64, u64), StorageError> {
+    /// Where the batch that holds an entry is.
+    pub(super) fn locate(&self, index: u64) -> Result<Located, StorageError> {
         let (at, first_index, from) = {
             let state = self.state.read();
             if index >= state.size {
@@ -266,8 +275,13 @@ impl SegmentLog {
             Some(from) => from,
             None => self.index_segment(at, &name)?.before(index),
         };
-        let (offset, _) = index::find(file, &name, from, index)?;
-        Ok((first_index, offset))
+        let (offset, header) = index::find(Arc::clone(&file), &name, from, index)?;
+        Ok(Located {
+            first_index,
+            offset,
+            header,
+            file,
+        })
     }
 
     /// Builds the table of a segment that is read for the first time since opening.

@@ -18,7 +18,7 @@ use super::log::{Segment, State};
 use super::walk::{in_pieces, list_segments};
 use super::writer::{prepare, start_segment};
 use super::{
-    Anchor, LogWriter, PayloadCheck, Place, PlacedBatch, SEGMENT_BYTES, SegmentLog, StorageError,
+    Anchor, Fold, LogWriter, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError,
     TornTail, WalkEnd, WalkOptions, erase, segment_name, walk,
 };
 
@@ -116,7 +116,7 @@ pub struct Opened {
 pub fn open(
     folder: Folder,
     options: OpenOptions<'_>,
-    fold: &mut dyn FnMut(PlacedBatch<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+    fold: &mut Fold<'_>,
 ) -> Result<Opened, StorageError> {
     let Folder { disk, lock } = folder;
     let leftovers_removed = remove_leftovers(&*disk)?;

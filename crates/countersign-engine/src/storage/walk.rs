@@ -25,6 +25,12 @@ pub(super) use segments::{SegmentFile, list_segments};
 /// Says whether salt and payload are those that the leaf commits to: `(leaf, salt, payload)`.
 pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; 32], &[u8]) -> bool;
 
+/// What the receiver of a batch says when it cannot apply it.
+pub type FoldError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The receiver of verified batches.
+pub type Fold<'a> = dyn FnMut(PlacedBatch<'_>) -> Result<(), FoldError> + 'a;
+
 /// What a walk needs to judge what it reads.
 #[derive(Clone, Copy)]
 pub struct WalkOptions<'a> {
@@ -83,7 +89,7 @@ pub fn walk(
     disk: &dyn Disk,
     options: WalkOptions<'_>,
     start: Frontier,
-    visit: &mut dyn FnMut(PlacedBatch<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+    visit: &mut Fold<'_>,
 ) -> Result<WalkEnd, StorageError> {
     let segments = list_segments(disk, options.key.origin())?;
     let anchor = anchor::read(disk, options.key)?;
@@ -125,16 +131,13 @@ struct Walker<'a> {
     end: WalkEnd,
 }
 
-type Visit<'v> =
-    &'v mut dyn FnMut(PlacedBatch<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
 impl Walker<'_> {
     fn segment(
         &mut self,
         disk: &dyn Disk,
         segment: &SegmentFile,
         is_last: bool,
-        visit: Visit<'_>,
+        visit: &mut Fold<'_>,
     ) -> Result<(), StorageError> {
         let name = segment.name.as_str();
         let file = disk.open_read(name).on("open", name)?;

@@ -18,7 +18,7 @@ use super::{SegmentLog, StorageError, segment_name};
 
 /// The file in which the next segment is made ready.
 pub(super) const NEXT_FILE: &str = "next.tmp";
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A segment file without a header, long enough and already on disk.
 pub(super) struct Prepared {

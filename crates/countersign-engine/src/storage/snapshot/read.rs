@@ -16,11 +16,11 @@ pub struct Head {
     pub signature: [u8; 64],
 }
 
+/// The receiver of chunks: section and bytes.
+pub type Visit<'a> = dyn FnMut(&str, &[u8]) -> Result<(), String> + 'a;
+
 /// Reads all records in order. The hash is compared; the signature on it is for the caller to judge.
-pub fn records(
-    file: &dyn DiskFile,
-    visit: &mut dyn FnMut(&str, &[u8]) -> Result<(), String>,
-) -> Result<Head, String> {
+pub fn records(file: &dyn DiskFile, visit: &mut Visit<'_>) -> Result<Head, String> {
     let len = file.len().map_err(|error| error.to_string())?;
     let end = len.checked_sub(SEAL_LEN).ok_or_else(cut)?;
     let mut reader = Reader {
