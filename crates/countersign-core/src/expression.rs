@@ -10,6 +10,7 @@
 
 use crate::ids::{AgentId, FactId};
 use crate::pact::Presence;
+use crate::pact::diagnostic::closest;
 use crate::value::{FieldType, Value};
 use cedar_policy_core::ast::{
     BinaryOp, Context, Eid, EntityType, EntityUID, EntityUIDEntry, Expr, ExprKind, Literal,
@@ -449,13 +450,16 @@ impl Rewriter<'_> {
                     self.flat(attr.clone(), Mention::Param(attr.clone()))
                 }
                 None => {
-                    self.error(
-                        whole,
-                        format!(
-                            "`context.{attr}` is neither a parameter nor a read of this action"
-                        ),
-                        "declare it under `params` or `reads`",
+                    let reads = self.scope.reads.iter().map(|(name, _)| name.as_str());
+                    let names = self.scope.params.keys().map(SmolStr::as_str).chain(reads);
+                    let hint = match closest(attr, names) {
+                        Some(name) => format!("did you mean `context.{name}`?"),
+                        None => "declare it under `params` or `reads`".to_owned(),
+                    };
+                    let message = format!(
+                        "`context.{attr}` is neither a parameter nor a read of this action"
                     );
+                    self.error(whole, message, &hint);
                     Expr::val(false)
                 }
             },

@@ -4,6 +4,8 @@
 //! validator sees to it that types agree and that nothing optional is used unguarded. For the second, each expression is
 //! wrapped as a policy against the derived schema, and what Cedar says is brought back to the text of the pact.
 
+mod size;
+
 use super::catalogue::AGENT;
 use super::diagnostic::Problems;
 use super::reads::Reads;
@@ -11,13 +13,16 @@ use super::schema::{self, Signature};
 use super::source::Text;
 use super::{Params, Presence};
 use crate::expression::{Base, Expression, Mention, Scope};
-use crate::limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_TOKENS_MAX};
 use crate::value::{FieldType, ValueType};
+use cedar_policy_core::ast::Expr;
 use cedar_policy_core::extensions::Extensions;
-use cedar_policy_core::validator::{ValidationMode, ValidationWarning, Validator, ValidatorSchema};
+use cedar_policy_core::validator::{
+    ValidationError, ValidationMode, ValidationWarning, Validator, ValidatorSchema,
+};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::str::FromStr as _;
 
 /// Checks the expressions of one action type.
 pub(super) struct Checker<'a> {
@@ -32,7 +37,11 @@ pub(super) struct Checker<'a> {
 const TARGET: &str = "__target_";
 
 fn target(ty: &ValueType) -> String {
-    let name: String = ty.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
+    let name: String = ty
+        .to_string()
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
     format!("{TARGET}{name}")
 }
 
@@ -57,16 +66,34 @@ impl<'a> Checker<'a> {
             schema::entity(&mut text, name, schema);
         }
         let targets: Vec<(String, &ValueType)> = targets.into_iter().collect();
-        schema::action(&mut text, &Signature::new(action, params, reads, require_observation), &targets);
+        schema::action(
+            &mut text,
+            &Signature::new(action, params, reads, require_observation),
+            &targets,
+        );
         let derived = ValidatorSchema::from_cedarschema_str(&text, Extensions::all_available());
         match derived {
             Ok((schema, _)) => {
-                let scope_reads = reads.reads.iter().map(|read| (read.name.clone(), read.presence)).collect();
-                Some(Self { action, params, reads, scope_reads, validator: Validator::new(schema) })
+                let scope_reads = reads
+                    .reads
+                    .iter()
+                    .map(|read| (read.name.clone(), read.presence))
+                    .collect();
+                Some(Self {
+                    action,
+                    params,
+                    reads,
+                    scope_reads,
+                    validator: Validator::new(schema),
+                })
             }
             Err(error) => {
                 let message = format!("no Cedar schema follows from action `{action}`: {error}");
-                problems.error(span, message, "rename the parameter, read or attribute that it names");
+                problems.error(
+                    span,
+                    message,
+                    "rename the parameter, read or attribute that it names",
+                );
                 None
             }
         }
@@ -74,55 +101,103 @@ impl<'a> Checker<'a> {
 
     /// Checks a condition.
     pub(super) fn condition(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
-        let expression = self.compile(text, problems)?;
-        self.validate(text, "\n)", None, problems).then_some(expression)
+        let compiled = self.compile(text, problems);
+        let refused = match &compiled {
+            Ok(_) => &[][..],
+            Err(refused) => refused,
+        };
+        let sound = self.validate(text, "\n)", None, refused, problems);
+        compiled.ok().filter(|_| sound)
     }
 
     /// Checks an expression for the value of an attribute.
-    pub(super) fn value(&self, text: &Text<'_>, field: &FieldType, problems: &mut Problems) -> Option<Expression> {
-        let expression = self.compile(text, problems)?;
+    pub(super) fn value(
+        &self,
+        text: &Text<'_>,
+        field: &FieldType,
+        problems: &mut Problems,
+    ) -> Option<Expression> {
+        let expression = self.compile(text, problems).ok()?;
         // Cedar cannot type an empty set by itself; as the value of a set it is the only thing it can be.
         let empty_set: String = text.value.chars().filter(|c| !c.is_whitespace()).collect();
         if empty_set == "[]" && matches!(field.ty, ValueType::Set(_)) {
             return Some(expression);
         }
         let suffix = format!("\n) == context.{}", target(&field.ty));
-        self.validate(text, &suffix, Some(&field.ty), problems).then_some(expression)
+        self.validate(text, &suffix, Some(&field.ty), &[], problems)
+            .then_some(expression)
     }
 
-    fn compile(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
-        if let Some((message, hint)) = too_large(text.value) {
+    /// Compiles an expression, or tells the places inside it that were refused.
+    fn compile(
+        &self,
+        text: &Text<'_>,
+        problems: &mut Problems,
+    ) -> Result<Expression, Vec<Range<usize>>> {
+        let everything = || std::iter::once(0..text.value.len()).collect();
+        if let Some((message, hint)) = size::too_large(text.value) {
             problems.error(&text.content(), message, hint);
-            return None;
+            return Err(everything());
         }
-        let scope = Scope { params: &self.params.types, reads: &self.scope_reads };
+        let scope = Scope {
+            params: &self.params.types,
+            reads: &self.scope_reads,
+        };
         match Expression::compile(text.value, &scope) {
-            Ok(expression) => self.reads_what_exists(text, &expression, problems).then_some(expression),
+            Ok(expression) if self.reads_what_exists(text, &expression, problems) => Ok(expression),
+            Ok(_) => Err(everything()),
             Err(errors) => {
+                let parses = Expr::from_str(text.value).is_ok();
+                let spans = if parses {
+                    errors.iter().map(|error| error.span.clone()).collect()
+                } else {
+                    everything()
+                };
                 for error in errors {
-                    let hint = error.hint.unwrap_or_else(|| "see https://docs.cedarpolicy.com for the syntax".to_owned());
+                    let hint = error.hint.unwrap_or_else(|| {
+                        "see https://docs.cedarpolicy.com for the syntax".to_owned()
+                    });
                     problems.error(&text.part(&error.span), error.message, hint);
                 }
-                None
+                Err(spans)
             }
         }
     }
 
     /// Refuses what a fact cannot have because the action is only about to create it.
-    fn reads_what_exists(&self, text: &Text<'_>, expression: &Expression, problems: &mut Problems) -> bool {
+    fn reads_what_exists(
+        &self,
+        text: &Text<'_>,
+        expression: &Expression,
+        problems: &mut Problems,
+    ) -> bool {
         let mut refused = BTreeSet::new();
         for (key, mention) in expression.mentions() {
             let read = match mention {
-                Mention::Attribute(Base::Read(read), _) | Mention::ObservedFact(read) | Mention::Observed(read, _) => *read,
+                Mention::Attribute(Base::Read(read), _)
+                | Mention::ObservedFact(read)
+                | Mention::Observed(read, _) => *read,
                 _ => continue,
             };
-            if self.reads.reads.get(read).is_some_and(|read| read.presence == Presence::Create) {
+            if self
+                .reads
+                .reads
+                .get(read)
+                .is_some_and(|read| read.presence == Presence::Create)
+            {
                 refused.insert(key.clone());
             }
         }
         for key in &refused {
-            let shown = if key.starts_with("resource.") { key.to_string() } else { format!("context.{key}") };
-            let at = text.value.find(shown.as_str()).map(|at| at..at + shown.len());
+            let shown = if key.starts_with("resource.") {
+                key.to_string()
+            } else {
+                format!("context.{key}")
+            };
+            let at = text
+                .value
+                .find(shown.as_str())
+                .map(|at| at..at + shown.len());
             let span = at.map_or_else(|| text.content(), |at| text.part(&at));
             let message = format!("`{shown}` does not exist yet: the action creates that fact");
             problems.error(&span, message, "use parameters or other facts");
@@ -130,35 +205,75 @@ impl<'a> Checker<'a> {
         refused.is_empty()
     }
 
-    /// Lets Cedar check the expression as a policy; whether it found no error.
-    fn validate(&self, text: &Text<'_>, suffix: &str, ty: Option<&ValueType>, problems: &mut Problems) -> bool {
-        let prefix = format!("permit(principal, action == Action::\"{}\", resource) when {{ (", self.action);
+    /// Lets Cedar check the expression as a policy; whether it found no error. Places that were refused already are not
+    /// refused again; if that is the whole expression, Cedar does not get to see it.
+    fn validate(
+        &self,
+        text: &Text<'_>,
+        suffix: &str,
+        ty: Option<&ValueType>,
+        refused: &[Range<usize>],
+        problems: &mut Problems,
+    ) -> bool {
+        if refused.contains(&(0..text.value.len())) {
+            return false;
+        }
+        let prefix = format!(
+            "permit(principal, action == Action::\"{}\", resource) when {{ (",
+            self.action
+        );
         // The newline in the suffix ends a comment that the expression may end with.
         let policy = format!("{prefix}{}{suffix} }};", text.value);
         let policies = match cedar_policy_core::parser::parse_policyset(&policy) {
             Ok(policies) => policies,
             Err(error) => {
                 let message = format!("this is not a Cedar expression: {error}");
-                problems.error(&text.content(), message, "see https://docs.cedarpolicy.com for the syntax");
+                problems.error(
+                    &text.content(),
+                    message,
+                    "see https://docs.cedarpolicy.com for the syntax",
+                );
                 return false;
             }
         };
-        let (errors, warnings) = self.validator.validate(&policies, ValidationMode::Strict).into_errors_and_warnings();
-        let inside = Inside { text, start: prefix.len(), ty };
+        let (errors, warnings) = self
+            .validator
+            .validate(&policies, ValidationMode::Strict)
+            .into_errors_and_warnings();
+        let inside = Inside {
+            text,
+            start: prefix.len(),
+            ty,
+            refused,
+        };
         let mut sound = true;
         for error in errors {
             sound = false;
-            inside.report(&error, |span, message, hint| problems.error(&span, message, hint));
+            let optional = matches!(error, ValidationError::UnsafeOptionalAttributeAccess(_));
+            let more = if optional {
+                "; where missing is fine, write !(… has … && …)"
+            } else {
+                ""
+            };
+            inside.report(&error, |span, message, hint| {
+                problems.error(&span, message, hint + more)
+            });
         }
         for warning in warnings {
             if let ValidationWarning::ImpossiblePolicy(_) = warning {
-                if ty.is_none() {
+                if ty.is_none() && refused.is_empty() {
                     let message = "this condition can never hold";
-                    problems.warning(&text.content(), message, "no action will pass it; compare with a value that can occur");
+                    problems.warning(
+                        &text.content(),
+                        message,
+                        "no action will pass it; compare with a value that can occur",
+                    );
                 }
                 continue;
             }
-            inside.report(&warning, |span, message, hint| problems.warning(&span, message, hint));
+            inside.report(&warning, |span, message, hint| {
+                problems.warning(&span, message, hint)
+            });
         }
         sound
     }
@@ -169,10 +284,15 @@ struct Inside<'a> {
     text: &'a Text<'a>,
     start: usize,
     ty: Option<&'a ValueType>,
+    refused: &'a [Range<usize>],
 }
 
 impl Inside<'_> {
-    fn report(&self, found: &impl miette::Diagnostic, note: impl FnOnce(Range<usize>, String, String)) {
+    fn report(
+        &self,
+        found: &impl miette::Diagnostic,
+        note: impl FnOnce(Range<usize>, String, String),
+    ) {
         let whole = 0..self.text.value.len();
         let label = found.labels().and_then(|mut labels| labels.next());
         let span = label.and_then(|label| {
@@ -180,20 +300,35 @@ impl Inside<'_> {
             let end = start.checked_add(label.len())?;
             (end <= whole.end).then_some(start..end)
         });
+        let at = span.clone().unwrap_or(whole);
+        if self
+            .refused
+            .iter()
+            .any(|refused| refused.start < at.end && at.start < refused.end)
+        {
+            return;
+        }
         let message = plain(&found.to_string());
         let help = found.help().map(|help| plain(&help.to_string()));
         match (span, self.ty) {
             (Some(span), _) => {
-                let hint = help.unwrap_or_else(|| "see the types under `facts` and `params`".to_owned());
+                let hint =
+                    help.unwrap_or_else(|| "see the types under `facts` and `params`".to_owned());
                 note(self.text.part(&span), message, hint);
             }
             // What Cedar finds outside the expression is the comparison with the type of the attribute.
             (None, Some(ty)) => {
                 let hint = format!("the attribute is declared as {ty}: {message}");
-                note(self.text.content(), format!("this value is not of type {ty}"), hint);
+                note(
+                    self.text.content(),
+                    format!("this value is not of type {ty}"),
+                    hint,
+                );
             }
             (None, None) => {
-                let hint = help.unwrap_or_else(|| "a condition is true or false: compare something".to_owned());
+                let hint = help.unwrap_or_else(|| {
+                    "a condition is true or false: compare something".to_owned()
+                });
                 note(self.text.content(), message, hint);
             }
         }
@@ -202,54 +337,8 @@ impl Inside<'_> {
 
 /// What Cedar says, without the name of the policy that the author never wrote.
 fn plain(message: &str) -> String {
-    let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
+    let rest = message
+        .strip_prefix("for policy `")
+        .and_then(|rest| rest.split_once("`, "));
     rest.map_or(message, |(_, rest)| rest).to_owned()
-}
-
-/// Whether an expression could take more stack than it is worth, by counting, before anything recurses into it.
-fn too_large(text: &str) -> Option<(String, &'static str)> {
-    const HINT: &str = "split it into several preconditions; all of them must hold";
-    if text.len() > EXPRESSION_BYTES_MAX {
-        return Some((format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this one has {}", text.len()), HINT));
-    }
-    let (mut tokens, mut depth, mut deepest, mut conditionals) = (0usize, 0usize, 0usize, 0usize);
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            _ if c.is_whitespace() => continue,
-            '"' => {
-                let mut escaped = false;
-                for (_, c) in chars.by_ref() {
-                    match c {
-                        _ if escaped => escaped = false,
-                        '\\' => escaped = true,
-                        '"' => break,
-                        _ => {}
-                    }
-                }
-            }
-            '/' if chars.peek().is_some_and(|(_, next)| *next == '/') => {
-                while chars.next_if(|(_, c)| *c != '\n' && *c != '\r').is_some() {}
-                continue;
-            }
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            _ if c.is_alphanumeric() || c == '_' => {
-                let mut end = at + c.len_utf8();
-                while let Some((at, c)) = chars.next_if(|(_, c)| c.is_alphanumeric() || *c == '_') {
-                    end = at + c.len_utf8();
-                }
-                conditionals += usize::from(text.get(at..end) == Some("if"));
-            }
-            _ => {}
-        }
-        tokens += 1;
-        deepest = deepest.max(depth + conditionals);
-    }
-    if tokens > EXPRESSION_TOKENS_MAX {
-        let message = format!("an expression has at most {EXPRESSION_TOKENS_MAX} words and signs, this one has {tokens}");
-        return Some((message, HINT));
-    }
-    (deepest > EXPRESSION_DEPTH_MAX)
-        .then(|| (format!("an expression nests at most {EXPRESSION_DEPTH_MAX} brackets and conditionals"), HINT))
 }

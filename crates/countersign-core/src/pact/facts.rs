@@ -3,34 +3,53 @@
 use super::FactSchema;
 use super::catalogue::{AGENT, agent_schema};
 use super::diagnostic::{Problems, suggestion};
-use super::source::{Table, string, table};
+use super::source::{Node, Table, string, table};
 use crate::ids::{FactType, check_identifier};
 use crate::limits::FACT_TYPES_MAX;
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use toml::de::DeTable;
 
 /// Words that Cedar would read as something else than a name.
-const CEDAR_WORDS: [&str; 9] = ["true", "false", "if", "then", "else", "in", "is", "like", "has"];
+const CEDAR_WORDS: [&str; 9] = [
+    "true", "false", "if", "then", "else", "in", "is", "like", "has",
+];
 
 /// Names that mean something else in a Cedar schema.
 const CEDAR_TYPES: [&str; 13] = [
-    "Action", "Bool", "Boolean", "Long", "String", "Set", "Record", "Entity", "Extension", "ipaddr", "decimal",
-    "datetime", "duration",
+    "Action",
+    "Bool",
+    "Boolean",
+    "Long",
+    "String",
+    "Set",
+    "Record",
+    "Entity",
+    "Extension",
+    "ipaddr",
+    "decimal",
+    "datetime",
+    "duration",
 ];
 
 /// The fact types that the actions of a pact may use: those it declares, and agents.
 #[derive(Debug)]
 pub(super) struct Facts {
     declared: BTreeMap<FactType, FactSchema>,
+    /// Types of which a part was refused; what uses them is not checked further, since nothing sensible could be said.
+    unsound: BTreeSet<SmolStr>,
     agent: FactSchema,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Self { declared: BTreeMap::new(), agent: agent_schema() }
+        Self {
+            declared: BTreeMap::new(),
+            unsound: BTreeSet::new(),
+            agent: agent_schema(),
+        }
     }
 }
 
@@ -38,8 +57,17 @@ impl Facts {
     /// The type of that name and its attributes.
     pub(super) fn get(&self, name: &str) -> Option<(FactType, FactSchema)> {
         let ty = FactType::new(name).ok()?;
-        let schema = if name == AGENT { &self.agent } else { self.declared.get(&ty)? };
+        let schema = if name == AGENT {
+            &self.agent
+        } else {
+            self.declared.get(&ty)?
+        };
         Some((ty, schema.clone()))
+    }
+
+    /// Whether the type of that name is written down, but not rightly.
+    pub(super) fn is_unsound(&self, name: &str) -> bool {
+        self.unsound.contains(name)
     }
 
     /// The names of all types.
@@ -56,75 +84,129 @@ impl Facts {
 /// Checks the name of an attribute, parameter or read: it must be a name in Cedar too.
 pub(super) fn check_name(name: &str, span: &Range<usize>, problems: &mut Problems) -> bool {
     if let Err(error) = check_identifier(name) {
-        problems.error(span, error.to_string(), "rename it: conditions must be able to name it");
+        problems.error(
+            span,
+            error.to_string(),
+            "rename it: conditions must be able to name it",
+        );
         return false;
     }
     if CEDAR_WORDS.contains(&name) || name.starts_with("__") {
-        problems.error(span, format!("`{name}` cannot be a name: Cedar reserves it"), "rename it");
+        problems.error(
+            span,
+            format!("`{name}` cannot be a name: Cedar reserves it"),
+            "rename it",
+        );
         return false;
     }
     true
 }
 
 /// Reads `[facts.…]`.
-pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mut Problems) -> Facts {
+pub(super) fn read<'a>(
+    source: &'a str,
+    declared: &'a DeTable<'a>,
+    problems: &mut Problems,
+) -> Facts {
     let mut facts = Facts::default();
-    for (at, (key, node)) in declared.iter().enumerate() {
+    if let Some(key) = declared.keys().nth(FACT_TYPES_MAX) {
+        let message = format!("a pact declares at most {FACT_TYPES_MAX} fact types");
+        problems.error(&key.span(), message, "split it into several pacts");
+    }
+    for (key, node) in declared.iter().take(FACT_TYPES_MAX) {
         let name = key.get_ref().as_ref();
-        if at >= FACT_TYPES_MAX {
-            let message = format!("a pact declares at most {FACT_TYPES_MAX} fact types");
-            problems.error(&key.span(), message, "split it into several pacts");
-            break;
+        let before = problems.errors();
+        let schema = read_type(source, name, &key.span(), node, problems);
+        if problems.errors() > before {
+            facts.unsound.insert(SmolStr::new(name));
         }
-        if name == AGENT {
-            let message = "`Agent` is built in and must not be declared";
-            problems.error(&key.span(), message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
-            continue;
+        if let (Some(schema), Ok(ty)) = (schema, FactType::new(name)) {
+            facts.declared.insert(ty, schema);
         }
-        if !check_name(name, &key.span(), problems) {
-            continue;
-        }
-        if CEDAR_TYPES.contains(&name) {
-            problems.error(&key.span(), format!("`{name}` cannot be a fact type: Cedar reserves it"), "rename it");
-            continue;
-        }
-        let what = format!("fact type `{name}`");
-        let (Some(body), Ok(ty)) = (table(node, &what, problems), FactType::new(name)) else { continue };
-        let mut body = Table::new(source, body, key.span(), what);
-        body.doc(problems);
-        let schema = match body.table("attributes", problems) {
-            Some((_, attributes)) => read_attributes(source, attributes, problems),
-            None => {
-                if body.get("attributes").is_none() {
-                    body.missing("attributes", "list them: attributes = { status = \"String\" }", problems);
-                }
-                FactSchema::new()
-            }
-        };
-        body.finish(problems);
-        // Kept even when an attribute was refused, so that its uses do not raise problems of their own.
-        facts.declared.insert(ty, schema);
     }
     facts
 }
 
-fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {
+fn read_type<'a>(
+    source: &'a str,
+    name: &str,
+    span: &Range<usize>,
+    node: Node<'a>,
+    problems: &mut Problems,
+) -> Option<FactSchema> {
+    if name == AGENT {
+        let message = "`Agent` is built in and must not be declared";
+        problems.error(
+            span,
+            message,
+            "remove it; agents have `roles`, `standing`, `org` and `trust`",
+        );
+        return None;
+    }
+    if !check_name(name, span, problems) {
+        return None;
+    }
+    if CEDAR_TYPES.contains(&name) {
+        problems.error(
+            span,
+            format!("`{name}` cannot be a fact type: Cedar reserves it"),
+            "rename it",
+        );
+        return None;
+    }
+    let what = format!("fact type `{name}`");
+    let mut body = Table::new(source, table(node, &what, problems)?, span.clone(), what);
+    body.doc(problems);
+    if body.get("attributes").is_none() {
+        body.missing(
+            "attributes",
+            "list them: attributes = { status = \"String\" }",
+            problems,
+        );
+    }
+    let attributes = body.table("attributes", problems);
+    let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
+    body.finish(problems);
+    schema
+}
+
+fn read_attributes<'a>(
+    source: &'a str,
+    attributes: &'a DeTable<'a>,
+    problems: &mut Problems,
+) -> FactSchema {
     let mut schema = FactSchema::new();
     for (key, node) in attributes {
         let name = key.get_ref().as_ref();
         if !check_name(name, &key.span(), problems) {
             continue;
         }
-        let Some(text) = string(source, node, &format!("the type of `{name}`"), problems) else { continue };
+        let Some(text) = string(source, node, &format!("the type of `{name}`"), problems) else {
+            continue;
+        };
         match field_type(text.value) {
             Some(field) => {
                 schema.insert(SmolStr::new(name), field);
             }
             None => {
-                let known = ["String", "Long", "Bool", "Set<String>", "Set<Long>", "Set<Bool>"];
-                let message = format!("`{}` is not a type of an attribute", super::source::shorten(text.value));
+                let known = [
+                    "String",
+                    "Long",
+                    "Bool",
+                    "Set<String>",
+                    "Set<Long>",
+                    "Set<Bool>",
+                ];
+                let message = format!(
+                    "`{}` is not a type of an attribute",
+                    super::source::shorten(text.value)
+                );
                 let base = text.value.trim().trim_end_matches('?');
-                problems.error(&text.content(), message, suggestion(base, &known, "add `?` if it may be missing; use one of"));
+                problems.error(
+                    &text.content(),
+                    message,
+                    suggestion(base, &known, "add `?` if it may be missing; use one of"),
+                );
             }
         }
     }
@@ -137,7 +219,10 @@ fn field_type(text: &str) -> Option<FieldType> {
         Some(text) => (text.trim_end(), false),
         None => (text, true),
     };
-    let ty = match text.strip_prefix("Set<").and_then(|rest| rest.strip_suffix('>')) {
+    let ty = match text
+        .strip_prefix("Set<")
+        .and_then(|rest| rest.strip_suffix('>'))
+    {
         Some(element) => ValueType::Set(Box::new(scalar(element.trim())?)),
         None => scalar(text)?,
     };

@@ -1,0 +1,117 @@
+//! A pact as Cedar's own tools see it.
+//!
+//! Each action type becomes one `permit` whose conditions are all its rules, so that a rule that errors denies there as
+//! it rejects here: a `forbid` would be skipped by Cedar's authorizer if its condition errs. What Cedar has no words for
+//! (staleness, budgets, observations, effects) is said in comments; the gate's own verdict remains the one that counts.
+
+use super::catalogue::{AGENT, agent_schema};
+use super::schema::{Signature, action, entity};
+use super::{ActionType, FactSchema, Measure, Mode, OnFail, Pact, Presence};
+use std::fmt::Write as _;
+
+/// The Cedar schema that follows from a pact.
+pub fn cedar_schema(pact: &Pact) -> String {
+    let mut out = format!(
+        "// Derived from pact {} version {}, {}.\n\n",
+        pact.name, pact.version, pact.hash
+    );
+    let agent = agent_schema();
+    entity(&mut out, AGENT, &agent);
+    for (ty, schema) in &pact.facts {
+        entity(&mut out, ty.as_str(), schema);
+    }
+    let none = FactSchema::new();
+    for one in pact.actions.values() {
+        let schema_of = |read: &super::Read| match read.ty.as_str() {
+            AGENT => &agent,
+            _ => pact.facts.get(&read.ty).unwrap_or(&none),
+        };
+        out.push('\n');
+        action(&mut out, &Signature::of(one, schema_of), &[]);
+    }
+    out
+}
+
+/// The conditions of a pact as Cedar policies: one `permit` for each action type.
+pub fn cedar_policies(pact: &Pact) -> String {
+    let mut out = format!(
+        "// Derived from pact {} version {}, {}.\n",
+        pact.name, pact.version, pact.hash
+    );
+    for action in pact.actions.values() {
+        policy(&mut out, action);
+    }
+    out
+}
+
+fn policy(out: &mut String, action: &ActionType) {
+    out.push('\n');
+    comment(out, action.doc.as_deref());
+    if action.mode == Mode::Shadow {
+        comment(
+            out,
+            Some("Shadow mode: the gate records what fails and does not block it."),
+        );
+    }
+    for read in action
+        .reads
+        .iter()
+        .filter(|read| read.unchanged || read.presence == Presence::Create)
+    {
+        let rule = if read.unchanged {
+            "must be at the version that was observed"
+        } else {
+            "must not exist yet"
+        };
+        comment(
+            out,
+            Some(&format!("The gate also checks: `{}` {rule}.", read.name)),
+        );
+    }
+    for budget in &action.budgets {
+        let what = match &budget.measure {
+            Measure::Count => "actions",
+            Measure::Sum(param) => param.as_str(),
+        };
+        let rule = format!("at most {} {what} per {} ms", budget.max, budget.per_ms);
+        comment(
+            out,
+            Some(&format!(
+                "The gate also checks budget {}: {rule}.",
+                budget.id
+            )),
+        );
+    }
+    let _ = writeln!(
+        out,
+        "@id(\"{}\")\npermit (principal, action == Action::\"{}\", resource)",
+        action.name, action.name
+    );
+    condition(out, "who may do it", action.allow.text());
+    if let Some(trust) = action.min_trust {
+        condition(out, "least trust", &format!("principal.trust >= {trust}"));
+    }
+    for require in &action.require {
+        let mut title = require.id.to_string();
+        if let Some(ms) = require.stale_after_ms {
+            let _ = write!(title, " (on an observation not older than {ms} ms)");
+        }
+        if require.on_fail == OnFail::Review {
+            title.push_str(" (otherwise a person decides)");
+        }
+        condition(out, &title, require.that.text());
+    }
+    out.truncate(out.trim_end().len());
+    out.push_str(";\n");
+}
+
+fn condition(out: &mut String, title: &str, text: &str) {
+    // A comment at the end of an expression must not swallow the bracket.
+    let _ = writeln!(out, "// {title}\nwhen {{\n  {}\n}}", text.trim());
+}
+
+fn comment(out: &mut String, text: Option<&str>) {
+    for line in text.into_iter().flat_map(str::lines) {
+        let _ = writeln!(out, "// {line}");
+    }
+}

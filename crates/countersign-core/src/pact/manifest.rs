@@ -1,0 +1,343 @@
+//! The preconditions of every action type as a document for people (AG-097-4.1).
+//!
+//! Markdown, derived from the loaded pact and nothing else, so the document cannot say more than the gate does.
+
+use super::catalogue::AGENT;
+use super::{
+    ActionType, BudgetBy, Change, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require,
+    TemplatePart,
+};
+use crate::value::{FieldType, ValueType};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Writes the manifest of a pact.
+pub fn manifest(pact: &Pact) -> String {
+    let mut out = format!(
+        "# Pact `{}`, version {}\n\nSHA-256 `{}`\n",
+        pact.name, pact.version, pact.hash
+    );
+    if let Some(doc) = &pact.doc {
+        let _ = write!(out, "\n{doc}\n");
+    }
+    out.push_str("\n## Facts\n\n| type | attributes | atomicity |\n|---|---|---|\n");
+    for (ty, schema) in &pact.facts {
+        let attributes: Vec<String> = schema
+            .iter()
+            .map(|(name, field)| format!("`{name}`: {}", typed(field)))
+            .collect();
+        let _ = writeln!(
+            out,
+            "| `{ty}` | {} | atomic |",
+            or_dash(&attributes.join(", "))
+        );
+    }
+    for action in pact.actions.values() {
+        write_action(&mut out, action);
+    }
+    out
+}
+
+fn write_action(out: &mut String, action: &ActionType) {
+    let _ = write!(out, "\n## Action `{}`\n", action.name);
+    if let Some(doc) = &action.doc {
+        let _ = write!(out, "\n{doc}\n");
+    }
+    let mode = match action.mode {
+        Mode::Enforce => "enforce: a failed precondition stops the action",
+        Mode::Shadow => {
+            "**shadow**: a failed precondition is recorded and does not stop the action"
+        }
+    };
+    let _ = write!(
+        out,
+        "\n- Mode: {mode}\n- Who may do it: {}\n",
+        code(action.allow.text())
+    );
+    if let Some(trust) = action.min_trust {
+        let _ = writeln!(out, "- Least trust of the agent: {trust}");
+    }
+    if action.require_observation {
+        out.push_str("- Every fact it reads must have been observed before\n");
+    }
+    write_params(out, &action.params);
+    write_reads(out, action);
+    write_preconditions(out, action);
+    write_budgets(out, action);
+    write_writes(out, action);
+}
+
+fn write_params(out: &mut String, params: &Params) {
+    out.push_str("\n### Parameters\n\n");
+    if params.types.is_empty() {
+        out.push_str("None.\n");
+        return;
+    }
+    out.push_str("| parameter | type | bounds |\n|---|---|---|\n");
+    for (name, field) in &params.types {
+        let property = params
+            .schema
+            .get("properties")
+            .and_then(|properties| properties.get(name.as_str()));
+        let _ = writeln!(
+            out,
+            "| `{name}` | {} | {} |",
+            cell(&typed(field)),
+            or_dash(&cell(&bounds(property)))
+        );
+    }
+}
+
+/// What a property says beyond its type, as it stands in the schema.
+fn bounds(property: Option<&Json>) -> String {
+    let Some(Json::Object(property)) = property else {
+        return String::new();
+    };
+    let shown = property.iter().filter(|(key, _)| {
+        !matches!(
+            key.as_str(),
+            "type" | "title" | "examples" | "$comment" | "deprecated" | "additionalProperties"
+        )
+    });
+    let bounds: Vec<String> = shown
+        .map(|(key, value)| match (key.as_str(), value) {
+            ("description", Json::String(text)) => text.clone(),
+            _ => format!("{key} `{value}`"),
+        })
+        .collect();
+    bounds.join("; ")
+}
+
+fn write_reads(out: &mut String, action: &ActionType) {
+    out.push_str("\n### Facts it reads\n\n| name | fact | must exist | attributes used | atomicity |\n|---|---|---|---|---|\n");
+    for (index, read) in action.reads.iter().enumerate() {
+        let presence = match read.presence {
+            Presence::Required => "yes",
+            Presence::Optional => "no",
+            Presence::Create => "must not: the action creates it",
+        };
+        let unchanged = if read.unchanged {
+            ", unchanged since it was observed"
+        } else {
+            ""
+        };
+        let used = attributes_used(action, index).join(", ");
+        let template = code(&template(read, &action.reads));
+        let _ = writeln!(
+            out,
+            "| `{}` | {template} | {presence}{unchanged} | {} | atomic |",
+            read.name,
+            or_dash(&used)
+        );
+    }
+    let of_agent: BTreeSet<String> = expressions(action)
+        .flat_map(|expression| expression.attributes())
+        .filter(|(base, _)| *base == crate::expression::Base::Principal)
+        .map(|(_, attribute)| format!("`{attribute}`"))
+        .collect();
+    let mut of_agent: Vec<String> = of_agent.into_iter().collect();
+    if action.min_trust.is_some() && !of_agent.iter().any(|name| name == "`trust`") {
+        of_agent.push("`trust`".to_owned());
+    }
+    let _ = writeln!(
+        out,
+        "| `principal` | the agent's own `{AGENT}` | yes | {} | atomic |",
+        or_dash(&of_agent.join(", "))
+    );
+}
+
+fn expressions(action: &ActionType) -> impl Iterator<Item = &crate::expression::Expression> {
+    let sets = action.writes.iter().flat_map(|write| match &write.change {
+        Change::Set(set) => set.as_slice(),
+        Change::Delete => &[],
+    });
+    std::iter::once(&action.allow)
+        .chain(action.require.iter().map(|require| &require.that))
+        .chain(sets.map(|(_, expression)| expression))
+}
+
+fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
+    use crate::expression::Mention;
+    let mut used = BTreeSet::new();
+    for (_, mention) in expressions(action).flat_map(|expression| expression.mentions()) {
+        match mention {
+            Mention::Attribute(crate::expression::Base::Read(at), attribute) if *at == read => {
+                used.insert(format!("`{attribute}`"));
+            }
+            Mention::Observed(at, attribute) if *at == read => {
+                used.insert(format!("`{attribute}` as observed"));
+            }
+            _ => {}
+        }
+    }
+    for part in action.reads.iter().flat_map(|read| &read.template) {
+        if let TemplatePart::Attribute {
+            read: at,
+            attribute,
+        } = part
+            && *at == read
+        {
+            used.insert(format!("`{attribute}`"));
+        }
+    }
+    used.into_iter().collect()
+}
+
+/// A template as the author would write it.
+pub(super) fn template(read: &Read, reads: &[Read]) -> String {
+    let mut out = format!("{}::\"", read.ty);
+    for part in &read.template {
+        match part {
+            TemplatePart::Literal(text) => {
+                let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+                out.push_str(&text.replace('{', "{{").replace('}', "}}"));
+            }
+            TemplatePart::Param(name) => {
+                let _ = write!(out, "{{{name}}}");
+            }
+            TemplatePart::Attribute { read, attribute } => {
+                let name = reads.get(*read).map_or("", |read| read.name.as_str());
+                let _ = write!(out, "{{{name}.{attribute}}}");
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn write_preconditions(out: &mut String, action: &ActionType) {
+    out.push_str(
+        "\n### Preconditions\n\nAll must hold at the instant the action takes effect.\n\n",
+    );
+    out.push_str(
+        "| id | condition | observation at most | otherwise | why |\n|---|---|---|---|---|\n",
+    );
+    for Require {
+        id,
+        doc,
+        that,
+        stale_after_ms,
+        on_fail,
+    } in &action.require
+    {
+        let stale = stale_after_ms.map_or_else(
+            || "any age".to_owned(),
+            |ms| format!("{} old", duration(ms)),
+        );
+        let otherwise = match on_fail {
+            OnFail::Reject => "rejected",
+            OnFail::Review => "a person decides",
+        };
+        let doc = cell(doc.as_deref().unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "| `{id}` | {} | {stale} | {otherwise} | {} |",
+            code(that.text()),
+            or_dash(&doc)
+        );
+    }
+}
+
+fn write_budgets(out: &mut String, action: &ActionType) {
+    if action.budgets.is_empty() {
+        return;
+    }
+    out.push_str(
+        "\n### Budgets\n\n| id | adds up | at most | per | shared by |\n|---|---|---|---|---|\n",
+    );
+    for budget in &action.budgets {
+        let what = match &budget.measure {
+            Measure::Count => "actions".to_owned(),
+            Measure::Sum(param) => format!("`{param}`"),
+        };
+        let by = match budget.by {
+            BudgetBy::Agent => "each agent has its own",
+            BudgetBy::Pact => "all agents under the pact",
+        };
+        let _ = writeln!(
+            out,
+            "| `{}` | {what} | {} | {} | {by} |",
+            budget.id,
+            budget.max,
+            duration(budget.per_ms)
+        );
+    }
+}
+
+fn write_writes(out: &mut String, action: &ActionType) {
+    out.push_str("\n### What it writes\n\n");
+    if action.writes.is_empty() {
+        out.push_str("Nothing; its verdict is recorded.\n");
+    }
+    for write in &action.writes {
+        let Some(read) = action.reads.get(write.read) else {
+            continue;
+        };
+        match &write.change {
+            Change::Delete => {
+                let _ = writeln!(out, "- deletes `{}`", read.name);
+            }
+            Change::Set(set) => {
+                if read.presence == Presence::Create {
+                    let _ = writeln!(out, "- creates `{}`", read.name);
+                }
+                for (attribute, value) in set {
+                    let _ = writeln!(
+                        out,
+                        "- `{}.{attribute}` becomes {}",
+                        read.name,
+                        code(value.text())
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn typed(field: &FieldType) -> String {
+    let ty = match &field.ty {
+        ValueType::Record(_) => format!("`{}`", field.ty),
+        plain => plain.to_string(),
+    };
+    if field.required {
+        ty
+    } else {
+        format!("{ty}, optional")
+    }
+}
+
+/// Milliseconds in the largest unit that divides them.
+fn duration(ms: u64) -> String {
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1000, "s"),
+    ];
+    let unit = units.into_iter().find(|(unit, _)| ms.is_multiple_of(*unit));
+    unit.map_or_else(
+        || format!("{ms}ms"),
+        |(unit, name)| format!("{}{name}", ms / unit),
+    )
+}
+
+/// Text as it may stand in a cell of a table: on one line, without bars.
+fn cell(text: &str) -> String {
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
+}
+
+/// Code on one line; enough backticks round it that it can hold some itself.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if longest > 0 { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", cell(text))
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "–" } else { text }
+}
