@@ -25,4 +25,6 @@ pub mod ids;
 pub mod json;
 pub mod limits;
 pub mod pact;
+pub mod record;
+pub mod state;
 pub mod value;

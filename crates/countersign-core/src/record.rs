@@ -1,0 +1,121 @@
+//! The bytes of ledger entries: a public leaf and an erasable payload for each (docs/formats/entry.md).
+//!
+//! Both are canonical JSON written in one pass. The leaf names facts by tag and holds a salted commitment to the payload;
+//! the payload holds everything else. What is decoded and encoded again gives the same bytes, which is how an audit
+//! compares (I3). Unknown kinds and versions are refused, never guessed.
+
+mod decode;
+mod encode;
+
+pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, decode};
+pub use encode::Encoder;
+
+use crate::action::{Action, Auth};
+use crate::decision::{Decision, Write};
+use crate::ids::{AgentId, Digest, PactName};
+use std::sync::Arc;
+
+/// The version of the entry format, in every leaf.
+pub const FORMAT: u64 = 1;
+
+/// One ledger entry, before it is bytes.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its place in the log; also its id.
+    pub index: u64,
+    /// Ledger time, milliseconds UTC.
+    pub time_ms: u64,
+    /// Who caused it.
+    pub by: AgentId,
+    /// How that is known.
+    pub auth: Auth,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The log begins.
+    Genesis {
+        /// Its origin.
+        origin: String,
+        /// Its key, as a signed-note verifier key.
+        log_key: String,
+    },
+    /// A pact was published.
+    Pact {
+        /// Its name.
+        name: PactName,
+        /// Its version.
+        version: u64,
+        /// Its content hash.
+        hash: Digest,
+        /// Its text.
+        source: Arc<str>,
+    },
+    /// An operator fed a fact.
+    Feed {
+        /// The write it made.
+        write: Write,
+    },
+    /// An action was decided.
+    Action(Box<Decided>),
+    /// Payloads were erased.
+    Erasure {
+        /// The entries whose payloads were erased, ascending.
+        entries: Vec<u64>,
+        /// Why, in the operator's words.
+        reason: String,
+    },
+    /// The wall clock stepped away from ledger time, or an operator confirmed it.
+    Clock {
+        /// What the wall clock said.
+        wall_ms: u64,
+        /// Whether an operator confirmed that the wall clock is right.
+        confirmed: bool,
+    },
+}
+
+/// An action with its decision.
+#[derive(Debug, Clone)]
+pub struct Decided {
+    /// The action.
+    pub action: Action,
+    /// The decision.
+    pub decision: Decision,
+}
+
+impl Event {
+    /// The kind as it stands in leaves.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Genesis { .. } => "genesis",
+            Self::Pact { .. } => "pact",
+            Self::Feed { .. } => "feed",
+            // Entries in shadow mode are of another kind: I1 does not speak of them.
+            Self::Action(decided) if decided.decision.shadowed.is_some() => "shadow",
+            Self::Action(_) => "action",
+            Self::Erasure { .. } => "erasure",
+            Self::Clock { .. } => "clock",
+        }
+    }
+
+    /// The facts it writes.
+    pub fn writes(&self) -> &[Write] {
+        match self {
+            Self::Feed { write } => std::slice::from_ref(write),
+            Self::Action(decided) => &decided.decision.writes,
+            _ => &[],
+        }
+    }
+
+    /// The facts it writes, to give new ones their tags.
+    pub fn writes_mut(&mut self) -> &mut [Write] {
+        match self {
+            Self::Feed { write } => std::slice::from_mut(write),
+            Self::Action(decided) => &mut decided.decision.writes,
+            _ => &mut [],
+        }
+    }
+}

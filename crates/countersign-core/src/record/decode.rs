@@ -1,0 +1,284 @@
+//! Reading entries back, from this gate's own disk or from anywhere.
+//!
+//! What was decided is not read back: an audit decides again. Read back are the inputs (body, observations, tags, fed
+//! values) and the changes (writes, charges) that the fold applies.
+
+use super::{FORMAT, Event};
+use crate::action::{Auth, Observed};
+use crate::decision::{BudgetKey, Charge, Write};
+use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
+use crate::value::{Attributes, ValueError};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+
+/// Why bytes are not an entry of this format.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not the JSON of an entry.
+    #[error("not the JSON of an entry: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A format that this version does not know.
+    #[error("entry format {0} is not known to this version, which reads format {FORMAT}; use a newer countersign")]
+    Format(u64),
+    /// A kind that this version does not know.
+    #[error("entry kind `{0}` is not known to this version; use a newer countersign")]
+    Kind(String),
+    /// An authentication kind that this version does not know.
+    #[error("authentication kind `{0}` is not known to this version; use a newer countersign")]
+    Auth(String),
+    /// A name or digest is not acceptable.
+    #[error("{0}")]
+    Id(#[from] IdError),
+    /// A value is not acceptable.
+    #[error("{0}")]
+    Value(#[from] ValueError),
+    /// A field that this kind needs is missing.
+    #[error("field `{0}` is missing")]
+    Missing(&'static str),
+}
+
+/// The public part of an entry.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leaf {
+    /// The action's id.
+    pub action: Option<String>,
+    /// How the sender was authenticated.
+    pub auth: String,
+    /// Who caused it.
+    pub by: String,
+    /// The commitment to the payload.
+    pub commitment: String,
+    /// The entries whose payloads an erasure erased.
+    pub erased: Option<Vec<u64>>,
+    /// The place in the log.
+    pub index: u64,
+    /// What kind of entry it is.
+    pub kind: String,
+    /// In a genesis entry, the log's verifier key.
+    pub log_key: Option<String>,
+    /// The pact.
+    pub pact: Option<LeafPact>,
+    /// The tags and versions read.
+    pub reads: Option<Vec<(String, u64)>>,
+    /// Ledger time.
+    pub time: u64,
+    /// The format.
+    pub v: u64,
+    /// The verdict.
+    pub verdict: Option<String>,
+    /// The tags and versions written.
+    pub writes: Option<Vec<(String, u64)>>,
+}
+
+/// A pact as a leaf names it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafPact {
+    /// Its content hash.
+    pub hash: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+}
+
+impl Leaf {
+    /// Reads a leaf; an unknown format is refused.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Version {
+            v: u64,
+        }
+        let leaf = serde_json::from_slice::<Self>(bytes);
+        // A later format may have other fields: its number is the better message.
+        if leaf.is_err()
+            && let Ok(Version { v }) = serde_json::from_slice(bytes)
+            && v != FORMAT
+        {
+            return Err(DecodeError::Format(v));
+        }
+        let leaf = leaf?;
+        if leaf.v != FORMAT {
+            return Err(DecodeError::Format(leaf.v));
+        }
+        Ok(leaf)
+    }
+
+    /// The commitment to the payload.
+    pub fn commitment(&self) -> Result<Digest, DecodeError> {
+        Ok(self.commitment.parse()?)
+    }
+
+    /// How the sender was authenticated.
+    pub fn auth(&self) -> Result<Auth, DecodeError> {
+        Auth::parse(&self.auth).ok_or_else(|| DecodeError::Auth(self.auth.clone()))
+    }
+
+    /// Who caused it.
+    pub fn by(&self) -> Result<AgentId, DecodeError> {
+        Ok(AgentId::new(self.by.as_str())?)
+    }
+}
+
+/// The inputs and changes of an entry, read back.
+#[derive(Debug, Clone)]
+pub enum Stored {
+    /// Everything but an action.
+    Event(Event),
+    /// An action.
+    Action(StoredAction),
+}
+
+/// An action's inputs and changes, read back.
+#[derive(Debug, Clone)]
+pub struct StoredAction {
+    /// The raw body.
+    pub body: Arc<str>,
+    /// The observations it carried.
+    pub observed: Vec<Observed>,
+    /// The budgets it charged.
+    pub charges: Vec<Charge>,
+    /// The facts it wrote.
+    pub writes: Vec<Write>,
+}
+
+impl Stored {
+    /// The facts it wrote.
+    pub fn writes(&self) -> &[Write] {
+        match self {
+            Self::Event(event) => event.writes(),
+            Self::Action(action) => &action.writes,
+        }
+    }
+
+    /// The budgets it charged.
+    pub fn charges(&self) -> &[Charge] {
+        match self {
+            Self::Event(_) => &[],
+            Self::Action(action) => &action.charges,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Payload<'a> {
+    body: Option<String>,
+    #[serde(default)]
+    charges: Vec<StoredCharge>,
+    confirmed: Option<bool>,
+    #[serde(default)]
+    observed: Vec<StoredObserved>,
+    origin: Option<String>,
+    reason: Option<String>,
+    source: Option<String>,
+    wall: Option<u64>,
+    #[serde(default)]
+    writes: Vec<StoredWrite>,
+    #[serde(borrow, rename = "decision")]
+    _decision: Option<&'a serde_json::value::RawValue>,
+}
+
+#[derive(Deserialize)]
+struct StoredCharge {
+    action: String,
+    agent: Option<String>,
+    amount: i64,
+    budget: String,
+    pact: String,
+    window: u64,
+}
+
+#[derive(Deserialize)]
+struct StoredObserved {
+    at: u64,
+    fact: String,
+    value: Option<Map<String, Json>>,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+struct StoredWrite {
+    fact: String,
+    previous: Option<u64>,
+    tag: Option<String>,
+    value: Option<Map<String, Json>>,
+    version: u64,
+}
+
+impl StoredWrite {
+    fn decode(self) -> Result<Write, DecodeError> {
+        Ok(Write {
+            fact: self.fact.parse()?,
+            tag: self.tag.map(|tag| tag.parse::<Tag>()).transpose()?,
+            version: self.version,
+            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
+            previous_entry: self.previous,
+        })
+    }
+}
+
+impl StoredCharge {
+    fn decode(self) -> Result<Charge, DecodeError> {
+        let budget = BudgetKey {
+            pact: PactName::new(self.pact)?,
+            action: ActionName::new(self.action)?,
+            id: self.budget.into(),
+            agent: self.agent.map(AgentId::new).transpose()?,
+        };
+        Ok(Charge { budget, window: self.window, amount: self.amount })
+    }
+}
+
+impl StoredObserved {
+    fn decode(self) -> Result<Observed, DecodeError> {
+        Ok(Observed {
+            fact: self.fact.parse::<FactId>()?,
+            version: self.version,
+            at_ms: self.at,
+            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
+        })
+    }
+}
+
+/// Reads the payload of an entry whose leaf is known.
+pub fn decode(leaf: &Leaf, payload: &[u8]) -> Result<Stored, DecodeError> {
+    let payload: Payload<'_> = serde_json::from_slice(payload)?;
+    let missing = DecodeError::Missing;
+    let mut writes = payload.writes.into_iter().map(StoredWrite::decode).collect::<Result<Vec<_>, _>>()?;
+    let event = match leaf.kind.as_str() {
+        "genesis" => Event::Genesis {
+            origin: payload.origin.ok_or(missing("origin"))?,
+            log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
+        },
+        "pact" => {
+            let pact = leaf.pact.as_ref().ok_or(missing("pact"))?;
+            Event::Pact {
+                name: PactName::new(pact.name.as_str())?,
+                version: pact.version,
+                hash: pact.hash.parse()?,
+                source: payload.source.ok_or(missing("source"))?.into(),
+            }
+        }
+        "feed" => Event::Feed { write: writes.pop().ok_or(missing("writes"))? },
+        "erasure" => Event::Erasure {
+            entries: leaf.erased.clone().ok_or(missing("erased"))?,
+            reason: payload.reason.ok_or(missing("reason"))?,
+        },
+        "clock" => Event::Clock {
+            wall_ms: payload.wall.ok_or(missing("wall"))?,
+            confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
+        },
+        "action" | "shadow" => {
+            return Ok(Stored::Action(StoredAction {
+                body: payload.body.ok_or(missing("body"))?.into(),
+                observed: payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
+                charges: payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<_, _>>()?,
+                writes,
+            }));
+        }
+        kind => return Err(DecodeError::Kind(kind.to_owned())),
+    };
+    Ok(Stored::Event(event))
+}

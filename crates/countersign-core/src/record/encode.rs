@@ -1,0 +1,237 @@
+//! Writing entries. Keys are named in ascending order, so the bytes are canonical as they are written.
+
+use super::{Decided, Entry, Event, FORMAT};
+use crate::canonical::Canonical;
+use crate::decision::{Charge, PactRef, ReadVersion, Write};
+use crate::ids::Digest;
+
+/// Writes entries into buffers that are reused.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    payload: Canonical,
+    leaf: Canonical,
+}
+
+impl Encoder {
+    /// Writes the payload of an entry.
+    pub fn payload(&mut self, entry: &Entry) -> &str {
+        let mut out = Canonical::with_buffer(std::mem::take(&mut self.payload).into_string());
+        write_payload(&mut out, entry);
+        self.payload = out;
+        self.payload.as_str()
+    }
+
+    /// Writes the leaf of an entry, given the commitment to its payload.
+    pub fn leaf(&mut self, entry: &Entry, commitment: &[u8; 32]) -> &str {
+        let mut out = Canonical::with_buffer(std::mem::take(&mut self.leaf).into_string());
+        write_leaf(&mut out, entry, commitment);
+        self.leaf = out;
+        self.leaf.as_str()
+    }
+}
+
+fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
+    out.open('{');
+    if let Event::Action(decided) = &entry.event {
+        out.key("action");
+        out.hex_string(&decided.action.id.0);
+    }
+    out.key("auth");
+    out.string(entry.auth.as_str());
+    out.key("by");
+    out.string(entry.by.as_str());
+    out.key("commitment");
+    out.hex_string(commitment);
+    if let Event::Erasure { entries, .. } = &entry.event {
+        out.key("erased");
+        write_indices(out, entries);
+    }
+    out.key("index");
+    out.u64(entry.index);
+    out.key("kind");
+    out.string(entry.event.kind());
+    if let Event::Genesis { log_key, .. } = &entry.event {
+        out.key("log_key");
+        out.string(log_key);
+    }
+    match &entry.event {
+        Event::Action(decided) => {
+            if let Some(PactRef { name, version, hash }) = &decided.decision.pact {
+                write_pact_ref(out, name.as_str(), *version, hash);
+            }
+            out.key("reads");
+            write_versions(out, decided.decision.reads.iter().filter_map(|read| Some((read.tag?, read.version))));
+        }
+        Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
+        _ => {}
+    }
+    out.key("time");
+    out.u64(entry.time_ms);
+    out.key("v");
+    out.u64(FORMAT);
+    if let Event::Action(decided) = &entry.event {
+        out.key("verdict");
+        out.string(decided.decision.verdict.as_str());
+    }
+    if !entry.event.writes().is_empty() {
+        out.key("writes");
+        write_versions(out, entry.event.writes().iter().filter_map(|write| Some((write.tag?, write.version))));
+    }
+    out.close('}');
+}
+
+fn write_pact_ref(out: &mut Canonical, name: &str, version: u64, hash: &Digest) {
+    out.key("pact");
+    out.open('{');
+    out.key("hash");
+    out.hex_string(&hash.0);
+    out.key("name");
+    out.string(name);
+    out.key("version");
+    out.u64(version);
+    out.close('}');
+}
+
+fn write_versions(out: &mut Canonical, versions: impl Iterator<Item = (crate::ids::Tag, u64)>) {
+    out.open('[');
+    for (tag, version) in versions {
+        out.element();
+        out.open('[');
+        out.element();
+        out.hex_string(&tag.0);
+        out.element();
+        out.u64(version);
+        out.close(']');
+    }
+    out.close(']');
+}
+
+fn write_indices(out: &mut Canonical, indices: &[u64]) {
+    out.open('[');
+    for index in indices {
+        out.element();
+        out.u64(*index);
+    }
+    out.close(']');
+}
+
+fn write_payload(out: &mut Canonical, entry: &Entry) {
+    out.open('{');
+    match &entry.event {
+        Event::Genesis { origin, .. } => {
+            out.key("origin");
+            out.string(origin);
+        }
+        Event::Pact { source, .. } => {
+            out.key("source");
+            out.string(source);
+        }
+        Event::Feed { write } => {
+            out.key("writes");
+            write_writes(out, std::slice::from_ref(write));
+        }
+        Event::Action(decided) => write_decided(out, decided),
+        Event::Erasure { reason, .. } => {
+            out.key("reason");
+            out.string(reason);
+        }
+        Event::Clock { wall_ms, confirmed } => {
+            out.key("confirmed");
+            out.bool(*confirmed);
+            out.key("wall");
+            out.u64(*wall_ms);
+        }
+    }
+    out.close('}');
+}
+
+fn write_decided(out: &mut Canonical, decided: &Decided) {
+    let Decided { action, decision } = decided;
+    out.key("body");
+    out.string(&action.body);
+    if !decision.charges.is_empty() {
+        out.key("charges");
+        out.open('[');
+        for charge in &decision.charges {
+            out.element();
+            write_charge(out, charge);
+        }
+        out.close(']');
+    }
+    out.key("decision");
+    decision.write_verdict(out);
+    if !action.observed.is_empty() {
+        out.key("observed");
+        out.open('[');
+        for observed in &action.observed {
+            out.element();
+            let read = decision.reads.iter().find(|read| read.fact == observed.fact);
+            // What the action did not read had no part in the decision: its value is not kept.
+            observed.write(out, read.map_or(observed.version, |read| read.version));
+        }
+        out.close(']');
+    }
+    if !decision.reads.is_empty() {
+        out.key("reads");
+        out.open('[');
+        for ReadVersion { fact, version, .. } in &decision.reads {
+            out.element();
+            out.open('[');
+            out.element();
+            out.display(fact);
+            out.element();
+            out.u64(*version);
+            out.close(']');
+        }
+        out.close(']');
+    }
+    if !decision.writes.is_empty() {
+        out.key("writes");
+        write_writes(out, &decision.writes);
+    }
+}
+
+fn write_charge(out: &mut Canonical, charge: &Charge) {
+    out.open('{');
+    out.key("action");
+    out.string(charge.budget.action.as_str());
+    if let Some(agent) = &charge.budget.agent {
+        out.key("agent");
+        out.string(agent.as_str());
+    }
+    out.key("amount");
+    out.i64(charge.amount);
+    out.key("budget");
+    out.string(&charge.budget.id);
+    out.key("pact");
+    out.string(charge.budget.pact.as_str());
+    out.key("window");
+    out.u64(charge.window);
+    out.close('}');
+}
+
+fn write_writes(out: &mut Canonical, writes: &[Write]) {
+    out.open('[');
+    for write in writes {
+        out.element();
+        out.open('{');
+        out.key("fact");
+        out.display(&write.fact);
+        if let Some(previous) = write.previous_entry {
+            out.key("previous");
+            out.u64(previous);
+        }
+        if let Some(tag) = &write.tag {
+            out.key("tag");
+            out.hex_string(&tag.0);
+        }
+        if let Some(value) = &write.value {
+            out.key("value");
+            value.write(out);
+        }
+        out.key("version");
+        out.u64(write.version);
+        out.close('}');
+    }
+    out.close(']');
+}

@@ -1,0 +1,171 @@
+//! The state of a gate: the fold of its ledger, kept in memory.
+//!
+//! State changes only by [`State::apply`], one entry after the other, whether the entry was just decided, is read back
+//! after a restart, or is audited years later. There is no other writer, so state and ledger cannot disagree.
+
+mod facts;
+
+pub use facts::FactMap;
+
+use crate::decide::Snapshot;
+use crate::decision::{BudgetKey, Charge, Write};
+use crate::fact::{Fact, Written};
+use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::pact::Pact;
+use crate::pact::catalogue::Catalogue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The current facts, pacts and budgets.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// The facts.
+    pub facts: FactMap,
+    /// The pacts by name, each at its current version.
+    pub pacts: BTreeMap<PactName, Arc<Pact>>,
+    /// The fact types of all pacts.
+    pub catalogue: Arc<Catalogue>,
+    /// What each budget's latest window holds.
+    pub budgets: BTreeMap<BudgetKey, BudgetUse>,
+}
+
+/// What a budget holds in its latest window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetUse {
+    /// The window.
+    pub window: u64,
+    /// What it holds.
+    pub used: i64,
+    /// The entry that last charged it, so that a charge is never applied twice.
+    pub entry: u64,
+}
+
+/// What one entry changes.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The entry.
+    pub entry: u64,
+    /// Its time.
+    pub time_ms: u64,
+    /// Who caused it.
+    pub by: &'a AgentId,
+    /// The facts it writes.
+    pub writes: &'a [Write],
+    /// The budgets it charges.
+    pub charges: &'a [Charge],
+}
+
+/// Why a pact cannot be published.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// This very text is published already.
+    #[error("pact `{name}` version {version} is published already, with the same content")]
+    Unchanged {
+        /// The pact.
+        name: PactName,
+        /// Its version.
+        version: u64,
+    },
+    /// The version does not follow.
+    #[error("pact `{name}` is at version {current}; the next must be {}, not {given}", .current + 1)]
+    Version {
+        /// The pact.
+        name: PactName,
+        /// The current version; 0 where there is none.
+        current: u64,
+        /// The version that was given.
+        given: u64,
+    },
+    /// The same version with other content.
+    #[error("pact `{name}` version {version} is published already, with other content; raise the version to {}", .version + 1)]
+    Content {
+        /// The pact.
+        name: PactName,
+        /// The version.
+        version: u64,
+    },
+    /// The fact types disagree with other pacts.
+    #[error("the fact types disagree with what is published: {}", .0.join("; "))]
+    Types(Vec<String>),
+}
+
+impl State {
+    /// Applies the writes and charges of one entry. Applying an entry twice changes nothing, which is what lets a
+    /// snapshot be taken while entries go on.
+    pub fn apply(&mut self, change: &Change<'_>) {
+        for write in change.writes {
+            self.facts.apply(change, write);
+        }
+        for charge in change.charges {
+            let held = match self.budgets.get(&charge.budget) {
+                Some(held) if held.entry >= change.entry => continue,
+                Some(held) if held.window == charge.window => held.used,
+                _ => 0,
+            };
+            let used = held.saturating_add(charge.amount);
+            let budget = BudgetUse { window: charge.window, used, entry: change.entry };
+            self.budgets.insert(charge.budget.clone(), budget);
+        }
+    }
+
+    /// Checks that a pact may be published now.
+    pub fn check_publish(&self, pact: &Pact) -> Result<Arc<Catalogue>, PublishError> {
+        let name = pact.name.clone();
+        let current = self.pacts.get(&pact.name);
+        let version = current.map_or(0, |current| current.version);
+        match current {
+            Some(current) if current.hash == pact.hash => return Err(PublishError::Unchanged { name, version }),
+            Some(_) if version == pact.version => return Err(PublishError::Content { name, version }),
+            _ if pact.version != version.saturating_add(1) => {
+                return Err(PublishError::Version { name, current: version, given: pact.version });
+            }
+            _ => {}
+        }
+        self.catalogue.admit(pact).map(Arc::new).map_err(PublishError::Types)
+    }
+
+    /// Makes a pact the current one of its name. The ledger says that it was checked.
+    pub fn publish(&mut self, pact: Arc<Pact>, catalogue: Arc<Catalogue>) {
+        self.pacts.insert(pact.name.clone(), pact);
+        self.catalogue = catalogue;
+    }
+
+    /// The write that feeding a value to a fact makes.
+    pub fn feed(&self, id: &FactId, value: Option<crate::value::Attributes>) -> Write {
+        let before = self.facts.get(id);
+        Write {
+            fact: id.clone(),
+            tag: before.map(|fact| fact.tag),
+            version: before.map_or(0, |fact| fact.version()).saturating_add(1),
+            value,
+            previous_entry: before.map(|fact| fact.written.entry),
+        }
+    }
+}
+
+impl FactMap {
+    fn apply(&mut self, change: &Change<'_>, write: &Write) {
+        let before = self.get(&write.fact);
+        if before.is_some_and(|fact| fact.version() >= write.version) {
+            return;
+        }
+        let written =
+            Written { entry: change.entry, version: write.version, at_ms: change.time_ms, by: change.by.clone() };
+        let tag = write.tag.unwrap_or(Tag([0; 12]));
+        let after =
+            Fact::after(before.map(AsRef::as_ref), write.fact.clone(), tag, write.value.clone(), Arc::new(written));
+        self.put(Arc::new(after));
+    }
+}
+
+impl Snapshot for State {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.facts.get(id)
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        self.pacts.get(name)
+    }
+    fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
+        self.budgets.get(budget).filter(|held| held.window == window).map_or(0, |held| held.used)
+    }
+}

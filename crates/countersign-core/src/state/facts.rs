@@ -1,0 +1,73 @@
+//! The facts by id, in shards that can be copied one at a time while the gate goes on.
+
+use crate::fact::Fact;
+use crate::ids::FactId;
+use hashbrown::hash_table::{Entry, HashTable};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// How many shards there are. A background snapshot holds up writers for the copy of one shard only: with a million facts,
+/// four thousand pointers.
+pub const SHARDS: usize = 256;
+
+/// Facts by id. Each fact is its own key, so a fact costs one pointer here.
+#[derive(Debug, Clone)]
+pub struct FactMap {
+    hasher: hashbrown::DefaultHashBuilder,
+    shards: Box<[HashTable<Arc<Fact>>]>,
+    count: usize,
+}
+
+impl Default for FactMap {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| HashTable::new()).collect();
+        Self { hasher: hashbrown::DefaultHashBuilder::default(), shards, count: 0 }
+    }
+}
+
+impl FactMap {
+    fn shard_of(hash: u64) -> usize {
+        // The table uses the low bits and the top seven; these are in between.
+        usize::try_from((hash >> 40) % (SHARDS as u64)).unwrap_or(0)
+    }
+
+    /// The current version of a fact.
+    pub fn get(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        let hash = self.hasher.hash_one(id);
+        self.shards.get(Self::shard_of(hash))?.find(hash, |fact| fact.id == *id)
+    }
+
+    /// Puts a version in the place of the one before.
+    pub fn put(&mut self, fact: Arc<Fact>) {
+        let hash = self.hasher.hash_one(&fact.id);
+        let hasher = &self.hasher;
+        let Some(shard) = self.shards.get_mut(Self::shard_of(hash)) else { return };
+        match shard.entry(hash, |held| held.id == fact.id, |held| hasher.hash_one(&held.id)) {
+            Entry::Occupied(mut held) => *held.get_mut() = fact,
+            Entry::Vacant(free) => {
+                free.insert(fact);
+                self.count += 1;
+            }
+        }
+    }
+
+    /// How many facts there are, deleted ones included.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The facts of one shard.
+    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Arc<Fact>> {
+        self.shards.get(shard).into_iter().flatten()
+    }
+
+    /// All facts, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Fact>> {
+        self.shards.iter().flatten()
+    }
+}
