@@ -166,6 +166,13 @@ name_type!(
     check_idempotency_key
 );
 
+impl AgentId {
+    /// The name under which the gate itself makes entries.
+    pub fn gate() -> Self {
+        Self(SmolStr::new_static("countersign"))
+    }
+}
+
 /// The id of one fact: its type and its id within the type. Written `Account::"42"`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FactId {

@@ -90,12 +90,19 @@ pub enum PublishError {
 }
 
 impl State {
-    /// Applies the writes and charges of one entry. Applying an entry twice changes nothing, which is what lets a
-    /// snapshot be taken while entries go on.
-    pub fn apply(&mut self, change: &Change<'_>) {
+    /// Applies the writes and charges of one entry, and hands on each new version of a fact. Applying an entry twice
+    /// changes nothing, which is what lets a snapshot be taken while entries go on.
+    pub fn apply(&mut self, change: &Change<'_>, mut changed: impl FnMut(&Arc<Fact>)) {
         for write in change.writes {
-            self.facts.apply(change, write);
+            if let Some(fact) = self.facts.apply(change, write) {
+                changed(&fact);
+            }
         }
+        self.charge(change);
+    }
+
+    /// Applies the charges of one entry.
+    pub fn charge(&mut self, change: &Change<'_>) {
         for charge in change.charges {
             let held = match self.budgets.get(&charge.budget) {
                 Some(held) if held.entry >= change.entry => continue,
@@ -144,17 +151,19 @@ impl State {
 }
 
 impl FactMap {
-    fn apply(&mut self, change: &Change<'_>, write: &Write) {
+    fn apply(&mut self, change: &Change<'_>, write: &Write) -> Option<Arc<Fact>> {
         let before = self.get(&write.fact);
         if before.is_some_and(|fact| fact.version() >= write.version) {
-            return;
+            return None;
         }
         let written =
             Written { entry: change.entry, version: write.version, at_ms: change.time_ms, by: change.by.clone() };
         let tag = write.tag.unwrap_or(Tag([0; 12]));
         let after =
             Fact::after(before.map(AsRef::as_ref), write.fact.clone(), tag, write.value.clone(), Arc::new(written));
-        self.put(Arc::new(after));
+        let after = Arc::new(after);
+        self.put(after.clone());
+        Some(after)
     }
 }
 

@@ -1,3 +1,23 @@
 //! The shell round the core: store, commit loop, recovery, observations.
+//!
+//! Synchronous, with two threads of its own: one decides, one makes durable. It knows no HTTP and makes no rules.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
+pub mod clock;
+pub mod commit;
+pub mod idempotency;
+pub mod request;
+pub mod sequence;
 pub mod storage;
+pub mod token;
+pub mod view;

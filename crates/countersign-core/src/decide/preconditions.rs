@@ -109,7 +109,8 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .reads
                 .get(read)
                 .and_then(|resolved| self.action.observation_of(&resolved.id));
-            observed.is_some_and(|observed| self.now_ms.saturating_sub(observed.at_ms) <= limit_ms)
+            // An observation from the future has outlived a clock that was set back: its age is not known.
+            observed.and_then(|observed| self.now_ms.checked_sub(observed.at_ms)).is_some_and(|age_ms| age_ms <= limit_ms)
         };
         let mut facts = require.that.facts().peekable();
         // A condition over parameters and time only still speaks of the resource it was decided on.

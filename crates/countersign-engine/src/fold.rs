@@ -1,0 +1,162 @@
+//! Folding stored entries back into state: after a restart, and in an audit.
+
+use crate::idempotency::{Idempotency, key_digest};
+use countersign_core::ids::{Digest, FactId, IdError, IdempotencyKey};
+use countersign_core::pact::load::load;
+use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
+use countersign_core::state::{Change, State};
+use countersign_ledger::commitment::commitment;
+use countersign_ledger::hash::leaf_hash;
+use countersign_ledger::tree::TileTree;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// What a log folds to.
+#[derive(Debug, Default)]
+pub struct Fold {
+    /// Facts, pacts and budgets.
+    pub state: State,
+    /// Idempotency keys.
+    pub keys: Idempotency,
+    /// The tree over the leaves.
+    pub tree: TileTree,
+    /// How many entries were folded.
+    pub position: u64,
+    /// The time of the last.
+    pub time_ms: u64,
+    /// Entries whose payloads an erasure names.
+    pub erased: Vec<u64>,
+}
+
+/// Why an entry could not be folded.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// It could not be read.
+    #[error("entry {index} cannot be read: {source}")]
+    Decode {
+        /// The entry.
+        index: u64,
+        /// Why.
+        source: DecodeError,
+    },
+    /// It stands at another place than it says.
+    #[error("entry {index} says that it is entry {says}")]
+    Index {
+        /// Where it stands.
+        index: u64,
+        /// What it says.
+        says: u64,
+    },
+    /// Time goes back.
+    #[error("entry {index} is at {time_ms} ms, before the entry in front of it")]
+    Time {
+        /// The entry.
+        index: u64,
+        /// Its time.
+        time_ms: u64,
+    },
+    /// It holds a pact that does not load or does not follow.
+    #[error("entry {index} publishes a pact that this version does not accept: {why}")]
+    Pact {
+        /// The entry.
+        index: u64,
+        /// Why.
+        why: String,
+    },
+    /// The idempotency key of an action is not one.
+    #[error("entry {index} holds an action without a valid idempotency key: {why}")]
+    Key {
+        /// The entry.
+        index: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct BodyKey {
+    idempotency_key: String,
+}
+
+/// Whether salt and payload are those that a leaf commits to.
+pub fn payload_matches(leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
+    let stated = Leaf::decode(leaf).ok().and_then(|leaf| leaf.commitment().ok());
+    stated.is_some_and(|stated| stated.0 == commitment(salt, payload).0)
+}
+
+impl Fold {
+    /// Folds one entry; `payload` is `None` where it was erased.
+    pub fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
+        let index = self.position;
+        let decoded = |source| FoldError::Decode { index, source };
+        let leaf = Leaf::decode(leaf_bytes).map_err(decoded)?;
+        self.check_place(&leaf)?;
+        self.erased.extend(leaf.erased.iter().flatten());
+        if let Some(payload) = payload {
+            let stored = decode(&leaf, payload).map_err(decoded)?;
+            self.apply(&leaf, &stored)?;
+        }
+        self.tree.push(leaf_hash(leaf_bytes));
+        self.position = index + 1;
+        self.time_ms = leaf.time;
+        Ok(())
+    }
+
+    /// Checks that a leaf is the next in place and time.
+    pub fn check_place(&self, leaf: &Leaf) -> Result<(), FoldError> {
+        let index = self.position;
+        if leaf.index != index {
+            return Err(FoldError::Index { index, says: leaf.index });
+        }
+        if leaf.time < self.time_ms {
+            return Err(FoldError::Time { index, time_ms: leaf.time });
+        }
+        Ok(())
+    }
+
+    /// Applies what an entry changed.
+    pub fn apply(&mut self, leaf: &Leaf, stored: &Stored) -> Result<(), FoldError> {
+        let index = self.position;
+        let by = leaf.by().map_err(|source| FoldError::Decode { index, source })?;
+        let change = Change {
+            entry: leaf.index,
+            time_ms: leaf.time,
+            by: &by,
+            writes: stored.writes(),
+            charges: stored.charges(),
+        };
+        self.state.apply(&change, |_| ());
+        match stored {
+            Stored::Event(Event::Pact { source, .. }) => self.publish(source),
+            Stored::Action(action) => {
+                let key = serde_json::from_str::<BodyKey>(&action.body).map_err(|e| e.to_string());
+                let key = key.and_then(|body| {
+                    IdempotencyKey::new(body.idempotency_key).map_err(|e: IdError| e.to_string())
+                });
+                let key = key.map_err(|why| FoldError::Key { index, why })?;
+                let id = Digest::of(action.body.as_bytes());
+                self.keys.insert(key_digest(&by, &key), &id, leaf.index, leaf.time);
+                Ok(())
+            }
+            Stored::Event(_) => Ok(()),
+        }
+    }
+
+    /// Makes a pact current again, checked as when it was published.
+    pub fn publish(&mut self, source: &str) -> Result<(), FoldError> {
+        let refused = |why: String| FoldError::Pact { index: self.position, why };
+        let loaded = load(source).map_err(|problems| {
+            let problems: Vec<_> = problems.iter().map(|problem| problem.message.clone()).collect();
+            refused(problems.join("; "))
+        })?;
+        let catalogue = self.state.check_publish(&loaded.pact).map_err(|error| refused(error.to_string()))?;
+        self.state.publish(Arc::new(loaded.pact), catalogue);
+        Ok(())
+    }
+
+    /// The facts and versions that an entry wrote, by its payload.
+    pub fn writes_of(leaf: &Leaf, payload: &[u8]) -> Result<Vec<(FactId, u64)>, DecodeError> {
+        let stored = decode(leaf, payload)?;
+        Ok(stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect())
+    }
+}

@@ -1,0 +1,49 @@
+//! Admission: what can be done on the caller's thread before an action takes its place in the order.
+
+use super::Gate;
+use crate::token::TokenError;
+use countersign_core::action::{Action, ActionRequest, Auth, RequestError};
+use countersign_core::decide::{bind, decide};
+use countersign_core::decision::Decision;
+use countersign_core::ids::AgentId;
+use std::sync::Arc;
+
+/// Why a request was not admitted. It leaves no entry: there is nothing to hold anybody to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdmitError {
+    /// The body is not an action.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// An observation token was refused.
+    #[error("observation {at}: {source}")]
+    Token {
+        /// Which one, counted from 1.
+        at: usize,
+        /// Why.
+        source: TokenError,
+    },
+}
+
+impl Gate {
+    /// Parses an action, opens its observations and binds its parameters by the current pact.
+    pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
+        let request = ActionRequest::parse(&body)?;
+        let mut observed = Vec::new();
+        for (at, token) in request.observations.iter().enumerate() {
+            let opened = self.shared.sealer.open(token, &agent);
+            observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
+        }
+        let pact = self.view().state.pacts.get(&request.pact).cloned();
+        let kind = pact.as_ref().and_then(|pact| Some((pact.hash, pact.actions.get(&request.action)?)));
+        let bound = kind.map(|(hash, kind)| (hash, bind(kind, &request.params)));
+        let mut action = Action::new(agent, auth, body, request, observed);
+        action.bound = bound;
+        Ok(action)
+    }
+
+    /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.
+    pub fn check(&self, action: &Action) -> Decision {
+        let now_ms = self.now_ms();
+        decide(action, &*self.view(), now_ms)
+    }
+}

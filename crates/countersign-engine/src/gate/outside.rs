@@ -1,0 +1,132 @@
+//! The log for outsiders: entries, tiles, bundles, checkpoints, proofs and receipts, at synced positions only.
+
+use super::Gate;
+use crate::storage::StorageError;
+use countersign_ledger::hash::{Hash, leaf_hash};
+use countersign_ledger::receipt::Receipt;
+use countersign_ledger::tile::{TileRef, encode_bundle, encode_tile};
+use countersign_ledger::tree::{SubtreeHashes, TreeError, consistency_proof, inclusion_proof};
+use std::sync::Arc;
+
+/// How many leaves a tile has.
+const TILE: u64 = 256;
+
+/// Why a part of the log cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// There is no such part yet.
+    #[error("the log has {0} entries; that is beyond its end")]
+    Beyond(u64),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The tree refused.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// An entry cannot be read.
+    #[error("entry {0} cannot be read: {1}; run `countersign verify`")]
+    Damaged(u64, String),
+}
+
+/// One entry as it is stored.
+#[derive(Debug, Clone)]
+pub struct StoredEntry {
+    /// Its index.
+    pub index: u64,
+    /// Its leaf.
+    pub leaf: Vec<u8>,
+    /// Its payload; `None` where it was erased.
+    pub payload: Option<Vec<u8>>,
+}
+
+impl Gate {
+    /// One entry.
+    pub fn read_log(&self, index: u64) -> Result<StoredEntry, LogError> {
+        let size = self.view().position;
+        if index >= size {
+            return Err(LogError::Beyond(size));
+        }
+        let entry = self.shared.log.read_entry(index)?;
+        Ok(StoredEntry { index, leaf: entry.leaf, payload: entry.content.map(|(_, payload)| payload) })
+    }
+
+    /// Entries from `start` on, at most `limit`.
+    pub fn read_log_range(&self, start: u64, limit: u64) -> Result<Vec<StoredEntry>, LogError> {
+        let end = start.saturating_add(limit).min(self.view().position);
+        let mut entries = Vec::new();
+        if start < end {
+            for entry in self.shared.log.entries(start..end)? {
+                let entry = entry?;
+                let payload = entry.content.map(|(_, payload)| payload);
+                entries.push(StoredEntry { index: entry.index, leaf: entry.leaf, payload });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The latest checkpoint.
+    pub fn checkpoint(&self) -> Arc<str> {
+        Arc::clone(&self.view().checkpoint)
+    }
+
+    /// A tile or bundle, as C2SP tlog-tiles lays them out.
+    pub fn tile(&self, tile: &TileRef) -> Result<Vec<u8>, LogError> {
+        let size = self.view().position;
+        let (level, index, width) = match *tile {
+            TileRef::Hashes { level, index, width } => (level, index, width),
+            TileRef::Entries { index, width } => (0, index, width),
+        };
+        let leaves_each = 256u64.checked_pow(u32::from(level)).ok_or(LogError::Beyond(size))?;
+        let first = index.checked_mul(TILE).ok_or(LogError::Beyond(size))?;
+        let end = first.checked_add(u64::from(width)).ok_or(LogError::Beyond(size))?;
+        if end.checked_mul(leaves_each).is_none_or(|leaves| leaves > size) {
+            return Err(LogError::Beyond(size));
+        }
+        match tile {
+            TileRef::Entries { .. } => {
+                let entries = self.read_log_range(first, u64::from(width))?;
+                let leaves: Vec<&[u8]> = entries.iter().map(|entry| entry.leaf.as_slice()).collect();
+                encode_bundle(&leaves).map_err(|error| LogError::Damaged(first, error.to_string()))
+            }
+            TileRef::Hashes { level: 0, .. } => Ok(encode_tile(&self.leaf_hashes(first, u64::from(width))?)),
+            TileRef::Hashes { level, .. } => {
+                let view = self.view();
+                let hashes = (first..end).map(|at| view.tree.subtree(level.saturating_mul(8), at));
+                let hashes = hashes.collect::<Option<Vec<Hash>>>().ok_or(LogError::Beyond(size))?;
+                Ok(encode_tile(&hashes))
+            }
+        }
+    }
+
+    fn leaf_hashes(&self, first: u64, count: u64) -> Result<Vec<Hash>, LogError> {
+        Ok(self.read_log_range(first, count)?.iter().map(|entry| leaf_hash(&entry.leaf)).collect())
+    }
+
+    /// The receipt of an entry under the latest checkpoint.
+    pub fn receipt(&self, index: u64) -> Result<Receipt, LogError> {
+        let leaf = self.read_log(index)?.leaf;
+        let tile_leaves = self.leaf_hashes(index / TILE * TILE, TILE)?;
+        let view = self.view();
+        let proof = match view.tree.with_tile(index / TILE, tile_leaves.as_slice()) {
+            Ok(tile) => inclusion_proof(index, view.position, &tile)?,
+            // The last tile is not full yet: the tree holds its leaves itself.
+            Err(_) => inclusion_proof(index, view.position, &view.tree)?,
+        };
+        Ok(Receipt { index, leaf, proof, checkpoint: view.checkpoint.to_string() })
+    }
+
+    /// The proof that the log of `old` entries is the beginning of the log as it is now; with the size it is now.
+    pub fn consistency(&self, old: u64) -> Result<(u64, Vec<Hash>), LogError> {
+        let size = self.view().position;
+        if old == 0 || old > size {
+            return Err(LogError::Beyond(size));
+        }
+        let tile_leaves = self.leaf_hashes(old / TILE * TILE, TILE)?;
+        let view = self.view();
+        let proof = match view.tree.with_tile(old / TILE, tile_leaves.as_slice()) {
+            Ok(tile) => consistency_proof(old, view.position, &tile)?,
+            Err(_) => consistency_proof(old, view.position, &view.tree)?,
+        };
+        Ok((view.position, proof))
+    }
+}

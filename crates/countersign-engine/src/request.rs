@@ -1,0 +1,160 @@
+//! What can be asked of the sequencer, and what it answers.
+
+use crate::commit::BatchProof;
+use countersign_core::action::{Action, Auth};
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::Pact;
+use countersign_core::pact::catalogue::Catalogue;
+use countersign_core::record::Entry;
+use countersign_core::state::PublishError;
+use countersign_core::value::Attributes;
+use std::sync::Arc;
+
+/// One request to change something. Each that is accepted becomes one entry.
+#[derive(Debug)]
+pub enum Request {
+    /// Decide an action.
+    Act(Box<Action>),
+    /// Feed a fact.
+    Feed {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The fact.
+        fact: FactId,
+        /// Its new value; `None` deletes.
+        value: Option<Attributes>,
+        /// The version it must have now; 0 for none.
+        if_match: Option<u64>,
+    },
+    /// Publish a pact.
+    Publish {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The pact, loaded.
+        pact: Arc<Pact>,
+    },
+    /// Erase payloads.
+    Erase {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The entries, with what each wrote.
+        targets: Vec<EraseTarget>,
+        /// Why.
+        reason: String,
+    },
+    /// Confirm that the wall clock is right.
+    ConfirmClock {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+    },
+}
+
+/// An entry whose payload is to be erased.
+#[derive(Debug, Clone)]
+pub struct EraseTarget {
+    /// The entry.
+    pub entry: u64,
+    /// The facts and versions it wrote, which must no longer be current.
+    pub writes: Vec<(FactId, u64)>,
+}
+
+/// What the sequencer answers once everything it rests on is durable.
+#[derive(Debug)]
+pub enum Answer {
+    /// The request became an entry.
+    Entered(Entered),
+    /// The action was decided before, under the same idempotency key, in this entry.
+    Repeated(u64),
+}
+
+/// A request that became an entry.
+#[derive(Debug)]
+pub struct Entered {
+    /// The entry.
+    pub entry: Entry,
+    /// What proves it.
+    pub proof: Arc<BatchProof>,
+}
+
+/// Why a request did not become an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The queue is full.
+    #[error("the gate is busy: its queue of {0} requests is full")]
+    Busy(usize),
+    /// The gate is closing or closed.
+    #[error("the gate is shutting down")]
+    Closed,
+    /// The ledger cannot be written.
+    #[error("the ledger cannot be written ({0}); nothing more is decided until the gate is restarted")]
+    Poisoned(String),
+    /// The same idempotency key with another body.
+    #[error("this idempotency key was used for another action, in entry {0}")]
+    KeyReused(u64),
+    /// The fact is not at the version that was asked for.
+    #[error("{fact} is at version {current}, not {expected}")]
+    VersionMismatch {
+        /// The fact.
+        fact: FactId,
+        /// The version it must have had.
+        expected: u64,
+        /// The version it has.
+        current: u64,
+    },
+    /// The fact's type is not declared by any published pact.
+    #[error("no published pact declares the fact type `{0}`")]
+    UnknownType(String),
+    /// The value does not fit the fact's type.
+    #[error("the value does not fit {fact}: {problem}")]
+    InvalidValue {
+        /// The fact.
+        fact: FactId,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The pact cannot be published.
+    #[error("{0}")]
+    Publish(#[from] PublishError),
+    /// The entry holds the current value of a fact.
+    #[error("entry {entry} holds the current version of {fact}; write or delete the fact first, then erase")]
+    CurrentValue {
+        /// The entry.
+        entry: u64,
+        /// The fact.
+        fact: FactId,
+    },
+    /// The entry cannot be erased.
+    #[error("entry {0} cannot be erased: {1}")]
+    NotErasable(u64, &'static str),
+    /// There is no clock step to confirm.
+    #[error("the clock has not stepped; there is nothing to confirm")]
+    ClockSteady,
+}
+
+/// Where an answer goes. Called exactly once, on a thread of the gate: it must not block.
+pub type Reply = Box<dyn FnOnce(Result<Answer, Refusal>) + Send>;
+
+/// A request on its way.
+pub struct Submission {
+    /// What is asked.
+    pub request: Request,
+    /// Where the answer goes.
+    pub reply: Reply,
+}
+
+/// What a published pact brings along.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// The pact.
+    pub pact: Arc<Pact>,
+    /// The fact types with it.
+    pub catalogue: Arc<Catalogue>,
+}

@@ -1,0 +1,230 @@
+//! The single writer: takes whatever has queued and decides one after the other, each on the state that the one before
+//! left (I1). It never waits on a disk or a network; what it decides becomes visible only when the commit stage has made
+//! it durable (I2).
+//!
+//! No rules live here: `decide` answers, this applies.
+
+use crate::clock::{Clock, LedgerClock, Step};
+use crate::idempotency::{Idempotency, Lookup, key_digest};
+use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
+use countersign_core::action::{Action, Auth};
+use countersign_core::decide::decide;
+use countersign_core::fact::Fact;
+use countersign_core::ids::{AgentId, FactId, Tag};
+use countersign_core::record::{Decided, Entry, Event};
+use countersign_core::state::{Change, State};
+use countersign_core::value::Attributes;
+use parking_lot::Mutex;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::Rng as _;
+use std::sync::Arc;
+
+/// The sequencer: the state ahead of the disk, and the order.
+pub struct Sequencer {
+    state: State,
+    keys: Arc<Mutex<Idempotency>>,
+    next_index: u64,
+    clock: Arc<Mutex<LedgerClock>>,
+    step_entered: bool,
+    random: ChaCha12Rng,
+}
+
+/// What one turn of the sequencer hands to the commit stage.
+#[derive(Default)]
+pub struct Batch {
+    /// The entries, in order.
+    pub entries: Vec<Sequenced>,
+    /// Answers that need no entry, but must wait for what they rest on.
+    pub answers: Vec<(Reply, Result<u64, Refusal>)>,
+    /// Whether the wall clock has stepped and waits for confirmation.
+    pub clock_step: Option<Step>,
+}
+
+/// One entry with what it changes.
+pub struct Sequenced {
+    /// The entry.
+    pub entry: Entry,
+    /// The new versions of facts.
+    pub facts: Vec<Arc<Fact>>,
+    /// The pact it published.
+    pub published: Option<Published>,
+    /// Where the answer goes; the gate's own entries have nobody waiting.
+    pub reply: Option<Reply>,
+}
+
+impl Sequencer {
+    /// A sequencer that goes on from a state.
+    pub fn new(
+        state: State,
+        keys: Arc<Mutex<Idempotency>>,
+        next_index: u64,
+        clock: Arc<Mutex<LedgerClock>>,
+        random: ChaCha12Rng,
+    ) -> Self {
+        Self { state, keys, next_index, clock, step_entered: false, random }
+    }
+
+    /// Decides a batch of requests at one reading of the clock.
+    pub fn sequence(&mut self, submissions: impl IntoIterator<Item = Submission>, clock: &dyn Clock) -> Batch {
+        let (now_ms, stepped) = {
+            let mut ledger_clock = self.clock.lock();
+            (ledger_clock.read(clock), ledger_clock.stepped())
+        };
+        let mut batch = Batch::default();
+        if let Some(step) = stepped.filter(|_| !self.step_entered) {
+            let event = Event::Clock { wall_ms: step.wall_ms, confirmed: false };
+            self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        }
+        self.step_entered = stepped.is_some();
+        let keys = Arc::clone(&self.keys);
+        let mut keys = keys.lock();
+        for Submission { request, reply } in submissions {
+            self.one(&mut batch, &mut keys, request, reply, now_ms, clock);
+        }
+        batch.clock_step = self.clock.lock().stepped();
+        batch
+    }
+
+    /// The first entry of a new log.
+    pub fn genesis(&mut self, origin: String, log_key: String, clock: &dyn Clock) -> Batch {
+        let mut batch = Batch::default();
+        let now_ms = self.clock.lock().read(clock);
+        let event = Event::Genesis { origin, log_key };
+        self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        batch
+    }
+
+    fn one(
+        &mut self,
+        batch: &mut Batch,
+        keys: &mut Idempotency,
+        request: Request,
+        reply: Reply,
+        now_ms: u64,
+        clock: &dyn Clock,
+    ) {
+        match request {
+            Request::Act(action) => self.act(batch, keys, *action, reply, now_ms),
+            Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match) {
+                Ok(()) => {
+                    let event = Event::Feed { write: self.state.feed(&fact, value) };
+                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                }
+                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+            },
+            Request::Publish { by, auth, pact } => match self.state.check_publish(&pact) {
+                Ok(catalogue) => {
+                    let event = Event::Pact {
+                        name: pact.name.clone(),
+                        version: pact.version,
+                        hash: pact.hash,
+                        source: pact.source.clone(),
+                    };
+                    let published = Published { pact, catalogue };
+                    self.enter(batch, now_ms, by, auth, event, Some(published), Some(reply));
+                }
+                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            },
+            Request::Erase { by, auth, targets, reason } => match self.check_erase(&targets) {
+                Ok(entries) => {
+                    let event = Event::Erasure { entries, reason };
+                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                }
+                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+            },
+            Request::ConfirmClock { by, auth } => {
+                let mut ledger_clock = self.clock.lock();
+                if ledger_clock.stepped().is_none() {
+                    return batch.answers.push((reply, Err(Refusal::ClockSteady)));
+                }
+                ledger_clock.confirm(clock);
+                drop(ledger_clock);
+                let event = Event::Clock { wall_ms: clock.wall_ms(), confirmed: true };
+                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+            }
+        }
+    }
+
+    fn act(&mut self, batch: &mut Batch, keys: &mut Idempotency, action: Action, reply: Reply, now_ms: u64) {
+        let key = key_digest(&action.agent, &action.request.idempotency_key);
+        match keys.lookup(&key, &action.id, now_ms) {
+            Lookup::New => {}
+            Lookup::Same(entry) => return batch.answers.push((reply, Ok(entry))),
+            Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
+        }
+        let decision = decide(&action, &self.state, now_ms);
+        keys.insert(key, &action.id, self.next_index, now_ms);
+        let (by, auth) = (action.agent.clone(), action.auth);
+        let event = Event::Action(Box::new(Decided { action, decision }));
+        self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one entry, named at each call")]
+    fn enter(
+        &mut self,
+        batch: &mut Batch,
+        time_ms: u64,
+        by: AgentId,
+        auth: Auth,
+        mut event: Event,
+        published: Option<Published>,
+        reply: Option<Reply>,
+    ) {
+        for write in event.writes_mut() {
+            if write.tag.is_none() {
+                let mut tag = [0; 12];
+                self.random.fill_bytes(&mut tag);
+                write.tag = Some(Tag(tag));
+            }
+        }
+        let entry = Entry { index: self.next_index, time_ms, by, auth, event };
+        self.next_index += 1;
+        let mut facts = Vec::new();
+        self.state.apply(&change(&entry), |fact| facts.push(Arc::clone(fact)));
+        if let Some(Published { pact, catalogue }) = &published {
+            self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
+        }
+        batch.entries.push(Sequenced { entry, facts, published, reply });
+    }
+
+    fn check_feed(&self, fact: &FactId, value: Option<&Attributes>, if_match: Option<u64>) -> Result<(), Refusal> {
+        let schema = self.state.catalogue.types().get(fact.ty());
+        let schema = schema.ok_or_else(|| Refusal::UnknownType(fact.ty().to_string()))?;
+        if let Some(value) = value {
+            let fits = value.check(schema);
+            fits.map_err(|problem| Refusal::InvalidValue { fact: fact.clone(), problem: problem.to_string() })?;
+        }
+        let current = self.state.facts.get(fact).map_or(0, |fact| fact.version());
+        match if_match.filter(|expected| *expected != current) {
+            Some(expected) => Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_erase(&self, targets: &[EraseTarget]) -> Result<Vec<u64>, Refusal> {
+        for EraseTarget { entry, writes } in targets {
+            if *entry >= self.next_index {
+                return Err(Refusal::NotErasable(*entry, "there is no such entry"));
+            }
+            let current = |(fact, version): &&(FactId, u64)| {
+                self.state.facts.get(fact).is_some_and(|held| held.version() == *version)
+            };
+            if let Some((fact, _)) = writes.iter().find(current) {
+                return Err(Refusal::CurrentValue { entry: *entry, fact: fact.clone() });
+            }
+        }
+        let mut entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        Ok(entries)
+    }
+}
+
+/// What an entry changes in the state.
+pub fn change(entry: &Entry) -> Change<'_> {
+    let charges = match &entry.event {
+        Event::Action(decided) => decided.decision.charges.as_slice(),
+        _ => &[],
+    };
+    Change { entry: entry.index, time_ms: entry.time_ms, by: &entry.by, writes: entry.event.writes(), charges }
+}

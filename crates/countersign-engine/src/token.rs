@@ -1,0 +1,196 @@
+//! Observation tokens: what an agent was shown, sealed so that it can be carried but neither read, forged nor altered (I8).
+//!
+//! `obs1.` and base64url of key id, nonce and ciphertext (XChaCha20-Poly1305: its nonces are long enough to be drawn at
+//! random for ever). The values are inside, so that a decision can speak of drift without looking anything up; they stay
+//! sealed, because an agent may hold a token over attributes it may not see.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use countersign_core::action::Observed;
+use countersign_core::canonical::Canonical;
+use countersign_core::ids::{AgentId, Digest};
+use countersign_core::limits::READS_MAX;
+use countersign_core::value::Attributes;
+use serde::Deserialize;
+
+const PREFIX: &str = "obs1.";
+const KEY_ID_LEN: usize = 4;
+const NONCE_LEN: usize = 24;
+
+/// Longest token that is opened; a token over the most facts of the largest size would be refused by the body limit.
+const TOKEN_CHARS_MAX: usize = 64 * 1024;
+
+/// Why a token was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Not a token.
+    #[error("this is not an observation token; send the `observation` of an answer to POST /v1/observe as it is")]
+    Malformed,
+    /// Sealed by another key.
+    #[error("this observation was sealed by another gate or with a key that is gone; observe again")]
+    UnknownKey,
+    /// Altered or forged.
+    #[error("this observation was altered or forged; observe again")]
+    Forged,
+    /// Made for another agent.
+    #[error("this observation was made for another agent; each agent acts on what it was shown itself")]
+    NotYours,
+}
+
+/// Seals and opens observation tokens.
+pub struct Sealer {
+    cipher: XChaCha20Poly1305,
+    key_id: [u8; KEY_ID_LEN],
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sealer({:02x?})", self.key_id)
+    }
+}
+
+/// What a token holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The agent it was made for.
+    pub agent: AgentId,
+    /// The ledger position it shows: entries before this index.
+    pub position: u64,
+    /// The facts, each with the time it was shown.
+    pub observed: Vec<Observed>,
+}
+
+impl Sealer {
+    /// A sealer with a key from the gate's key folder.
+    pub fn new(key: &[u8; 32]) -> Self {
+        let Digest([a, b, c, d, ..]) = Digest::of(&[b"countersign observation key id\0".as_slice(), key].concat());
+        Self { cipher: XChaCha20Poly1305::new(key.into()), key_id: [a, b, c, d] }
+    }
+
+    /// Seals an observation under a nonce that is never used again.
+    pub fn seal(&self, observation: &Observation, nonce: [u8; NONCE_LEN]) -> String {
+        let mut out = Canonical::new();
+        write(&mut out, observation);
+        let payload = Payload { msg: out.as_str().as_bytes(), aad: &self.aad() };
+        let mut bytes = [self.key_id.as_slice(), &nonce].concat();
+        // Sealing fails only beyond 256 GiB; an empty ciphertext would be refused when opened.
+        bytes.extend(self.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
+        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// Opens a token that `agent` carries.
+    pub fn open(&self, token: &str, agent: &AgentId) -> Result<Observation, TokenError> {
+        let encoded = token.strip_prefix(PREFIX).filter(|t| t.len() <= TOKEN_CHARS_MAX).ok_or(TokenError::Malformed)?;
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| TokenError::Malformed)?;
+        let (key_id, rest) = bytes.split_at_checked(KEY_ID_LEN).ok_or(TokenError::Malformed)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN).ok_or(TokenError::Malformed)?;
+        if key_id != self.key_id {
+            return Err(TokenError::UnknownKey);
+        }
+        let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| TokenError::Malformed)?;
+        let payload = Payload { msg: sealed, aad: &self.aad() };
+        let plain = self.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)?;
+        let observation = read(&plain).ok_or(TokenError::Malformed)?;
+        if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
+    }
+
+    fn aad(&self) -> Vec<u8> {
+        [PREFIX.as_bytes(), &self.key_id].concat()
+    }
+}
+
+fn write(out: &mut Canonical, observation: &Observation) {
+    out.open('{');
+    out.key("agent");
+    out.string(observation.agent.as_str());
+    out.key("facts");
+    out.open('[');
+    for observed in &observation.observed {
+        out.element();
+        // No version is ever u64::MAX, so the value is always there.
+        observed.write(out, u64::MAX);
+    }
+    out.close(']');
+    out.key("position");
+    out.u64(observation.position);
+    out.close('}');
+}
+
+#[derive(Deserialize)]
+struct Sealed {
+    agent: String,
+    facts: Vec<SealedFact>,
+    position: u64,
+}
+
+#[derive(Deserialize)]
+struct SealedFact {
+    at: u64,
+    fact: String,
+    value: Option<serde_json::Map<String, serde_json::Value>>,
+    version: u64,
+}
+
+fn read(plain: &[u8]) -> Option<Observation> {
+    let sealed: Sealed = serde_json::from_slice(plain).ok()?;
+    if sealed.facts.len() > READS_MAX {
+        return None;
+    }
+    let observed = sealed.facts.into_iter().map(|fact| {
+        let value = match &fact.value {
+            Some(value) => Some(Attributes::from_untyped_json(value).ok()?),
+            None => None,
+        };
+        Some(Observed { fact: fact.fact.parse().ok()?, version: fact.version, at_ms: fact.at, value })
+    });
+    Some(Observation {
+        agent: AgentId::new(sealed.agent).ok()?,
+        position: sealed.position,
+        observed: observed.collect::<Option<_>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_core::value::Value;
+
+    fn observation() -> Observation {
+        Observation {
+            agent: AgentId::new("refund-1").unwrap(),
+            position: 812,
+            observed: vec![
+                Observed {
+                    fact: "Account::\"42\"".parse().unwrap(),
+                    version: 7,
+                    at_ms: 5,
+                    value: Some(Attributes::from_fields(vec![("status".into(), Value::String("active".into()))])),
+                },
+                Observed { fact: "Account::\"43\"".parse().unwrap(), version: 0, at_ms: 5, value: None },
+            ],
+        }
+    }
+
+    #[test]
+    fn it_opens_for_its_agent_only_and_survives_a_restart() {
+        let token = Sealer::new(&[7; 32]).seal(&observation(), [1; 24]);
+        let again = Sealer::new(&[7; 32]);
+        assert_eq!(again.open(&token, &observation().agent), Ok(observation()));
+        assert_eq!(again.open(&token, &AgentId::new("mallory").unwrap()), Err(TokenError::NotYours));
+        assert_eq!(Sealer::new(&[8; 32]).open(&token, &observation().agent), Err(TokenError::UnknownKey));
+    }
+
+    #[test]
+    fn every_altered_character_is_noticed() {
+        let sealer = Sealer::new(&[7; 32]);
+        let token = sealer.seal(&observation(), [1; 24]);
+        for at in 0..token.len() {
+            let mut altered = token.clone().into_bytes();
+            altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+            let altered = String::from_utf8(altered).unwrap();
+            assert!(sealer.open(&altered, &observation().agent).is_err(), "{at}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What readers see: the state at the last synced position, and nothing later.
+
+use countersign_core::decide::Snapshot;
+use countersign_core::decision::BudgetKey;
+use countersign_core::fact::Fact;
+use countersign_core::ids::{FactId, PactName};
+use countersign_core::pact::Pact;
+use countersign_core::state::State;
+use countersign_ledger::tree::TileTree;
+use std::sync::Arc;
+
+/// The state at a synced position.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Facts, pacts and budgets.
+    pub state: State,
+    /// How many entries it covers.
+    pub position: u64,
+    /// The time of the last of them.
+    pub time_ms: u64,
+    /// The tree over their leaves.
+    pub tree: TileTree,
+    /// The checkpoint that covers them.
+    pub checkpoint: Arc<str>,
+    /// Whether the wall clock has stepped and waits for confirmation.
+    pub clock_stepped: bool,
+}
+
+impl Snapshot for View {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.state.fact(id)
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        self.state.pact(name)
+    }
+    fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
+        self.state.budget_used(budget, window)
+    }
+}
