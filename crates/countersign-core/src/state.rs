@@ -5,7 +5,7 @@
 
 mod facts;
 
-pub use facts::FactMap;
+pub use facts::{FactMap, SHARDS};
 
 use crate::decide::Snapshot;
 use crate::decision::{BudgetKey, Charge, Write};

@@ -154,6 +154,15 @@ impl Fold {
         Ok(())
     }
 
+    /// Takes a pact from a snapshot: it was current, whatever its version.
+    pub fn restore_pact(&mut self, source: &str) -> Result<(), FoldError> {
+        let refused = |why: String| FoldError::Pact { index: self.position, why };
+        let loaded = load(source).map_err(|_| refused("it does not load".to_owned()))?;
+        let catalogue = self.state.catalogue.admit(&loaded.pact).map_err(|problems| refused(problems.join("; ")))?;
+        self.state.publish(Arc::new(loaded.pact), Arc::new(catalogue));
+        Ok(())
+    }
+
     /// The facts and versions that an entry wrote, by its payload.
     pub fn writes_of(leaf: &Leaf, payload: &[u8]) -> Result<Vec<(FactId, u64)>, DecodeError> {
         let stored = decode(leaf, payload)?;

@@ -12,7 +12,7 @@ mod read;
 
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
-pub use open::{Environment, OpenError, OpenReport, Options};
+pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use outside::{LogError, StoredEntry};
 pub use read::{HistoryError, Observe, Shown, Version};
 
@@ -31,7 +31,7 @@ use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rand_chacha::ChaCha12Rng;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// Most bytes of bodies that one batch takes, so that a batch always fits its format.
@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     options: Options,
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
+    wants_segment: AtomicBool,
+    snapshotting: Mutex<()>,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
 }
@@ -244,6 +246,9 @@ fn commit_loop(shared: &Shared, mut committer: Committer, to_commit: &Receiver<B
         if let Err(error) = committer.commit(batch) {
             tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
             shared.failed.lock().get_or_insert(error.to_string());
+        }
+        if committer.log().wants_next() {
+            shared.wants_segment.store(true, Ordering::Relaxed);
         }
     }
     if let Err(error) = committer.close() {

@@ -15,9 +15,12 @@
 
 pub mod clock;
 pub mod commit;
+pub mod fold;
+pub mod gate;
 pub mod idempotency;
 pub mod request;
 pub mod sequence;
+pub mod snapshot;
 pub mod storage;
 pub mod token;
 pub mod view;

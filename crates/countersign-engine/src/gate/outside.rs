@@ -55,11 +55,11 @@ impl Gate {
         let end = start.saturating_add(limit).min(self.view().position);
         let mut entries = Vec::new();
         if start < end {
-            for entry in self.shared.log.entries(start..end)? {
-                let entry = entry?;
+            self.shared.log.entries(start..end, |entry| {
                 let payload = entry.content.map(|(_, payload)| payload);
                 entries.push(StoredEntry { index: entry.index, leaf: entry.leaf, payload });
-            }
+                true
+            })?;
         }
         Ok(entries)
     }

@@ -97,6 +97,12 @@ pub(super) struct Located {
 }
 
 impl SegmentLog {
+    /// The disk that the log is on.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
     /// How many entries are durable.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -1,0 +1,82 @@
+//! What must happen now and then beside the commit loop: the anchor, the next segment, snapshots.
+
+use super::{Gate, Shared};
+use crate::snapshot;
+use crate::storage::StorageError;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the housekeeper looks round: well within the second that the anchor may be late.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// The housekeeping thread; dropping it stops it.
+pub(super) struct Housekeeper {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(super) fn start(shared: Arc<Shared>, mut snapshot_at: u64) -> std::io::Result<Housekeeper> {
+    let (stop, stopped) = bounded::<()>(0);
+    let work = move || {
+        while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+            shared.keep_house(&mut snapshot_at);
+        }
+    };
+    let thread = std::thread::Builder::new().name("housekeeping".into()).spawn(work)?;
+    Ok(Housekeeper { stop: Some(stop), thread: Some(thread) })
+}
+
+impl Drop for Housekeeper {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the panic hook has said so; nothing depends on it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn keep_house(&self, snapshot_at: &mut u64) {
+        if self.failed.lock().is_some() {
+            return;
+        }
+        let done = self.log.anchor_tick(self.clock.monotonic_ms()).and_then(|_| {
+            let wanted = self.wants_segment.swap(false, Ordering::Relaxed);
+            if wanted { self.log.prepare_next(self.options.segment_bytes) } else { Ok(()) }
+        });
+        if let Err(error) = done {
+            // The commit loop meets the same disk; it decides when to stop.
+            tracing::warn!(%error, "housekeeping failed and is tried again");
+        }
+        let position = self.view.read().position;
+        let every = self.options.snapshot_every;
+        if every > 0 && position.saturating_sub(*snapshot_at) >= every {
+            match self.take_snapshot() {
+                Ok(taken) => *snapshot_at = taken,
+                Err(error) => {
+                    tracing::warn!(%error, "no snapshot could be taken; reopening will replay more");
+                    *snapshot_at = position;
+                }
+            }
+        }
+    }
+
+    /// Takes a snapshot of what is durable. Gives its position.
+    pub(crate) fn take_snapshot(&self) -> Result<u64, StorageError> {
+        // One at a time: an erasure must know that no older snapshot is still on its way to disk.
+        let _one = self.snapshotting.lock();
+        let disk = Arc::clone(self.log.disk());
+        snapshot::take(disk, &self.options.origin, &self.signing_key, &self.view, &self.keys)
+    }
+}
+
+impl Gate {
+    /// Takes a snapshot now. Gives its position.
+    pub fn snapshot(&self) -> Result<u64, StorageError> {
+        self.shared.take_snapshot()
+    }
+}

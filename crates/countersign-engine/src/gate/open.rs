@@ -1,0 +1,210 @@
+//! Opening a gate: the newest good snapshot, the tail of the log over it, then the threads.
+
+use super::{Counters, Gate, Shared};
+use crate::clock::{Clock, LedgerClock};
+use crate::commit::{CommitError, Committer};
+use crate::fold::{Fold, payload_matches};
+use crate::sequence::Sequencer;
+use crate::snapshot;
+use crate::storage::disk::Disk;
+use crate::storage::snapshot::{Ignored, newest};
+use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, StorageError};
+use crate::token::Sealer;
+use crate::view::View;
+use countersign_ledger::checkpoint::{KeyError, LogKey};
+use ed25519_dalek::SigningKey;
+use parking_lot::{Mutex, RwLock};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use std::sync::Arc;
+
+/// What a gate needs from the world.
+pub struct Environment {
+    /// The data folder.
+    pub disk: Arc<dyn Disk>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Fresh randomness for salts, tags and nonces.
+    pub seed: [u8; 32],
+    /// The key that signs checkpoints.
+    pub log_key: SigningKey,
+    /// The key that seals observations.
+    pub token_key: [u8; 32],
+}
+
+/// How a gate runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The log's origin: a name that no other log has.
+    pub origin: String,
+    /// Length of a segment file.
+    pub segment_bytes: u64,
+    /// How many requests may wait; past it, 503.
+    pub queue_len: usize,
+    /// Most requests in one batch.
+    pub batch_max: usize,
+    /// Entries between background snapshots; 0 takes none.
+    pub snapshot_every: u64,
+}
+
+impl Options {
+    /// The usual options for a log of this origin.
+    pub fn new(origin: impl Into<String>) -> Self {
+        Self {
+            origin: origin.into(),
+            segment_bytes: SEGMENT_BYTES,
+            // At a hundred thousand actions a second this is a wait of 80 ms; longer queues only hide overload.
+            queue_len: 8192,
+            batch_max: 512,
+            snapshot_every: 500_000,
+        }
+    }
+}
+
+/// What opening found and did.
+#[derive(Debug)]
+pub struct OpenReport {
+    /// Whether the log is new.
+    pub created: bool,
+    /// What the store found.
+    pub storage: storage::OpenReport,
+    /// The position of the snapshot that was used.
+    pub snapshot: Option<u64>,
+    /// Snapshots that could not be used, and why.
+    pub ignored: Vec<Ignored>,
+    /// Entries replayed.
+    pub replayed: u64,
+}
+
+/// Why a gate could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The origin is not acceptable.
+    #[error("the origin cannot name a log: {0}")]
+    Origin(#[from] KeyError),
+    /// The store refused.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The first entry could not be written.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Everything a gate runs on, before its threads start. The simulator drives these parts itself.
+pub struct Parts {
+    /// Decides.
+    pub sequencer: Sequencer,
+    /// Makes durable.
+    pub committer: Committer,
+    /// What all share.
+    pub(crate) shared: Arc<Shared>,
+    /// What was found.
+    pub report: OpenReport,
+}
+
+impl Parts {
+    /// What readers see.
+    pub fn view(&self) -> &Arc<RwLock<View>> {
+        &self.shared.view
+    }
+
+    /// Takes a snapshot now.
+    pub fn snapshot(&self) -> Result<u64, StorageError> {
+        self.shared.take_snapshot()
+    }
+
+    /// Opens a data folder, or makes a new log in it.
+    pub fn open(environment: Environment, options: Options) -> Result<Self, OpenError> {
+        let Environment { disk, clock, seed, log_key, token_key } = environment;
+        let public = LogKey::new(&options.origin, log_key.verifying_key())?;
+        let folder = Folder::lock(disk)?;
+        let (mut fold, snapshot, ignored) = restore(&folder, &public)?;
+        let start = fold.tree.frontier();
+        let from = fold.position;
+        let open_options = OpenOptions {
+            start,
+            segment_bytes: options.segment_bytes,
+            ..OpenOptions::new(&public, &payload_matches)
+        };
+        let opened = storage::open(folder, open_options, &mut |placed| {
+            for frame in placed.batch.frames().filter(|frame| frame.index >= from) {
+                let payload = (!frame.is_erased()).then_some(frame.payload);
+                fold.entry(frame.leaf, payload)?;
+            }
+            Ok(())
+        })?;
+        // An erasure that was decided is finished before anything else happens.
+        opened.log.erase(&fold.erased)?;
+
+        let mut seeds = ChaCha12Rng::from_seed(seed);
+        let mut random = || {
+            let mut seed = [0; 32];
+            seeds.fill_bytes(&mut seed);
+            ChaCha12Rng::from_seed(seed)
+        };
+        let Fold { state, keys, tree, position, time_ms, .. } = fold;
+        let checkpoint = opened.log.latest_note().unwrap_or_default().into();
+        let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
+        let view = Arc::new(RwLock::new(view));
+        let keys = Arc::new(Mutex::new(keys));
+        let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
+        let mut sequencer =
+            Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
+        let mut committer = Committer::new(
+            opened.writer,
+            opened.frontier,
+            options.origin.clone(),
+            log_key.clone(),
+            Arc::clone(&view),
+            random(),
+        );
+        let created = position == 0;
+        if created {
+            committer.commit(sequencer.genesis(options.origin.clone(), public.to_string(), &*clock))?;
+        }
+        let report = OpenReport { created, snapshot, ignored, replayed: position - from, storage: opened.report };
+        let shared = Arc::new(Shared {
+            view,
+            log: opened.log,
+            log_key: public,
+            signing_key: log_key,
+            sealer: Sealer::new(&token_key),
+            clock,
+            ledger_clock,
+            keys,
+            nonces: Mutex::new(random()),
+            options,
+            failed: Mutex::new(None),
+            closing: Mutex::new(None),
+            wants_segment: false.into(),
+            snapshotting: Mutex::new(()),
+            counters: Counters::default(),
+        });
+        Ok(Self { sequencer, committer, shared, report })
+    }
+}
+
+/// The newest snapshot that can be used, and those that cannot.
+fn restore(folder: &Folder, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Ignored>), OpenError> {
+    let (found, mut ignored) = newest(folder.disk(), key, None)?;
+    let Some(found) = found else { return Ok((Fold::default(), None, ignored)) };
+    match snapshot::restore(&found) {
+        Ok(fold) => Ok((fold, Some(found.size()), ignored)),
+        Err(error) => {
+            ignored.push(Ignored { name: found.name().to_owned(), reason: error.to_string() });
+            Ok((Fold::default(), None, ignored))
+        }
+    }
+}
+
+impl Gate {
+    /// Opens a data folder, or makes a new log in it, and starts.
+    pub fn open(environment: Environment, options: Options) -> Result<(Self, OpenReport), OpenError> {
+        let Parts { sequencer, committer, shared, report } = Parts::open(environment, options)?;
+        let snapshot_due = report.snapshot.unwrap_or(0);
+        Ok((Self::start(shared, sequencer, committer, snapshot_due)?, report))
+    }
+}

@@ -1,0 +1,348 @@
+//! What a snapshot holds: facts, budgets, pacts and idempotency keys, one canonical record a line.
+//!
+//! It is taken while the gate goes on, shard by shard, so facts may be newer than the position it is named for. That is
+//! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
+
+use crate::fold::{Fold, FoldError};
+use crate::idempotency::{Idempotency, KeyDigest, Seen};
+use crate::storage::StorageError;
+use crate::storage::disk::Disk;
+use crate::storage::snapshot::{Snapshot, SnapshotWriter};
+use crate::view::View;
+use countersign_core::canonical::Canonical;
+use countersign_core::decision::BudgetKey;
+use countersign_core::fact::{Fact, Written};
+use countersign_core::ids::{ActionName, AgentId, PactName};
+use countersign_core::state::{BudgetUse, SHARDS};
+use countersign_core::value::Attributes;
+use ed25519_dalek::SigningKey;
+use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Bytes gathered before they are handed to the writer.
+const CHUNK: usize = 256 * 1024;
+
+/// Takes a snapshot of what readers see. Gives its position.
+pub fn take(
+    disk: Arc<dyn Disk>,
+    origin: &str,
+    key: &SigningKey,
+    view: &RwLock<View>,
+    keys: &Mutex<Idempotency>,
+) -> Result<u64, StorageError> {
+    let (position, time_ms, tree, pacts) = {
+        let view = view.read();
+        let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
+        (view.position, view.time_ms, view.tree.clone(), pacts)
+    };
+    let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
+    lines.section("head")?;
+    lines.push(|out| {
+        out.open('{');
+        out.key("time");
+        out.u64(time_ms);
+        out.close('}');
+    })?;
+    lines.section("pacts")?;
+    for pact in pacts {
+        lines.push(|out| out.string(&pact.source))?;
+    }
+    lines.section("facts")?;
+    for shard in 0..SHARDS {
+        // Only pointers are copied under the lock.
+        let facts: Vec<Arc<Fact>> = view.read().state.facts.shard(shard).cloned().collect();
+        for fact in facts {
+            lines.push(|out| write_fact(out, &fact))?;
+        }
+    }
+    lines.section("budgets")?;
+    let budgets = view.read().state.budgets.clone();
+    for (budget, held) in &budgets {
+        lines.push(|out| write_budget(out, budget, held))?;
+    }
+    lines.section("keys")?;
+    let seen: Vec<(KeyDigest, Seen)> = keys.lock().before(position).map(|(key, seen)| (*key, *seen)).collect();
+    for (key, seen) in seen {
+        lines.push(|out| write_key(out, &key, &seen))?;
+    }
+    lines.finish(key)?;
+    Ok(position)
+}
+
+/// Reads a verified snapshot back.
+pub fn restore(snapshot: &Snapshot) -> Result<Fold, RestoreError> {
+    let mut fold = Fold { tree: snapshot.tree().clone(), position: snapshot.size(), ..Fold::default() };
+    let mut rest: Vec<u8> = Vec::new();
+    let mut section = String::new();
+    let mut failed = None;
+    snapshot.read(|name: &str, chunk: &[u8]| {
+        if failed.is_some() {
+            return Ok(());
+        }
+        if section != name {
+            section = name.to_owned();
+            rest.clear();
+        }
+        rest.extend_from_slice(chunk);
+        let mut from = 0;
+        while let Some(length) = rest.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n')) {
+            let line = rest.get(from..from + length).unwrap_or_default();
+            if let Err(error) = restore_line(&mut fold, name, line) {
+                failed = Some(error);
+                break;
+            }
+            from += length + 1;
+        }
+        rest.drain(..from);
+        Ok(())
+    })?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(fold),
+    }
+}
+
+/// Why a snapshot could not be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A record is not one of this version.
+    #[error("a record of section `{section}` cannot be read: {why}")]
+    Record {
+        /// The section.
+        section: String,
+        /// Why.
+        why: String,
+    },
+    /// A pact does not load.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+}
+
+struct Lines {
+    writer: SnapshotWriter,
+    buffer: String,
+}
+
+impl Lines {
+    fn section(&mut self, name: &str) -> Result<(), StorageError> {
+        self.flush()?;
+        self.writer.section(name)
+    }
+
+    fn push(&mut self, write: impl FnOnce(&mut Canonical)) -> Result<(), StorageError> {
+        let mut out = Canonical::new();
+        write(&mut out);
+        self.buffer.push_str(out.as_str());
+        self.buffer.push('\n');
+        if self.buffer.len() >= CHUNK { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        if !self.buffer.is_empty() {
+            self.writer.write(self.buffer.as_bytes())?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, key: &SigningKey) -> Result<(), StorageError> {
+        self.flush()?;
+        self.writer.finish(key)
+    }
+}
+
+fn write_written(out: &mut Canonical, written: &Written) {
+    out.open('[');
+    out.element();
+    out.u64(written.entry);
+    out.element();
+    out.u64(written.version);
+    out.element();
+    out.u64(written.at_ms);
+    out.element();
+    out.string(written.by.as_str());
+    out.close(']');
+}
+
+fn write_fact(out: &mut Canonical, fact: &Fact) {
+    out.open('{');
+    out.key("changed");
+    out.open('[');
+    for changed in &fact.changed {
+        out.element();
+        // Most attributes were changed by the last write; a pointer comparison tells.
+        if Arc::ptr_eq(changed, &fact.written) {
+            out.u64(0);
+        } else {
+            write_written(out, changed);
+        }
+    }
+    out.close(']');
+    out.key("fact");
+    out.display(&fact.id);
+    if let Some(previous) = fact.previous_entry {
+        out.key("previous");
+        out.u64(previous);
+    }
+    out.key("tag");
+    out.hex_string(&fact.tag.0);
+    if let Some(value) = &fact.value {
+        out.key("value");
+        value.write(out);
+    }
+    out.key("written");
+    write_written(out, &fact.written);
+    out.close('}');
+}
+
+fn write_budget(out: &mut Canonical, budget: &BudgetKey, held: &BudgetUse) {
+    out.open('{');
+    out.key("action");
+    out.string(budget.action.as_str());
+    if let Some(agent) = &budget.agent {
+        out.key("agent");
+        out.string(agent.as_str());
+    }
+    out.key("entry");
+    out.u64(held.entry);
+    out.key("id");
+    out.string(&budget.id);
+    out.key("pact");
+    out.string(budget.pact.as_str());
+    out.key("used");
+    out.i64(held.used);
+    out.key("window");
+    out.u64(held.window);
+    out.close('}');
+}
+
+fn write_key(out: &mut Canonical, key: &KeyDigest, seen: &Seen) {
+    out.open('[');
+    out.element();
+    out.string(&hex(key));
+    out.element();
+    out.u64(seen.entry);
+    out.element();
+    out.u64(seen.at_ms);
+    out.element();
+    out.string(&hex(&seen.action));
+    out.close(']');
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut out = Canonical::new();
+    out.hex_string(bytes);
+    out.as_str().trim_matches('"').to_owned()
+}
+
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[derive(Deserialize)]
+struct Head {
+    time: u64,
+}
+
+type StoredWritten = (u64, u64, u64, String);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredChanged {
+    #[expect(dead_code, reason = "the number only marks the place")]
+    Last(u64),
+    Written(StoredWritten),
+}
+
+#[derive(Deserialize)]
+struct StoredFact {
+    changed: Vec<StoredChanged>,
+    fact: String,
+    previous: Option<u64>,
+    tag: String,
+    value: Option<serde_json::Map<String, serde_json::Value>>,
+    written: StoredWritten,
+}
+
+#[derive(Deserialize)]
+struct StoredBudget {
+    action: String,
+    agent: Option<String>,
+    entry: u64,
+    id: String,
+    pact: String,
+    used: i64,
+    window: u64,
+}
+
+fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), RestoreError> {
+    let bad = |why: String| RestoreError::Record { section: section.to_owned(), why };
+    let json = |error: serde_json::Error| bad(error.to_string());
+    match section {
+        "head" => fold.time_ms = serde_json::from_slice::<Head>(line).map_err(json)?.time,
+        "pacts" => fold.restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?)?,
+        "facts" => {
+            let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;
+            let fact = restore_fact(stored).map_err(bad)?;
+            fold.state.facts.put(Arc::new(fact));
+        }
+        "budgets" => {
+            let stored: StoredBudget = serde_json::from_slice(line).map_err(json)?;
+            let (budget, held) = restore_budget(stored).map_err(bad)?;
+            fold.state.budgets.insert(budget, held);
+        }
+        "keys" => {
+            let (key, entry, at_ms, action): (String, u64, u64, String) = serde_json::from_slice(line).map_err(json)?;
+            let (Some(key), Some(action)) = (unhex(&key), unhex(&action)) else {
+                return Err(bad("not a key".to_owned()));
+            };
+            fold.keys.put(key, Seen { entry, at_ms, action });
+        }
+        _ => return Err(bad("this version does not know the section".to_owned())),
+    }
+    Ok(())
+}
+
+fn restore_written((entry, version, at_ms, by): StoredWritten) -> Result<Arc<Written>, String> {
+    let by = AgentId::new(by).map_err(|error| error.to_string())?;
+    Ok(Arc::new(Written { entry, version, at_ms, by }))
+}
+
+fn restore_fact(stored: StoredFact) -> Result<Fact, String> {
+    let written = restore_written(stored.written)?;
+    let changed = stored.changed.into_iter().map(|changed| match changed {
+        StoredChanged::Last(_) => Ok(Arc::clone(&written)),
+        StoredChanged::Written(written) => restore_written(written),
+    });
+    let value = stored.value.as_ref().map(Attributes::from_untyped_json).transpose();
+    Ok(Fact {
+        id: stored.fact.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
+        tag: stored.tag.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
+        value: value.map_err(|error| error.to_string())?,
+        changed: changed.collect::<Result<_, _>>()?,
+        previous_entry: stored.previous,
+        written,
+    })
+}
+
+fn restore_budget(stored: StoredBudget) -> Result<(BudgetKey, BudgetUse), String> {
+    let refused = |error: countersign_core::ids::IdError| error.to_string();
+    let key = BudgetKey {
+        pact: PactName::new(stored.pact).map_err(refused)?,
+        action: ActionName::new(stored.action).map_err(refused)?,
+        id: stored.id.into(),
+        agent: stored.agent.map(AgentId::new).transpose().map_err(refused)?,
+    };
+    Ok((key, BudgetUse { window: stored.window, used: stored.used, entry: stored.entry }))
+}

@@ -1,0 +1,178 @@
+//! The gate as its callers use it, on a real disk: what is acknowledged is there after a restart, and says why.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+use countersign_core::action::Auth;
+use countersign_core::decision::Verdict;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::load::load;
+use countersign_core::record::Event;
+use countersign_core::value::Attributes;
+use countersign_engine::clock::SystemClock;
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::disk::RealDisk;
+use ed25519_dalek::SigningKey;
+use std::path::Path;
+use std::sync::Arc;
+
+const PACT: &str = r#"
+pact = "billing"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[action.refund]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("refunder")'
+set = { balance = "resource.balance - context.amount" }
+
+[action.refund.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 500000 }
+
+[[action.refund.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
+
+[[action.refund.require]]
+id = "balance-covers-amount"
+that = 'resource.balance >= context.amount'
+"#;
+
+fn open(dir: &Path) -> Gate {
+    let environment = Environment {
+        disk: Arc::new(RealDisk::open(dir).unwrap()),
+        clock: Arc::new(SystemClock::default()),
+        seed: [3; 32],
+        log_key: SigningKey::from_bytes(&[1; 32]),
+        token_key: [2; 32],
+    };
+    Gate::open(environment, Options::new("test.example/log")).unwrap().0
+}
+
+fn operator() -> AgentId {
+    AgentId::new("operator").unwrap()
+}
+
+fn fact(text: &str) -> FactId {
+    text.parse().unwrap()
+}
+
+fn feed(gate: &Gate, id: &str, json: &str) -> Result<Answer, Refusal> {
+    let object = serde_json::from_str(json).unwrap();
+    let value = Some(Attributes::from_untyped_json(&object).unwrap());
+    gate.call(Request::Feed { by: operator(), auth: Auth::None, fact: fact(id), value, if_match: None })
+}
+
+fn set_up(gate: &Gate) {
+    let pact = Arc::new(load(PACT).unwrap().pact);
+    gate.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+    feed(gate, "Agent::\"refund-1\"", r#"{"roles":["refunder"],"standing":"active","org":"acme","trust":700}"#).unwrap();
+    feed(gate, "Account::\"42\"", r#"{"status":"active","balance":900000}"#).unwrap();
+}
+
+fn refund(gate: &Gate, key: &str, amount: i64, tokens: &[String]) -> Result<Answer, Refusal> {
+    let body = serde_json::json!({
+        "pact": "billing", "action": "refund", "idempotency_key": format!("{key:0>32}"),
+        "params": {"account": "42", "amount": amount}, "observations": tokens,
+    });
+    let agent = AgentId::new("refund-1").unwrap();
+    let action = gate.admit(agent, Auth::None, body.to_string().into()).unwrap();
+    gate.call(Request::Act(Box::new(action)))
+}
+
+fn verdict(answer: Answer) -> (u64, Verdict) {
+    let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
+    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    (entered.entry.index, decided.decision.verdict)
+}
+
+#[test]
+fn check_and_use_are_one_step_and_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = open(dir.path());
+    set_up(&gate);
+    let observed = gate.observe(AgentId::new("refund-1").unwrap(), vec![fact("Account::\"42\"")]);
+    let tokens = [observed.token];
+
+    let (entry, committed) = verdict(refund(&gate, "a", 480_000, &tokens).unwrap());
+    assert_eq!(committed, Verdict::Committed);
+    assert_eq!(gate.fact(&fact("Account::\"42\"")).unwrap().value.as_ref().unwrap().to_json()["balance"], 420_000);
+
+    feed(&gate, "Account::\"42\"", r#"{"status":"frozen","balance":420000}"#).unwrap();
+    let (_, rejected) = verdict(refund(&gate, "b", 1, &tokens).unwrap());
+    let Verdict::Rejected(blocked) = rejected else { panic!("{rejected:?}") };
+    assert_eq!(blocked.code.as_str(), "precondition_failed");
+    assert_eq!(blocked.failed.len(), 1);
+    assert_eq!(blocked.failed[0].id, "account-is-active");
+    assert_eq!(blocked.failed[0].reads[0].actual.as_ref().unwrap().to_string(), "\"frozen\"");
+    assert_eq!(blocked.failed[0].reads[0].changed.as_ref().unwrap().by, operator());
+
+    let position = gate.view().position;
+    gate.close().unwrap();
+    let gate = open(dir.path());
+    assert_eq!(gate.view().position, position);
+    assert_eq!(gate.fact(&fact("Account::\"42\"")).unwrap().version(), 3);
+    // The same key answers with the same entry, also after a restart; another body under it is refused.
+    assert!(matches!(refund(&gate, "a", 480_000, &tokens).unwrap(), Answer::Repeated(e) if e == entry));
+    assert_eq!(refund(&gate, "a", 1, &tokens).unwrap_err(), Refusal::KeyReused(entry));
+    // A token outlives the restart.
+    assert!(matches!(verdict(refund(&gate, "c", 1, &tokens).unwrap()).1, Verdict::Rejected(_)));
+}
+
+#[test]
+fn a_snapshot_gives_the_same_state_as_the_whole_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = open(dir.path());
+    set_up(&gate);
+    for at in 0..40 {
+        refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
+    }
+    let position = gate.snapshot().unwrap();
+    for at in 40..60 {
+        refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
+    }
+    let before: Vec<_> = gate.view().state.facts.iter().cloned().collect();
+    gate.close().unwrap();
+    let environment = Environment {
+        disk: Arc::new(RealDisk::open(dir.path()).unwrap()),
+        clock: Arc::new(SystemClock::default()),
+        seed: [3; 32],
+        log_key: SigningKey::from_bytes(&[1; 32]),
+        token_key: [2; 32],
+    };
+    let (gate, report) = Gate::open(environment, Options::new("test.example/log")).unwrap();
+    assert_eq!(report.snapshot, Some(position));
+    assert_eq!(report.replayed, 20);
+    for fact in before {
+        assert_eq!(gate.fact(&fact.id).as_deref(), Some(&*fact));
+    }
+    assert!(matches!(refund(&gate, "k3", 1, &[]).unwrap(), Answer::Repeated(_)));
+}
+
+#[test]
+fn receipts_verify_with_the_public_key_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = open(dir.path());
+    set_up(&gate);
+    let Answer::Entered(entered) = refund(&gate, "a", 1, &[]).unwrap() else { panic!() };
+    let receipt = entered.proof.receipt(&entered.entry).unwrap();
+    receipt.verify(gate.log_key()).unwrap();
+    for at in 0..600 {
+        refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
+    }
+    for index in [0, 1, entered.entry.index, 255, 256, 300, gate.view().position - 1] {
+        gate.receipt(index).unwrap().verify(gate.log_key()).unwrap();
+    }
+}
