@@ -1,9 +1,12 @@
-//! The `countersign` binary.
+//! The `countersign` binary: command line, HTTP, demo and bench round the gate.
 
-#[allow(
-    dead_code,
-    reason = "the bench command that calls the baselines is not there yet"
-)]
 mod bench;
+mod cli;
+mod commands;
+mod data;
+mod demo;
+mod http;
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

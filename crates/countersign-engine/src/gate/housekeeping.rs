@@ -2,7 +2,7 @@
 
 use super::{Gate, Shared};
 use crate::snapshot;
-use crate::storage::StorageError;
+use crate::storage::{Fill, StorageError};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ impl Shared {
         }
         let done = self.log.anchor_tick(self.clock.monotonic_ms()).and_then(|_| {
             let wanted = self.wants_segment.swap(false, Ordering::Relaxed);
-            if wanted { self.log.prepare_next(self.options.segment_bytes) } else { Ok(()) }
+            if wanted { self.log.prepare_next(Fill::Reserved) } else { Ok(()) }
         });
         if let Err(error) = done {
             // The commit loop meets the same disk; it decides when to stop.

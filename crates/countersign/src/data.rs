@@ -1,0 +1,116 @@
+//! The data folder of a gate: its keys, its origin, and opening it.
+//!
+//! Keys rest in `keys/` with mode 0600 and are made once. Whoever holds the folder is the gate; `verify` and `audit` need
+//! only what is public in it.
+
+use anyhow::{Context, Result, bail};
+use countersign_engine::clock::SystemClock;
+use countersign_engine::gate::{Environment, Gate, OpenReport, Options};
+use countersign_engine::storage::disk::RealDisk;
+use countersign_ledger::checkpoint::LogKey;
+use ed25519_dalek::SigningKey;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A data folder that has been initialised.
+#[derive(Debug, Clone)]
+pub struct DataFolder {
+    root: PathBuf,
+    /// The log's origin.
+    pub origin: String,
+}
+
+impl DataFolder {
+    /// Makes a new data folder: keys, origin, nothing else. Refuses a folder that is one already.
+    pub fn create(root: &Path, origin: &str) -> Result<Self> {
+        if root.join("origin").exists() {
+            bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
+        }
+        fs::create_dir_all(root.join("keys")).with_context(|| format!("cannot create {}", root.display()))?;
+        fs::create_dir_all(root.join("log"))?;
+        fs::set_permissions(root.join("keys"), fs::Permissions::from_mode(0o700))?;
+        for name in ["log", "token"] {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).context("the system gives no randomness")?;
+            write_key(&root.join("keys").join(name), &key)?;
+        }
+        let data = Self { root: root.to_owned(), origin: origin.to_owned() };
+        let public = data.log_key()?;
+        fs::write(root.join("log.vkey"), format!("{public}\n"))?;
+        // Last, so that a half-made folder is never taken for a whole one.
+        fs::write(root.join("origin"), format!("{origin}\n"))?;
+        Ok(data)
+    }
+
+    /// Finds an initialised data folder.
+    pub fn find(root: &Path) -> Result<Self> {
+        let origin = fs::read_to_string(root.join("origin")).with_context(|| {
+            format!(
+                "{} is not a data folder\nhint: make one with `countersign init --data {}`",
+                root.display(),
+                root.display()
+            )
+        })?;
+        Ok(Self { root: root.to_owned(), origin: origin.trim().to_owned() })
+    }
+
+    /// The folder of the log's own files.
+    pub fn log_dir(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    /// The log's public key, made from its private one.
+    pub fn log_key(&self) -> Result<LogKey> {
+        let key = SigningKey::from_bytes(&self.key("log")?);
+        LogKey::new(&self.origin, key.verifying_key()).with_context(|| format!("`{}` cannot name a log", self.origin))
+    }
+
+    /// The options of a gate on this folder.
+    pub fn options(&self) -> Options {
+        Options::new(self.origin.clone())
+    }
+
+    /// What a gate on this folder needs from the world.
+    pub fn environment(&self) -> Result<Environment> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).context("the system gives no randomness")?;
+        let dir = self.log_dir();
+        Ok(Environment {
+            disk: Arc::new(RealDisk::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?),
+            clock: Arc::new(SystemClock::default()),
+            seed,
+            log_key: SigningKey::from_bytes(&self.key("log")?),
+            token_key: self.key("token")?,
+        })
+    }
+
+    /// Opens the gate.
+    pub fn open(&self, options: Options) -> Result<(Gate, OpenReport)> {
+        Ok(Gate::open(self.environment()?, options)?)
+    }
+
+    fn key(&self, name: &str) -> Result<[u8; 32]> {
+        let path = self.root.join("keys").join(name);
+        let mode = fs::metadata(&path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            bail!(
+                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, make a new folder",
+                path.display(),
+                mode & 0o777,
+                path.display()
+            );
+        }
+        let bytes = fs::read(&path)?;
+        bytes.try_into().map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
+    }
+}
+
+fn write_key(path: &Path, key: &[u8; 32]) -> Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    Ok(())
+}

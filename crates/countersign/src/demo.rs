@@ -1,0 +1,1 @@
+//! The demo: races lost without the gate and won with it.
