@@ -125,6 +125,10 @@ impl ActionRequest {
     }
 }
 
+/// What stands for an agent's idempotency key: the front of a digest, so that keys cost the same however long they are,
+/// nobody can choose keys that collide, and the key itself need not be kept.
+pub type KeyDigest = [u8; 16];
+
 /// What an agent was shown of one fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
@@ -199,6 +203,13 @@ impl Action {
             observed: latest,
             bound: None,
         }
+    }
+
+    /// What stands for the agent's idempotency key.
+    pub fn key_digest(&self) -> KeyDigest {
+        let key = self.request.idempotency_key.as_str().as_bytes();
+        let Digest(digest) = Digest::of(&[self.agent.as_str().as_bytes(), b"\0", key].concat());
+        digest.first_chunk().copied().unwrap_or_default()
     }
 
     /// What was observed of a fact.

@@ -1,14 +1,14 @@
 //! Folding stored entries back into state: after a restart, and in an audit.
 
-use crate::idempotency::{Idempotency, key_digest};
-use countersign_core::ids::{Digest, FactId, IdError, IdempotencyKey};
+use crate::idempotency::Idempotency;
+use crate::request::EraseTarget;
+use countersign_core::ids::Digest;
 use countersign_core::pact::load::load;
 use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
 use countersign_core::state::{Change, State};
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::leaf_hash;
 use countersign_ledger::tree::TileTree;
-use serde::Deserialize;
 use std::sync::Arc;
 
 /// What a log folds to.
@@ -63,19 +63,6 @@ pub enum FoldError {
         /// Why.
         why: String,
     },
-    /// The idempotency key of an action is not one.
-    #[error("entry {index} holds an action without a valid idempotency key: {why}")]
-    Key {
-        /// The entry.
-        index: u64,
-        /// Why.
-        why: String,
-    },
-}
-
-#[derive(Deserialize)]
-struct BodyKey {
-    idempotency_key: String,
 }
 
 /// Whether salt and payload are those that a leaf commits to.
@@ -96,8 +83,18 @@ impl Fold {
             let stored = decode(&leaf, payload).map_err(decoded)?;
             self.apply(&leaf, &stored)?;
         }
+        self.advance(&leaf, leaf_bytes)
+    }
+
+    /// Takes in what the leaf alone says, which outlives an erasure: its place, its time, its idempotency key.
+    pub fn advance(&mut self, leaf: &Leaf, leaf_bytes: &[u8]) -> Result<(), FoldError> {
+        let decoded = |source| FoldError::Decode { index: self.position, source };
+        if let (Some(key), Some(action)) = (leaf.key_digest().map_err(decoded)?, &leaf.action) {
+            let action: Digest = action.parse().map_err(|error| decoded(DecodeError::Id(error)))?;
+            self.keys.insert(key, &action, leaf.index, leaf.time);
+        }
         self.tree.push(leaf_hash(leaf_bytes));
-        self.position = index + 1;
+        self.position += 1;
         self.time_ms = leaf.time;
         Ok(())
     }
@@ -128,17 +125,7 @@ impl Fold {
         self.state.apply(&change, |_| ());
         match stored {
             Stored::Event(Event::Pact { source, .. }) => self.publish(source),
-            Stored::Action(action) => {
-                let key = serde_json::from_str::<BodyKey>(&action.body).map_err(|e| e.to_string());
-                let key = key.and_then(|body| {
-                    IdempotencyKey::new(body.idempotency_key).map_err(|e: IdError| e.to_string())
-                });
-                let key = key.map_err(|why| FoldError::Key { index, why })?;
-                let id = Digest::of(action.body.as_bytes());
-                self.keys.insert(key_digest(&by, &key), &id, leaf.index, leaf.time);
-                Ok(())
-            }
-            Stored::Event(_) => Ok(()),
+            Stored::Action(_) | Stored::Event(_) => Ok(()),
         }
     }
 
@@ -163,9 +150,10 @@ impl Fold {
         Ok(())
     }
 
-    /// The facts and versions that an entry wrote, by its payload.
-    pub fn writes_of(leaf: &Leaf, payload: &[u8]) -> Result<Vec<(FactId, u64)>, DecodeError> {
+    /// What an entry holds that must no longer be in force when it is erased.
+    pub fn erase_target(leaf: &Leaf, payload: &[u8]) -> Result<EraseTarget, DecodeError> {
         let stored = decode(leaf, payload)?;
-        Ok(stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect())
+        let writes = stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
+        Ok(EraseTarget { entry: leaf.index, writes, charges: stored.charges().to_vec() })
     }
 }

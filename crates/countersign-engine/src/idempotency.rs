@@ -4,14 +4,11 @@
 //! time begins. So forgetting costs nothing while running, and a key is remembered for one to two days (never less than
 //! promised; the exact age decides, so a replay decides the same).
 
-use countersign_core::ids::{ActionId, AgentId, Digest, IdempotencyKey};
+use countersign_core::action::KeyDigest;
+use countersign_core::ids::ActionId;
 use countersign_core::limits::IDEMPOTENCY_KEPT_MS;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-
-/// What stands for an agent's key: the front of a digest, so that keys cost the same however long they are, and nobody
-/// can choose keys that collide.
-pub type KeyDigest = [u8; 16];
 
 /// Takes the digest itself as the hash.
 #[derive(Debug, Default, Clone)]
@@ -58,12 +55,6 @@ pub enum Lookup {
     Same(u64),
     /// Another action was decided under the key, in this entry.
     Other(u64),
-}
-
-/// The digest of an agent's key.
-pub fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {
-    let Digest(digest) = Digest::of(&[agent.as_str().as_bytes(), b"\0", key.as_str().as_bytes()].concat());
-    digest.first_chunk().copied().unwrap_or_default()
 }
 
 fn front(action: &ActionId) -> [u8; 8] {
@@ -120,12 +111,12 @@ impl Idempotency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use countersign_core::ids::Digest;
 
     #[test]
     fn a_key_is_known_for_exactly_a_day() {
         let mut keys = Idempotency::default();
-        let agent = AgentId::new("a").unwrap();
-        let key = key_digest(&agent, &IdempotencyKey::new("0123456789abcdef0123456789abcdef").unwrap());
+        let key = [9; 16];
         let (action, other) = (Digest::of(b"1"), Digest::of(b"2"));
         let at = 10 * IDEMPOTENCY_KEPT_MS + 5;
         keys.insert(key, &action, 3, at);

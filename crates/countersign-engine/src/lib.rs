@@ -13,6 +13,7 @@
     )
 )]
 
+pub mod audit;
 pub mod clock;
 pub mod commit;
 pub mod fold;

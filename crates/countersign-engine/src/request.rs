@@ -2,6 +2,7 @@
 
 use crate::commit::BatchProof;
 use countersign_core::action::{Action, Auth};
+use countersign_core::decision::Charge;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
@@ -64,6 +65,8 @@ pub struct EraseTarget {
     pub entry: u64,
     /// The facts and versions it wrote, which must no longer be current.
     pub writes: Vec<(FactId, u64)>,
+    /// What it charged to budgets, whose windows must have closed.
+    pub charges: Vec<Charge>,
 }
 
 /// What the sequencer answers once everything it rests on is durable.

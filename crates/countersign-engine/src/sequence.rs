@@ -5,10 +5,11 @@
 //! No rules live here: `decide` answers, this applies.
 
 use crate::clock::{Clock, LedgerClock, Step};
-use crate::idempotency::{Idempotency, Lookup, key_digest};
+use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::{Action, Auth};
 use countersign_core::decide::decide;
+use countersign_core::decision::Charge;
 use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::record::{Decided, Entry, Event};
@@ -146,7 +147,7 @@ impl Sequencer {
     }
 
     fn act(&mut self, batch: &mut Batch, keys: &mut Idempotency, action: Action, reply: Reply, now_ms: u64) {
-        let key = key_digest(&action.agent, &action.request.idempotency_key);
+        let key = action.key_digest();
         match keys.lookup(&key, &action.id, now_ms) {
             Lookup::New => {}
             Lookup::Same(entry) => return batch.answers.push((reply, Ok(entry))),
@@ -202,7 +203,7 @@ impl Sequencer {
     }
 
     fn check_erase(&self, targets: &[EraseTarget]) -> Result<Vec<u64>, Refusal> {
-        for EraseTarget { entry, writes } in targets {
+        for EraseTarget { entry, writes, charges } in targets {
             if *entry >= self.next_index {
                 return Err(Refusal::NotErasable(*entry, "there is no such entry"));
             }
@@ -211,6 +212,12 @@ impl Sequencer {
             };
             if let Some((fact, _)) = writes.iter().find(current) {
                 return Err(Refusal::CurrentValue { entry: *entry, fact: fact.clone() });
+            }
+            let open = |charge: &Charge| {
+                self.state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window)
+            };
+            if charges.iter().any(open) {
+                return Err(Refusal::NotErasable(*entry, "it is charged to a budget window that is still open"));
             }
         }
         let mut entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();

@@ -4,11 +4,12 @@
 //! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
 
 use crate::fold::{Fold, FoldError};
-use crate::idempotency::{Idempotency, KeyDigest, Seen};
+use crate::idempotency::{Idempotency, Seen};
 use crate::storage::StorageError;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
 use crate::view::View;
+use countersign_core::action::KeyDigest;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};

@@ -4,7 +4,7 @@
 //! values) and the changes (writes, charges) that the fold applies.
 
 use super::{FORMAT, Event};
-use crate::action::{Auth, Observed};
+use crate::action::{Auth, KeyDigest, Observed};
 use crate::decision::{BudgetKey, Charge, Write};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
 use crate::value::{Attributes, ValueError};
@@ -54,6 +54,8 @@ pub struct Leaf {
     pub erased: Option<Vec<u64>>,
     /// The place in the log.
     pub index: u64,
+    /// The digest of the action's idempotency key.
+    pub key: Option<String>,
     /// What kind of entry it is.
     pub kind: String,
     /// In a genesis entry, the log's verifier key.
@@ -114,6 +116,21 @@ impl Leaf {
     /// How the sender was authenticated.
     pub fn auth(&self) -> Result<Auth, DecodeError> {
         Auth::parse(&self.auth).ok_or_else(|| DecodeError::Auth(self.auth.clone()))
+    }
+
+    /// The digest of the action's idempotency key.
+    pub fn key_digest(&self) -> Result<Option<KeyDigest>, DecodeError> {
+        let Some(text) = &self.key else { return Ok(None) };
+        let refused = || DecodeError::Id(IdError::NotADigest(text.clone()));
+        let mut digest = KeyDigest::default();
+        if text.len() != 2 * digest.len() {
+            return Err(refused());
+        }
+        for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| refused())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
+        }
+        Ok(Some(digest))
     }
 
     /// Who caused it.

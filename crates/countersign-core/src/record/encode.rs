@@ -48,6 +48,10 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     }
     out.key("index");
     out.u64(entry.index);
+    if let Event::Action(decided) = &entry.event {
+        out.key("key");
+        out.hex_string(&decided.action.key_digest());
+    }
     out.key("kind");
     out.string(entry.event.kind());
     if let Event::Genesis { log_key, .. } = &entry.event {

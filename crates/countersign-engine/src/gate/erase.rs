@@ -3,7 +3,7 @@
 use super::Gate;
 use super::outside::LogError;
 use crate::fold::Fold;
-use crate::request::{Answer, EraseTarget, Refusal, Request};
+use crate::request::{Answer, Refusal, Request};
 use crate::storage::StorageError;
 use crate::storage::snapshot::remove_older_than;
 use countersign_core::action::Auth;
@@ -54,12 +54,12 @@ impl Gate {
                 }
                 let damaged = |error: DecodeError| LogError::Damaged(entry.index, error.to_string());
                 let leaf = Leaf::decode(&entry.leaf).map_err(damaged)?;
-                let writes = Fold::writes_of(&leaf, payload).map_err(damaged)?;
+                let target = Fold::erase_target(&leaf, payload).map_err(damaged)?;
                 let view = self.view();
                 let current = |(id, version): &(FactId, u64)| {
                     view.state.facts.get(id).is_some_and(|held| held.version() == *version)
                 };
-                if leaf.kind == "pact" || writes.iter().any(current) {
+                if leaf.kind == "pact" || target.writes.iter().any(current) {
                     plan.kept.push(entry.index);
                 } else {
                     plan.entries.push(entry.index);
@@ -80,7 +80,7 @@ impl Gate {
             }
             // What is erased already stays so; naming it again is harmless.
             let Some(payload) = &stored.payload else { continue };
-            targets.push(EraseTarget { entry: *index, writes: Fold::writes_of(&leaf, payload).map_err(damaged)? });
+            targets.push(Fold::erase_target(&leaf, payload).map_err(damaged)?);
         }
         if targets.is_empty() {
             let index = entries.first().copied().unwrap_or_default();

@@ -1,0 +1,224 @@
+//! Audit: every entry decided again, from the start of the log, and compared byte for byte (I3).
+//!
+//! An audit trusts the log's signatures for what was recorded and `decide` for what should have been. It reads the folder
+//! without holding it and never looks at a snapshot. Where an erased payload leaves no way to know, it says so and goes on.
+
+mod counterfactual;
+
+pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
+
+use crate::fold::{Fold, FoldError, payload_matches};
+use crate::storage::disk::Disk;
+use crate::storage::{StorageError, WalkOptions, walk};
+use countersign_core::action::{Action, ActionRequest};
+use countersign_core::decide::decide;
+use countersign_core::decision::Write;
+use countersign_core::ids::Digest;
+use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, decode};
+use countersign_core::state::State;
+use countersign_ledger::checkpoint::LogKey;
+use countersign_ledger::tree::Frontier;
+use std::collections::BTreeMap;
+
+/// What an audit found.
+#[derive(Debug, Default)]
+pub struct AuditReport {
+    /// Entries read.
+    pub entries: u64,
+    /// Entries decided or derived again with the same bytes.
+    pub verified: u64,
+    /// Entries that cannot be judged, with the erasure that took what they depend on.
+    pub unverifiable: Vec<Unverifiable>,
+    /// Entries that came out differently; the first thousand.
+    pub differing: Vec<Differing>,
+    /// How many came out differently.
+    pub differing_count: u64,
+    /// Whether a torn tail follows the last whole batch; it was never acknowledged.
+    pub torn_tail: bool,
+}
+
+/// An entry that cannot be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unverifiable {
+    /// The entry.
+    pub entry: u64,
+    /// The erased entry it depends on, or itself.
+    pub depends_on: u64,
+    /// The erasure that erased that.
+    pub erased_by: Option<u64>,
+}
+
+/// An entry that came out differently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Differing {
+    /// The entry.
+    pub entry: u64,
+    /// What differs: leaf or payload, recorded and decided again, from the first difference on.
+    pub what: String,
+}
+
+/// Why an audit could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The log is damaged or cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Audits the log in a folder; `progress` is told the entries done.
+pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
+    let mut auditor = Auditor::default();
+    let end = walk_entries(disk, key, &mut |leaf, payload| {
+        auditor.entry(leaf, payload)?;
+        progress(auditor.fold.position);
+        Ok(())
+    })?;
+    Ok(auditor.finish(end))
+}
+
+/// Reads every entry of a folder in order; says whether a torn tail follows.
+fn walk_entries(
+    disk: &dyn Disk,
+    key: &LogKey,
+    visit: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError>,
+) -> Result<bool, StorageError> {
+    let options = WalkOptions { key, payload_matches: &payload_matches };
+    let end = walk(disk, options, Frontier::new(), &mut |placed| {
+        for frame in placed.batch.frames() {
+            visit(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
+        }
+        Ok(())
+    })?;
+    Ok(end.tail.is_some())
+}
+
+#[derive(Default)]
+struct Auditor {
+    fold: Fold,
+    report: AuditReport,
+    /// Facts, by tag, with a version that was erased.
+    tainted: BTreeMap<String, u64>,
+    /// An erased entry that may have charged a budget.
+    tainted_budgets: Option<u64>,
+    erased_by: BTreeMap<u64, u64>,
+    payloads: Encoder,
+    leaves: Encoder,
+}
+
+/// How many differences are kept in full.
+const DIFFERING_KEPT: usize = 1000;
+
+impl Auditor {
+    fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
+        let index = self.fold.position;
+        let unreadable = |source| FoldError::Decode { index, source };
+        let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
+        self.fold.check_place(&leaf)?;
+        self.report.entries += 1;
+        for erased in leaf.erased.iter().flatten() {
+            self.erased_by.entry(*erased).or_insert(index);
+        }
+        match payload {
+            Some(payload) => {
+                let stored = decode(&leaf, payload).map_err(unreadable)?;
+                let again = again(&leaf, &stored, &self.fold.state);
+                self.compare(&leaf, leaf_bytes, payload, again);
+                self.fold.apply(&leaf, &stored)?;
+            }
+            None => self.erased(&leaf),
+        }
+        self.fold.advance(&leaf, leaf_bytes)
+    }
+
+    fn erased(&mut self, leaf: &Leaf) {
+        for (tag, _) in leaf.writes.iter().flatten() {
+            self.tainted.entry(tag.clone()).or_insert(leaf.index);
+        }
+        if leaf.verdict.as_deref() == Some("committed") {
+            self.tainted_budgets.get_or_insert(leaf.index);
+        }
+        self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
+    }
+
+    fn compare(&mut self, leaf: &Leaf, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
+        let what = match again {
+            Ok(entry) => {
+                let commitment = leaf.commitment().unwrap_or(Digest([0; 32]));
+                let same_payload = self.payloads.payload(&entry).as_bytes() == payload;
+                let same_leaf = self.leaves.leaf(&entry, &commitment.0).as_bytes() == leaf_bytes;
+                match (same_leaf, same_payload) {
+                    (true, true) => {
+                        self.report.verified += 1;
+                        return;
+                    }
+                    (_, false) => difference("payload", payload, self.payloads.payload(&entry).as_bytes()),
+                    (false, true) => difference("leaf", leaf_bytes, self.leaves.leaf(&entry, &commitment.0).as_bytes()),
+                }
+            }
+            Err(why) => why,
+        };
+        let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
+        let over_budget = what.contains("budget_exceeded").then_some(self.tainted_budgets).flatten();
+        match tainted.copied().or(over_budget) {
+            Some(depends_on) => {
+                self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
+            }
+            None => {
+                self.report.differing_count += 1;
+                if self.report.differing.len() < DIFFERING_KEPT {
+                    self.report.differing.push(Differing { entry: leaf.index, what });
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, torn_tail: bool) -> AuditReport {
+        self.report.torn_tail = torn_tail;
+        for unverifiable in &mut self.report.unverifiable {
+            unverifiable.erased_by = self.erased_by.get(&unverifiable.depends_on).copied();
+        }
+        self.report
+    }
+}
+
+/// The entry as it should have been, from its recorded inputs.
+fn again(leaf: &Leaf, stored: &Stored, state: &State) -> Result<Entry, String> {
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    let auth = leaf.auth().map_err(|error| error.to_string())?;
+    let mut event = match stored {
+        Stored::Action(stored) => {
+            let action = action_again(leaf, stored)?;
+            let decision = decide(&action, state, leaf.time);
+            Event::Action(Box::new(Decided { action, decision }))
+        }
+        Stored::Event(Event::Feed { write }) => Event::Feed { write: state.feed(&write.fact, write.value.clone()) },
+        Stored::Event(event) => event.clone(),
+    };
+    give_tags(event.writes_mut(), stored.writes());
+    Ok(Entry { index: leaf.index, time_ms: leaf.time, by, auth, event })
+}
+
+/// Tags of new facts are drawn at random when they are written: a recorded input.
+fn give_tags(writes: &mut [Write], recorded: &[Write]) {
+    for write in writes.iter_mut().filter(|write| write.tag.is_none()) {
+        write.tag = recorded.iter().find(|recorded| recorded.fact == write.fact).and_then(|recorded| recorded.tag);
+    }
+}
+
+fn action_again(leaf: &Leaf, stored: &StoredAction) -> Result<Action, String> {
+    let request = ActionRequest::parse(&stored.body).map_err(|error| format!("the recorded body: {error}"))?;
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    let auth = leaf.auth().map_err(|error| error.to_string())?;
+    Ok(Action::new(by, auth, stored.body.clone(), request, stored.observed.clone()))
+}
+
+/// The first difference of two texts, with a little of what follows.
+fn difference(what: &str, recorded: &[u8], again: &[u8]) -> String {
+    let at = recorded.iter().zip(again).take_while(|(a, b)| a == b).count();
+    let from = at.saturating_sub(20);
+    let piece = |bytes: &[u8]| {
+        let piece = bytes.get(from..bytes.len().min(at + 80)).unwrap_or_default();
+        String::from_utf8_lossy(piece).into_owned()
+    };
+    format!("the {what} differs at byte {at}: recorded …{}…, decided again …{}…", piece(recorded), piece(again))
+}

@@ -1,0 +1,171 @@
+//! Replay under other pacts: which past verdicts would differ, each on its recorded facts, with no cascade.
+
+use super::{AuditError, action_again, walk_entries};
+use crate::fold::{Fold, FoldError};
+use crate::storage::disk::Disk;
+use countersign_core::decide::{Snapshot, decide};
+use countersign_core::decision::{BudgetKey, Decision};
+use countersign_core::fact::Fact;
+use countersign_core::ids::{FactId, PactName};
+use countersign_core::pact::Pact;
+use countersign_core::record::{Leaf, Stored, decode};
+use countersign_core::state::State;
+use countersign_ledger::checkpoint::LogKey;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a replay found.
+#[derive(Debug, Default)]
+pub struct ReplayReport {
+    /// Actions decided again.
+    pub actions: u64,
+    /// Actions that could not be, because their payload is erased.
+    pub erased: u64,
+    /// Actions of pacts that were not given; they keep their verdict.
+    pub other_pacts: u64,
+    /// Verdicts that would differ.
+    pub differing: Vec<Difference>,
+}
+
+/// A verdict that would differ.
+#[derive(Debug)]
+pub struct Difference {
+    /// The entry.
+    pub entry: u64,
+    /// The pact.
+    pub pact: PactName,
+    /// The action type.
+    pub action: String,
+    /// Who acted.
+    pub agent: String,
+    /// What was decided.
+    pub recorded: Outcome,
+    /// What would have been.
+    pub replayed: Outcome,
+}
+
+/// A verdict with its code and failed preconditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The verdict.
+    pub verdict: String,
+    /// The code, unless committed.
+    pub code: Option<String>,
+    /// The failed preconditions.
+    pub failed: Vec<String>,
+}
+
+/// Recorded facts under other pacts.
+struct Under<'a> {
+    state: &'a State,
+    pacts: &'a BTreeMap<PactName, Arc<Pact>>,
+}
+
+impl Snapshot for Under<'_> {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.state.fact(id)
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        self.pacts.get(name)
+    }
+    fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
+        self.state.budget_used(budget, window)
+    }
+}
+
+/// Decides every recorded action again under the given pacts; `progress` is told the entries done.
+pub fn replay(
+    disk: &dyn Disk,
+    key: &LogKey,
+    pacts: &BTreeMap<PactName, Arc<Pact>>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<ReplayReport, AuditError> {
+    let mut report = ReplayReport::default();
+    let mut fold = Fold::default();
+    walk_entries(disk, key, &mut |leaf_bytes, payload| {
+        let index = fold.position;
+        let leaf = Leaf::decode(leaf_bytes).map_err(|source| FoldError::Decode { index, source })?;
+        match payload {
+            Some(payload) => {
+                let stored = decode(&leaf, payload).map_err(|source| FoldError::Decode { index, source })?;
+                if let Stored::Action(_) = &stored {
+                    compare(&mut report, &leaf, payload, &stored, &Under { state: &fold.state, pacts });
+                }
+            }
+            None => report.erased += u64::from(leaf.action.is_some()),
+        }
+        fold.entry(leaf_bytes, payload)?;
+        progress(fold.position);
+        Ok(())
+    })?;
+    Ok(report)
+}
+
+fn compare(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], stored: &Stored, under: &Under<'_>) {
+    let Stored::Action(stored) = stored else { return };
+    let Ok(action) = action_again(leaf, stored) else { return };
+    if !under.pacts.contains_key(&action.request.pact) {
+        report.other_pacts += 1;
+        return;
+    }
+    report.actions += 1;
+    let recorded = recorded(payload);
+    let replayed = outcome(&decide(&action, under, leaf.time));
+    if recorded != replayed {
+        report.differing.push(Difference {
+            entry: leaf.index,
+            pact: action.request.pact.clone(),
+            action: action.request.action.to_string(),
+            agent: action.agent.to_string(),
+            recorded,
+            replayed,
+        });
+    }
+}
+
+fn outcome(decision: &Decision) -> Outcome {
+    let blocked = decision.blocked().or(decision.shadowed.as_ref());
+    let failed = blocked.iter().flat_map(|blocked| &blocked.failed).map(|failed| failed.id.to_string());
+    Outcome {
+        verdict: decision.verdict.as_str().to_owned(),
+        code: blocked.map(|blocked| blocked.code.to_string()),
+        failed: failed.collect(),
+    }
+}
+
+#[derive(Deserialize)]
+struct RecordedPayload {
+    decision: RecordedDecision,
+}
+
+#[derive(Deserialize)]
+struct RecordedDecision {
+    verdict: String,
+    blocked: Option<RecordedBlocked>,
+    shadowed: Option<RecordedBlocked>,
+}
+
+#[derive(Deserialize)]
+struct RecordedBlocked {
+    code: String,
+    #[serde(default)]
+    failed: Vec<RecordedFailed>,
+}
+
+#[derive(Deserialize)]
+struct RecordedFailed {
+    precondition: String,
+}
+
+fn recorded(payload: &[u8]) -> Outcome {
+    let Ok(RecordedPayload { decision }) = serde_json::from_slice(payload) else {
+        return Outcome { verdict: "unreadable".to_owned(), code: None, failed: Vec::new() };
+    };
+    let blocked = decision.blocked.or(decision.shadowed);
+    Outcome {
+        verdict: decision.verdict,
+        code: blocked.as_ref().map(|blocked| blocked.code.clone()),
+        failed: blocked.into_iter().flat_map(|blocked| blocked.failed).map(|failed| failed.precondition).collect(),
+    }
+}
