@@ -225,12 +225,8 @@ fn check_preconditions(
                 "compare an attribute of a fact, a parameter, or the time",
             );
         }
-        if let Some((_, span)) = stale_after
-            .as_ref()
-            .filter(|_| that.facts().next().is_none())
-        {
-            let message = "`stale_after` has no effect here: the condition reads no fact";
-            problems.warning(span, message, "put it on a precondition that reads a fact");
+        if let Some((_, span)) = &stale_after {
+            checker.check_stale_after(&that, span, problems);
         }
         let stale_after_ms = stale_after.map(|(ms, _)| ms);
         require.push(Require {

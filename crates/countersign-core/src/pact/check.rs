@@ -164,6 +164,30 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Refuses a staleness that no observation could satisfy. Without a fact in the condition, it counts from the
+    /// observation of the resource.
+    pub(super) fn check_stale_after(
+        &self,
+        that: &Expression,
+        span: &Range<usize>,
+        problems: &mut Problems,
+    ) {
+        let mut facts: BTreeSet<usize> = that.facts().collect();
+        if facts.is_empty() {
+            facts.insert(0);
+        }
+        let created = |read: &usize| {
+            let read = self.reads.reads.get(*read);
+            read.is_some_and(|read| read.presence == Presence::Create)
+        };
+        if facts.iter().any(created) {
+            let message =
+                "`stale_after` counts from an observation, but the action creates that fact";
+            let hint = "remove it, or put it on a precondition that reads a fact that exists";
+            problems.error(span, message, hint);
+        }
+    }
+
     /// Refuses what a fact cannot have because the action is only about to create it.
     fn reads_what_exists(
         &self,
@@ -174,6 +198,8 @@ impl<'a> Checker<'a> {
         let mut refused = BTreeSet::new();
         for (key, mention) in expression.mentions() {
             let read = match mention {
+                // The id of the resource is known even before it exists.
+                Mention::Entity(Base::Read(read)) if *read != 0 => *read,
                 Mention::Attribute(Base::Read(read), _)
                 | Mention::ObservedFact(read)
                 | Mention::Observed(read, _) => *read,

@@ -233,6 +233,7 @@ fn resolve(written: Vec<Written>, params: &Params, problems: &mut Problems) -> O
     let before = problems.errors();
     for one in &written {
         check_parts(one, &written, params, problems);
+        check_ambiguity(one, params, problems);
     }
     if problems.errors() > before {
         return None;
@@ -332,6 +333,34 @@ fn check_parts(one: &Written, all: &[Written], params: &Params, problems: &mut P
                 check_attribute(read, attribute, span, all, problems)
             }
         }
+    }
+}
+
+/// Warns where two different sets of parameters could build one id, as `a/b` + `c` and `a` + `b/c` do.
+fn check_ambiguity(one: &Written, params: &Params, problems: &mut Problems) {
+    let free = |part: &&Part| match part {
+        Part::Literal(_) => false,
+        Part::Param(name, _) => {
+            let property = params
+                .schema
+                .get("properties")
+                .and_then(|all| all.get(name.as_str()));
+            let bound = |key| property.is_some_and(|property| property.get(key).is_some());
+            let is_text = params
+                .types
+                .get(name.as_str())
+                .is_some_and(|field| field.ty == ValueType::String);
+            is_text && !["pattern", "enum", "const"].into_iter().any(bound)
+        }
+        Part::Attribute(..) => true,
+    };
+    if one.parts.iter().filter(free).count() > 1 {
+        let message = format!(
+            "two different requests could mean the same `{}`: its id joins several texts",
+            one.name
+        );
+        let hint = "give all but one of the parameters a `pattern` without what stands between them: \"^[a-z0-9-]+$\"";
+        problems.warning(&one.span, message, hint);
     }
 }
 

@@ -74,7 +74,9 @@ pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(Stri
             shown(&field.ty)
         );
     }
-    for read in signature.reads.iter().skip(1) {
+    // What is yet to be created cannot be named by a condition.
+    let named = |read: &&Read| read.presence != Presence::Create;
+    for read in signature.reads.iter().skip(1).filter(named) {
         let _ = writeln!(
             out,
             "    {}{}: {},",
