@@ -1,1 +1,49 @@
 //! Wire types, error codes and the OpenAPI document of the v1 HTTP interface.
+//!
+//! This is the contract between the gate and everybody who talks to it, and nothing else: no behaviour, and no dependency
+//! on the gate itself, so that a client can use these types without bringing a gate along. Fields may be added to answers;
+//! none is ever taken away or given another meaning within v1. A verdict is an answer, not an error, whatever it says.
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
+mod action;
+pub mod document;
+pub mod error;
+mod facts;
+mod ledger;
+mod pacts;
+
+pub use action::{ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
+pub use document::openapi;
+pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
+pub use facts::{
+    FactPut, FactResponse, FactVersion, FactWritten, HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
+};
+pub use ledger::{
+    ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health, Ready,
+    ReceiptResponse,
+};
+pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The header that names the agent or operator while there is no identity (`auth: none`).
+pub const AGENT_HEADER: &str = "countersign-agent";
+
+/// How strong the guarantee is that a fact was what it was when an action took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Atomicity {
+    /// The fact lives in the gate's own store: check and use are one step.
+    Atomic,
+}

@@ -141,6 +141,11 @@ impl Gate {
         self.queue.as_ref().map_or(0, Sender::len)
     }
 
+    /// How many requests may wait in the queue.
+    pub fn queue_capacity(&self) -> usize {
+        self.queue_len
+    }
+
     /// Ledger time now.
     pub fn now_ms(&self) -> u64 {
         self.shared.ledger_clock.lock().read(&*self.shared.clock)

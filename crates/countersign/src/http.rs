@@ -1,1 +1,186 @@
-//! HTTP v1.
+//! HTTP v1: the gate's interface for agents, operators and outsiders.
+//!
+//! It translates, and decides nothing: what comes in is read strictly, handed to the gate, and what the gate answers is put
+//! on the wire. A verdict is 200 whatever it says; every 4xx and 5xx has one shape, made in one place (`outermost`). Until
+//! agents have identities it listens on loopback only, and entries say `auth: none`.
+
+mod actions;
+mod body;
+mod caller;
+mod error;
+mod facts;
+mod ledger;
+mod log;
+mod metrics;
+mod outermost;
+mod pacts;
+mod service;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use anyhow::{Context as _, Result, bail};
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt as _;
+use countersign_engine::gate::Gate;
+use countersign_engine::request::{Answer, Entered, Refusal, Request};
+use error::HttpError;
+use metrics::Metrics;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// How long requests may still take once the server was told to stop; by then every answer the gate owes has been given.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// What all handlers share.
+pub struct App {
+    gate: Arc<Gate>,
+    metrics: Metrics,
+    openapi: Bytes,
+}
+
+/// Binds an address, which must be loopback: nobody is authenticated yet, so nobody else may come near.
+pub async fn listen(addr: SocketAddr) -> Result<TcpListener> {
+    if !addr.ip().is_loopback() {
+        bail!(
+            "{addr} can be reached from outside, and this gate cannot yet tell who is calling\n\
+             hint: listen on 127.0.0.1 or [::1]; anything else waits for agents' identities"
+        );
+    }
+    let listener = TcpListener::bind(addr).await;
+    listener.with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
+}
+
+/// Serves the gate on a loopback address until `shutdown` is done, then answers what was taken and returns.
+pub async fn serve(gate: Arc<Gate>, addr: SocketAddr, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    serve_on(gate, listen(addr).await?, shutdown).await
+}
+
+/// Serves the gate on a listener from [`listen`], whose port the caller may want to know first.
+pub async fn serve_on(
+    gate: Arc<Gate>,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    serve_router(router(gate), listener, shutdown).await
+}
+
+async fn serve_router(
+    router: Router,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    // Answers are small and waited for: they must not wait to be joined by others.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    let (stopping, stopped) = oneshot::channel::<()>();
+    let told = async move {
+        shutdown.await;
+        drop(stopping);
+    };
+    let overdue = async move {
+        // Completes when `stopping` is dropped, which is the only thing that ever happens to it.
+        let _ = stopped.await;
+        tokio::time::sleep(STOP_WITHIN).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, router).with_graceful_shutdown(told) => served.context("the server failed"),
+        () = overdue => {
+            tracing::warn!("some connections did not end in time and were cut");
+            Ok(())
+        }
+    }
+}
+
+/// The whole interface over a gate.
+pub fn router(gate: Arc<Gate>) -> Router {
+    finish(routes(), gate)
+}
+
+fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/observe", post(actions::observe))
+        .route("/v1/actions", post(actions::act))
+        .route("/v1/actions/check", post(actions::check))
+        .route("/v1/facts/{type}/{id}", get(facts::get).put(facts::put).delete(facts::delete))
+        .route("/v1/facts/{type}/{id}/history", get(facts::history))
+        .route("/v1/pacts", get(pacts::list).post(pacts::publish))
+        .route("/v1/pacts/{name}", get(pacts::get))
+        .route("/v1/ledger/entries", get(ledger::entries))
+        .route("/v1/ledger/entries/{index}", get(ledger::entry))
+        .route("/v1/ledger/receipts/{index}", get(ledger::receipt))
+        .route("/v1/ledger/consistency", get(ledger::consistency))
+        .route("/v1/ledger/erasures", post(ledger::erase))
+        .route("/v1/clock/confirm", post(service::confirm_clock))
+        .route("/log/checkpoint", get(log::checkpoint))
+        .route("/log/{*path}", get(log::tile))
+        .route("/healthz", get(service::healthz))
+        .route("/readyz", get(service::readyz))
+        .route("/metrics", get(service::metrics))
+        .route("/openapi.json", get(service::openapi))
+}
+
+fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>) -> Router {
+    let document = countersign_api::openapi().to_json().unwrap_or_default();
+    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into() });
+    routes
+        .fallback(error::not_found)
+        .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), outermost::outermost))
+        .with_state(app)
+}
+
+impl App {
+    /// Hands a request to the gate and waits, without holding a thread, until everything the answer rests on is durable.
+    async fn submit(&self, request: Request) -> Result<Answer, HttpError> {
+        let (reply, answered) = oneshot::channel();
+        self.gate.submit(
+            request,
+            Box::new(move |answer| {
+                // A caller that has gone away needs no answer; the entry stands all the same.
+                let _ = reply.send(answer);
+            }),
+        )?;
+        // A reply that is dropped unsent tells nothing about the outcome, so it must not sound as if it did.
+        let lost = || Refusal::Poisoned("the gate stopped before it answered".to_owned());
+        Ok(answered.await.unwrap_or_else(|_| Err(lost()))?)
+    }
+
+    /// Hands in a request of which every acceptance is a new entry.
+    async fn enter(&self, request: Request) -> Result<Entered, HttpError> {
+        match self.submit(request).await? {
+            Answer::Entered(entered) => Ok(entered),
+            Answer::Repeated(entry) => Err(HttpError::internal(format!("entry {entry} answered what only a new one can"))),
+        }
+    }
+
+    /// Runs what may wait on a disk away from the threads that serve.
+    async fn blocking<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Gate) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, HttpError>
+    where
+        HttpError: From<E>,
+    {
+        let gate = Arc::clone(&self.gate);
+        let done = tokio::task::spawn_blocking(move || work(&gate)).await;
+        Ok(done.map_err(|error| HttpError::internal(error.to_string()))??)
+    }
+}
+
+/// The receipt of a new entry, as it goes on the wire.
+fn receipt(entered: &Entered) -> Option<String> {
+    entered.proof.receipt(&entered.entry).map(|receipt| receipt.encode())
+}
+
+/// A value as a JSON answer.
+fn json(value: &impl serde::Serialize) -> Result<Response, HttpError> {
+    let body = serde_json::to_vec(value).map_err(|error| HttpError::internal(error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
+}

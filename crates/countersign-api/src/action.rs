@@ -1,0 +1,205 @@
+//! Actions and the verdicts on them.
+
+use crate::Atomicity;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// An action: one thing that an agent wants to do under a pact. The gate reads it more strictly than this type does, since
+/// what two readers could understand differently must not be decided on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActionRequest {
+    /// The pact.
+    #[schema(example = "billing")]
+    pub pact: String,
+    /// The action type within it.
+    #[schema(example = "refund")]
+    pub action: String,
+    /// The caller's key for retries, with at least 128 random bits: 22 to 128 characters of `A-Z a-z 0-9 - _`. The same
+    /// key with the same body answers with the same verdict.
+    #[schema(min_length = 22, max_length = 128, example = "5f0c1f6e-3e0a-4a53-9d3f-0c5a8a3b9e11")]
+    pub idempotency_key: String,
+    /// The parameters, as the pact's schema wants them.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub params: Map<String, Value>,
+    /// The observations that the action was decided on, as they were given out.
+    #[serde(default)]
+    #[schema(max_items = 16, example = json!(["obs1.AAAA"]))]
+    pub observations: Vec<String>,
+}
+
+/// The kind of a verdict. More kinds may come; treat one you do not know as not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictKind {
+    /// Everything held; the effects are done with this entry.
+    Committed,
+    /// Something did not hold; nothing was done.
+    Rejected,
+    /// Only what a person may waive did not hold; nothing was done yet.
+    Review,
+}
+
+/// The verdict on an action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Verdict {
+    /// What was decided.
+    pub verdict: VerdictKind,
+    /// The ledger entry that holds it; absent after a check, which leaves none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<u64>,
+    /// The action's id: SHA-256 of the raw body.
+    pub action: String,
+    /// The pact it was decided under; absent where there is no such pact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pact: Option<PactRef>,
+    /// The stable code of a rejection or review.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why, in one sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Every failed precondition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedPrecondition>,
+    /// The facts written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrote: Vec<Wrote>,
+    /// Time between the oldest observation that the action relied on and its use; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<u64>,
+    /// How strong the guarantee is; absent after a check, which guarantees nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomicity: Option<Atomicity>,
+    /// The review that waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "rev_813")]
+    pub review: Option<String>,
+    /// Until when a person may decide, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// In shadow mode, what enforcement would have answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadowed: Option<Shadowed>,
+    /// The entry's receipt, which verifies offline with the log's public key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "rct1.AAAA")]
+    pub receipt: Option<String>,
+    /// Set where the verdict was given before, under the same idempotency key.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub repeated: bool,
+    /// Set where the reasons of a repeated verdict have since been erased.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub erased: bool,
+    /// Set where the action was only checked: nothing was written, and nothing is promised.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub checked: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// A pact as a verdict names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PactRef {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// SHA-256 of its text.
+    pub hash: String,
+}
+
+/// A fact that an action wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Wrote {
+    /// The fact.
+    #[schema(example = "Account::\"42\"")]
+    pub fact: String,
+    /// Its new version.
+    pub version: u64,
+}
+
+/// What enforcement would have answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Shadowed {
+    /// The stable code.
+    pub code: String,
+    /// Why, in one sentence for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Every failed precondition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedPrecondition>,
+}
+
+/// In which way a precondition failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Why {
+    /// The condition is false.
+    False,
+    /// The condition could not be evaluated; `error` says why.
+    Error,
+    /// The observation is older than allowed, or there is none.
+    Stale,
+    /// The fact is not at the version that was observed.
+    Changed,
+}
+
+/// One failed precondition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FailedPrecondition {
+    /// Its id within the action type.
+    #[schema(example = "account-is-active")]
+    pub precondition: String,
+    /// The condition as written in the pact.
+    pub that: String,
+    /// In which way it failed.
+    pub why: Why,
+    /// Why it could not be evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The attributes it reads: expected and actual.
+    pub reads: Vec<FailedRead>,
+    /// Time since the oldest observation it relied on; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<u64>,
+    /// What to observe again.
+    pub hint: String,
+}
+
+/// One attribute that a failed precondition reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FailedRead {
+    /// The attribute, or the fact as a whole.
+    #[schema(example = "Account::\"42\".status")]
+    pub attribute: String,
+    /// Whether the agent carried an observation of the fact.
+    pub observed: bool,
+    /// What the agent had seen; absent where it had seen nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Value>,
+    /// What it is now; absent where there is nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actual: Option<Value>,
+    /// The fact's version now; 0 where there never was one.
+    pub version: u64,
+    /// Who last changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_by: Option<String>,
+    /// When, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<u64>,
+    /// In which entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<u64>,
+}

@@ -1,0 +1,64 @@
+//! The OpenAPI 3.1 document. It is checked in as `openapi.json`, so that a change of the contract shows in its diff.
+
+mod paths;
+
+use crate::error::ErrorBody;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Countersign",
+        version = "1",
+        description = "The commit point for AI agents: an action runs only if everything it was decided on still holds at the \
+            instant it takes effect. A verdict is HTTP 200 whatever it says; any 4xx or 5xx means that the request did not \
+            come to be decided, and its code has a page in docs/codes/. Times are integer milliseconds UTC of the ledger's own \
+            clock. Integers stay within 2^53-1; fractions are refused.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    servers((url = "http://127.0.0.1:8642", description = "Loopback only, until agents have identities")),
+    tags(
+        (name = "actions", description = "What agents do"),
+        (name = "facts", description = "What is known, fed by operators"),
+        (name = "pacts", description = "What must hold"),
+        (name = "ledger", description = "What happened"),
+        (name = "log", description = "The ledger for outsiders: C2SP tlog-tiles"),
+        (name = "gate", description = "The gate itself"),
+    ),
+    components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail)),
+    paths(
+        paths::observe, paths::act, paths::check,
+        paths::get_fact, paths::put_fact, paths::delete_fact, paths::fact_history,
+        paths::list_pacts, paths::publish_pact, paths::get_pact,
+        paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
+        paths::confirm_clock,
+        paths::get_checkpoint, paths::get_tile,
+        paths::healthz, paths::readyz, paths::metrics, paths::openapi,
+    )
+)]
+struct Document;
+
+/// The OpenAPI document of v1.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    if let Some(components) = &mut document.components {
+        components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    }
+    for item in document.paths.paths.values_mut() {
+        let operations =
+            [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().filter_map(Option::as_mut);
+        for operation in operations {
+            let responses = &mut operation.responses.responses;
+            // Every operation can fail in the same ways; saying so once a piece would drown what is particular to each.
+            responses.insert("4XX".to_owned(), RefOr::T(failure("The request is refused; nothing was decided")));
+            responses.insert("5XX".to_owned(), RefOr::T(failure("The gate cannot answer now")));
+        }
+    }
+    document
+}
+
+fn failure(description: &str) -> Response {
+    let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
+    ResponseBuilder::new().description(description).content("application/json", body).build()
+}

@@ -1,0 +1,144 @@
+//! One function for each operation of v1. They are never called: they carry what the document says about the operation.
+
+#![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
+
+use crate::{
+    ActionRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse,
+    FactPut, FactResponse, FactWritten, Health, HistoryResponse, ObserveRequest, ObserveResponse, PactList, PactPublished,
+    PactResponse, Ready, ReceiptResponse, Verdict,
+};
+
+/// Show facts to an agent, and seal what was shown. Writes nothing.
+#[utoipa::path(post, path = "/v1/observe", tag = "actions", request_body = ObserveRequest,
+    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    responses((status = 200, description = "The facts, and the token to act on", body = ObserveResponse)))]
+pub(super) fn observe() {}
+
+/// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
+#[utoipa::path(post, path = "/v1/actions", tag = "actions", request_body = ActionRequest,
+    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    responses((status = 200, description = "The verdict, durable", body = Verdict)))]
+pub(super) fn act() {}
+
+/// Decide an action on the facts as they are now, and do nothing. Promises nothing about later.
+#[utoipa::path(post, path = "/v1/actions/check", tag = "actions", request_body = ActionRequest,
+    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    responses((status = 200, description = "The verdict that an action would get now", body = Verdict)))]
+pub(super) fn check() {}
+
+/// The current version of a fact.
+#[utoipa::path(get, path = "/v1/facts/{type}/{id}", tag = "facts",
+    params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id")),
+    responses((status = 200, description = "The fact", body = FactResponse,
+        headers(("ETag" = String, description = "The version, in quotes")))))]
+pub(super) fn get_fact() {}
+
+/// Feed a fact: replace its value, or make it.
+#[utoipa::path(put, path = "/v1/facts/{type}/{id}", tag = "facts", request_body = FactPut,
+    params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
+        ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes; \"0\" for none"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "The fact was written", body = FactWritten)))]
+pub(super) fn put_fact() {}
+
+/// Delete a fact. Its version goes on from where it was if it is ever fed again.
+#[utoipa::path(delete, path = "/v1/facts/{type}/{id}", tag = "facts",
+    params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
+        ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "The fact was deleted", body = FactWritten)))]
+pub(super) fn delete_fact() {}
+
+/// The versions of a fact, newest first.
+#[utoipa::path(get, path = "/v1/facts/{type}/{id}/history", tag = "facts",
+    params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
+        ("before" = Option<u64>, Query, description = "Only versions below this one"),
+        ("limit" = Option<u64>, Query, description = "How many at most; 20 unless told, never more than 100")),
+    responses((status = 200, description = "The versions", body = HistoryResponse)))]
+pub(super) fn fact_history() {}
+
+/// All pacts, each at its current version.
+#[utoipa::path(get, path = "/v1/pacts", tag = "pacts",
+    responses((status = 200, description = "The pacts", body = PactList)))]
+pub(super) fn list_pacts() {}
+
+/// Publish a pact. Its version must follow the one that is published.
+#[utoipa::path(post, path = "/v1/pacts", tag = "pacts",
+    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is taken too"),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "The pact is in force from this entry on", body = PactPublished)))]
+pub(super) fn publish_pact() {}
+
+/// One pact with its text.
+#[utoipa::path(get, path = "/v1/pacts/{name}", tag = "pacts",
+    params(("name" = String, Path, description = "The pact's name")),
+    responses((status = 200, description = "The pact", body = PactResponse)))]
+pub(super) fn get_pact() {}
+
+/// Entries of the ledger, in order.
+#[utoipa::path(get, path = "/v1/ledger/entries", tag = "ledger",
+    params(("start" = Option<u64>, Query, description = "The first entry; 0 unless told"),
+        ("limit" = Option<u64>, Query, description = "How many at most; 100 unless told, never more than 256")),
+    responses((status = 200, description = "The entries", body = EntriesResponse)))]
+pub(super) fn list_entries() {}
+
+/// One entry.
+#[utoipa::path(get, path = "/v1/ledger/entries/{index}", tag = "ledger",
+    params(("index" = u64, Path, description = "The entry")),
+    responses((status = 200, description = "The entry", body = EntryResponse)))]
+pub(super) fn get_entry() {}
+
+/// The receipt of an entry under the latest checkpoint.
+#[utoipa::path(get, path = "/v1/ledger/receipts/{index}", tag = "ledger",
+    params(("index" = u64, Path, description = "The entry")),
+    responses((status = 200, description = "The receipt", body = ReceiptResponse)))]
+pub(super) fn get_receipt() {}
+
+/// The proof that an earlier log is the beginning of the present one.
+#[utoipa::path(get, path = "/v1/ledger/consistency", tag = "ledger",
+    params(("old" = u64, Query, description = "The size of the earlier log")),
+    responses((status = 200, description = "The proof", body = ConsistencyResponse)))]
+pub(super) fn get_consistency() {}
+
+/// Erase payloads. Leaves and proofs stay, current values are refused, and the erasure is itself an entry.
+#[utoipa::path(post, path = "/v1/ledger/erasures", tag = "ledger", request_body = ErasureRequest,
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "What was erased, and what had to be kept", body = ErasureResponse)))]
+pub(super) fn erase() {}
+
+/// Confirm that the wall clock is right after it stepped.
+#[utoipa::path(post, path = "/v1/clock/confirm", tag = "gate",
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "Ledger time follows the wall clock again", body = ClockConfirmed)))]
+pub(super) fn confirm_clock() {}
+
+/// The latest checkpoint, as a signed note.
+#[utoipa::path(get, path = "/log/checkpoint", tag = "log",
+    responses((status = 200, description = "The checkpoint", body = String, content_type = "text/plain")))]
+pub(super) fn get_checkpoint() {}
+
+/// A tile of hashes (`tile/<level>/<index>`) or a bundle of entries (`tile/entries/<index>`), as C2SP tlog-tiles has them.
+#[utoipa::path(get, path = "/log/{path}", tag = "log",
+    params(("path" = String, Path, description = "The tile's path, slashes included", example = "tile/0/x001/067.p/8")),
+    responses((status = 200, description = "The tile or bundle", body = Vec<u8>, content_type = "application/octet-stream")))]
+pub(super) fn get_tile() {}
+
+/// Whether the process is alive.
+#[utoipa::path(get, path = "/healthz", tag = "gate",
+    responses((status = 200, description = "It is", body = Health)))]
+pub(super) fn healthz() {}
+
+/// Whether the gate is ready to decide.
+#[utoipa::path(get, path = "/readyz", tag = "gate",
+    responses((status = 200, description = "It is", body = Ready)))]
+pub(super) fn readyz() {}
+
+/// Counts for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "gate",
+    responses((status = 200, description = "Prometheus text format", body = String, content_type = "text/plain")))]
+pub(super) fn metrics() {}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "gate",
+    responses((status = 200, description = "OpenAPI 3.1", body = Object, content_type = "application/json")))]
+pub(super) fn openapi() {}

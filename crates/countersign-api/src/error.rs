@@ -1,0 +1,207 @@
+//! Errors: what is answered when a request did not come to be decided. Each code has a page under docs/codes/.
+//!
+//! Codes are stable: programs match on them. Messages and hints are for people and may change.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The body of every 4xx and 5xx answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorDetail {
+    /// The stable code.
+    #[schema(value_type = ErrorCode)]
+    pub code: String,
+    /// The cause, for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// The id under which the gate's logs speak of this request; also in the `x-request-id` header.
+    pub request_id: String,
+    /// Every problem of a pact that was refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+}
+
+/// One problem of a pact's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The column in characters, counted from 1.
+    pub column: u64,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// How bad a problem of a pact is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The pact is refused.
+    Error,
+    /// The pact is taken, but probably does not say what its author meant.
+    Warning,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $status:literal,)*) => {
+        /// The stable codes of errors.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ErrorCode {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl ErrorCode {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The HTTP status that goes with the code.
+            pub const fn status(self) -> u16 {
+                match self {
+                    $(Self::$variant => $status,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The header that names the agent is missing.
+    AgentMissing = 400,
+    /// The header that names the agent does not hold one acceptable name.
+    AgentInvalid = 400,
+    /// The body is not UTF-8.
+    InvalidUtf8 = 400,
+    /// The body is not strict JSON.
+    InvalidJson = 400,
+    /// A field of the body is not known.
+    UnknownField = 400,
+    /// A field of the body is missing or not acceptable.
+    InvalidField = 400,
+    /// An observation token was refused.
+    ObservationRefused = 400,
+    /// The path or its query is not acceptable.
+    InvalidPath = 400,
+    /// A header is not acceptable.
+    InvalidHeader = 400,
+    /// The request itself is not acceptable HTTP.
+    BadRequest = 400,
+    /// The request comes from a web page of another site.
+    CrossOrigin = 403,
+    /// There is no such resource.
+    NotFound = 404,
+    /// There is no such fact.
+    FactNotFound = 404,
+    /// There is no such pact.
+    PactNotFound = 404,
+    /// The log has no such entry, tile or size yet.
+    BeyondLog = 404,
+    /// The resource does not take this method.
+    MethodNotAllowed = 405,
+    /// The body did not arrive in time.
+    BodyTimeout = 408,
+    /// The idempotency key was used for another action.
+    IdempotencyKeyReused = 409,
+    /// The pact cannot follow what is published.
+    PactConflict = 409,
+    /// The entry holds the current value of a fact, and so is not erased.
+    EntryInForce = 409,
+    /// The entry holds nothing that can be erased.
+    NotErasable = 409,
+    /// There is no clock step to confirm.
+    ClockSteady = 409,
+    /// The fact is not at the version that `If-Match` names.
+    VersionMismatch = 412,
+    /// The body is too large.
+    BodyTooLarge = 413,
+    /// The body's content type is not taken here.
+    UnsupportedMediaType = 415,
+    /// The request was meant for another host.
+    WrongHost = 421,
+    /// The pact's text has problems.
+    PactInvalid = 422,
+    /// No published pact declares the fact's type.
+    UnknownFactType = 422,
+    /// The value does not fit the fact's type.
+    InvalidValue = 422,
+    /// A fault of the gate.
+    InternalError = 500,
+    /// The log on disk cannot be read.
+    LogUnreadable = 500,
+    /// The queue is full.
+    Busy = 503,
+    /// The gate is shutting down.
+    ShuttingDown = 503,
+    /// The ledger cannot be written; the outcome is unknown.
+    LedgerFailed = 503,
+    /// The gate is not ready to decide.
+    NotReady = 503,
+}
+
+impl ErrorCode {
+    /// The code as it stands in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AgentMissing => "agent_missing",
+            Self::AgentInvalid => "agent_invalid",
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::InvalidJson => "invalid_json",
+            Self::UnknownField => "unknown_field",
+            Self::InvalidField => "invalid_field",
+            Self::ObservationRefused => "observation_refused",
+            Self::InvalidPath => "invalid_path",
+            Self::InvalidHeader => "invalid_header",
+            Self::BadRequest => "bad_request",
+            Self::CrossOrigin => "cross_origin",
+            Self::NotFound => "not_found",
+            Self::FactNotFound => "fact_not_found",
+            Self::PactNotFound => "pact_not_found",
+            Self::BeyondLog => "beyond_log",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::BodyTimeout => "body_timeout",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::PactConflict => "pact_conflict",
+            Self::EntryInForce => "entry_in_force",
+            Self::NotErasable => "not_erasable",
+            Self::ClockSteady => "clock_steady",
+            Self::VersionMismatch => "version_mismatch",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::WrongHost => "wrong_host",
+            Self::PactInvalid => "pact_invalid",
+            Self::UnknownFactType => "unknown_fact_type",
+            Self::InvalidValue => "invalid_value",
+            Self::InternalError => "internal_error",
+            Self::LogUnreadable => "log_unreadable",
+            Self::Busy => "busy",
+            Self::ShuttingDown => "shutting_down",
+            Self::LedgerFailed => "ledger_failed",
+            Self::NotReady => "not_ready",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_spelt_the_same_everywhere() {
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+    }
+}

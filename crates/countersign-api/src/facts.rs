@@ -1,0 +1,125 @@
+//! Facts: observed by agents, fed by operators, with their history.
+
+use crate::Atomicity;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Which facts to observe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObserveRequest {
+    /// The facts, each as `Type::"id"`.
+    #[schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""]))]
+    pub facts: Vec<String>,
+}
+
+/// What was observed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ObserveResponse {
+    /// The sealed token to send along with an action; good for this agent only.
+    #[schema(example = "obs1.AAAA")]
+    pub observation: String,
+    /// When, in ledger milliseconds.
+    pub observed_at: u64,
+    /// The ledger position shown: every entry before it.
+    pub position: u64,
+    /// The facts, in the order asked for.
+    pub facts: Vec<ObservedFact>,
+}
+
+/// One fact as it was observed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ObservedFact {
+    /// The fact.
+    pub fact: String,
+    /// Its version; 0 where there never was one.
+    pub version: u64,
+    /// Its value; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub value: Option<Value>,
+    /// Attributes that this agent is not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
+    /// When this version was written, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<u64>,
+    /// How strong the guarantee on it is.
+    pub atomicity: Atomicity,
+}
+
+/// The current version of a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FactResponse {
+    /// The fact.
+    pub fact: String,
+    /// Its version; also the `ETag`.
+    pub version: u64,
+    /// Its value.
+    #[schema(value_type = Object)]
+    pub value: Value,
+    /// When this version was written, in ledger milliseconds.
+    pub written_at: u64,
+    /// Who wrote it.
+    pub written_by: String,
+    /// In which entry.
+    pub entry: u64,
+    /// How strong the guarantee on it is.
+    pub atomicity: Atomicity,
+}
+
+/// A new value for a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FactPut {
+    /// All attributes of the fact; those not named here are gone afterwards.
+    #[schema(value_type = Object, example = json!({"status": "active", "balance": 900000, "owner": "ada"}))]
+    pub value: Map<String, Value>,
+}
+
+/// A fact was written or deleted by an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FactWritten {
+    /// The fact.
+    pub fact: String,
+    /// Its new version.
+    pub version: u64,
+    /// The entry.
+    pub entry: u64,
+    /// The entry's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+}
+
+/// The history of a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HistoryResponse {
+    /// The fact.
+    pub fact: String,
+    /// Its versions, newest first.
+    pub versions: Vec<FactVersion>,
+    /// Where the next page begins; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<u64>,
+    /// The erased entry at which the history ends early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erased_at_entry: Option<u64>,
+}
+
+/// One version of a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FactVersion {
+    /// The version.
+    pub version: u64,
+    /// Its value; absent where it deleted the fact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub value: Option<Value>,
+    /// When it was written, in ledger milliseconds.
+    pub written_at: u64,
+    /// Who wrote it.
+    pub written_by: String,
+    /// In which entry.
+    pub entry: u64,
+}

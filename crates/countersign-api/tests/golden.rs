@@ -1,0 +1,32 @@
+//! The OpenAPI document is checked in: a change of the contract shows in the diff of `openapi.json`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is what it is for")]
+
+use countersign_api::{ErrorCode, openapi};
+use std::path::Path;
+
+#[test]
+fn the_document_is_the_one_checked_in() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../openapi.json");
+    let now = openapi().to_pretty_json().unwrap() + "\n";
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert!(golden == now, "openapi.json is out of date; run the tests with UPDATE_GOLDEN=1 and look at the diff");
+}
+
+#[test]
+fn it_is_openapi_3_1_and_every_reference_leads_somewhere() {
+    let document = serde_json::to_value(openapi()).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let text = document.to_string();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let references: Vec<&str> = text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(references.len() > 20);
+    for name in references {
+        assert!(schemas.contains_key(name), "{name}");
+    }
+    let codes = schemas["ErrorCode"]["oneOf"].as_array().or(schemas["ErrorCode"]["enum"].as_array()).unwrap();
+    assert_eq!(codes.len(), ErrorCode::ALL.len());
+}

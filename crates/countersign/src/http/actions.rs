@@ -1,0 +1,88 @@
+//! What agents do: observe, act, check.
+
+use super::error::HttpError;
+use super::{App, body, caller, json, verdict};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use countersign_api::{Atomicity, ObserveResponse, ObservedFact};
+use countersign_core::action::Auth;
+use countersign_core::ids::FactId;
+use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
+use countersign_engine::gate::{LogError, Shown};
+use countersign_engine::request::{self, Answer};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// `POST /v1/observe`
+pub async fn observe(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let agent = caller::agent(request.headers())?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let facts = fields.required("facts")?;
+    fields.done()?;
+    let observed = app.gate.observe(agent, fact_ids(facts)?);
+    json(&ObserveResponse {
+        observation: observed.token,
+        observed_at: observed.observed_at_ms,
+        position: observed.position,
+        facts: observed.facts.into_iter().map(shown).collect(),
+    })
+}
+
+fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
+    let Value::Array(items) = facts else { return Err(HttpError::field("field `facts` must be an array of strings")) };
+    if items.is_empty() || items.len() > READS_MAX {
+        return Err(HttpError::field(format!("field `facts` must name 1 to {READS_MAX} facts, it names {}", items.len())));
+    }
+    let mut ids: Vec<FactId> = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let text = item.as_str().ok_or_else(|| HttpError::field("field `facts` must be an array of strings"))?;
+        let id: FactId = text.parse().map_err(|error| HttpError::field(format!("fact {}: {error}", at + 1)))?;
+        if ids.contains(&id) {
+            return Err(HttpError::field(format!("fact {}: {id} is named twice", at + 1)));
+        }
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+fn shown(shown: Shown) -> ObservedFact {
+    let fact = shown.fact.as_deref();
+    ObservedFact {
+        fact: shown.id.to_string(),
+        version: fact.map_or(0, |fact| fact.version()),
+        value: fact.and_then(|fact| fact.value.as_ref()).map(|value| value.to_json()),
+        withheld: Vec::new(),
+        written_at: fact.map(|fact| fact.written.at_ms),
+        atomicity: Atomicity::Atomic,
+    }
+}
+
+/// `POST /v1/actions`
+pub async fn act(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let started = Instant::now();
+    let agent = caller::agent(request.headers())?;
+    let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let action = app.gate.admit(agent, Auth::None, body)?;
+    let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
+        Answer::Entered(entered) => {
+            verdict::of_entry(&entered).ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?
+        }
+        Answer::Repeated(entry) => {
+            let read = app.blocking(move |gate| Ok::<_, LogError>((gate.read_log(entry)?, gate.receipt(entry)?)));
+            let (stored, receipt) = read.await?;
+            verdict::of_stored(&stored, Some(receipt.encode())).map_err(|error| LogError::Damaged(entry, error))?
+        }
+    };
+    app.metrics.action_took(started.elapsed());
+    json(&verdict)
+}
+
+/// `POST /v1/actions/check`
+pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let agent = caller::agent(request.headers())?;
+    let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let action = app.gate.admit(agent, Auth::None, body)?;
+    json(&verdict::of_check(&action, &app.gate.check(&action)))
+}

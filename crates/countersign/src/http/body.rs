@@ -1,0 +1,98 @@
+//! Reading bodies: bounded, in time, UTF-8, and strict.
+
+use super::error::{HttpError, invalid_json, too_large, unknown_field};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request};
+use axum::http::{StatusCode, header};
+use countersign_api::ErrorCode;
+use countersign_core::json::parse_object;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a body may take to arrive: a caller that stops halfway must not hold a place for ever.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
+
+/// The content type of actions and everything else that programs write.
+pub const JSON: &[&str] = &["application/json"];
+
+/// The content types of pacts.
+pub const TOML: &[&str] = &["application/toml", "text/plain"];
+
+/// Reads a body as text.
+pub async fn text(mut request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
+    check_type(&request, types)?;
+    DefaultBodyLimit::max(bytes_max).apply(&mut request);
+    let read = tokio::time::timeout(ARRIVES_WITHIN, Bytes::from_request(request, &())).await;
+    let bytes = read
+        .map_err(|_| {
+            let message = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
+            HttpError::new(ErrorCode::BodyTimeout, message, "send the whole body at once; nothing was decided")
+        })?
+        .map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(format!("the body has more than {bytes_max} bytes")),
+            _ => HttpError::new(ErrorCode::BadRequest, "the body could not be read", "send the whole body; nothing was decided"),
+        })?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(HttpError::new(
+            ErrorCode::InvalidUtf8,
+            format!("the body is not UTF-8 from byte {} on", error.valid_up_to()),
+            "encode the body as UTF-8",
+        )),
+    }
+}
+
+fn check_type(request: &Request, types: &[&str]) -> Result<(), HttpError> {
+    let given = request.headers().get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if types.iter().any(|taken| essence.eq_ignore_ascii_case(taken)) {
+        return Ok(());
+    }
+    let message = match essence {
+        "" => "the header `Content-Type` is missing".to_owned(),
+        _ => "this `Content-Type` is not taken here".to_owned(),
+    };
+    Err(HttpError::new(ErrorCode::UnsupportedMediaType, message, format!("send it with `Content-Type: {}`", types.join("` or `"))))
+}
+
+/// The fields of a JSON object, taken one by one; what is left over in the end is unknown and refused.
+pub struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Reads an object strictly.
+    pub fn parse(text: &str) -> Result<Self, HttpError> {
+        let object = parse_object(text).map_err(|error| invalid_json(format!("the body is not acceptable JSON: {error}")))?;
+        Ok(Self(object))
+    }
+
+    /// Takes a field.
+    pub fn take(&mut self, field: &str) -> Option<Value> {
+        self.0.swap_remove(field)
+    }
+
+    /// Takes a field that must be there.
+    pub fn required(&mut self, field: &str) -> Result<Value, HttpError> {
+        self.take(field).ok_or_else(|| HttpError::field(format!("field `{field}` is missing")))
+    }
+
+    /// Takes a string that must be there.
+    pub fn string(&mut self, field: &str) -> Result<String, HttpError> {
+        match self.required(field)? {
+            Value::String(text) => Ok(text),
+            _ => Err(HttpError::field(format!("field `{field}` must be a string"))),
+        }
+    }
+
+    /// Refuses fields that nobody took.
+    pub fn done(self) -> Result<(), HttpError> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            // The name is the caller's own text: shortened, so that an answer is never much larger than its message.
+            Some(unknown) => {
+                let unknown: String = unknown.chars().take(80).collect();
+                Err(unknown_field(format!("field `{unknown}` is not known")))
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Errors on their way out: a code, a cause and a hint. The body is written by `outermost`, which knows the request's id.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign_api::{ErrorCode, Problem};
+use countersign_core::action::RequestError;
+use countersign_core::ids::IdError;
+use countersign_core::state::PublishError;
+use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError};
+use countersign_engine::request::Refusal;
+use std::borrow::Cow;
+
+/// Why a request did not come to be decided.
+#[derive(Debug, Clone)]
+pub struct HttpError {
+    pub(super) code: ErrorCode,
+    pub(super) message: String,
+    pub(super) hint: Cow<'static, str>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl HttpError {
+    /// An error with its cause and what to do about it.
+    pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), hint: hint.into(), problems: Vec::new() }
+    }
+
+    /// A fault of the gate itself. What went wrong is for its logs; the caller cannot act on it.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        tracing::error!(%cause, "internal error");
+        Self::new(
+            ErrorCode::InternalError,
+            "the gate failed to answer; this is a fault of the gate",
+            "look for the request id in the gate's logs; retry an action with the same idempotency key",
+        )
+    }
+
+    /// A field that is missing or not acceptable.
+    pub fn field(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidField, message, "compare the body with the shape in /openapi.json")
+    }
+
+    /// An id in a path that is not acceptable.
+    pub fn path(error: &IdError) -> Self {
+        let hint = "percent-encode what is not a letter, digit, `-`, `.`, `_` or `~`";
+        Self::new(ErrorCode::InvalidPath, error.to_string(), hint)
+    }
+
+    /// What a status means that was not set by a handler.
+    pub fn from_status(status: StatusCode) -> Self {
+        let hint = "compare the request with /openapi.json";
+        match status {
+            StatusCode::PAYLOAD_TOO_LARGE => Self::new(ErrorCode::BodyTooLarge, "the body is too large", hint),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                Self::new(ErrorCode::UnsupportedMediaType, "this content type is not taken", hint)
+            }
+            status if status.is_client_error() => {
+                Self::new(ErrorCode::BadRequest, format!("the request is not acceptable ({status})"), hint)
+            }
+            status => Self::internal(format_args!("a handler answered {status}")),
+        }
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        if self.code == ErrorCode::Busy {
+            response.headers_mut().insert(header::RETRY_AFTER, 1.into());
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Answers for paths that lead nowhere.
+pub async fn not_found() -> HttpError {
+    HttpError::new(ErrorCode::NotFound, "there is nothing at this path", "the paths are listed in /openapi.json")
+}
+
+/// Answers for methods that a path does not take.
+pub async fn method_not_allowed() -> HttpError {
+    HttpError::new(
+        ErrorCode::MethodNotAllowed,
+        "this path does not take this method",
+        "the `Allow` header names the methods it takes",
+    )
+}
+
+impl From<Refusal> for HttpError {
+    fn from(refusal: Refusal) -> Self {
+        use ErrorCode as Code;
+        let (code, hint) = match &refusal {
+            Refusal::Busy(_) => (Code::Busy, "nothing was decided; retry in a second with the same idempotency key"),
+            Refusal::Closed => (Code::ShuttingDown, "nothing was decided; retry when the gate is up again"),
+            Refusal::Poisoned(_) => (
+                Code::LedgerFailed,
+                "the outcome is unknown: mend the disk, restart the gate, and retry with the same idempotency key",
+            ),
+            Refusal::KeyReused(_) => (
+                Code::IdempotencyKeyReused,
+                "use a new random key for each action, and the very same body bytes for each retry",
+            ),
+            Refusal::VersionMismatch { .. } => {
+                (Code::VersionMismatch, "read the fact again, and send its version in `If-Match`")
+            }
+            Refusal::UnknownType(_) => (Code::UnknownFactType, "publish a pact that declares the type first"),
+            Refusal::InvalidValue { .. } => (Code::InvalidValue, "compare the value with the type in its pact"),
+            Refusal::Publish(error) => (Code::PactConflict, publish_hint(error)),
+            Refusal::CurrentValue { .. } => (Code::EntryInForce, "write or delete the fact first, then erase"),
+            Refusal::NotErasable(..) => (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet"),
+            Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
+        };
+        Self::new(code, refusal.to_string(), hint)
+    }
+}
+
+fn publish_hint(error: &PublishError) -> &'static str {
+    match error {
+        PublishError::Unchanged { .. } => "nothing is to be done: this very text is in force",
+        PublishError::Version { .. } => "set `version` to the next number",
+        PublishError::Content { .. } => "raise `version` by one; what is published is never changed",
+        PublishError::Types(_) => "fact types are shared by all pacts: declare them as they are, and add only optional attributes",
+    }
+}
+
+impl From<AdmitError> for HttpError {
+    fn from(error: AdmitError) -> Self {
+        let message = error.to_string();
+        match error {
+            AdmitError::Request(RequestError::TooLong(_)) => too_large(message),
+            AdmitError::Request(RequestError::Json(_)) => invalid_json(message),
+            AdmitError::Request(RequestError::Unknown(_)) => unknown_field(message),
+            AdmitError::Request(_) => Self::field(message),
+            AdmitError::Token { .. } => Self::new(
+                ErrorCode::ObservationRefused,
+                message,
+                "observe again, as the agent that acts, and send the token as it was given out",
+            ),
+        }
+    }
+}
+
+/// The body is larger than is taken.
+pub fn too_large(message: String) -> HttpError {
+    HttpError::new(ErrorCode::BodyTooLarge, message, "send less; a large document belongs elsewhere, with its digest here")
+}
+
+/// The body is not strict JSON.
+pub fn invalid_json(message: String) -> HttpError {
+    let hint = "send one JSON object, each key once, integers within 2^53-1, amounts in minor units, nested at most 16 deep";
+    HttpError::new(ErrorCode::InvalidJson, message, hint)
+}
+
+/// The body has a field that nobody reads.
+pub fn unknown_field(message: String) -> HttpError {
+    HttpError::new(ErrorCode::UnknownField, message, "leave the field out, or mend its spelling")
+}
+
+impl From<LogError> for HttpError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Beyond(_) => {
+                Self::new(ErrorCode::BeyondLog, error.to_string(), "see /log/checkpoint for the size of the log")
+            }
+            LogError::Storage(_) | LogError::Tree(_) | LogError::Damaged(..) => {
+                tracing::error!(%error, "the log cannot be read");
+                Self::new(
+                    ErrorCode::LogUnreadable,
+                    "the log cannot be read at this place; the gate's own logs say why",
+                    "run `countersign verify` on the data folder; it says where the log breaks",
+                )
+            }
+        }
+    }
+}
+
+impl From<HistoryError> for HttpError {
+    fn from(error: HistoryError) -> Self {
+        let HistoryError::Log(error) = error;
+        error.into()
+    }
+}
+
+impl From<EraseError> for HttpError {
+    fn from(error: EraseError) -> Self {
+        match error {
+            EraseError::Log(error) => error.into(),
+            EraseError::Storage(error) => LogError::Storage(error).into(),
+            EraseError::Refused(refusal) => refusal.into(),
+        }
+    }
+}

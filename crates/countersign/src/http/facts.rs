@@ -1,0 +1,198 @@
+//! Facts: read by anybody, fed by operators.
+
+use super::error::HttpError;
+use super::{App, body, caller, json, receipt};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use countersign_api::{Atomicity, ErrorCode, FactResponse, FactVersion, FactWritten, HistoryResponse};
+use countersign_core::action::Auth;
+use countersign_core::canonical::Canonical;
+use countersign_core::ids::{AgentId, FactId, FactType};
+use countersign_core::limits::FACT_BYTES_MAX;
+use countersign_core::value::Attributes;
+use countersign_engine::gate::Gate;
+use countersign_engine::request::{Refusal, Request as GateRequest};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Largest body of a feed: the largest value, with room for spaces and for the words round it.
+const FEED_BYTES_MAX: usize = 2 * FACT_BYTES_MAX + 1024;
+
+/// How many versions one page of history has unless told, and at most.
+const HISTORY_LIMIT: (u64, u64) = (20, 100);
+
+type FactPath = Result<Path<(String, String)>, PathRejection>;
+
+fn fact_id(path: FactPath) -> Result<FactId, HttpError> {
+    let Path((ty, id)) = path.map_err(|error| bad_path(&error))?;
+    let ty = FactType::new(ty).map_err(|error| HttpError::path(&error))?;
+    FactId::new(ty, id).map_err(|error| HttpError::path(&error))
+}
+
+/// What a path that cannot be read is answered with.
+pub fn bad_path(error: &PathRejection) -> HttpError {
+    HttpError::new(
+        ErrorCode::InvalidPath,
+        format!("the path cannot be read: {}", error.body_text()),
+        "compare the path with /openapi.json",
+    )
+}
+
+/// What a query that cannot be read is answered with.
+pub fn bad_query(error: &QueryRejection) -> HttpError {
+    HttpError::new(
+        ErrorCode::InvalidPath,
+        format!("the query cannot be read: {}", error.body_text()),
+        "compare the query with /openapi.json; unknown names are refused",
+    )
+}
+
+fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
+    let message = match gate.fact(id) {
+        Some(fact) => format!("{id} was deleted with version {} in entry {}", fact.version(), fact.written.entry),
+        None => format!("there is no {id}"),
+    };
+    HttpError::new(ErrorCode::FactNotFound, message, "mend the type or id, or feed the fact with PUT")
+}
+
+/// `GET /v1/facts/{type}/{id}`
+pub async fn get(State(app): State<Arc<App>>, path: FactPath) -> Result<Response, HttpError> {
+    let id = fact_id(path)?;
+    let Some(fact) = app.gate.fact(&id) else { return Err(no_fact(&app.gate, &id)) };
+    let Some(value) = &fact.value else { return Err(no_fact(&app.gate, &id)) };
+    let mut response = json(&FactResponse {
+        fact: id.to_string(),
+        version: fact.version(),
+        value: value.to_json(),
+        written_at: fact.written.at_ms,
+        written_by: fact.written.by.to_string(),
+        entry: fact.written.entry,
+        atomicity: Atomicity::Atomic,
+    })?;
+    response.headers_mut().insert(header::ETAG, etag(fact.version()));
+    Ok(response)
+}
+
+fn etag(version: u64) -> HeaderValue {
+    // Digits and quotes are always a header value.
+    HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// `PUT /v1/facts/{type}/{id}`
+pub async fn put(State(app): State<Arc<App>>, path: FactPath, request: Request) -> Result<Response, HttpError> {
+    let id = fact_id(path)?;
+    let by = caller::operator(request.headers())?;
+    let if_match = if_match(request.headers())?;
+    let text = body::text(request, body::JSON, FEED_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let value = fields.required("value")?;
+    fields.done()?;
+    let value = typed(&app.gate, &id, &value)?;
+    feed(&app, by, id, Some(value), if_match).await
+}
+
+/// `DELETE /v1/facts/{type}/{id}`
+pub async fn delete(State(app): State<Arc<App>>, path: FactPath, headers: HeaderMap) -> Result<Response, HttpError> {
+    let id = fact_id(path)?;
+    let by = caller::operator(&headers)?;
+    let if_match = if_match(&headers)?;
+    // Deleting what is not there would leave a version of nothing in the ledger.
+    if app.gate.fact(&id).is_none_or(|fact| fact.value.is_none()) {
+        return Err(no_fact(&app.gate, &id));
+    }
+    feed(&app, by, id, None, if_match).await
+}
+
+async fn feed(
+    app: &App,
+    by: AgentId,
+    fact: FactId,
+    value: Option<Attributes>,
+    if_match: Option<u64>,
+) -> Result<Response, HttpError> {
+    let request = GateRequest::Feed { by, auth: Auth::None, fact: fact.clone(), value, if_match };
+    let entered = app.enter(request).await?;
+    let version = entered.entry.event.writes().first().map_or(0, |write| write.version);
+    let receipt = receipt(&entered);
+    let mut response = json(&FactWritten { fact: fact.to_string(), version, entry: entered.entry.index, receipt })?;
+    response.headers_mut().insert(header::ETAG, etag(version));
+    Ok(response)
+}
+
+/// Reads a value by the type of its fact. The sequencer checks it again: types may have grown since.
+fn typed(gate: &Gate, id: &FactId, value: &Value) -> Result<Attributes, HttpError> {
+    let Value::Object(object) = value else { return Err(HttpError::field("field `value` must be an object")) };
+    let catalogue = Arc::clone(&gate.view().state.catalogue);
+    let types = catalogue.types().get(id.ty()).ok_or_else(|| Refusal::UnknownType(id.ty().to_string()))?;
+    let invalid = |problem: String| Refusal::InvalidValue { fact: id.clone(), problem };
+    let value = Attributes::from_json(object, types).map_err(|error| invalid(error.to_string()))?;
+    let mut canonical = Canonical::new();
+    value.write(&mut canonical);
+    let bytes = canonical.as_str().len();
+    if bytes > FACT_BYTES_MAX {
+        return Err(invalid(format!("it has {bytes} bytes; a fact has at most {FACT_BYTES_MAX}")).into());
+    }
+    Ok(value)
+}
+
+/// The version that a fact must have: one strong entity tag, which is the version in quotes.
+fn if_match(headers: &HeaderMap) -> Result<Option<u64>, HttpError> {
+    let mut values = headers.get_all(header::IF_MATCH).into_iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let version = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+    let digits = version.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.and_then(|text| text.parse().ok()).filter(|_| values.next().is_none()) {
+        Some(version) => Ok(Some(version)),
+        None => Err(HttpError::new(
+            ErrorCode::InvalidHeader,
+            "the header `If-Match` does not hold one version",
+            "send the version in quotes, as the `ETag` of GET has it: `If-Match: \"7\"`; \"0\" for a fact that never was",
+        )),
+    }
+}
+
+/// The query of a history.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryQuery {
+    before: Option<u64>,
+    limit: Option<u64>,
+}
+
+/// `GET /v1/facts/{type}/{id}/history`
+pub async fn history(
+    State(app): State<Arc<App>>,
+    path: FactPath,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let id = fact_id(path)?;
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    if app.gate.fact(&id).is_none() {
+        return Err(no_fact(&app.gate, &id));
+    }
+    let (usual, most) = HISTORY_LIMIT;
+    let limit = usize::try_from(query.limit.unwrap_or(usual).clamp(1, most)).unwrap_or(1);
+    let before = query.before.unwrap_or(u64::MAX);
+    let asked = id.clone();
+    let (versions, erased_at_entry) = app.blocking(move |gate| gate.history(&asked, before, limit)).await?;
+    let oldest = versions.last().map(|version| version.version);
+    let more = versions.len() >= limit && erased_at_entry.is_none();
+    json(&HistoryResponse {
+        fact: id.to_string(),
+        versions: versions
+            .into_iter()
+            .map(|version| FactVersion {
+                version: version.version,
+                value: version.value.as_ref().map(|value| value.to_json()),
+                written_at: version.written_at_ms,
+                written_by: version.written_by.to_string(),
+                entry: version.entry,
+            })
+            .collect(),
+        next_before: oldest.filter(|oldest| more && *oldest > 1),
+        erased_at_entry,
+    })
+}

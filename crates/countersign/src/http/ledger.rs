@@ -1,0 +1,157 @@
+//! The ledger: its entries, their receipts, proofs that it only grew, and erasures.
+
+use super::error::HttpError;
+use super::facts::{bad_path, bad_query};
+use super::{App, body, caller, json};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::response::Response;
+use countersign_api::{ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ReceiptResponse};
+use countersign_core::action::Auth;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::limits::BODY_BYTES_MAX;
+use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// How many entries one page has unless told, and at most: a page of the largest entries must still fit in memory.
+const PAGE: (u64, u64) = (100, 256);
+
+/// Most entries that one erasure names: the leaf of the erasure lists them all and has at most 64 KiB.
+const ERASED_AT_ONCE_MAX: usize = 2048;
+
+/// Longest reason in bytes; it stays in the ledger for ever.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// How often a proof is made anew because the log grew meanwhile.
+const PROVE_TRIES_MAX: usize = 32;
+
+type IndexPath = Result<Path<u64>, PathRejection>;
+
+/// The query of a page of entries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageQuery {
+    start: Option<u64>,
+    limit: Option<u64>,
+}
+
+/// `GET /v1/ledger/entries`
+pub async fn entries(
+    State(app): State<Arc<App>>,
+    query: Result<Query<PageQuery>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let Query(query) = query.map_err(|error| bad_query(&error))?;
+    let start = query.start.unwrap_or(0);
+    let limit = query.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let read = move |gate: &Gate| {
+        let entries = gate.read_log_range(start, limit)?;
+        let entries = entries.into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, LogError>((entries, gate.view().position))
+    };
+    let (entries, size) = app.blocking(read).await?;
+    let next = entries.last().map(|entry| entry.index.saturating_add(1)).filter(|next| *next < size);
+    json(&EntriesResponse { entries, size, next })
+}
+
+/// `GET /v1/ledger/entries/{index}`
+pub async fn entry(State(app): State<Arc<App>>, path: IndexPath) -> Result<Response, HttpError> {
+    let Path(index) = path.map_err(|error| bad_path(&error))?;
+    json(&app.blocking(move |gate| gate.read_log(index).and_then(shown)).await?)
+}
+
+/// An entry byte for byte as it is stored: both parts are JSON already.
+fn shown(stored: StoredEntry) -> Result<EntryResponse, LogError> {
+    let raw = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).map_err(|error| LogError::Damaged(stored.index, error.to_string()))?;
+        RawValue::from_string(text).map_err(|error| LogError::Damaged(stored.index, error.to_string()))
+    };
+    let erased = stored.payload.is_none();
+    Ok(EntryResponse { index: stored.index, leaf: raw(stored.leaf)?, payload: stored.payload.map(raw).transpose()?, erased })
+}
+
+/// `GET /v1/ledger/receipts/{index}`
+pub async fn receipt(State(app): State<Arc<App>>, path: IndexPath) -> Result<Response, HttpError> {
+    let Path(index) = path.map_err(|error| bad_path(&error))?;
+    let receipt = app.blocking(move |gate| gate.receipt(index)).await?;
+    json(&ReceiptResponse { entry: index, receipt: receipt.encode() })
+}
+
+/// The query of a consistency proof.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsistencyQuery {
+    old: u64,
+}
+
+/// `GET /v1/ledger/consistency`
+pub async fn consistency(
+    State(app): State<Arc<App>>,
+    query: Result<Query<ConsistencyQuery>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let Query(ConsistencyQuery { old }) = query.map_err(|error| bad_query(&error))?;
+    let prove = move |gate: &Gate| {
+        let (mut new, mut proof) = gate.consistency(old)?;
+        for _ in 0..PROVE_TRIES_MAX {
+            // The log may grow between the proof and the checkpoint: both must speak of one size.
+            let checkpoint = gate.checkpoint();
+            if gate.view().position == new {
+                return Ok::<_, LogError>((new, proof, Some(checkpoint.to_string())));
+            }
+            (new, proof) = gate.consistency(old)?;
+        }
+        Ok((new, proof, None))
+    };
+    let (new, proof, checkpoint) = app.blocking(prove).await?;
+    let proof = proof.iter().map(|hash| hash.0.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    json(&ConsistencyResponse { old, new, proof, checkpoint })
+}
+
+enum Erase {
+    Entries(Vec<u64>),
+    Fact(FactId),
+}
+
+/// `POST /v1/ledger/erasures`
+pub async fn erase(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let by = caller::operator(request.headers())?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let what = match (fields.take("entries"), fields.take("fact")) {
+        (Some(entries), None) => Erase::Entries(indices(&entries)?),
+        (None, Some(Value::String(fact))) => {
+            Erase::Fact(fact.parse().map_err(|error| HttpError::field(format!("field `fact`: {error}")))?)
+        }
+        (None, Some(_)) => return Err(HttpError::field("field `fact` must be a string")),
+        _ => return Err(HttpError::field("exactly one of the fields `entries` and `fact` must be there")),
+    };
+    let reason = fields.string("reason")?;
+    fields.done()?;
+    if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX {
+        return Err(HttpError::field(format!("field `reason` must have 1 to {REASON_BYTES_MAX} bytes")));
+    }
+    json(&app.blocking(move |gate| erase_all(gate, &by, what, &reason)).await?)
+}
+
+fn erase_all(gate: &Gate, by: &AgentId, what: Erase, reason: &str) -> Result<ErasureResponse, EraseError> {
+    let plan = match what {
+        Erase::Entries(entries) => ErasePlan { entries, kept: Vec::new() },
+        Erase::Fact(fact) => gate.erase_plan(&fact)?,
+    };
+    let mut records = Vec::new();
+    for entries in plan.entries.chunks(ERASED_AT_ONCE_MAX) {
+        records.push(gate.erase(by.clone(), Auth::None, entries, reason.to_owned())?);
+    }
+    Ok(ErasureResponse { records, erased: plan.entries, kept: plan.kept })
+}
+
+fn indices(entries: &Value) -> Result<Vec<u64>, HttpError> {
+    let wrong = || HttpError::field(format!("field `entries` must be an array of 1 to {ERASED_AT_ONCE_MAX} entry numbers"));
+    let items = entries.as_array().filter(|items| (1..=ERASED_AT_ONCE_MAX).contains(&items.len())).ok_or_else(wrong)?;
+    let mut indices = items.iter().map(Value::as_u64).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+    indices.sort_unstable();
+    indices.dedup();
+    Ok(indices)
+}

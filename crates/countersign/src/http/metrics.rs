@@ -1,0 +1,153 @@
+//! Counts of the HTTP interface, and the Prometheus text of them and of the gate's own.
+//!
+//! Labels come only from fixed lists (routes as declared, statuses, codes): nothing that a caller writes becomes a label.
+
+use countersign_engine::gate::Gate;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Upper bounds of the latency histogram in microseconds: from one sync of a fast disk to a queue that is far too long.
+const BOUNDS_US: [u64; 12] = [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+
+/// Counts since the server started.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    requests: Mutex<BTreeMap<(String, u16), u64>>,
+    refusals: Mutex<BTreeMap<&'static str, u64>>,
+    /// How many actions took at most the bound of the same place, and more than the one before.
+    buckets: [AtomicU64; BOUNDS_US.len()],
+    actions: AtomicU64,
+    actions_us: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts an answer.
+    pub fn answered(&self, route: &str, status: u16) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry((route.to_owned(), status)).or_default() += 1;
+    }
+
+    /// Counts an error.
+    pub fn refused(&self, code: &'static str) {
+        *self.refusals.lock().unwrap_or_else(PoisonError::into_inner).entry(code).or_default() += 1;
+    }
+
+    /// Counts an action that got its verdict.
+    pub fn action_took(&self, took: Duration) {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(bucket) = self.buckets.iter().zip(BOUNDS_US).find_map(|(b, bound)| (took_us <= bound).then_some(b)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.actions.fetch_add(1, Ordering::Relaxed);
+        self.actions_us.fetch_add(took_us, Ordering::Relaxed);
+    }
+
+    /// Everything in Prometheus' text format.
+    pub fn text(&self, gate: &Gate) -> String {
+        let mut out = String::new();
+        gate_text(&mut out, gate);
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        family(&mut out, "countersign_http_requests_total", "counter", "Answers by route and status.");
+        for ((route, status), count) in requests {
+            line(&mut out, &format!("countersign_http_requests_total{{route=\"{route}\",status=\"{status}\"}}"), count);
+        }
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        family(&mut out, "countersign_http_errors_total", "counter", "Errors by code; a rejection is not an error.");
+        for (code, count) in refusals {
+            line(&mut out, &format!("countersign_http_errors_total{{code=\"{code}\"}}"), count);
+        }
+        self.histogram(&mut out);
+        out
+    }
+
+    fn histogram(&self, out: &mut String) {
+        const NAME: &str = "countersign_action_seconds";
+        family(out, NAME, "histogram", "Time from an action's arrival to its verdict.");
+        let mut below = 0;
+        for (bucket, bound_us) in self.buckets.iter().zip(BOUNDS_US) {
+            below += bucket.load(Ordering::Relaxed);
+            line(out, &format!("{NAME}_bucket{{le=\"{}\"}}", seconds(bound_us)), below);
+        }
+        // Read last, so that it is never below the buckets that were read before.
+        let actions = self.actions.load(Ordering::Relaxed).max(below);
+        line(out, &format!("{NAME}_bucket{{le=\"+Inf\"}}"), actions);
+        line(out, &format!("{NAME}_sum"), seconds(self.actions_us.load(Ordering::Relaxed)));
+        line(out, &format!("{NAME}_count"), actions);
+    }
+}
+
+fn gate_text(out: &mut String, gate: &Gate) {
+    let counters = gate.counters();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    family(out, "countersign_verdicts_total", "counter", "Verdicts by kind.");
+    let verdicts = [("committed", &counters.committed), ("rejected", &counters.rejected), ("review", &counters.review)];
+    for (verdict, counter) in verdicts {
+        line(out, &format!("countersign_verdicts_total{{verdict=\"{verdict}\"}}"), count(counter));
+    }
+    let single = [
+        ("countersign_shadowed_total", "Actions that took effect in shadow mode although something failed.", &counters.shadowed),
+        ("countersign_repeated_total", "Answers to a repeated idempotency key.", &counters.repeated),
+        ("countersign_feeds_total", "Facts fed.", &counters.fed),
+        ("countersign_refused_total", "Requests that the sequencer refused without an entry.", &counters.refused),
+        ("countersign_busy_total", "Requests refused because the queue was full.", &counters.busy),
+        ("countersign_batches_total", "Batches made durable.", &counters.batches),
+        ("countersign_observations_total", "Observations made.", &counters.observed),
+    ];
+    for (name, help, counter) in single {
+        family(out, name, "counter", help);
+        line(out, name, count(counter));
+    }
+    let (entries, facts, pacts) = {
+        let view = gate.view();
+        (view.position, view.state.facts.len(), view.state.pacts.len())
+    };
+    let gauges = [
+        ("countersign_entries", "Entries in the ledger.", entries),
+        ("countersign_facts", "Facts held, deleted ones included.", facts as u64),
+        ("countersign_pacts", "Pacts in force.", pacts as u64),
+        ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
+        ("countersign_queue_capacity", "Requests that may wait before the gate answers 503.", gate.queue_capacity() as u64),
+        ("countersign_ready", "1 if the gate is ready to decide.", u64::from(gate.not_ready().is_none())),
+    ];
+    for (name, help, value) in gauges {
+        family(out, name, "gauge", help);
+        line(out, name, value);
+    }
+}
+
+fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn line(out: &mut String, series: &str, value: impl std::fmt::Display) {
+    let _ = writeln!(out, "{series} {value}");
+}
+
+/// Microseconds as decimal seconds, without floats and without trailing zeros.
+fn seconds(us: u64) -> String {
+    let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_add_up_and_seconds_are_decimal() {
+        assert_eq!(["0.00025", "0.0025", "1", "5", "0", "61.5"], [250, 2_500, 1_000_000, 5_000_000, 0, 61_500_000].map(seconds).each_ref().map(String::as_str));
+        let metrics = Metrics::default();
+        for us in [10, 250, 251, 10_000_000] {
+            metrics.action_took(Duration::from_micros(us));
+        }
+        let mut out = String::new();
+        metrics.histogram(&mut out);
+        for expected in ["{le=\"0.00025\"} 2\n", "{le=\"0.0005\"} 3\n", "{le=\"5\"} 3\n", "{le=\"+Inf\"} 4\n", "_sum 10.000511\n"] {
+            assert!(out.contains(expected), "{expected}: {out}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Pacts: listed, read, published.
+
+use super::error::HttpError;
+use super::facts::bad_path;
+use super::{App, body, caller, json, receipt};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use countersign_api::{ErrorCode, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
+use countersign_core::action::Auth;
+use countersign_core::ids::PactName;
+use countersign_core::limits::PACT_BYTES_MAX;
+use countersign_core::pact::Pact;
+use countersign_core::pact::diagnostic::{self, Diagnostic};
+use countersign_core::pact::load::load;
+use countersign_core::pact::manifest::manifest;
+use countersign_engine::request::Request as GateRequest;
+use std::sync::Arc;
+
+/// `GET /v1/pacts`
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    let pacts: Vec<Arc<Pact>> = app.gate.view().state.pacts.values().cloned().collect();
+    json(&PactList { pacts: pacts.iter().map(|pact| summary(pact)).collect() })
+}
+
+/// `GET /v1/pacts/{name}`
+pub async fn get(
+    State(app): State<Arc<App>>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, HttpError> {
+    let Path(name) = path.map_err(|error| bad_path(&error))?;
+    let name = PactName::new(name).map_err(|error| HttpError::path(&error))?;
+    let pact = app.gate.view().state.pacts.get(&name).cloned();
+    let pact = pact.ok_or_else(|| {
+        let message = format!("no pact `{name}` has been published");
+        HttpError::new(ErrorCode::PactNotFound, message, "GET /v1/pacts lists those that are; publish it with POST /v1/pacts")
+    })?;
+    json(&PactResponse { pact: summary(&pact), source: pact.source.to_string(), manifest: manifest(&pact) })
+}
+
+fn summary(pact: &Pact) -> PactSummary {
+    PactSummary {
+        name: pact.name.to_string(),
+        version: pact.version,
+        hash: pact.hash.to_string(),
+        doc: pact.doc.clone(),
+        actions: pact.actions.keys().map(ToString::to_string).collect(),
+        facts: pact.facts.keys().map(ToString::to_string).collect(),
+    }
+}
+
+/// `POST /v1/pacts`
+pub async fn publish(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let by = caller::operator(request.headers())?;
+    let source = body::text(request, body::TOML, PACT_BYTES_MAX).await?;
+    // Type-checking a large pact takes milliseconds, which the threads that serve must not spend on one caller.
+    let text = Arc::clone(&source);
+    let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
+    let pact = Arc::new(loaded.pact);
+    let entered = app.enter(GateRequest::Publish { by, auth: Auth::None, pact: Arc::clone(&pact) }).await?;
+    json(&PactPublished {
+        name: pact.name.to_string(),
+        version: pact.version,
+        hash: pact.hash.to_string(),
+        entry: entered.entry.index,
+        receipt: receipt(&entered),
+        warnings: loaded.warnings.iter().map(|found| problem(&source, found)).collect(),
+    })
+}
+
+fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {
+    let message = match found.len() {
+        1 => "the pact has one problem".to_owned(),
+        many => format!("the pact has {many} problems"),
+    };
+    let mut error =
+        HttpError::new(ErrorCode::PactInvalid, message, "mend what `problems` lists; `countersign pact check` shows it in place");
+    error.problems = found.iter().map(|found| problem(source, found)).collect();
+    error
+}
+
+fn problem(source: &str, found: &Diagnostic) -> Problem {
+    let before = source.get(..found.span.start).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    Problem {
+        severity: match found.severity {
+            diagnostic::Severity::Error => Severity::Error,
+            diagnostic::Severity::Warning => Severity::Warning,
+        },
+        line: count(before.matches('\n').count() + 1),
+        column: count(before.get(line_start..).unwrap_or_default().chars().count() + 1),
+        message: found.message.clone(),
+        hint: found.hint.clone(),
+    }
+}

@@ -1,0 +1,45 @@
+//! The gate itself: whether it is alive and ready, its counts, its contract, its clock.
+
+use super::error::HttpError;
+use super::{App, caller, json};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use countersign_api::{ClockConfirmed, ErrorCode, Health, Ready};
+use countersign_core::action::Auth;
+use countersign_engine::request::Request;
+use std::sync::Arc;
+
+/// `GET /healthz`
+pub async fn healthz() -> Result<Response, HttpError> {
+    json(&Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// `GET /readyz`
+pub async fn readyz(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    match app.gate.not_ready() {
+        None => json(&Ready { ready: true, position: app.gate.view().position, now: app.gate.now_ms() }),
+        Some(reason) => {
+            let hint = "send agents elsewhere until this is mended; the message says how";
+            Err(HttpError::new(ErrorCode::NotReady, reason, hint))
+        }
+    }
+}
+
+/// `GET /metrics`
+pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text(&app.gate)).into_response()
+}
+
+/// `GET /openapi.json`
+pub async fn openapi(State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.openapi.clone()).into_response()
+}
+
+/// `POST /v1/clock/confirm`
+pub async fn confirm_clock(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, HttpError> {
+    let by = caller::operator(&headers)?;
+    let entered = app.enter(Request::ConfirmClock { by, auth: Auth::None }).await?;
+    json(&ClockConfirmed { entry: entered.entry.index, now: app.gate.now_ms() })
+}

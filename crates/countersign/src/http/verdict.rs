@@ -1,0 +1,254 @@
+//! Verdicts on the wire: from a decision just made, or from the entry that holds one made before.
+//!
+//! Both ways must give the same body, or a retry would tell an agent something else than the first answer did. Nothing is
+//! evaluated again: a stored verdict is read, not decided.
+
+use countersign_api::{Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
+use countersign_core::action::Action;
+use countersign_core::decision::{self, Blocked, Decision, Expected};
+use countersign_core::record::{Event, Leaf};
+use countersign_engine::gate::StoredEntry;
+use countersign_engine::request::Entered;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The verdict that a new entry holds; nothing for entries that are not actions.
+pub fn of_entry(entered: &Entered) -> Option<Verdict> {
+    let Event::Action(decided) = &entered.entry.event else { return None };
+    let mut verdict = of_decision(&decided.action, &decided.decision);
+    in_entry(&mut verdict, entered.entry.index);
+    verdict.receipt = super::receipt(entered);
+    Some(verdict)
+}
+
+/// The verdict of a check, which no entry holds and which guarantees nothing.
+pub fn of_check(action: &Action, decision: &Decision) -> Verdict {
+    Verdict { checked: true, ..of_decision(action, decision) }
+}
+
+/// The verdict that an entry holds which was made before, under the same idempotency key.
+pub fn of_stored(stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
+    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+    let kind = match leaf.verdict.as_deref() {
+        Some("committed") => VerdictKind::Committed,
+        Some("rejected") => VerdictKind::Rejected,
+        Some("review") => VerdictKind::Review,
+        other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
+    };
+    let pact = leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash });
+    let mut verdict = bare(kind, leaf.action.unwrap_or_default(), pact);
+    match &stored.payload {
+        None => verdict.erased = true,
+        Some(payload) => {
+            let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+            let StoredDecision { blocked, expires_at, gap_ms, shadowed } = payload.decision;
+            if let Some(blocked) = blocked {
+                block(&mut verdict, blocked.into());
+            }
+            verdict.expires_at = expires_at;
+            verdict.gap_ms = gap_ms;
+            verdict.shadowed = shadowed.map(Into::into);
+            verdict.wrote = payload.writes;
+        }
+    }
+    in_entry(&mut verdict, stored.index);
+    verdict.receipt = receipt;
+    verdict.repeated = true;
+    Ok(verdict)
+}
+
+fn of_decision(action: &Action, decision: &Decision) -> Verdict {
+    let kind = match &decision.verdict {
+        decision::Verdict::Committed => VerdictKind::Committed,
+        decision::Verdict::Rejected(_) => VerdictKind::Rejected,
+        decision::Verdict::Review { .. } => VerdictKind::Review,
+    };
+    let pact = decision.pact.as_ref().map(|pact| PactRef {
+        name: pact.name.to_string(),
+        version: pact.version,
+        hash: pact.hash.to_string(),
+    });
+    let mut verdict = bare(kind, action.id.to_string(), pact);
+    if let Some(blocked) = decision.blocked() {
+        block(&mut verdict, reasons(blocked));
+    }
+    if let decision::Verdict::Review { expires_at_ms, .. } = &decision.verdict {
+        verdict.expires_at = Some(*expires_at_ms);
+    }
+    verdict.gap_ms = decision.gap_ms;
+    verdict.shadowed = decision.shadowed.as_ref().map(reasons);
+    verdict.wrote =
+        decision.writes.iter().map(|write| Wrote { fact: write.fact.to_string(), version: write.version }).collect();
+    verdict
+}
+
+fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict {
+    Verdict {
+        verdict,
+        entry: None,
+        action,
+        pact,
+        code: None,
+        message: None,
+        hint: None,
+        failed: Vec::new(),
+        wrote: Vec::new(),
+        gap_ms: None,
+        atomicity: None,
+        review: None,
+        expires_at: None,
+        shadowed: None,
+        receipt: None,
+        repeated: false,
+        erased: false,
+        checked: false,
+    }
+}
+
+fn in_entry(verdict: &mut Verdict, entry: u64) {
+    verdict.entry = Some(entry);
+    verdict.atomicity = Some(Atomicity::Atomic);
+    verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
+}
+
+fn block(verdict: &mut Verdict, reasons: Shadowed) {
+    verdict.code = Some(reasons.code);
+    verdict.message = Some(reasons.message);
+    verdict.hint = Some(reasons.hint);
+    verdict.failed = reasons.failed;
+}
+
+fn reasons(blocked: &Blocked) -> Shadowed {
+    Shadowed {
+        code: blocked.code.as_str().to_owned(),
+        message: blocked.message.clone(),
+        hint: blocked.hint.clone(),
+        failed: blocked.failed.iter().map(failed).collect(),
+    }
+}
+
+fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
+    let (why, error) = match &failed.why {
+        decision::Why::False => (Why::False, None),
+        decision::Why::Error(error) => (Why::Error, Some(error.clone())),
+        decision::Why::Stale => (Why::Stale, None),
+        decision::Why::Changed => (Why::Changed, None),
+    };
+    FailedPrecondition {
+        precondition: failed.id.to_string(),
+        that: failed.that.to_string(),
+        why,
+        error,
+        reads: failed.reads.iter().map(read).collect(),
+        gap_ms: failed.gap_ms,
+        hint: failed.hint.clone(),
+    }
+}
+
+fn read(read: &decision::FailedRead) -> FailedRead {
+    FailedRead {
+        attribute: attribute(&read.fact.to_string(), read.attribute.as_deref()),
+        observed: read.expected != Expected::NotObserved,
+        expected: match &read.expected {
+            Expected::Value(value) => Some(value.to_json()),
+            Expected::NotObserved | Expected::Absent => None,
+        },
+        actual: read.actual.as_ref().map(|value| value.to_json()),
+        version: read.version,
+        changed_by: read.changed.as_ref().map(|changed| changed.by.to_string()),
+        changed_at: read.changed.as_ref().map(|changed| changed.at_ms),
+        entry: read.changed.as_ref().map(|changed| changed.entry),
+    }
+}
+
+fn attribute(fact: &str, attribute: Option<&str>) -> String {
+    match attribute {
+        Some(attribute) => format!("{fact}.{attribute}"),
+        None => fact.to_owned(),
+    }
+}
+
+/// What of an action's payload makes its verdict.
+#[derive(Deserialize)]
+struct StoredPayload {
+    decision: StoredDecision,
+    #[serde(default)]
+    writes: Vec<Wrote>,
+}
+
+#[derive(Deserialize)]
+struct StoredDecision {
+    blocked: Option<StoredBlocked>,
+    expires_at: Option<u64>,
+    gap_ms: Option<u64>,
+    shadowed: Option<StoredBlocked>,
+}
+
+#[derive(Deserialize)]
+struct StoredBlocked {
+    code: String,
+    #[serde(default)]
+    failed: Vec<StoredFailed>,
+    hint: String,
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct StoredFailed {
+    error: Option<String>,
+    gap_ms: Option<u64>,
+    hint: String,
+    precondition: String,
+    reads: Vec<StoredRead>,
+    that: String,
+    why: Why,
+}
+
+#[derive(Deserialize)]
+struct StoredRead {
+    actual: Option<Value>,
+    attribute: Option<String>,
+    changed_at: Option<u64>,
+    changed_by: Option<String>,
+    entry: Option<u64>,
+    expected: Option<Value>,
+    fact: String,
+    observed: bool,
+    version: u64,
+}
+
+impl From<StoredBlocked> for Shadowed {
+    fn from(stored: StoredBlocked) -> Self {
+        let StoredBlocked { code, failed, hint, message } = stored;
+        Self { code, message, hint, failed: failed.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl From<StoredFailed> for FailedPrecondition {
+    fn from(stored: StoredFailed) -> Self {
+        Self {
+            precondition: stored.precondition,
+            that: stored.that,
+            why: stored.why,
+            error: stored.error,
+            reads: stored.reads.into_iter().map(Into::into).collect(),
+            gap_ms: stored.gap_ms,
+            hint: stored.hint,
+        }
+    }
+}
+
+impl From<StoredRead> for FailedRead {
+    fn from(stored: StoredRead) -> Self {
+        Self {
+            attribute: attribute(&stored.fact, stored.attribute.as_deref()),
+            observed: stored.observed,
+            expected: stored.expected,
+            actual: stored.actual,
+            version: stored.version,
+            changed_by: stored.changed_by,
+            changed_at: stored.changed_at,
+            entry: stored.entry,
+        }
+    }
+}
