@@ -32,6 +32,7 @@ pub struct Committer {
     leaves: Encoder,
     batch: BatchEncoder,
     salts: Vec<u8>,
+    bytes: u64,
 }
 
 /// Why a batch could not be made durable.
@@ -86,7 +87,13 @@ impl Committer {
             leaves: Encoder::default(),
             batch: BatchEncoder::new(),
             salts: Vec::new(),
+            bytes: 0,
         }
+    }
+
+    /// Bytes written to the log since it was opened.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The log it writes.
@@ -150,6 +157,7 @@ impl Committer {
         let note: Arc<str> = checkpoint.sign(&self.key).into();
         let bytes = self.batch.finish(note.as_bytes())?;
         self.log.append(bytes)?;
+        self.bytes += bytes.len() as u64;
         for Sequenced { entry, .. } in entries {
             // An erasure is done as soon as it is decided: before anybody is told, and before any later snapshot.
             if let Event::Erasure { entries, .. } = &entry.event {

@@ -87,6 +87,8 @@ pub struct Counters {
     pub busy: AtomicU64,
     /// Batches made durable.
     pub batches: AtomicU64,
+    /// Bytes written to the log.
+    pub log_bytes: AtomicU64,
     /// Observations made.
     pub observed: AtomicU64,
 }
@@ -252,6 +254,7 @@ fn commit_loop(shared: &Shared, mut committer: Committer, to_commit: &Receiver<B
             tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
             shared.failed.lock().get_or_insert(error.to_string());
         }
+        shared.counters.log_bytes.store(committer.bytes(), Ordering::Relaxed);
         if committer.log().wants_next() {
             shared.wants_segment.store(true, Ordering::Relaxed);
         }

@@ -1,7 +1,174 @@
 //! Measurements: the gate beside what it is compared with, all with real durability on the same disk.
 //!
 //! The baselines live in modules of their own and know nothing of the gate, so that neither side can be tuned by accident
-//! while the other is being measured.
+//! while the other is being measured. Absolute figures are noise; the ratios of one run are the result.
 
 pub mod floor;
+mod gate;
+mod http;
+mod log;
 pub mod postgres;
+mod report;
+mod workload;
+
+use anyhow::{Context as _, Result};
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use workload::Bench;
+
+/// Facts in the usual run.
+const FACTS: u64 = 100_000;
+
+/// Rounds of floor and gate in turn: what disturbs one round disturbs both.
+const ROUNDS: usize = 3;
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Also the parts that take long: ten million entries, and growth.
+    #[arg(long)]
+    pub full: bool,
+    /// Leave PostgreSQL out.
+    #[arg(long)]
+    pub no_postgres: bool,
+    /// Where to write; must be on the disk to be measured. A folder is made in it and removed afterwards.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+}
+
+/// Runs the measurements.
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let folder = Folder::create(&args.dir)?;
+    let mut report = Report::default();
+    let said = |what: &str| eprintln!("measuring {what} …");
+
+    said("the gate, and the floor beside it");
+    let bench = Bench::new(&folder.path.join("gate"), FACTS)?;
+    let mut bench = measure_gate(bench, &folder.path, &mut report)?;
+
+    said("HTTP");
+    let http = http::http(&mut bench, FACTS, 4.0)?;
+    report.put("http_per_s", http.per_s);
+    report.put("http_p50_us", http.p50_us);
+    report.put("http_p99_us", http.p99_us);
+
+    said("a million entries: verify, audit, open again");
+    measure_log(bench, 1_000_000, "1m", &mut report)?;
+
+    if !args.no_postgres {
+        said("PostgreSQL, with the same work as a function under SERIALIZABLE");
+        measure_postgres(&folder.path, &mut report)?;
+    }
+    if args.full {
+        measure_growth(&folder.path, &mut report, said)?;
+    }
+    report.ratios();
+    if args.json {
+        println!("{}", report.json());
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_gate(mut bench: Bench, dir: &Path, report: &mut Report) -> Result<Bench> {
+    let bytes = log::bytes_per_entry(&mut bench)?;
+    report.put("bytes_per_entry", bytes);
+    report.put("decide_ns", gate::decide_ns(&mut bench, 100_000)?);
+    let (mut floors, mut commits, mut hots) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        floors.push(floor::floor(dir, bytes as usize, FACTS as usize, 2.0)?.per_s);
+        commits.push(gate::per_second(&mut bench, false, 2.0)?);
+        hots.push(gate::per_second(&mut bench, true, 2.0)?);
+    }
+    report.put("floor_per_s", report::median(floors));
+    report.put("commit_per_s", report::median(commits));
+    report.put("hot_per_s", report::median(hots));
+    let (mut singles, mut fsyncs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        fsyncs.push(floor::fsync_p50_us(dir, bytes as usize)?);
+        singles.push(gate::single_p50_us(&mut bench, 500)?);
+    }
+    report.put("fsync_p50_us", report::median(fsyncs));
+    report.put("single_p50_us", report::median(singles));
+    report.put("resident_mib", log::resident_mib());
+    Ok(bench)
+}
+
+/// Fills the log up to so many entries, then verifies, audits and reopens it.
+fn measure_log(mut bench: Bench, entries: u64, name: &str, report: &mut Report) -> Result<()> {
+    let have = bench.gate.view().position;
+    bench.spend(entries.saturating_sub(have), false)?;
+    report.put(&format!("resident_{name}_mib"), log::resident_mib());
+    if entries <= 1_000_000 {
+        report.put("verify_per_s", log::verify_per_s(&bench)?);
+        report.put("audit_per_s", log::audit_per_s(&bench)?);
+    }
+    let (_, reopened) = bench.reopen()?;
+    report.put(&format!("reopen_{name}_s"), reopened.took.as_secs_f64());
+    report.put(&format!("reopen_{name}_replayed"), reopened.replayed as f64);
+    Ok(())
+}
+
+fn measure_postgres(dir: &Path, report: &mut Report) -> Result<()> {
+    let record_len = report.get("bytes_per_entry") as usize;
+    let options = postgres::PostgresOptions { record_len, facts: FACTS, ..postgres::PostgresOptions::default() };
+    let result = postgres::postgres(dir, &options, &|line| eprintln!("  {line}"))
+        .context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
+    report.note("postgres", &format!("{}, data in {}", result.version, result.data.display()));
+    for (name, value) in &result.settings {
+        report.note("postgres setting", &format!("{name} = {value}"));
+    }
+    for (name, best) in [("", &result.plain), ("_chained", &result.chained), ("_hot", &result.hot)] {
+        report.put(&format!("postgres{name}_per_s"), best.best.per_s);
+        for run in &best.runs {
+            let retried = run.abort_share() * 100.0;
+            let line = format!("{} clients: {:.0}/s, {retried:.0} % retried", run.clients, run.per_s);
+            report.note(&format!("postgres{name}"), &line);
+        }
+    }
+    Ok(())
+}
+
+/// Cost per action with few facts and an empty ledger, and with a million facts and ten million entries.
+fn measure_growth(dir: &Path, report: &mut Report, said: impl Fn(&str)) -> Result<()> {
+    said("growth: ten thousand facts");
+    let record_len = report.get("bytes_per_entry") as usize;
+    let mut small = Bench::new(&dir.join("small"), 10_000)?;
+    report.put("small_per_s", gate::per_second(&mut small, false, 3.0)?);
+    report.put("small_floor_per_s", floor::floor(dir, record_len, 10_000, 3.0)?.per_s);
+    drop(small);
+    said("growth: a million facts, ten million entries");
+    let mut large = Bench::new(&dir.join("large"), 1_000_000)?;
+    let have = large.gate.view().position;
+    large.spend(10_000_000_u64.saturating_sub(have), false)?;
+    report.put("large_per_s", gate::per_second(&mut large, false, 3.0)?);
+    report.put("large_floor_per_s", floor::floor(dir, record_len, 1_000_000, 3.0)?.per_s);
+    measure_log(large, 10_000_000, "10m", report)
+}
+
+/// The folder that everything is measured in; removed when done, also on an error.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn create(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("countersign-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot write to {}\nhint: choose another folder with --dir", parent.display()))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("{} could not be removed: {error}", self.path.display());
+        }
+    }
+}

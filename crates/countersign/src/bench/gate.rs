@@ -1,0 +1,65 @@
+//! The gate itself: commits, one hot fact, single commits, and `decide` alone.
+
+use super::workload::Bench;
+use anyhow::{Result, bail};
+use countersign_core::decide::decide;
+use countersign_core::decision::Verdict;
+use countersign_core::ids::{AgentId, Tag};
+use countersign_core::state::Change;
+use std::time::{Duration, Instant};
+
+/// Durable actions a second, for about so many seconds.
+pub fn per_second(bench: &mut Bench, hot: bool, seconds: f64) -> Result<f64> {
+    // A first round settles caches and the file; it is not counted.
+    bench.spend(5_000, hot)?;
+    let (mut actions, mut took) = (0_u64, Duration::ZERO);
+    while took.as_secs_f64() < seconds {
+        took += bench.spend(20_000, hot)?;
+        actions += 20_000;
+    }
+    Ok(actions as f64 / took.as_secs_f64())
+}
+
+/// The median of one caller's wait, in microseconds.
+pub fn single_p50_us(bench: &mut Bench, samples: usize) -> Result<f64> {
+    let mut waits = Vec::with_capacity(samples);
+    for _ in 0..samples {
+        let started = Instant::now();
+        bench.spend_one()?;
+        waits.push(started.elapsed());
+    }
+    Ok(median_us(waits))
+}
+
+/// The median, in microseconds.
+pub fn median_us(mut waits: Vec<Duration>) -> f64 {
+    waits.sort_unstable();
+    waits.get(waits.len() / 2).map_or(f64::NAN, |wait| wait.as_secs_f64() * 1e6)
+}
+
+/// `decide` alone in nanoseconds: three preconditions, the time, one value set and the new fact made.
+pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
+    let admitted = (0..actions).map(|_| bench.admit(false)).collect::<Result<Vec<_>>>()?;
+    let mut state = bench.gate.view().state.clone();
+    let by = AgentId::new("bench-1")?;
+    let now_ms = bench.gate.now_ms();
+    let started = Instant::now();
+    for (entry, action) in admitted.iter().enumerate() {
+        let mut decision = decide(action, &state, now_ms);
+        if decision.verdict != Verdict::Committed {
+            bail!("the bench's own action was not committed: {:?}", decision.verdict);
+        }
+        for write in &mut decision.writes {
+            write.tag.get_or_insert(Tag([0; 12]));
+        }
+        let change = Change {
+            entry: u64::MAX / 2 + entry as u64,
+            time_ms: now_ms,
+            by: &by,
+            writes: &decision.writes,
+            charges: &decision.charges,
+        };
+        state.apply(&change, |_| ());
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e9 / actions as f64)
+}
