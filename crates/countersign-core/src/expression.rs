@@ -17,7 +17,7 @@ use cedar_policy_core::ast::{
     Request, SlotEnv, Value as CedarValue, ValueKind, Var,
 };
 use cedar_policy_core::entities::Entities;
-use cedar_policy_core::evaluator::Evaluator;
+use cedar_policy_core::evaluator::{EvaluationError, Evaluator};
 use cedar_policy_core::extensions::Extensions;
 use smol_str::{SmolStr, format_smolstr};
 use std::collections::BTreeMap;
@@ -165,6 +165,18 @@ impl Expression {
             .evaluator
             .interpret(&self.expr, &NO_SLOTS)
             .map_err(|error| error.to_string())
+    }
+}
+
+/// Why an evaluation failed, in our own words: they are recorded, and must come out the same under every version of Cedar
+/// (I3).
+fn evaluation_error(error: &EvaluationError) -> &'static str {
+    match error {
+        EvaluationError::RecordAttrDoesNotExist(_) => "an attribute that it reads is absent",
+        EvaluationError::IntegerOverflow(_) => "the result is beyond 64 bits",
+        EvaluationError::TypeError(_) => "an operand has another type than the operator takes",
+        EvaluationError::RecursionLimit(_) => "it is nested too deeply",
+        _ => "it cannot be evaluated",
     }
 }
 

@@ -6,6 +6,8 @@ use crate::code::Code;
 use crate::decision::Blocked;
 use crate::pact::ActionType;
 use crate::value::Value;
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value as Json};
 
 /// Most problems reported at once; a hostile body must not make a long record.
@@ -40,6 +42,19 @@ pub fn bind(kind: &ActionType, params: &Map<String, Json>) -> Binding {
         })
         .collect::<Result<_, _>>()
         .map_err(|problem| vec![problem])
+}
+
+/// The problem in our own words: they are recorded, and must come out the same under every version of the validator (I3).
+fn problem(error: &ValidationError<'_>) -> BindProblem {
+    let message = match error.kind() {
+        ValidationErrorKind::Required { property } => format!("{property} is required and missing"),
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            format!("not a parameter of this action: {}", unexpected.join(", "))
+        }
+        ValidationErrorKind::Type { .. } => "it has another type than the pact says".to_owned(),
+        kind => format!("it does not satisfy `{}` of the pact", kind.keyword()),
+    };
+    BindProblem { at: error.instance_path().to_string(), message }
 }
 
 pub(super) fn invalid_params(problems: &[BindProblem]) -> Blocked {
