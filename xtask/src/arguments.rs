@@ -88,21 +88,16 @@ fn parse_fuzz<'a>(mut rest: impl Iterator<Item = &'a str>) -> Result<Task> {
 
 fn range(flag: &str, given: Option<&str>) -> Result<String> {
     let text = value(flag, given)?;
-    let ends = text
-        .split_once("..")
-        .map(|(a, b)| (a.parse::<u64>(), b.parse::<u64>()));
+    let ends = text.split_once("..").map(|(a, b)| (a.parse::<u64>(), b.parse::<u64>()));
     match ends {
         Some((Ok(first), Ok(end))) if first < end => Ok(text.to_owned()),
-        _ => bail!(
-            "{flag} {text:?} is not a range of seeds\nhint: write it as 0..1000, the end is not included"
-        ),
+        _ => bail!("{flag} {text:?} is not a range of seeds\nhint: write it as 0..1000, the end is not included"),
     }
 }
 
 fn number(flag: &str, given: Option<&str>) -> Result<u64> {
     let text = value(flag, given)?;
-    text.parse()
-        .with_context(|| format!("{flag} needs a whole number, not {text:?}"))
+    text.parse().with_context(|| format!("{flag} needs a whole number, not {text:?}"))
 }
 
 fn value<'a>(flag: &str, given: Option<&'a str>) -> Result<&'a str> {
@@ -118,29 +113,18 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Task> {
-        parse(
-            &line
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        )
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn every_documented_form_is_read() {
         let only = Some("docs".to_owned());
         assert_eq!(parsed("").unwrap(), Task::Help);
-        assert_eq!(
-            parsed("test --long --only docs").unwrap(),
-            Task::Test { long: true, only }
-        );
+        assert_eq!(parsed("test --long --only docs").unwrap(), Task::Test { long: true, only });
         assert_eq!(parsed("tidy").unwrap(), Task::Tidy);
         let passed_on = vec!["--seeds".to_owned(), "3..9".to_owned()];
         assert_eq!(parsed("sim --seeds 3..9").unwrap(), Task::Sim { passed_on });
-        assert_eq!(
-            parsed("fuzz --seconds 2").unwrap(),
-            Task::Fuzz { seconds: 2 }
-        );
+        assert_eq!(parsed("fuzz --seconds 2").unwrap(), Task::Fuzz { seconds: 2 });
     }
 
     #[test]

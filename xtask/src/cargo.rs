@@ -15,46 +15,22 @@ pub fn cargo(root: &Path, words: &[&str]) -> Command {
 
 /// Runs a command to its end; `false` when it ended with a failure.
 pub fn succeeds(mut command: Command) -> Result<bool> {
-    let status = command.status().with_context(|| {
-        format!(
-            "{} could not be started",
-            command.get_program().to_string_lossy()
-        )
-    })?;
+    let status = command
+        .status()
+        .with_context(|| format!("{} could not be started", command.get_program().to_string_lossy()))?;
     Ok(status.success())
 }
 
 /// Runs the seeded simulator with the given words.
 pub fn sim(root: &Path, words: &[String]) -> Result<bool> {
-    let mut command = cargo(
-        root,
-        &[
-            "run",
-            "--release",
-            "--package",
-            "countersign-testing",
-            "--bin",
-            "sim",
-            "--",
-        ],
-    );
+    let mut command = cargo(root, &["run", "--release", "--package", "countersign-testing", "--bin", "sim", "--"]);
     command.args(words);
     succeeds(command)
 }
 
 /// Runs every fuzz target for so many seconds. Optimised, because what a fuzzer finds depends on how much it tries.
 pub fn fuzz(root: &Path, seconds: u64) -> Result<bool> {
-    let mut command = cargo(
-        root,
-        &[
-            "test",
-            "--release",
-            "--package",
-            "countersign-testing",
-            "--test",
-            "fuzz",
-        ],
-    );
+    let mut command = cargo(root, &["test", "--release", "--package", "countersign-testing", "--test", "fuzz"]);
     command.env("FUZZ_SECONDS", seconds.to_string());
     succeeds(command)
 }

@@ -57,14 +57,8 @@ fn run(words: &[String]) -> Result<bool> {
 fn workspace_root() -> Result<PathBuf> {
     let current = std::env::current_dir().context("the current folder cannot be read")?;
     let inside = std::env::var_os("CARGO_MANIFEST_DIR").map_or(current, PathBuf::from);
-    match inside
-        .ancestors()
-        .find(|folder| folder.join("Cargo.lock").is_file())
-    {
+    match inside.ancestors().find(|folder| folder.join("Cargo.lock").is_file()) {
         Some(root) => Ok(root.to_path_buf()),
-        None => bail!(
-            "no Cargo.lock in {} or above it\nhint: run this inside the repository",
-            inside.display()
-        ),
+        None => bail!("no Cargo.lock in {} or above it\nhint: run this inside the repository", inside.display()),
     }
 }

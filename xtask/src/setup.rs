@@ -33,21 +33,14 @@ pub const C_COMPILER: Program = Program {
 /// The bench compares with a private PostgreSQL server, which Debian keeps out of `PATH`.
 pub const POSTGRESQL: Program = Program {
     executable: "initdb",
-    also_in: &[
-        "/usr/lib/postgresql/*/bin",
-        "/usr/pgsql-*/bin",
-        "/opt/homebrew/opt/postgresql*/bin",
-    ],
+    also_in: &["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"],
     package: "postgresql",
     otherwise: "install a PostgreSQL server, version 14 or later, so that initdb is in PATH",
 };
 
 /// Finds each program or installs it; the answer says where each one is.
 pub fn provide(programs: &[&Program]) -> Result<Vec<PathBuf>> {
-    programs
-        .iter()
-        .map(|program| provide_one(program))
-        .collect()
+    programs.iter().map(|program| provide_one(program)).collect()
 }
 
 fn provide_one(program: &Program) -> Result<PathBuf> {
@@ -63,10 +56,7 @@ fn provide_one(program: &Program) -> Result<PathBuf> {
             program.package
         );
     }
-    println!(
-        "{} was not found, installing the package {}",
-        program.executable, program.package
-    );
+    println!("{} was not found, installing the package {}", program.executable, program.package);
     install(program.package)?;
     find(program).with_context(|| {
         format!(
@@ -86,9 +76,7 @@ fn install(package: &str) -> Result<()> {
     if apt_get(&["update"])? && apt_get(&install)? {
         return Ok(());
     }
-    bail!(
-        "apt-get could not install {package}\nhint: its output above says why; install it by hand and run this again"
-    )
+    bail!("apt-get could not install {package}\nhint: its output above says why; install it by hand and run this again")
 }
 
 fn apt_get(words: &[&str]) -> Result<bool> {
@@ -158,8 +146,7 @@ mod tests {
 
     #[test]
     fn a_pattern_stands_for_the_folders_that_exist_newest_first() {
-        let root =
-            std::env::temp_dir().join(format!("countersign-xtask-setup-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("countersign-xtask-setup-{}", std::process::id()));
         for version in ["14/bin", "15/bin", "16"] {
             std::fs::create_dir_all(root.join(version)).unwrap();
         }

@@ -28,51 +28,20 @@ struct Step {
     run: fn(&Path) -> Result<bool>,
 }
 
-const fn step(
-    name: &'static str,
-    needs: &'static [&'static Program],
-    run: fn(&Path) -> Result<bool>,
-) -> Step {
-    Step {
-        name,
-        needs,
-        long: false,
-        run,
-    }
+const fn step(name: &'static str, needs: &'static [&'static Program], run: fn(&Path) -> Result<bool>) -> Step {
+    Step { name, needs, long: false, run }
 }
 
-const fn long_step(
-    name: &'static str,
-    needs: &'static [&'static Program],
-    run: fn(&Path) -> Result<bool>,
-) -> Step {
-    Step {
-        name,
-        needs,
-        long: true,
-        run,
-    }
+const fn long_step(name: &'static str, needs: &'static [&'static Program], run: fn(&Path) -> Result<bool>) -> Step {
+    Step { name, needs, long: true, run }
 }
 
 /// Everything there is to run, in order. Golden files are ordinary tests and need no step of their own.
 const STEPS: &[Step] = &[
-    step("fmt", &[], |root| {
-        succeeds(cargo(root, &["fmt", "--all", "--check"]))
-    }),
+    step("fmt", &[], |root| succeeds(cargo(root, &["fmt", "--all", "--check"]))),
     step("tidy", &[], tidy::run),
     step("clippy", &[&setup::C_COMPILER], |root| {
-        succeeds(cargo(
-            root,
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        ))
+        succeeds(cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     }),
     step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL], |root| {
         succeeds(tests(cargo(root, &["test", "--workspace", "--locked"])))
@@ -83,31 +52,15 @@ const STEPS: &[Step] = &[
         succeeds(command)
     }),
     long_step("soak", &[&setup::C_COMPILER, &setup::POSTGRESQL], |root| {
-        succeeds(tests(cargo(
-            root,
-            &[
-                "test",
-                "--release",
-                "--workspace",
-                "--locked",
-                "--",
-                "--ignored",
-            ],
-        )))
+        succeeds(tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--", "--ignored"])))
     }),
-    long_step("sim", &[&setup::C_COMPILER], |root| {
-        cargo::sim(root, &["--seeds".to_owned(), LONG_SEEDS.to_owned()])
-    }),
-    long_step("fuzz", &[&setup::C_COMPILER], |root| {
-        cargo::fuzz(root, FUZZ_SECONDS * LONG_FUZZ_FACTOR)
-    }),
+    long_step("sim", &[&setup::C_COMPILER], |root| cargo::sim(root, &["--seeds".to_owned(), LONG_SEEDS.to_owned()])),
+    long_step("fuzz", &[&setup::C_COMPILER], |root| cargo::fuzz(root, FUZZ_SECONDS * LONG_FUZZ_FACTOR)),
 ];
 
 /// Golden files must be compared, not rewritten, whatever the caller's environment says.
 fn tests(mut command: Command) -> Command {
-    command
-        .env("INSTA_UPDATE", "no")
-        .env_remove("INSTA_FORCE_PASS");
+    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
     command
 }
 
@@ -128,11 +81,7 @@ pub fn run(root: &Path, long: bool, only: Option<&str>) -> Result<bool> {
             break;
         }
     }
-    let not_run: Vec<&str> = chosen
-        .iter()
-        .skip(outcomes.len())
-        .map(|step| step.name)
-        .collect();
+    let not_run: Vec<&str> = chosen.iter().skip(outcomes.len()).map(|step| step.name).collect();
     print!("{}", summary(&outcomes, &not_run));
     Ok(outcomes.iter().all(|outcome| outcome.passed))
 }
@@ -145,10 +94,7 @@ fn choose(long: bool, only: Option<&str>) -> Result<Vec<&'static Step>> {
         Some(step) => Ok(vec![step]),
         None => {
             let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
-            bail!(
-                "there is no step {name:?}\nhint: the steps are {}",
-                names.join(", ")
-            )
+            bail!("there is no step {name:?}\nhint: the steps are {}", names.join(", "))
         }
     }
 }
@@ -165,17 +111,8 @@ fn run_one(root: &Path, step: &Step, outcomes: &mut Vec<Outcome>) -> bool {
         }
     };
     let took = started.elapsed();
-    println!(
-        "---- {} {} in {:.1} s",
-        step.name,
-        word(passed),
-        took.as_secs_f64()
-    );
-    outcomes.push(Outcome {
-        name: step.name,
-        passed,
-        took,
-    });
+    println!("---- {} {} in {:.1} s", step.name, word(passed), took.as_secs_f64());
+    outcomes.push(Outcome { name: step.name, passed, took });
     passed
 }
 
@@ -184,20 +121,13 @@ fn summary(outcomes: &[Outcome], not_run: &[&str]) -> String {
     let mut text = String::from("\n==== summary ====\n");
     for outcome in outcomes {
         let seconds = outcome.took.as_secs_f64();
-        text.push_str(&format!(
-            "{:<8} {:<7} {seconds:>7.1} s\n",
-            outcome.name,
-            word(outcome.passed)
-        ));
+        text.push_str(&format!("{:<8} {:<7} {seconds:>7.1} s\n", outcome.name, word(outcome.passed)));
     }
     for name in not_run {
         text.push_str(&format!("{name:<8} not run\n"));
     }
     let passed = outcomes.iter().filter(|outcome| outcome.passed).count();
-    text.push_str(&format!(
-        "{passed} passed, {} failed\n",
-        outcomes.len() - passed
-    ));
+    text.push_str(&format!("{passed} passed, {} failed\n", outcomes.len() - passed));
     text
 }
 
@@ -212,18 +142,7 @@ mod tests {
     #[test]
     fn the_summary_ends_with_the_counts() {
         let took = Duration::from_millis(1500);
-        let outcomes = [
-            Outcome {
-                name: "fmt",
-                passed: true,
-                took,
-            },
-            Outcome {
-                name: "tidy",
-                passed: false,
-                took,
-            },
-        ];
+        let outcomes = [Outcome { name: "fmt", passed: true, took }, Outcome { name: "tidy", passed: false, took }];
         let text = summary(&outcomes, &["clippy"]);
         assert_eq!(text.lines().last(), Some("1 passed, 1 failed"));
         assert!(text.contains("tidy     FAILED"), "{text}");
@@ -232,13 +151,7 @@ mod tests {
 
     #[test]
     fn the_short_run_is_the_long_run_without_its_long_steps() {
-        let names = |long| {
-            choose(long, None)
-                .unwrap()
-                .iter()
-                .map(|step| step.name)
-                .collect::<Vec<_>>()
-        };
+        let names = |long| choose(long, None).unwrap().iter().map(|step| step.name).collect::<Vec<_>>();
         assert_eq!(names(false), ["fmt", "tidy", "clippy", "test", "docs"]);
         assert!(names(true).starts_with(&names(false)) && names(true).len() > names(false).len());
     }

@@ -29,24 +29,17 @@ pub struct File {
 impl File {
     /// What follows the last dot of the name, or nothing.
     pub fn extension(&self) -> &str {
-        self.name()
-            .rsplit_once('.')
-            .map_or("", |(_, extension)| extension)
+        self.name().rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
     /// The last part of the path.
     pub fn name(&self) -> &str {
-        self.path
-            .rsplit_once('/')
-            .map_or(self.path.as_str(), |(_, name)| name)
+        self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, name)| name)
     }
 
     /// The lines with their numbers, from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
@@ -67,9 +60,7 @@ impl Tree {
 
     /// The files whose names end in an extension.
     pub fn with_extension<'a>(&'a self, extension: &'a str) -> impl Iterator<Item = &'a File> {
-        self.files
-            .iter()
-            .filter(move |file| file.extension() == extension)
+        self.files.iter().filter(move |file| file.extension() == extension)
     }
 
     /// Whether a file or folder is there; the root is the empty path.
@@ -94,20 +85,12 @@ pub struct Finding {
 impl Finding {
     /// A finding that fails the run.
     pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-            warning: false,
-        }
+        Self { path: path.to_owned(), line, message: message.into(), warning: false }
     }
 
     /// A finding that is printed and fails nothing.
     pub fn warning(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            warning: true,
-            ..Self::new(path, line, message)
-        }
+        Self { warning: true, ..Self::new(path, line, message) }
     }
 }
 
@@ -129,23 +112,13 @@ pub fn run(root: &Path) -> Result<bool> {
         println!("{finding}");
     }
     let errors = findings.iter().filter(|finding| !finding.warning).count();
-    println!(
-        "tidy: {} files, {errors} errors, {} warnings",
-        tree.files.len(),
-        findings.len() - errors
-    );
+    println!("tidy: {} files, {errors} errors, {} warnings", tree.files.len(), findings.len() - errors);
     Ok(errors == 0)
 }
 
 /// Every check there is, findings in order of their place.
 fn check(tree: &Tree) -> Vec<Finding> {
-    let checks = [
-        source::check,
-        markdown::check,
-        codes::check,
-        crates::check,
-        words::check,
-    ];
+    let checks = [source::check, markdown::check, codes::check, crates::check, words::check];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(tree)).collect();
     findings.sort();
     findings
@@ -161,31 +134,21 @@ fn read(root: &Path) -> Result<Tree> {
 }
 
 fn read_folder(folder: &Path, prefix: &str, ignored: &[&str], tree: &mut Tree) -> Result<()> {
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("{} cannot be read", folder.display()))?;
+    let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("{} cannot be read", folder.display()))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        if NOT_OURS.contains(&name.as_str())
-            || ignored.contains(&path.as_str())
-            || ignored.contains(&name.as_str())
-        {
+        if NOT_OURS.contains(&name.as_str()) || ignored.contains(&path.as_str()) || ignored.contains(&name.as_str()) {
             continue;
         }
-        let kind = entry
-            .file_type()
-            .with_context(|| format!("{path} cannot be read"))?;
+        let kind = entry.file_type().with_context(|| format!("{path} cannot be read"))?;
         if kind.is_dir() {
             read_folder(&entry.path(), &format!("{path}/"), ignored, tree)?;
         } else if kind.is_file() {
-            let bytes =
-                std::fs::read(entry.path()).with_context(|| format!("{path} cannot be read"))?;
+            let bytes = std::fs::read(entry.path()).with_context(|| format!("{path} cannot be read"))?;
             if let Ok(text) = String::from_utf8(bytes) {
-                tree.files.push(File {
-                    path: path.clone(),
-                    text,
-                });
+                tree.files.push(File { path: path.clone(), text });
             }
         }
         tree.paths.push(path);
@@ -198,10 +161,7 @@ fn read_folder(folder: &Path, prefix: &str, ignored: &[&str], tree: &mut Tree) -
 pub fn made_up(files: &[(&str, &str)]) -> Tree {
     let mut tree = Tree::default();
     for (path, text) in files {
-        tree.files.push(File {
-            path: (*path).to_owned(),
-            text: (*text).to_owned(),
-        });
+        tree.files.push(File { path: (*path).to_owned(), text: (*text).to_owned() });
         for (end, _) in path.match_indices('/') {
             tree.paths.push(path[..end].to_owned());
         }
@@ -220,23 +180,12 @@ mod tests {
         let tree = read(root).unwrap();
         assert!(tree.file("xtask/src/tidy.rs").is_some());
         assert!(tree.holds("crates/countersign-core"));
-        assert!(
-            !tree
-                .paths
-                .iter()
-                .any(|path| path.starts_with("target/") || path.starts_with(".git/"))
-        );
+        assert!(!tree.paths.iter().any(|path| path.starts_with("target/") || path.starts_with(".git/")));
     }
 
     #[test]
     fn findings_name_their_place() {
-        assert_eq!(
-            Finding::new("a.rs", 3, "bad").to_string(),
-            "error: a.rs:3: bad"
-        );
-        assert_eq!(
-            Finding::warning("a.rs", 0, "long").to_string(),
-            "warning: a.rs: long"
-        );
+        assert_eq!(Finding::new("a.rs", 3, "bad").to_string(), "error: a.rs:3: bad");
+        assert_eq!(Finding::warning("a.rs", 0, "long").to_string(), "warning: a.rs: long");
     }
 }

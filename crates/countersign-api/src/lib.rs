@@ -29,8 +29,8 @@ pub use facts::{
     FactPut, FactResponse, FactVersion, FactWritten, HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
 };
 pub use ledger::{
-    ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health, Ready,
-    ReceiptResponse,
+    ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,
+    Ready, ReceiptResponse,
 };
 pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
 

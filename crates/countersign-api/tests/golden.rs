@@ -22,7 +22,8 @@ fn it_is_openapi_3_1_and_every_reference_leads_somewhere() {
     assert_eq!(document["openapi"], "3.1.0");
     let text = document.to_string();
     let schemas = document["components"]["schemas"].as_object().unwrap();
-    let references: Vec<&str> = text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let references: Vec<&str> =
+        text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(references.len() > 20);
     for name in references {
         assert!(schemas.contains_key(name), "{name}");

@@ -1,9 +1,7 @@
 //! An agent's request to do one thing under a pact, as it comes to be decided.
 
 use crate::canonical::Canonical;
-use crate::ids::{
-    ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName,
-};
+use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
 use crate::json::{JsonError, parse_object};
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
 use crate::value::{Attributes, Value};
@@ -64,9 +62,7 @@ pub enum RequestError {
     #[error("field `{0}` must be {1}")]
     Type(&'static str, &'static str),
     /// A field is not known.
-    #[error(
-        "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params` and `observations`"
-    )]
+    #[error("field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params` and `observations`")]
     Unknown(String),
     /// A name is not acceptable.
     #[error("field `{0}`: {1}")]
@@ -89,10 +85,9 @@ impl ActionRequest {
             None => Err(RequestError::Missing(field)),
         };
         let pact = PactName::new(text("pact")?).map_err(|e| RequestError::Name("pact", e))?;
-        let action =
-            ActionName::new(text("action")?).map_err(|e| RequestError::Name("action", e))?;
-        let idempotency_key = IdempotencyKey::new(text("idempotency_key")?)
-            .map_err(|e| RequestError::Name("idempotency_key", e))?;
+        let action = ActionName::new(text("action")?).map_err(|e| RequestError::Name("action", e))?;
+        let idempotency_key =
+            IdempotencyKey::new(text("idempotency_key")?).map_err(|e| RequestError::Name("idempotency_key", e))?;
         let params = match object.swap_remove("params") {
             Some(Json::Object(params)) => params,
             Some(_) => return Err(RequestError::Type("params", "an object")),
@@ -114,13 +109,7 @@ impl ActionRequest {
         };
         match object.keys().next() {
             Some(unknown) => Err(RequestError::Unknown(unknown.clone())),
-            None => Ok(Self {
-                pact,
-                action,
-                idempotency_key,
-                params,
-                observations,
-            }),
+            None => Ok(Self { pact, action, idempotency_key, params, observations }),
         }
     }
 }
@@ -175,34 +164,18 @@ pub struct Action {
 
 impl Action {
     /// Puts an action together; of several observations of one fact the latest counts.
-    pub fn new(
-        agent: AgentId,
-        auth: Auth,
-        body: Arc<str>,
-        request: ActionRequest,
-        observed: Vec<Observed>,
-    ) -> Self {
+    pub fn new(agent: AgentId, auth: Auth, body: Arc<str>, request: ActionRequest, observed: Vec<Observed>) -> Self {
         let mut latest: Vec<Observed> = Vec::with_capacity(observed.len());
         for observation in observed {
             match latest.iter_mut().find(|seen| seen.fact == observation.fact) {
-                Some(seen)
-                    if (seen.at_ms, seen.version) < (observation.at_ms, observation.version) =>
-                {
+                Some(seen) if (seen.at_ms, seen.version) < (observation.at_ms, observation.version) => {
                     *seen = observation
                 }
                 Some(_) => {}
                 None => latest.push(observation),
             }
         }
-        Self {
-            id: Digest::of(body.as_bytes()),
-            agent,
-            auth,
-            body,
-            request,
-            observed: latest,
-            bound: None,
-        }
+        Self { id: Digest::of(body.as_bytes()), agent, auth, body, request, observed: latest, bound: None }
     }
 
     /// What stands for the agent's idempotency key.
@@ -226,11 +199,7 @@ impl Observed {
         out.u64(self.at_ms);
         out.key("fact");
         out.display(&self.fact);
-        if let Some(value) = self
-            .value
-            .as_ref()
-            .filter(|_| self.version != current_version)
-        {
+        if let Some(value) = self.value.as_ref().filter(|_| self.version != current_version) {
             out.key("value");
             value.write(out);
         }

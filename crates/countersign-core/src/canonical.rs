@@ -19,10 +19,7 @@ impl Canonical {
     /// Writes into a buffer that is reused; it is emptied first.
     pub fn with_buffer(mut buffer: String) -> Self {
         buffer.clear();
-        Self {
-            out: buffer,
-            first: true,
-        }
+        Self { out: buffer, first: true }
     }
 
     /// What was written.
@@ -70,8 +67,7 @@ impl Canonical {
             if byte >= 0x20 && byte != b'"' && byte != b'\\' {
                 continue;
             }
-            self.out
-                .push_str(text.get(plain_from..at).unwrap_or_default());
+            self.out.push_str(text.get(plain_from..at).unwrap_or_default());
             plain_from = at + 1;
             match byte {
                 b'"' => self.out.push_str("\\\""),
@@ -87,8 +83,7 @@ impl Canonical {
                 }
             }
         }
-        self.out
-            .push_str(text.get(plain_from..).unwrap_or_default());
+        self.out.push_str(text.get(plain_from..).unwrap_or_default());
         self.out.push('"');
     }
 
@@ -102,11 +97,7 @@ impl Canonical {
     fn hex(&mut self, bytes: &[u8]) {
         for byte in bytes {
             for nibble in [byte >> 4, byte & 15] {
-                self.out.push(char::from(if nibble < 10 {
-                    b'0' + nibble
-                } else {
-                    b'a' + nibble - 10
-                }));
+                self.out.push(char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }));
             }
         }
     }
@@ -184,23 +175,15 @@ mod tests {
     fn strings_escape_exactly_what_rfc_8785_asks() {
         let mut out = Canonical::new();
         out.string("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}");
-        assert_eq!(
-            out.as_str(),
-            "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\""
-        );
+        assert_eq!(out.as_str(), "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\"");
     }
 
     #[test]
     fn generic_json_sorts_by_utf16() {
-        let json: serde_json::Value = serde_json::from_str(
-            "{\"\u{20ac}\":1,\"\\r\":2,\"1\":3,\"\u{1f600}\":4,\"\u{fb33}\":5}",
-        )
-        .unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str("{\"\u{20ac}\":1,\"\\r\":2,\"1\":3,\"\u{1f600}\":4,\"\u{fb33}\":5}").unwrap();
         let mut out = Canonical::new();
         out.json(&json);
-        assert_eq!(
-            out.as_str(),
-            "{\"\\r\":2,\"1\":3,\"\u{20ac}\":1,\"\u{1f600}\":4,\"\u{fb33}\":5}"
-        );
+        assert_eq!(out.as_str(), "{\"\\r\":2,\"1\":3,\"\u{20ac}\":1,\"\u{1f600}\":4,\"\u{fb33}\":5}");
     }
 }

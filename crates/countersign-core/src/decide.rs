@@ -43,17 +43,11 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
         let hint = "publish it with `countersign pact publish FILE`, or mend the name";
         return Decision::refused(None, blocked(Code::UnknownPact, message, hint));
     };
-    let pact_ref = PactRef {
-        name: pact.name.clone(),
-        version: pact.version,
-        hash: pact.hash,
-    };
+    let pact_ref = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
     let Some(kind) = pact.actions.get(&action.request.action) else {
         let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
-        let message = format!(
-            "pact `{}` version {} has no action type `{}`",
-            pact.name, pact.version, action.request.action
-        );
+        let message =
+            format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.request.action);
         let hint = format!("it has: {}", known.join(", "));
         return Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint));
     };
@@ -69,16 +63,7 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
         Ok(params) => params,
         Err(problems) => return Decision::refused(Some(pact_ref), bind::invalid_params(problems)),
     };
-    Deciding {
-        action,
-        snapshot,
-        now_ms,
-        kind,
-        params,
-        principal: None,
-        reads: Vec::new(),
-    }
-    .run(pact_ref)
+    Deciding { action, snapshot, now_ms, kind, params, principal: None, reads: Vec::new() }.run(pact_ref)
 }
 
 /// A fact that the action reads, resolved.
@@ -130,23 +115,11 @@ impl<S: Snapshot> Deciding<'_, S> {
                 decision.shadowed = shadowed;
                 decision
             }
-            Err(Stopped {
-                blocked,
-                review: true,
-            }) => {
+            Err(Stopped { blocked, review: true }) => {
                 let expires_at_ms = self.now_ms.saturating_add(REVIEW_EXPIRES_MS);
-                self.decision(
-                    pact,
-                    Verdict::Review {
-                        blocked,
-                        expires_at_ms,
-                    },
-                )
+                self.decision(pact, Verdict::Review { blocked, expires_at_ms })
             }
-            Err(Stopped {
-                blocked,
-                review: false,
-            }) => {
+            Err(Stopped { blocked, review: false }) => {
                 let mut decision = self.decision(pact, Verdict::Rejected(blocked));
                 decision.shadowed = shadowed;
                 decision
@@ -167,42 +140,22 @@ impl<S: Snapshot> Deciding<'_, S> {
         let rule = &self.kind.allow;
         let refusal = match rule.holds(inputs) {
             Ok(true) => None,
-            Ok(false) => Some(format!(
-                "{agent} may not do `{}`: {} is false",
-                self.kind.name,
-                rule.text()
-            )),
-            Err(error) => Some(format!(
-                "{agent} may not do `{}`: {} cannot be evaluated: {error}",
-                self.kind.name,
-                rule.text()
-            )),
+            Ok(false) => Some(format!("{agent} may not do `{}`: {} is false", self.kind.name, rule.text())),
+            Err(error) => {
+                Some(format!("{agent} may not do `{}`: {} cannot be evaluated: {error}", self.kind.name, rule.text()))
+            }
         };
         if let Some(message) = refusal {
-            return Err(blocked(
-                Code::NotAllowed,
-                message,
-                "ask an operator for the role that the pact names",
-            ));
+            return Err(blocked(Code::NotAllowed, message, "ask an operator for the role that the pact names"));
         }
-        let trust = self
-            .principal
-            .and_then(|agent| agent.value.as_ref())
-            .and_then(|value| value.get("trust"));
+        let trust = self.principal.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));
         match (self.kind.min_trust, trust) {
             (None, _) => Ok(()),
             (Some(least), Some(Value::Long(trust))) if *trust >= least => Ok(()),
             (Some(least), trust) => {
                 let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
-                let message = format!(
-                    "`{}` asks for a trust of at least {least}, {agent} has {trust}",
-                    self.kind.name
-                );
-                Err(blocked(
-                    Code::TrustTooLow,
-                    message,
-                    "trust is folded from behaviour; an operator can set it",
-                ))
+                let message = format!("`{}` asks for a trust of at least {least}, {agent} has {trust}", self.kind.name);
+                Err(blocked(Code::TrustTooLow, message, "trust is folded from behaviour; an operator can set it"))
             }
         }
     }
@@ -213,10 +166,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             version: resolved.version(),
             tag: resolved.record.map(|fact| fact.tag),
         };
-        let principal = self.principal.map(|fact| Resolved {
-            id: fact.id.clone(),
-            record: Some(fact),
-        });
+        let principal = self.principal.map(|fact| Resolved { id: fact.id.clone(), record: Some(fact) });
         Decision {
             verdict,
             pact: Some(pact),
@@ -230,12 +180,8 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// Time since the oldest observation among the given reads.
     fn gap_ms(&self, reads: impl Iterator<Item = usize>) -> Option<u64> {
-        let observed = reads
-            .filter_map(|read| self.reads.get(read))
-            .filter_map(|r| self.action.observation_of(&r.id));
-        observed
-            .map(|observed| self.now_ms.saturating_sub(observed.at_ms))
-            .max()
+        let observed = reads.filter_map(|read| self.reads.get(read)).filter_map(|r| self.action.observation_of(&r.id));
+        observed.map(|observed| self.now_ms.saturating_sub(observed.at_ms)).max()
     }
 
     /// Collects, once, what the expressions of the action type mention.
@@ -258,11 +204,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     fn input(&self, inputs: &mut InputsBuilder, key: &SmolStr, mention: &Mention) {
         let value_of = |base: Base| match base {
             Base::Principal => self.principal.and_then(|fact| fact.value.as_ref()),
-            Base::Read(read) => self
-                .reads
-                .get(read)
-                .and_then(|r| r.live())
-                .and_then(|fact| fact.value.as_ref()),
+            Base::Read(read) => self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.as_ref()),
         };
         match mention {
             Mention::Param(name) => {
@@ -274,11 +216,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Mention::Entity(Base::Principal) => inputs.agent(key, &self.action.agent),
             // The main fact is named even where it is about to be created; a read is there only if it exists.
             Mention::Entity(Base::Read(read)) => {
-                if let Some(resolved) = self
-                    .reads
-                    .get(*read)
-                    .filter(|r| *read == 0 || r.live().is_some())
-                {
+                if let Some(resolved) = self.reads.get(*read).filter(|r| *read == 0 || r.live().is_some()) {
                     inputs.fact(key, &resolved.id);
                 }
             }
@@ -293,10 +231,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 }
             }
             Mention::Observed(read, attribute) => {
-                if let Some(value) = self
-                    .observed_value(*read)
-                    .and_then(|value| value.get(attribute))
-                {
+                if let Some(value) = self.observed_value(*read).and_then(|value| value.get(attribute)) {
                     inputs.value(key, value);
                 }
             }
@@ -312,27 +247,16 @@ struct Stopped {
 
 impl Stopped {
     fn rejected(blocked: Blocked) -> Self {
-        Self {
-            blocked,
-            review: false,
-        }
+        Self { blocked, review: false }
     }
 
     fn by(blocked: Blocked, on_fail: OnFail) -> Self {
-        Self {
-            blocked,
-            review: on_fail == OnFail::Review,
-        }
+        Self { blocked, review: on_fail == OnFail::Review }
     }
 }
 
 fn blocked(code: Code, message: String, hint: &str) -> Blocked {
-    Blocked {
-        code,
-        message,
-        hint: hint.to_owned(),
-        failed: Vec::new(),
-    }
+    Blocked { code, message, hint: hint.to_owned(), failed: Vec::new() }
 }
 
 impl Decision {

@@ -13,8 +13,8 @@ use crate::pact::Presence;
 use crate::pact::diagnostic::closest;
 use crate::value::{FieldType, Value};
 use cedar_policy_core::ast::{
-    BinaryOp, Context, Eid, EntityType, EntityUID, EntityUIDEntry, Expr, ExprKind, Literal,
-    Request, SlotEnv, Value as CedarValue, ValueKind, Var,
+    BinaryOp, Context, Eid, EntityType, EntityUID, EntityUIDEntry, Expr, ExprKind, Literal, Request, SlotEnv,
+    Value as CedarValue, ValueKind, Var,
 };
 use cedar_policy_core::entities::Entities;
 use cedar_policy_core::evaluator::{EvaluationError, Evaluator};
@@ -95,21 +95,12 @@ impl Expression {
                 })
                 .collect::<Vec<_>>()
         })?;
-        let mut rewriter = Rewriter {
-            scope,
-            text,
-            mentions: BTreeMap::new(),
-            errors: Vec::new(),
-        };
+        let mut rewriter = Rewriter { scope, text, mentions: BTreeMap::new(), errors: Vec::new() };
         let expr = rewriter.rewrite(&parsed);
         if !rewriter.errors.is_empty() {
             return Err(rewriter.errors);
         }
-        Ok(Self {
-            text: text.into(),
-            expr,
-            mentions: rewriter.mentions.into_iter().collect(),
-        })
+        Ok(Self { text: text.into(), expr, mentions: rewriter.mentions.into_iter().collect() })
     }
 
     /// The text as written in the pact.
@@ -124,32 +115,27 @@ impl Expression {
 
     /// The attributes it reads at the time of use.
     pub fn attributes(&self) -> impl Iterator<Item = (Base, &SmolStr)> {
-        self.mentions
-            .iter()
-            .filter_map(|(_, mention)| match mention {
-                Mention::Attribute(base, attribute) => Some((*base, attribute)),
-                _ => None,
-            })
+        self.mentions.iter().filter_map(|(_, mention)| match mention {
+            Mention::Attribute(base, attribute) => Some((*base, attribute)),
+            _ => None,
+        })
     }
 
     /// The facts whose presence or identity it depends on beyond their attributes.
     pub fn facts(&self) -> impl Iterator<Item = usize> {
-        self.mentions
-            .iter()
-            .filter_map(|(_, mention)| match mention {
-                Mention::Entity(Base::Read(read))
-                | Mention::Attribute(Base::Read(read), _)
-                | Mention::ObservedFact(read)
-                | Mention::Observed(read, _) => Some(*read),
-                _ => None,
-            })
+        self.mentions.iter().filter_map(|(_, mention)| match mention {
+            Mention::Entity(Base::Read(read))
+            | Mention::Attribute(Base::Read(read), _)
+            | Mention::ObservedFact(read)
+            | Mention::Observed(read, _) => Some(*read),
+            _ => None,
+        })
     }
 
     /// Evaluates to a value; an error is a sentence (I4: the caller rejects).
     pub fn value(&self, inputs: &Inputs<'_>) -> Result<Value, String> {
         let value = self.evaluate(inputs)?;
-        Value::from_cedar(&value)
-            .ok_or_else(|| format!("`{}` is not a value that an attribute can hold", self.text))
+        Value::from_cedar(&value).ok_or_else(|| format!("`{}` is not a value that an attribute can hold", self.text))
     }
 
     /// Evaluates to true or false; an error is a sentence (I4: the caller rejects).
@@ -161,10 +147,7 @@ impl Expression {
     }
 
     fn evaluate(&self, inputs: &Inputs<'_>) -> Result<CedarValue, String> {
-        inputs
-            .evaluator
-            .interpret(&self.expr, &NO_SLOTS)
-            .map_err(|error| error.to_string())
+        inputs.evaluator.interpret(&self.expr, &NO_SLOTS).map_err(|error| evaluation_error(&error).to_owned())
     }
 }
 
@@ -205,13 +188,7 @@ impl InputsBuilder {
     pub fn fact(&mut self, key: &SmolStr, fact: &FactId) {
         if let Ok(uid) = entity_uid(fact.ty().as_str(), fact.id()) {
             let kind = ValueKind::Lit(Literal::EntityUID(Arc::new(uid)));
-            self.record.insert(
-                key.clone(),
-                CedarValue {
-                    value: kind,
-                    loc: None,
-                },
-            );
+            self.record.insert(key.clone(), CedarValue { value: kind, loc: None });
         }
     }
 
@@ -222,38 +199,19 @@ impl InputsBuilder {
 
     /// Adds the presence of something.
     pub fn present(&mut self, key: &SmolStr) {
-        self.record.insert(
-            key.clone(),
-            CedarValue {
-                value: ValueKind::Lit(Literal::Bool(true)),
-                loc: None,
-            },
-        );
+        self.record.insert(key.clone(), CedarValue { value: ValueKind::Lit(Literal::Bool(true)), loc: None });
     }
 
     /// Adds an integer.
     pub fn long(&mut self, key: &SmolStr, number: i64) {
-        self.record.insert(
-            key.clone(),
-            CedarValue {
-                value: ValueKind::Lit(Literal::Long(number)),
-                loc: None,
-            },
-        );
+        self.record.insert(key.clone(), CedarValue { value: ValueKind::Lit(Literal::Long(number)), loc: None });
     }
 
     /// The inputs, ready to evaluate on.
     pub fn build(self) -> Inputs<'static> {
         let context = Context::Value(Arc::new(self.record));
-        let request = Request::new_unchecked(
-            NOBODY.clone(),
-            NOBODY.clone(),
-            NOBODY.clone(),
-            Some(context),
-        );
-        Inputs {
-            evaluator: Evaluator::new(request, &NO_ENTITIES, Extensions::none()),
-        }
+        let request = Request::new_unchecked(NOBODY.clone(), NOBODY.clone(), NOBODY.clone(), Some(context));
+        Inputs { evaluator: Evaluator::new(request, &NO_ENTITIES, Extensions::none()) }
     }
 }
 
@@ -282,15 +240,10 @@ enum Path {
 
 impl Rewriter<'_> {
     fn error(&mut self, at: &Expr, message: String, hint: &str) {
-        let span = at.source_loc().map_or(0..self.text.len(), |loc| {
-            loc.span.offset()..loc.span.offset() + loc.span.len()
-        });
+        let span =
+            at.source_loc().map_or(0..self.text.len(), |loc| loc.span.offset()..loc.span.offset() + loc.span.len());
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
-        self.errors.push(ExpressionError {
-            span,
-            message,
-            hint,
-        });
+        self.errors.push(ExpressionError { span, message, hint });
     }
 
     fn flat(&mut self, key: SmolStr, mention: Mention) -> Expr {
@@ -308,11 +261,7 @@ impl Rewriter<'_> {
     }
 
     fn read_name(&self, read: usize) -> SmolStr {
-        self.scope
-            .reads
-            .get(read)
-            .map(|(name, _)| name.clone())
-            .unwrap_or_default()
+        self.scope.reads.get(read).map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
     /// What an expression denotes if it is a chain of names.
@@ -328,9 +277,7 @@ impl Rewriter<'_> {
                     Some(read) => Path::Fact(read),
                     None => Path::Param,
                 },
-                Path::Observed => self
-                    .read_named(attr)
-                    .map_or(Path::Plain, Path::ObservedFact),
+                Path::Observed => self.read_named(attr).map_or(Path::Plain, Path::ObservedFact),
                 Path::Param => Path::Param,
                 _ => Path::Plain,
             },
@@ -342,12 +289,8 @@ impl Rewriter<'_> {
     fn rewrite(&mut self, expr: &Expr) -> Expr {
         match expr.expr_kind() {
             ExprKind::Lit(literal) => Expr::val(literal.clone()),
-            ExprKind::Var(Var::Principal) => {
-                self.flat("principal".into(), Mention::Entity(Base::Principal))
-            }
-            ExprKind::Var(Var::Resource) => {
-                self.flat("resource".into(), Mention::Entity(Base::Read(0)))
-            }
+            ExprKind::Var(Var::Principal) => self.flat("principal".into(), Mention::Entity(Base::Principal)),
+            ExprKind::Var(Var::Resource) => self.flat("resource".into(), Mention::Entity(Base::Read(0))),
             ExprKind::Var(Var::Action) => {
                 self.error(
                     expr,
@@ -379,22 +322,13 @@ impl Rewriter<'_> {
                 }
                 all.unwrap_or_else(|| Expr::val(false))
             }
-            ExprKind::If {
-                test_expr,
-                then_expr,
-                else_expr,
-            } => Expr::ite(
-                self.rewrite(test_expr),
-                self.rewrite(then_expr),
-                self.rewrite(else_expr),
-            ),
+            ExprKind::If { test_expr, then_expr, else_expr } => {
+                Expr::ite(self.rewrite(test_expr), self.rewrite(then_expr), self.rewrite(else_expr))
+            }
             ExprKind::And { left, right } => Expr::and(self.rewrite(left), self.rewrite(right)),
             ExprKind::Or { left, right } => Expr::or(self.rewrite(left), self.rewrite(right)),
             ExprKind::UnaryApp { op, arg } => Expr::unary_app(*op, self.rewrite(arg)),
-            ExprKind::BinaryApp {
-                op: BinaryOp::In | BinaryOp::GetTag | BinaryOp::HasTag,
-                ..
-            } => {
+            ExprKind::BinaryApp { op: BinaryOp::In | BinaryOp::GetTag | BinaryOp::HasTag, .. } => {
                 self.error(
                     expr,
                     "facts have no parents and no tags".into(),
@@ -402,24 +336,12 @@ impl Rewriter<'_> {
                 );
                 Expr::val(false)
             }
-            ExprKind::BinaryApp { op, arg1, arg2 } => {
-                Expr::binary_app(*op, self.rewrite(arg1), self.rewrite(arg2))
-            }
+            ExprKind::BinaryApp { op, arg1, arg2 } => Expr::binary_app(*op, self.rewrite(arg1), self.rewrite(arg2)),
             ExprKind::Like { expr, pattern } => Expr::like(self.rewrite(expr), pattern.clone()),
-            ExprKind::Is { expr, entity_type } => {
-                Expr::is_entity_type(self.rewrite(expr), entity_type.clone())
-            }
-            ExprKind::Set(items) => Expr::set(
-                items
-                    .iter()
-                    .map(|item| self.rewrite(item))
-                    .collect::<Vec<_>>(),
-            ),
+            ExprKind::Is { expr, entity_type } => Expr::is_entity_type(self.rewrite(expr), entity_type.clone()),
+            ExprKind::Set(items) => Expr::set(items.iter().map(|item| self.rewrite(item)).collect::<Vec<_>>()),
             ExprKind::Record(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, field)| (name.clone(), self.rewrite(field)))
-                    .collect();
+                let fields = fields.iter().map(|(name, field)| (name.clone(), self.rewrite(field))).collect();
                 Expr::record_arc(Arc::new(fields))
             }
             ExprKind::ExtensionFunctionApp { .. } => {
@@ -431,11 +353,7 @@ impl Rewriter<'_> {
                 Expr::val(false)
             }
             ExprKind::Slot(_) | ExprKind::Unknown(_) => {
-                self.error(
-                    expr,
-                    "placeholders are not available in pacts".into(),
-                    "use a parameter: context.amount",
-                );
+                self.error(expr, "placeholders are not available in pacts".into(), "use a parameter: context.amount");
                 Expr::val(false)
             }
         }
@@ -443,10 +361,9 @@ impl Rewriter<'_> {
 
     fn get(&mut self, whole: &Expr, base: &Expr, attr: &SmolStr) -> Expr {
         match self.path(base) {
-            Path::Principal => self.flat(
-                format_smolstr!("principal.{attr}"),
-                Mention::Attribute(Base::Principal, attr.clone()),
-            ),
+            Path::Principal => {
+                self.flat(format_smolstr!("principal.{attr}"), Mention::Attribute(Base::Principal, attr.clone()))
+            }
             Path::Fact(read) => {
                 let key = format_smolstr!("{}.{attr}", self.read_name(read));
                 self.flat(key, Mention::Attribute(Base::Read(read), attr.clone()))
@@ -458,9 +375,7 @@ impl Rewriter<'_> {
             Path::Context if attr == "now" => self.flat("now".into(), Mention::Now),
             Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                 Some(read) => self.flat(attr.clone(), Mention::Entity(Base::Read(read))),
-                None if self.scope.params.contains_key(attr) => {
-                    self.flat(attr.clone(), Mention::Param(attr.clone()))
-                }
+                None if self.scope.params.contains_key(attr) => self.flat(attr.clone(), Mention::Param(attr.clone())),
                 None => {
                     let reads = self.scope.reads.iter().map(|(name, _)| name.as_str());
                     let names = self.scope.params.keys().map(SmolStr::as_str).chain(reads);
@@ -468,9 +383,7 @@ impl Rewriter<'_> {
                         Some(name) => format!("did you mean `context.{name}`?"),
                         None => "declare it under `params` or `reads`".to_owned(),
                     };
-                    let message = format!(
-                        "`context.{attr}` is neither a parameter nor a read of this action"
-                    );
+                    let message = format!("`context.{attr}` is neither a parameter nor a read of this action");
                     self.error(whole, message, &hint);
                     Expr::val(false)
                 }
@@ -500,10 +413,9 @@ impl Rewriter<'_> {
 
     fn has(&mut self, whole: &Expr, base: &Expr, attr: &SmolStr) -> Expr {
         match self.path(base) {
-            Path::Principal => self.flat_has(
-                format_smolstr!("principal.{attr}"),
-                Mention::Attribute(Base::Principal, attr.clone()),
-            ),
+            Path::Principal => {
+                self.flat_has(format_smolstr!("principal.{attr}"), Mention::Attribute(Base::Principal, attr.clone()))
+            }
             Path::Fact(read) => {
                 let key = format_smolstr!("{}.{attr}", self.read_name(read));
                 self.flat_has(key, Mention::Attribute(Base::Read(read), attr.clone()))
@@ -513,16 +425,9 @@ impl Rewriter<'_> {
                 self.flat_has(key, Mention::Observed(read, attr.clone()))
             }
             Path::Observed => match self.read_named(attr) {
-                Some(read) => self.flat_has(
-                    format_smolstr!("observed.{attr}"),
-                    Mention::ObservedFact(read),
-                ),
+                Some(read) => self.flat_has(format_smolstr!("observed.{attr}"), Mention::ObservedFact(read)),
                 None => {
-                    self.error(
-                        whole,
-                        format!("`{attr}` is not a read of this action"),
-                        "declare it under `reads`",
-                    );
+                    self.error(whole, format!("`{attr}` is not a read of this action"), "declare it under `reads`");
                     Expr::val(false)
                 }
             },
@@ -541,9 +446,7 @@ mod miette_span {
     use std::ops::Range;
 
     /// The first labelled place of a parse error.
-    pub(super) fn first_span(
-        error: &cedar_policy_core::parser::err::ParseError,
-    ) -> Option<Range<usize>> {
+    pub(super) fn first_span(error: &cedar_policy_core::parser::err::ParseError) -> Option<Range<usize>> {
         use miette::Diagnostic as _;
         let label = error.labels()?.next()?;
         Some(label.offset()..label.offset() + label.len())

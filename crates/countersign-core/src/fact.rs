@@ -42,12 +42,8 @@ impl Fact {
 
     /// The write that last changed an attribute; for an absent attribute, the write that made this version.
     pub fn changed(&self, attribute: &str) -> &Arc<Written> {
-        let at = self
-            .value
-            .as_ref()
-            .and_then(|value| value.iter().position(|(name, _)| name == attribute));
-        at.and_then(|at| self.changed.get(at))
-            .unwrap_or(&self.written)
+        let at = self.value.as_ref().and_then(|value| value.iter().position(|(name, _)| name == attribute));
+        at.and_then(|at| self.changed.get(at)).unwrap_or(&self.written)
     }
 
     /// The fact that a write makes of `before`.
@@ -61,9 +57,7 @@ impl Fact {
         let old = before.and_then(|fact| fact.value.as_ref());
         let unchanged = |name: &str, value| {
             let same = old.and_then(|old| old.get(name)) == Some(value);
-            before
-                .filter(|_| same)
-                .map(|fact| fact.changed(name).clone())
+            before.filter(|_| same).map(|fact| fact.changed(name).clone())
         };
         let changed = value
             .iter()
@@ -71,13 +65,6 @@ impl Fact {
             .map(|(name, value)| unchanged(name, value).unwrap_or_else(|| written.clone()))
             .collect();
         let previous_entry = before.map(|fact| fact.written.entry);
-        Self {
-            id,
-            tag,
-            value,
-            written,
-            changed,
-            previous_entry,
-        }
+        Self { id, tag, value, written, changed, previous_entry }
     }
 }

@@ -14,9 +14,7 @@ use unicode_normalization::is_nfc;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The name is not an identifier.
-    #[error(
-        "`{0}` is not a name: use a letter or `_`, then letters, digits, `_` or `-`, at most 64 characters"
-    )]
+    #[error("`{0}` is not a name: use a letter or `_`, then letters, digits, `_` or `-`, at most 64 characters")]
     NotAName(String),
     /// The name is not a Cedar identifier.
     #[error(
@@ -69,19 +67,13 @@ pub fn check_id(id: &str) -> Result<(), IdError> {
 fn is_identifier(text: &str, extra: &str) -> bool {
     let mut chars = text.chars();
     text.len() <= 64
-        && chars
-            .next()
-            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || extra.contains(c))
 }
 
 /// Checks a type, attribute, parameter or read name: a Cedar identifier in ASCII, so byte order is also JCS order.
 pub fn check_identifier(text: &str) -> Result<(), IdError> {
-    if is_identifier(text, "") {
-        Ok(())
-    } else {
-        Err(IdError::NotAnIdentifier(text.to_owned()))
-    }
+    if is_identifier(text, "") { Ok(()) } else { Err(IdError::NotAnIdentifier(text.to_owned())) }
 }
 
 macro_rules! name_type {
@@ -120,20 +112,12 @@ macro_rules! name_type {
 }
 
 fn check_name(text: &str) -> Result<(), IdError> {
-    if is_identifier(text, "-") {
-        Ok(())
-    } else {
-        Err(IdError::NotAName(text.to_owned()))
-    }
+    if is_identifier(text, "-") { Ok(()) } else { Err(IdError::NotAName(text.to_owned())) }
 }
 
 fn check_idempotency_key(text: &str) -> Result<(), IdError> {
     let long_enough = (IDEMPOTENCY_KEY_CHARS_MIN..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len());
-    if long_enough
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    {
+    if long_enough && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
         Ok(())
     } else {
         Err(IdError::IdempotencyKey)
@@ -189,10 +173,7 @@ impl FactId {
     }
     /// The fact of an agent's own entity.
     pub fn of_agent(agent: &AgentId) -> Self {
-        Self {
-            ty: FactType(SmolStr::new_static("Agent")),
-            id: agent.0.clone(),
-        }
+        Self { ty: FactType(SmolStr::new_static("Agent")), id: agent.0.clone() }
     }
     /// The type.
     pub fn ty(&self) -> &FactType {
@@ -234,10 +215,7 @@ impl FromStr for FactId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         let malformed = || IdError::NotAFactId(text.chars().take(80).collect());
         let (ty, quoted) = text.split_once("::").ok_or_else(malformed)?;
-        let inner = quoted
-            .strip_prefix('"')
-            .and_then(|q| q.strip_suffix('"'))
-            .ok_or_else(malformed)?;
+        let inner = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).ok_or_else(malformed)?;
         let mut id = String::with_capacity(inner.len());
         let mut chars = inner.chars();
         while let Some(c) = chars.next() {
@@ -353,13 +331,7 @@ mod tests {
         assert_eq!(check_id("a\nb"), Err(IdError::Control(10)));
         assert_eq!(check_id("e\u{301}"), Err(IdError::NotNormal));
         assert_eq!(check_id(&"x".repeat(257)), Err(IdError::TooLong(257)));
-        for text in [
-            "Account",
-            "Account::42",
-            "Account::\"4\"2\"",
-            "A b::\"1\"",
-            "Account::\"\\n\"",
-        ] {
+        for text in ["Account", "Account::42", "Account::\"4\"2\"", "A b::\"1\"", "Account::\"\\n\""] {
             assert!(text.parse::<FactId>().is_err(), "{text}");
         }
     }

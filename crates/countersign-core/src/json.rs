@@ -16,11 +16,7 @@ pub struct JsonError(pub String);
 /// Reads one JSON document strictly.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict {
-        depth: JSON_DEPTH_MAX,
-    }
-    .deserialize(&mut reader)
-    .map_err(|e| JsonError(e.to_string()))?;
+    let value = Strict { depth: JSON_DEPTH_MAX }.deserialize(&mut reader).map_err(|e| JsonError(e.to_string()))?;
     reader.end().map_err(|e| JsonError(e.to_string()))?;
     Ok(value)
 }
@@ -41,8 +37,7 @@ struct Strict {
 impl Strict {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.checked_sub(1);
-        let depth = depth
-            .ok_or_else(|| E::custom(format_args!("nested deeper than {JSON_DEPTH_MAX} levels")))?;
+        let depth = depth.ok_or_else(|| E::custom(format_args!("nested deeper than {JSON_DEPTH_MAX} levels")))?;
         Ok(Self { depth })
     }
 }
@@ -77,9 +72,7 @@ impl<'de> Visitor<'de> for Strict {
         }
     }
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
-        Err(E::custom(format_args!(
-            "{number} is not an integer: write amounts in minor units"
-        )))
+        Err(E::custom(format_args!("{number} is not an integer: write amounts in minor units")))
     }
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
         Ok(Value::String(text.to_owned()))
@@ -132,12 +125,7 @@ mod tests {
             assert!(error.contains(why), "{text}: {error}");
         }
         let deep = format!("{}{}", "[".repeat(17), "]".repeat(17));
-        assert!(
-            parse(&deep)
-                .unwrap_err()
-                .to_string()
-                .contains("deeper than 16")
-        );
+        assert!(parse(&deep).unwrap_err().to_string().contains("deeper than 16"));
         assert!(parse(&format!("{}{}", "[".repeat(16), "]".repeat(16))).is_ok());
     }
 }

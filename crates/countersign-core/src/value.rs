@@ -85,9 +85,7 @@ pub enum ValueError {
         found: &'static str,
     },
     /// An integer out of range, or a number with a fraction.
-    #[error(
-        "`{0}` must be a whole number between -(2^53-1) and 2^53-1; write money in minor units"
-    )]
+    #[error("`{0}` must be a whole number between -(2^53-1) and 2^53-1; write money in minor units")]
     Number(String),
     /// An attribute that the type does not have.
     #[error("`{0}` is not an attribute of this type")]
@@ -110,11 +108,7 @@ fn json_kind(json: &serde_json::Value) -> &'static str {
 
 impl Value {
     /// Reads a JSON value as the given type; `at` names it in errors.
-    pub fn from_json(
-        json: &serde_json::Value,
-        ty: &ValueType,
-        at: &str,
-    ) -> Result<Self, ValueError> {
+    pub fn from_json(json: &serde_json::Value, ty: &ValueType, at: &str) -> Result<Self, ValueError> {
         use serde_json::Value as Json;
         match (ty, json) {
             (ValueType::Bool, Json::Bool(b)) => Ok(Self::Bool(*b)),
@@ -125,20 +119,15 @@ impl Value {
                 .ok_or_else(|| ValueError::Number(at.to_owned())),
             (ValueType::String, Json::String(s)) => Ok(Self::String(SmolStr::new(s))),
             (ValueType::Set(element), Json::Array(items)) => {
-                let items = items
-                    .iter()
-                    .map(|item| Self::from_json(item, element, at))
-                    .collect::<Result<_, _>>()?;
+                let items = items.iter().map(|item| Self::from_json(item, element, at)).collect::<Result<_, _>>()?;
                 Ok(Self::Set(Arc::new(items)))
             }
-            (ValueType::Record(fields), Json::Object(object)) => Ok(Self::Record(Arc::new(
-                fields_from_json(object, fields, at)?.collect(),
-            ))),
-            (ty, found) => Err(ValueError::Type {
-                at: at.to_owned(),
-                expected: ty.to_string(),
-                found: json_kind(found),
-            }),
+            (ValueType::Record(fields), Json::Object(object)) => {
+                Ok(Self::Record(Arc::new(fields_from_json(object, fields, at)?.collect())))
+            }
+            (ty, found) => {
+                Err(ValueError::Type { at: at.to_owned(), expected: ty.to_string(), found: json_kind(found) })
+            }
         }
     }
 
@@ -147,9 +136,7 @@ impl Value {
         match (self, ty) {
             (Self::Bool(_), ValueType::Bool) | (Self::String(_), ValueType::String) => true,
             (Self::Long(n), ValueType::Long) => (-INTEGER_MAX..=INTEGER_MAX).contains(n),
-            (Self::Set(items), ValueType::Set(element)) => {
-                items.iter().all(|item| item.is(element))
-            }
+            (Self::Set(items), ValueType::Set(element)) => items.iter().all(|item| item.is(element)),
             _ => false,
         }
     }
@@ -186,12 +173,9 @@ impl Value {
             Self::Long(n) => (*n).into(),
             Self::String(s) => s.as_str().into(),
             Self::Set(items) => items.iter().map(Self::to_json).collect(),
-            Self::Record(fields) => serde_json::Value::Object(
-                fields
-                    .iter()
-                    .map(|(k, v)| (k.to_string(), v.to_json()))
-                    .collect(),
-            ),
+            Self::Record(fields) => {
+                serde_json::Value::Object(fields.iter().map(|(k, v)| (k.to_string(), v.to_json())).collect())
+            }
         }
     }
 
@@ -202,17 +186,11 @@ impl Value {
             Self::Long(n) => ValueKind::Lit(Literal::Long(*n)),
             Self::String(s) => ValueKind::Lit(Literal::String(s.clone())),
             Self::Set(items) => ValueKind::Set(CedarSet::new(items.iter().map(Self::to_cedar))),
-            Self::Record(fields) => ValueKind::Record(Arc::new(
-                fields
-                    .iter()
-                    .map(|(k, v)| (k.clone(), v.to_cedar()))
-                    .collect(),
-            )),
+            Self::Record(fields) => {
+                ValueKind::Record(Arc::new(fields.iter().map(|(k, v)| (k.clone(), v.to_cedar())).collect()))
+            }
         };
-        CedarValue {
-            value: kind,
-            loc: None,
-        }
+        CedarValue { value: kind, loc: None }
     }
 
     /// What Cedar answered, as a value; `None` for what no attribute can hold (entities, extension values).
@@ -221,9 +199,7 @@ impl Value {
             ValueKind::Lit(Literal::Bool(b)) => Some(Self::Bool(*b)),
             ValueKind::Lit(Literal::Long(n)) => Some(Self::Long(*n)),
             ValueKind::Lit(Literal::String(s)) => Some(Self::String(s.clone())),
-            ValueKind::Set(set) => Some(Self::Set(Arc::new(
-                set.iter().map(Self::from_cedar).collect::<Option<_>>()?,
-            ))),
+            ValueKind::Set(set) => Some(Self::Set(Arc::new(set.iter().map(Self::from_cedar).collect::<Option<_>>()?))),
             _ => None,
         }
     }
@@ -245,25 +221,15 @@ fn fields_from_json(
     at: &str,
 ) -> Result<Fields, ValueError> {
     let path = |name: &str| {
-        if at.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{at}.{name}")
-        }
+        if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
     };
-    if let Some(unknown) = object
-        .keys()
-        .find(|name| !types.contains_key(name.as_str()))
-    {
+    if let Some(unknown) = object.keys().find(|name| !types.contains_key(name.as_str())) {
         return Err(ValueError::Unknown(path(unknown)));
     }
     let mut fields = Vec::with_capacity(object.len());
     for (name, field) in types {
         match object.get(name.as_str()) {
-            Some(json) => fields.push((
-                name.clone(),
-                Value::from_json(json, &field.ty, &path(name))?,
-            )),
+            Some(json) => fields.push((name.clone(), Value::from_json(json, &field.ty, &path(name))?)),
             None if field.required => return Err(ValueError::Missing(path(name))),
             None => {}
         }
@@ -286,18 +252,13 @@ impl Attributes {
     }
 
     /// Reads a canonical record back without types; integers become `Long`, arrays sets.
-    pub fn from_untyped_json(
-        object: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Self, ValueError> {
+    pub fn from_untyped_json(object: &serde_json::Map<String, serde_json::Value>) -> Result<Self, ValueError> {
         fn value(json: &serde_json::Value, at: &str) -> Result<Value, ValueError> {
             let ty = match json {
                 serde_json::Value::Bool(_) => ValueType::Bool,
                 serde_json::Value::Number(_) => ValueType::Long,
                 serde_json::Value::Array(items) => {
-                    let items = items
-                        .iter()
-                        .map(|item| value(item, at))
-                        .collect::<Result<_, _>>()?;
+                    let items = items.iter().map(|item| value(item, at)).collect::<Result<_, _>>()?;
                     return Ok(Value::Set(Arc::new(items)));
                 }
                 _ => ValueType::String,
@@ -367,24 +328,16 @@ impl Attributes {
 
     /// The attributes as ordinary JSON.
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::Value::Object(
-            self.iter()
-                .map(|(k, v)| (k.to_string(), v.to_json()))
-                .collect(),
-        )
+        serde_json::Value::Object(self.iter().map(|(k, v)| (k.to_string(), v.to_json())).collect())
     }
 
     /// Checks the attributes against their types.
     pub fn check(&self, types: &BTreeMap<SmolStr, FieldType>) -> Result<(), ValueError> {
         for (name, value) in self.iter() {
-            let field = types
-                .get(name)
-                .ok_or_else(|| ValueError::Unknown(name.to_string()))?;
+            let field = types.get(name).ok_or_else(|| ValueError::Unknown(name.to_string()))?;
             if !value.is(&field.ty) {
                 return Err(match value {
-                    Value::Long(_) if field.ty == ValueType::Long => {
-                        ValueError::Number(name.to_string())
-                    }
+                    Value::Long(_) if field.ty == ValueType::Long => ValueError::Number(name.to_string()),
                     _ => ValueError::Type {
                         at: name.to_string(),
                         expected: field.ty.to_string(),
@@ -393,10 +346,7 @@ impl Attributes {
                 });
             }
         }
-        match types
-            .iter()
-            .find(|(name, field)| field.required && self.get(name).is_none())
-        {
+        match types.iter().find(|(name, field)| field.required && self.get(name).is_none()) {
             Some((name, _)) => Err(ValueError::Missing(name.to_string())),
             None => Ok(()),
         }

@@ -3,12 +3,7 @@
 //! Every row of `tables/bad-pacts.txt` is one good pact with one thing changed. The expected answers are in
 //! `golden/bad-pacts.txt`; `UPDATE_GOLDEN=1` writes them anew, and the difference is then read by a person.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use countersign_core::pact::load::load;
@@ -70,10 +65,7 @@ struct Row {
 fn rows() -> Vec<Row> {
     let text = include_str!("tables/bad-pacts.txt");
     let lines = |block: &str, sign: char| {
-        let lines: Vec<&str> = block
-            .lines()
-            .filter_map(|line| line.strip_prefix(sign))
-            .collect();
+        let lines: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix(sign)).collect();
         lines.join("\n")
     };
     let blocks = text.split("## ").skip(1);
@@ -95,21 +87,12 @@ fn the_good_pact_is_good() {
 fn every_problem_has_its_message_place_and_hint() {
     let mut answers = String::new();
     for Row { title, from, to } in rows() {
-        assert_eq!(
-            GOOD.matches(&from).count().min(1),
-            1,
-            "{title}: the good pact does not hold {from}"
-        );
+        assert_eq!(GOOD.matches(&from).count().min(1), 1, "{title}: the good pact does not hold {from}");
         let source = GOOD.replacen(&from, &to, 1);
         let found = match load(&source) {
             Ok(loaded) => loaded.warnings,
             Err(problems) => {
-                assert!(
-                    problems
-                        .iter()
-                        .any(|problem| problem.severity == Severity::Error),
-                    "{title}"
-                );
+                assert!(problems.iter().any(|problem| problem.severity == Severity::Error), "{title}");
                 problems
             }
         };
@@ -128,38 +111,20 @@ fn show(out: &mut String, source: &str, problem: &Diagnostic) {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    let line = source
-        .get(..problem.span.start)
-        .unwrap()
-        .matches('\n')
-        .count()
-        + 1;
+    let line = source.get(..problem.span.start).unwrap().matches('\n').count() + 1;
     let under = source.get(problem.span.clone()).unwrap().replace('\n', "⏎");
     let hint = problem.hint.as_deref().expect("every problem has a hint");
-    let _ = writeln!(
-        out,
-        "{severity}: {}\n  at {line}: «{under}»\n  hint: {hint}",
-        problem.message
-    );
+    let _ = writeln!(out, "{severity}: {}\n  at {line}: «{under}»\n  hint: {hint}", problem.message);
 }
 
 fn golden(name: &str, answers: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, answers).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    for (row, (expected, found)) in expected
-        .split("\n\n")
-        .zip(answers.split("\n\n"))
-        .enumerate()
-    {
-        assert_eq!(
-            found, expected,
-            "row {row}; UPDATE_GOLDEN=1 writes {name} anew"
-        );
+    for (row, (expected, found)) in expected.split("\n\n").zip(answers.split("\n\n")).enumerate() {
+        assert_eq!(found, expected, "row {row}; UPDATE_GOLDEN=1 writes {name} anew");
     }
     assert_eq!(answers, expected, "UPDATE_GOLDEN=1 writes {name} anew");
 }

@@ -1,11 +1,6 @@
 //! The examples that ship with the project load, without even a warning.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::pact::load::load;
@@ -23,23 +18,14 @@ fn every_example_loads_without_warnings() {
         }
         let source = fs::read_to_string(&path).unwrap();
         let loaded = load(&source).unwrap_or_else(|problems| {
-            let shown: Vec<_> = problems
-                .iter()
-                .map(|p| (source.get(p.span.clone()), p))
-                .collect();
+            let shown: Vec<_> = problems.iter().map(|p| (source.get(p.span.clone()), p)).collect();
             panic!("{}: {shown:#?}", path.display())
         });
         assert_eq!(loaded.warnings, [], "{}", path.display());
-        assert_eq!(
-            path.file_stem().unwrap().to_str().unwrap(),
-            loaded.pact.name.as_str()
-        );
+        assert_eq!(path.file_stem().unwrap().to_str().unwrap(), loaded.pact.name.as_str());
         Catalogue::new().admit(&loaded.pact).unwrap();
         names.push(loaded.pact.name.to_string());
     }
     names.sort();
-    assert_eq!(
-        names,
-        ["access", "billing", "hr", "oncall", "trading", "transfer"]
-    );
+    assert_eq!(names, ["access", "billing", "hr", "oncall", "trading", "transfer"]);
 }

@@ -1,11 +1,6 @@
 //! Properties of the loader: order has no meaning, any text is answered, and what is exported validates in Cedar itself.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 use cedar_policy::{PolicySet, Schema, ValidationMode, Validator};
 use countersign_core::expression::InputsBuilder;
@@ -20,25 +15,14 @@ use std::path::Path;
 
 fn examples() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    paths.retain(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "toml")
-    });
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
-    paths
-        .iter()
-        .map(|path| std::fs::read_to_string(path).unwrap())
-        .collect()
+    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
 fn pact(source: &str) -> Pact {
-    load(source)
-        .unwrap_or_else(|problems| panic!("{problems:#?}\n{source}"))
-        .pact
+    load(source).unwrap_or_else(|problems| panic!("{problems:#?}\n{source}")).pact
 }
 
 /// Everything that a decision depends on, whatever the order it was written in.
@@ -47,38 +31,15 @@ fn structure(pact: &Pact) -> BTreeSet<String> {
         let mut require: Vec<_> = action
             .require
             .iter()
-            .map(|r| {
-                format!(
-                    "{} {} {:?} {:?}",
-                    r.id,
-                    r.that.text(),
-                    r.stale_after_ms,
-                    r.on_fail
-                )
-            })
+            .map(|r| format!("{} {} {:?} {:?}", r.id, r.that.text(), r.stale_after_ms, r.on_fail))
             .collect();
         require.sort();
-        let mut budgets: Vec<_> = action
-            .budgets
-            .iter()
-            .map(|budget| format!("{budget:?}"))
-            .collect();
+        let mut budgets: Vec<_> = action.budgets.iter().map(|budget| format!("{budget:?}")).collect();
         budgets.sort();
-        let writes: Vec<_> = action
-            .writes
-            .iter()
-            .map(|write| format!("{write:?}"))
-            .collect();
-        format!(
-            "{} {:?} {:?} {require:#?} {budgets:#?} {writes:#?}",
-            action.name, action.params.schema, action.reads
-        )
+        let writes: Vec<_> = action.writes.iter().map(|write| format!("{write:?}")).collect();
+        format!("{} {:?} {:?} {require:#?} {budgets:#?} {writes:#?}", action.name, action.params.schema, action.reads)
     };
-    pact.actions
-        .values()
-        .map(action)
-        .chain([format!("{:?}", pact.facts)])
-        .collect()
+    pact.actions.values().map(action).chain([format!("{:?}", pact.facts)]).collect()
 }
 
 /// The blocks of a pact: each starts at a header and can stand anywhere after the first.
@@ -190,19 +151,13 @@ fn check_answer(text: &str) {
 
 /// Runs with the stack that a worker thread has, which is less than that of a main thread.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new()
-        .stack_size(2 * 1024 * 1024)
-        .spawn(run)
-        .unwrap()
-        .join()
-        .unwrap();
+    std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(run).unwrap().join().unwrap();
 }
 
 #[test]
 fn deep_and_long_expressions_neither_overflow_nor_pass() {
     let billing = examples().swap_remove(1);
-    let deep =
-        |condition: String| billing.replace("resource.balance >= context.amount", &condition);
+    let deep = |condition: String| billing.replace("resource.balance >= context.amount", &condition);
     let too_large = [
         format!("{}1 < 2{}", "(".repeat(2000), ")".repeat(2000)),
         format!("{}resource.balance{}", "[".repeat(100), "]".repeat(100)),
@@ -216,36 +171,21 @@ fn deep_and_long_expressions_neither_overflow_nor_pass() {
         let source = deep(condition);
         on_a_small_stack(move || {
             let problems = load(&source).unwrap_err();
-            assert!(
-                problems
-                    .iter()
-                    .any(|p| p.message.starts_with("an expression ")),
-                "{problems:#?}"
-            );
+            assert!(problems.iter().any(|p| p.message.starts_with("an expression ")), "{problems:#?}");
         });
     }
     // The largest that pass must also be evaluated, dropped and checked on a small stack.
     let largest = [
-        format!(
-            "{}resource.balance > 1",
-            "resource.balance > 1 && ".repeat(84)
-        ),
+        format!("{}resource.balance > 1", "resource.balance > 1 && ".repeat(84)),
         format!("resource.balance > {}1", "1 + ".repeat(250)),
         format!("{}resource.balance > 1{}", "(".repeat(24), ")".repeat(24)),
-        format!(
-            "{}resource.balance > 1",
-            "if resource.balance > 1 then true else ".repeat(24)
-        ),
+        format!("{}resource.balance > 1", "if resource.balance > 1 then true else ".repeat(24)),
     ];
     for condition in largest {
         let source = deep(condition);
         on_a_small_stack(move || {
             let pact = pact(&source);
-            let refund = pact
-                .actions
-                .values()
-                .find(|action| action.name.as_str() == "refund")
-                .unwrap();
+            let refund = pact.actions.values().find(|action| action.name.as_str() == "refund").unwrap();
             let mut inputs = InputsBuilder::default();
             inputs.long(&"resource.balance".into(), 1000);
             let that = &refund.require.get(1).unwrap().that;
@@ -285,11 +225,7 @@ fn what_is_exported_validates_with_cedar() {
         let policies: PolicySet = cedar_policies(&pact).parse().unwrap();
         assert_eq!(policies.policies().count(), pact.actions.len());
         let result = Validator::new(schema).validate(&policies, ValidationMode::Strict);
-        assert!(
-            result.validation_passed_without_warnings(),
-            "{}: {result:?}",
-            pact.name
-        );
+        assert!(result.validation_passed_without_warnings(), "{}: {result:?}", pact.name);
     }
 }
 
@@ -301,10 +237,7 @@ fn the_manifest_names_every_rule() {
         for action in pact.actions.values() {
             assert!(document.contains(&format!("## Action `{}`", action.name)));
             for require in &action.require {
-                assert!(
-                    document.contains(&format!("| `{}` |", require.id)),
-                    "{document}"
-                );
+                assert!(document.contains(&format!("| `{}` |", require.id)), "{document}");
             }
             for param in action.params.types.keys() {
                 assert!(document.contains(&format!("| `{param}` |")), "{document}");
@@ -316,21 +249,8 @@ fn the_manifest_names_every_rule() {
 #[test]
 fn reads_are_sorted_by_what_they_need() {
     let transfer = pact(&examples().swap_remove(5));
-    let execute = transfer
-        .actions
-        .values()
-        .find(|action| action.name.as_str() == "execute")
-        .unwrap();
-    let names: Vec<&str> = execute
-        .reads
-        .iter()
-        .map(|read| read.name.as_str())
-        .collect();
+    let execute = transfer.actions.values().find(|action| action.name.as_str() == "execute").unwrap();
+    let names: Vec<&str> = execute.reads.iter().map(|read| read.name.as_str()).collect();
     assert_eq!(names, ["resource", "source", "target"]);
-    assert!(
-        execute
-            .reads
-            .iter()
-            .all(|read| read.presence == Presence::Required)
-    );
+    assert!(execute.reads.iter().all(|read| read.presence == Presence::Required));
 }

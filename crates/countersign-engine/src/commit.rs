@@ -153,7 +153,8 @@ impl Committer {
             leaves.push(hash);
             commitments.push(committed);
         }
-        let checkpoint = Checkpoint { origin: self.origin.clone(), size: self.frontier.size(), root: self.frontier.root() };
+        let checkpoint =
+            Checkpoint { origin: self.origin.clone(), size: self.frontier.size(), root: self.frontier.root() };
         let note: Arc<str> = checkpoint.sign(&self.key).into();
         let bytes = self.batch.finish(note.as_bytes())?;
         self.log.append(bytes)?;

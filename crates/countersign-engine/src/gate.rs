@@ -181,11 +181,17 @@ impl Gate {
         }
     }
 
-    fn start(shared: Arc<Shared>, sequencer: Sequencer, committer: Committer, snapshot_due: u64) -> std::io::Result<Self> {
+    fn start(
+        shared: Arc<Shared>,
+        sequencer: Sequencer,
+        committer: Committer,
+        snapshot_due: u64,
+    ) -> std::io::Result<Self> {
         let (queue, queued) = bounded(shared.options.queue_len);
         // One batch is being made durable, one waits, one is being decided.
         let (decided, to_commit) = bounded(1);
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
+        let spawn =
+            |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
         let sequencing = {
             let shared = Arc::clone(&shared);
             spawn("sequence", Box::new(move || sequence_loop(&shared, sequencer, &queued, &decided)))?
@@ -219,12 +225,7 @@ fn body_len(request: &Request) -> usize {
     }
 }
 
-fn sequence_loop(
-    shared: &Shared,
-    mut sequencer: Sequencer,
-    queued: &Receiver<Submission>,
-    decided: &Sender<Batch>,
-) {
+fn sequence_loop(shared: &Shared, mut sequencer: Sequencer, queued: &Receiver<Submission>, decided: &Sender<Batch>) {
     let mut taken = Vec::with_capacity(shared.options.batch_max);
     while let Ok(first) = queued.recv() {
         let mut bytes = body_len(&first.request);

@@ -106,7 +106,8 @@ impl Sequencer {
     ) {
         match request {
             Request::Act(action) => self.act(batch, keys, *action, reply, now_ms),
-            Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match) {
+            Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match)
+            {
                 Ok(()) => {
                     let event = Event::Feed { write: self.state.feed(&fact, value) };
                     self.enter(batch, now_ms, by, auth, event, None, Some(reply));

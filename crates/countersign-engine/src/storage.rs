@@ -35,12 +35,6 @@ pub fn segment_name(first_index: u64) -> String {
 }
 
 fn index_of_name(name: &str, suffix: &str) -> Option<u64> {
-    let digits = name
-        .strip_suffix(suffix)
-        .filter(|digits| digits.len() == 20)?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| digits.parse().ok())
-        .flatten()
+    let digits = name.strip_suffix(suffix).filter(|digits| digits.len() == 20)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }

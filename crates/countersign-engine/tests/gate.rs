@@ -78,7 +78,8 @@ fn feed(gate: &Gate, id: &str, json: &str) -> Result<Answer, Refusal> {
 fn set_up(gate: &Gate) {
     let pact = Arc::new(load(PACT).unwrap().pact);
     gate.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
-    feed(gate, "Agent::\"refund-1\"", r#"{"roles":["refunder"],"standing":"active","org":"acme","trust":700}"#).unwrap();
+    feed(gate, "Agent::\"refund-1\"", r#"{"roles":["refunder"],"standing":"active","org":"acme","trust":700}"#)
+        .unwrap();
     feed(gate, "Account::\"42\"", r#"{"status":"active","balance":900000}"#).unwrap();
 }
 

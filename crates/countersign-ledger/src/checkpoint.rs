@@ -41,9 +41,7 @@ pub enum CheckpointError {
         what: &'static str,
     },
     /// The note is not a checkpoint.
-    #[error(
-        "the note is not a checkpoint: {what}; hint: expected the lines origin, size and root, and nothing else"
-    )]
+    #[error("the note is not a checkpoint: {what}; hint: expected the lines origin, size and root, and nothing else")]
     NotACheckpoint {
         /// What is wrong.
         what: &'static str,
@@ -69,9 +67,7 @@ pub enum CheckpointError {
         key: String,
     },
     /// A signature names this key and does not verify.
-    #[error(
-        "the signature by key {key} does not verify; hint: the checkpoint was altered or forged, do not trust it"
-    )]
+    #[error("the signature by key {key} does not verify; hint: the checkpoint was altered or forged, do not trust it")]
     BadSignature {
         /// The key, as `name+id`.
         key: String,
@@ -82,12 +78,7 @@ impl Checkpoint {
     /// The text that is signed: three lines, with the last newline.
     #[must_use]
     pub fn text(&self) -> String {
-        format!(
-            "{}\n{}\n{}\n",
-            self.origin,
-            self.size,
-            BASE64_STANDARD.encode(self.root.0)
-        )
+        format!("{}\n{}\n{}\n", self.origin, self.size, BASE64_STANDARD.encode(self.root.0))
     }
 
     /// Signs the checkpoint and returns the whole note.
@@ -111,29 +102,18 @@ impl Checkpoint {
         let note = note::split(note)?;
         let checkpoint = Self::from_text(note.text)?;
         if checkpoint.origin != key.origin() {
-            return Err(CheckpointError::WrongOrigin {
-                expected: key.origin().to_owned(),
-                found: checkpoint.origin,
-            });
+            return Err(CheckpointError::WrongOrigin { expected: key.origin().to_owned(), found: checkpoint.origin });
         }
         let mut signed = false;
         for signature in &note.signatures {
             if signature.name == key.origin() && signature.id == key.id() {
                 if !key.verifies(note.text.as_bytes(), &signature.bytes) {
-                    return Err(CheckpointError::BadSignature {
-                        key: key.name_and_id(),
-                    });
+                    return Err(CheckpointError::BadSignature { key: key.name_and_id() });
                 }
                 signed = true;
             }
         }
-        if signed {
-            Ok(checkpoint)
-        } else {
-            Err(CheckpointError::Unsigned {
-                key: key.name_and_id(),
-            })
-        }
+        if signed { Ok(checkpoint) } else { Err(CheckpointError::Unsigned { key: key.name_and_id() }) }
     }
 
     /// Reads the checkpoint in a note without checking any signature: for showing it, never for trusting it.
@@ -147,8 +127,7 @@ impl Checkpoint {
     fn from_text(text: &str) -> Result<Self, CheckpointError> {
         let wrong = |what| CheckpointError::NotACheckpoint { what };
         let mut lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
-        let (Some(origin), Some(size), Some(root), None) =
-            (lines.next(), lines.next(), lines.next(), lines.next())
+        let (Some(origin), Some(size), Some(root), None) = (lines.next(), lines.next(), lines.next(), lines.next())
         else {
             return Err(wrong("it does not have exactly three lines"));
         };
@@ -156,9 +135,7 @@ impl Checkpoint {
             return Err(wrong("the origin is not a valid key name"));
         }
         let size = canonical_decimal(size).filter(|size| *size <= MAX_SIZE);
-        let size = size.ok_or(wrong(
-            "the size is not a decimal number without leading zeroes, or is too large",
-        ))?;
+        let size = size.ok_or(wrong("the size is not a decimal number without leading zeroes, or is too large"))?;
         let mut bytes = [0; 32];
         if BASE64_STANDARD.decode_slice(root, &mut bytes) != Ok(32) {
             return Err(wrong("the root is not the base64 of 32 bytes"));
@@ -167,17 +144,12 @@ impl Checkpoint {
         if (size == 0) != (root == EMPTY_ROOT) {
             return Err(wrong("only the empty tree has the empty root"));
         }
-        Ok(Self {
-            origin: origin.to_owned(),
-            size,
-            root,
-        })
+        Ok(Self { origin: origin.to_owned(), size, root })
     }
 }
 
 /// A number in the one spelling that the formats allow.
 pub(crate) fn canonical_decimal(text: &str) -> Option<u64> {
-    let canonical =
-        text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let canonical = text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
     if canonical { text.parse().ok() } else { None }
 }

@@ -11,13 +11,7 @@ use crate::hash::Hash;
 /// SHA-256(salt || payload). The salt's fixed length keeps the two apart.
 #[must_use]
 pub fn commitment(salt: &[u8; 32], payload: &[u8]) -> Hash {
-    Hash(
-        Sha256::new()
-            .chain_update(salt)
-            .chain_update(payload)
-            .finalize()
-            .into(),
-    )
+    Hash(Sha256::new().chain_update(salt).chain_update(payload).finalize().into())
 }
 
 #[cfg(test)]
@@ -27,10 +21,7 @@ mod tests {
     #[test]
     fn salt_and_payload_both_matter() {
         let plain = commitment(&[0; 32], b"payload");
-        assert_eq!(
-            plain,
-            Hash(Sha256::digest([[0; 32].as_slice(), b"payload"].concat()).into())
-        );
+        assert_eq!(plain, Hash(Sha256::digest([[0; 32].as_slice(), b"payload"].concat()).into()));
         assert_ne!(plain, commitment(&[1; 32], b"payload"));
         assert_ne!(plain, commitment(&[0; 32], b"payloaD"));
     }

@@ -14,33 +14,20 @@ pub struct Hash(pub [u8; 32]);
 
 /// The root of the tree with no leaves: SHA-256 of the empty string.
 pub const EMPTY_ROOT: Hash = Hash([
-    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
-    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
+    0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ]);
 
 /// The hash of one entry as it stands in the tree: SHA-256(0x00 || leaf).
 #[must_use]
 pub fn leaf_hash(leaf: &[u8]) -> Hash {
-    Hash(
-        Sha256::new()
-            .chain_update([0x00])
-            .chain_update(leaf)
-            .finalize()
-            .into(),
-    )
+    Hash(Sha256::new().chain_update([0x00]).chain_update(leaf).finalize().into())
 }
 
 /// The hash of an inner node: SHA-256(0x01 || left || right).
 #[must_use]
 pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
-    Hash(
-        Sha256::new()
-            .chain_update([0x01])
-            .chain_update(left.0)
-            .chain_update(right.0)
-            .finalize()
-            .into(),
-    )
+    Hash(Sha256::new().chain_update([0x01]).chain_update(left.0).chain_update(right.0).finalize().into())
 }
 
 impl Hash {
@@ -127,18 +114,11 @@ mod tests {
     #[test]
     fn the_text_form_has_one_spelling() {
         let text = EMPTY_ROOT.to_string();
-        assert_eq!(
-            text,
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-        );
+        assert_eq!(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(text.parse(), Ok(EMPTY_ROOT));
-        for wrong in [
-            text.to_uppercase(),
-            text[1..].to_owned(),
-            format!("{text}0"),
-            format!("{text}00"),
-            text.replace('e', "g"),
-        ] {
+        for wrong in
+            [text.to_uppercase(), text[1..].to_owned(), format!("{text}0"), format!("{text}00"), text.replace('e', "g")]
+        {
             assert_eq!(wrong.parse::<Hash>(), Err(HashParseError), "{wrong}");
         }
     }

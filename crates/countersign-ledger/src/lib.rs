@@ -35,11 +35,11 @@ pub use commitment::commitment;
 pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
 pub use receipt::{Receipt, ReceiptError};
 pub use tile::{
-    BundleError, PathError, TileRef, decode_bundle, decode_tile, encode_bundle, encode_tile,
-    entries_path, parse_path, tile_path,
+    BundleError, PathError, TileRef, decode_bundle, decode_tile, encode_bundle, encode_tile, entries_path, parse_path,
+    tile_path,
 };
 pub use tree::{
-    BatchProver, Frontier, ProofError, SubtreeHashes, TileTree, TreeError, consistency_proof,
-    inclusion_proof, root_at, verify_consistency, verify_inclusion,
+    BatchProver, Frontier, ProofError, SubtreeHashes, TileTree, TreeError, consistency_proof, inclusion_proof, root_at,
+    verify_consistency, verify_inclusion,
 };
 pub use verify::{Broken, Evidence, LogVerifier, Place, Summary};

@@ -79,9 +79,7 @@ impl Receipt {
     /// # Errors
     /// If the text has any other form, or a part is longer than it can be.
     pub fn decode(text: &str) -> Result<Self, ReceiptError> {
-        let base64 = text
-            .strip_prefix(PREFIX)
-            .ok_or(malformed("it does not start with `rct1.`"))?;
+        let base64 = text.strip_prefix(PREFIX).ok_or(malformed("it does not start with `rct1.`"))?;
         if base64.len() > MAX_TEXT_BYTES {
             return Err(malformed("it is longer than any receipt"));
         }
@@ -93,21 +91,14 @@ impl Receipt {
         let (leaf, rest) = rest.split_at_checked(length).ok_or(cut_short.clone())?;
         let (count, rest) = split_length(rest, MAX_PROOF_LEN)?;
         let (proof, rest) = rest.split_at_checked(count * 32).ok_or(cut_short)?;
-        let checkpoint =
-            std::str::from_utf8(rest).map_err(|_| malformed("its checkpoint is not UTF-8"))?;
+        let checkpoint = std::str::from_utf8(rest).map_err(|_| malformed("its checkpoint is not UTF-8"))?;
         if checkpoint.len() > MAX_NOTE_BYTES {
             return Err(malformed("its checkpoint is longer than any note"));
         }
         Ok(Self {
             index: u64::from_be_bytes(*index),
             leaf: leaf.to_vec(),
-            proof: proof
-                .as_chunks::<32>()
-                .0
-                .iter()
-                .copied()
-                .map(Hash)
-                .collect(),
+            proof: proof.as_chunks::<32>().0.iter().copied().map(Hash).collect(),
             checkpoint: checkpoint.to_owned(),
         })
     }
@@ -118,13 +109,7 @@ impl Receipt {
     /// If either does not hold.
     pub fn verify(&self, key: &LogKey) -> Result<Checkpoint, ReceiptError> {
         let checkpoint = Checkpoint::open(&self.checkpoint, key)?;
-        verify_inclusion(
-            &leaf_hash(&self.leaf),
-            self.index,
-            checkpoint.size,
-            &self.proof,
-            &checkpoint.root,
-        )?;
+        verify_inclusion(&leaf_hash(&self.leaf), self.index, checkpoint.size, &self.proof, &checkpoint.root)?;
         Ok(checkpoint)
     }
 
@@ -152,52 +137,29 @@ impl Receipt {
         if text.len() > MAX_TEXT_BYTES {
             return Err(malformed("it is longer than any proof"));
         }
-        let (head, checkpoint) = text
-            .split_once("\n\n")
-            .ok_or(malformed("there is no blank line before the checkpoint"))?;
+        let (head, checkpoint) =
+            text.split_once("\n\n").ok_or(malformed("there is no blank line before the checkpoint"))?;
         let mut lines = head.split('\n').peekable();
         if lines.next() != Some(TLOG_PROOF) {
-            return Err(malformed(
-                "it does not start with the line `c2sp.org/tlog-proof@v1`",
-            ));
+            return Err(malformed("it does not start with the line `c2sp.org/tlog-proof@v1`"));
         }
-        let leaf = match lines
-            .next_if(|line| line.starts_with("extra "))
-            .and_then(|line| line.strip_prefix("extra "))
-        {
-            Some(extra) => BASE64_STANDARD
-                .decode(extra)
-                .map_err(|_| malformed("its extra data is not base64"))?,
+        let leaf = match lines.next_if(|line| line.starts_with("extra ")).and_then(|line| line.strip_prefix("extra ")) {
+            Some(extra) => BASE64_STANDARD.decode(extra).map_err(|_| malformed("its extra data is not base64"))?,
             None => Vec::new(),
         };
-        let index = lines
-            .next()
-            .and_then(|line| line.strip_prefix("index "))
-            .and_then(canonical_decimal);
+        let index = lines.next().and_then(|line| line.strip_prefix("index ")).and_then(canonical_decimal);
         let index = index.ok_or(malformed("it has no index line"))?;
         let proof: Option<Vec<Hash>> = lines.take(MAX_PROOF_LEN + 1).map(hash_line).collect();
-        let proof = proof.ok_or(malformed(
-            "a line of the proof is not the base64 of 32 bytes",
-        ))?;
-        if leaf.len() > MAX_ENTRY_BYTES
-            || proof.len() > MAX_PROOF_LEN
-            || checkpoint.len() > MAX_NOTE_BYTES
-        {
+        let proof = proof.ok_or(malformed("a line of the proof is not the base64 of 32 bytes"))?;
+        if leaf.len() > MAX_ENTRY_BYTES || proof.len() > MAX_PROOF_LEN || checkpoint.len() > MAX_NOTE_BYTES {
             return Err(malformed("a part of it is longer than it can be"));
         }
-        Ok(Self {
-            index,
-            leaf,
-            proof,
-            checkpoint: checkpoint.to_owned(),
-        })
+        Ok(Self { index, leaf, proof, checkpoint: checkpoint.to_owned() })
     }
 }
 
 fn split_length(bytes: &[u8], limit: usize) -> Result<(usize, &[u8]), ReceiptError> {
-    let (length, rest) = bytes
-        .split_first_chunk::<4>()
-        .ok_or(malformed("it ends too early"))?;
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(malformed("it ends too early"))?;
     match usize::try_from(u32::from_be_bytes(*length)) {
         Ok(length) if length <= limit => Ok((length, rest)),
         _ => Err(malformed("a part of it is longer than it can be")),

@@ -39,11 +39,7 @@ pub enum TileRef {
 impl fmt::Display for TileRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match *self {
-            Self::Hashes {
-                level,
-                index,
-                width,
-            } => tile_path(level, index, width),
+            Self::Hashes { level, index, width } => tile_path(level, index, width),
             Self::Entries { index, width } => entries_path(index, width),
         })
     }
@@ -90,10 +86,7 @@ pub struct PathError;
 /// # Errors
 /// If the path is in any other form.
 pub fn parse_path(path: &str) -> Result<TileRef, PathError> {
-    let (kind, rest) = path
-        .strip_prefix("tile/")
-        .and_then(|rest| rest.split_once('/'))
-        .ok_or(PathError)?;
+    let (kind, rest) = path.strip_prefix("tile/").and_then(|rest| rest.split_once('/')).ok_or(PathError)?;
     let (numbers, width) = match rest.split_once(".p/") {
         Some((numbers, width)) => (numbers, canonical_decimal(width).ok_or(PathError)?),
         None => (rest, u64::from(FULL_WIDTH)),
@@ -104,18 +97,10 @@ pub fn parse_path(path: &str) -> Result<TileRef, PathError> {
         TileRef::Entries { index, width }
     } else {
         let level = canonical_decimal(kind).and_then(|level| u8::try_from(level).ok());
-        TileRef::Hashes {
-            level: level.filter(|level| *level <= MAX_LEVEL).ok_or(PathError)?,
-            index,
-            width,
-        }
+        TileRef::Hashes { level: level.filter(|level| *level <= MAX_LEVEL).ok_or(PathError)?, index, width }
     };
     // Writing it again catches what is left: leading groups of zeroes, `.p/256`, a width of nothing.
-    if width > 0 && tile.to_string() == path {
-        Ok(tile)
-    } else {
-        Err(PathError)
-    }
+    if width > 0 && tile.to_string() == path { Ok(tile) } else { Err(PathError) }
 }
 
 fn parse_index(text: &str) -> Option<u64> {
@@ -150,9 +135,7 @@ pub enum BundleError {
     )]
     TooMany,
     /// The bytes end in the middle of an item.
-    #[error(
-        "the bytes end inside item {position}; hint: the download or file was cut short, get it again"
-    )]
+    #[error("the bytes end inside item {position}; hint: the download or file was cut short, get it again")]
     CutShort {
         /// The item that is not whole.
         position: usize,
@@ -169,10 +152,7 @@ pub fn encode_bundle(entries: &[&[u8]]) -> Result<Vec<u8>, BundleError> {
     }
     let mut bundle = Vec::with_capacity(entries.iter().map(|entry| entry.len() + 2).sum());
     for (position, entry) in entries.iter().enumerate() {
-        let too_large = BundleError::EntryTooLarge {
-            position,
-            bytes: entry.len(),
-        };
+        let too_large = BundleError::EntryTooLarge { position, bytes: entry.len() };
         let length = u16::try_from(entry.len()).map_err(|_| too_large)?;
         bundle.extend_from_slice(&length.to_be_bytes());
         bundle.extend_from_slice(entry);
@@ -188,16 +168,12 @@ pub fn decode_bundle(bundle: &[u8]) -> Result<Vec<&[u8]>, BundleError> {
     let mut entries = Vec::new();
     let mut rest = bundle;
     while !rest.is_empty() {
-        let cut_short = BundleError::CutShort {
-            position: entries.len(),
-        };
+        let cut_short = BundleError::CutShort { position: entries.len() };
         if entries.len() == usize::from(FULL_WIDTH) {
             return Err(BundleError::TooMany);
         }
         let (length, after) = rest.split_first_chunk::<2>().ok_or(cut_short)?;
-        let (entry, after) = after
-            .split_at_checked(u16::from_be_bytes(*length).into())
-            .ok_or(cut_short)?;
+        let (entry, after) = after.split_at_checked(u16::from_be_bytes(*length).into()).ok_or(cut_short)?;
         entries.push(entry);
         rest = after;
     }
@@ -217,9 +193,7 @@ pub fn encode_tile(hashes: &[Hash]) -> Vec<u8> {
 pub fn decode_tile(tile: &[u8]) -> Result<Vec<Hash>, BundleError> {
     let (hashes, rest) = tile.as_chunks::<32>();
     if !rest.is_empty() {
-        return Err(BundleError::CutShort {
-            position: hashes.len(),
-        });
+        return Err(BundleError::CutShort { position: hashes.len() });
     }
     if hashes.len() > usize::from(FULL_WIDTH) {
         return Err(BundleError::TooMany);
@@ -239,25 +213,14 @@ mod tests {
         assert_eq!(entries_path(1000, 256), "tile/entries/x001/000");
         let last = tile_path(63, u64::MAX, 255);
         assert_eq!(last, "tile/63/x018/x446/x744/x073/x709/x551/615.p/255");
-        assert_eq!(
-            parse_path(&last),
-            Ok(TileRef::Hashes {
-                level: 63,
-                index: u64::MAX,
-                width: 255
-            })
-        );
+        assert_eq!(parse_path(&last), Ok(TileRef::Hashes { level: 63, index: u64::MAX, width: 255 }));
     }
 
     #[test]
     fn paths_have_one_spelling() {
         for index in [0, 1, 999, 1000, 123_456, 999_999, 1_000_000, u64::MAX] {
             for width in [1, 9, 255, 256] {
-                let tile = TileRef::Hashes {
-                    level: 2,
-                    index,
-                    width,
-                };
+                let tile = TileRef::Hashes { level: 2, index, width };
                 assert_eq!(parse_path(&tile.to_string()), Ok(tile));
                 let bundle = TileRef::Entries { index, width };
                 assert_eq!(parse_path(&bundle.to_string()), Ok(bundle));
@@ -311,26 +274,11 @@ mod tests {
         let entries = [b"".as_slice(), b"one", &long];
         let bundle = encode_bundle(&entries).unwrap();
         assert_eq!(decode_bundle(&bundle).unwrap(), entries);
-        assert_eq!(
-            decode_bundle(&bundle[..bundle.len() - 1]),
-            Err(BundleError::CutShort { position: 2 })
-        );
-        assert_eq!(
-            decode_bundle(&bundle[..3]),
-            Err(BundleError::CutShort { position: 1 })
-        );
+        assert_eq!(decode_bundle(&bundle[..bundle.len() - 1]), Err(BundleError::CutShort { position: 2 }));
+        assert_eq!(decode_bundle(&bundle[..3]), Err(BundleError::CutShort { position: 1 }));
         let longer = vec![7; MAX_ENTRY_BYTES + 1];
-        assert_eq!(
-            encode_bundle(&[&longer]),
-            Err(BundleError::EntryTooLarge {
-                position: 0,
-                bytes: 65_536
-            })
-        );
-        assert_eq!(
-            encode_bundle(&[b"".as_slice(); 257]),
-            Err(BundleError::TooMany)
-        );
+        assert_eq!(encode_bundle(&[&longer]), Err(BundleError::EntryTooLarge { position: 0, bytes: 65_536 }));
+        assert_eq!(encode_bundle(&[b"".as_slice(); 257]), Err(BundleError::TooMany));
         assert_eq!(decode_bundle(&[0; 2 * 257]), Err(BundleError::TooMany));
         assert_eq!(decode_bundle(&[0; 2 * 256]).unwrap().len(), 256);
     }
@@ -340,10 +288,7 @@ mod tests {
         let hashes: Vec<Hash> = (0..=255).map(|i| Hash([i; 32])).collect();
         let tile = encode_tile(&hashes);
         assert_eq!(decode_tile(&tile).unwrap(), hashes);
-        assert_eq!(
-            decode_tile(&tile[..40]),
-            Err(BundleError::CutShort { position: 1 })
-        );
+        assert_eq!(decode_tile(&tile[..40]), Err(BundleError::CutShort { position: 1 }));
         assert_eq!(decode_tile(&[0; 257 * 32]), Err(BundleError::TooMany));
     }
 }

@@ -27,9 +27,7 @@ pub const MAX_SIZE: u64 = i64::MAX as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// The size is past [`MAX_SIZE`].
-    #[error(
-        "a tree of {size} leaves is larger than any log can be; hint: the stored size is damaged, verify the log"
-    )]
+    #[error("a tree of {size} leaves is larger than any log can be; hint: the stored size is damaged, verify the log")]
     TooLarge {
         /// The size that was asked for.
         size: u64,
@@ -61,9 +59,7 @@ pub enum TreeError {
         size: u64,
     },
     /// The older of two trees has more leaves than the newer.
-    #[error(
-        "a tree of {old} leaves cannot be a prefix of one of {new}; hint: give the smaller size first"
-    )]
+    #[error("a tree of {old} leaves cannot be a prefix of one of {new}; hint: give the smaller size first")]
     NotAPrefix {
         /// The size said to be older.
         old: u64,
@@ -71,9 +67,7 @@ pub enum TreeError {
         new: u64,
     },
     /// The hash of a complete subtree is needed and the source does not have it.
-    #[error(
-        "the hash of subtree {index} on level {level} is not at hand; hint: supply the tile that holds it"
-    )]
+    #[error("the hash of subtree {index} on level {level} is not at hand; hint: supply the tile that holds it")]
     Missing {
         /// The level: the subtree has 2^level leaves.
         level: u8,

@@ -31,8 +31,7 @@ pub struct Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "entry {}", self.entry)?;
-        self.offset
-            .map_or(Ok(()), |offset| write!(f, " (byte {offset})"))
+        self.offset.map_or(Ok(()), |offset| write!(f, " (byte {offset})"))
     }
 }
 
@@ -141,9 +140,7 @@ pub enum Broken {
         since: u64,
     },
     /// The log is shorter than it once was.
-    #[error(
-        "at {place}: the log ends, but {name} was signed for {size} entries; hint: the end of the log was cut off"
-    )]
+    #[error("at {place}: the log ends, but {name} was signed for {size} entries; hint: the end of the log was cut off")]
     Truncated {
         /// Where the log ends.
         place: Place,
@@ -153,9 +150,7 @@ pub enum Broken {
         size: u64,
     },
     /// Evidence was given after the point that it is about.
-    #[error(
-        "at {place}: {name} is about the log before this point; hint: give all evidence before the first entry"
-    )]
+    #[error("at {place}: {name} is about the log before this point; hint: give all evidence before the first entry")]
     EvidenceTooLate {
         /// Where.
         place: Place,
@@ -216,15 +211,10 @@ impl LogVerifier {
     /// If the fold is past that place already.
     pub fn expect(&mut self, evidence: Vec<Evidence>) -> Result<(), Broken> {
         let size = self.size();
-        let late = evidence
-            .iter()
-            .find(|evidence| size > 0 && evidence.first_entry() < size);
+        let late = evidence.iter().find(|evidence| size > 0 && evidence.first_entry() < size);
         if let Some(late) = late {
             let name = late.name().to_owned();
-            return self.fail(Broken::EvidenceTooLate {
-                place: self.place(),
-                name,
-            });
+            return self.fail(Broken::EvidenceTooLate { place: self.place(), name });
         }
         self.expectations.add(evidence);
         Ok(())
@@ -243,25 +233,14 @@ impl LogVerifier {
         self.unbroken()?;
         let place = self.place();
         if index != place.entry {
-            return self.fail(Broken::Position {
-                place,
-                found: index,
-            });
+            return self.fail(Broken::Position { place, found: index });
         }
         if leaf.len() > MAX_ENTRY_BYTES {
-            return self.fail(Broken::EntryTooLarge {
-                place,
-                bytes: leaf.len(),
-            });
+            return self.fail(Broken::EntryTooLarge { place, bytes: leaf.len() });
         }
         let found = leaf_hash(leaf);
         if let Some((name, expected)) = self.expectations.entry_conflict(index, &found) {
-            return self.fail(Broken::ConflictingEntry {
-                place,
-                name,
-                expected,
-                found,
-            });
+            return self.fail(Broken::ConflictingEntry { place, name, expected, found });
         }
         self.tree.push(found);
         self.compare_evidence()
@@ -279,19 +258,11 @@ impl LogVerifier {
             Err(source) => return self.fail(Broken::Checkpoint { place, source }),
         };
         if checkpoint.size != place.entry {
-            return self.fail(Broken::Size {
-                place,
-                claimed: checkpoint.size,
-            });
+            return self.fail(Broken::Size { place, claimed: checkpoint.size });
         }
         let (claimed, computed) = (checkpoint.root, self.tree.root());
         if claimed != computed {
-            return self.fail(Broken::Root {
-                place,
-                claimed,
-                computed,
-                since: self.good,
-            });
+            return self.fail(Broken::Root { place, claimed, computed, since: self.good });
         }
         self.good = place.entry;
         self.covered = place.entry;
@@ -323,10 +294,7 @@ impl LogVerifier {
             self.fail(Broken::Truncated { place, name, size })?;
         }
         if self.covered < place.entry {
-            self.fail(Broken::Uncovered {
-                place,
-                since: self.covered,
-            })?;
+            self.fail(Broken::Uncovered { place, since: self.covered })?;
         }
         Ok(Summary {
             size: place.entry,
@@ -344,23 +312,14 @@ impl LogVerifier {
         }
         let found = self.tree.root();
         if let Some((name, expected)) = self.expectations.root_conflict(size, &found) {
-            return self.fail(Broken::ConflictingRoot {
-                place: self.place(),
-                name,
-                expected,
-                found,
-                since: self.good,
-            });
+            return self.fail(Broken::ConflictingRoot { place: self.place(), name, expected, found, since: self.good });
         }
         self.good = size;
         Ok(())
     }
 
     fn place(&self) -> Place {
-        Place {
-            entry: self.size(),
-            offset: self.offset,
-        }
+        Place { entry: self.size(), offset: self.offset }
     }
 
     fn unbroken(&self) -> Result<(), Broken> {

@@ -62,11 +62,7 @@ struct World {
 #[derive(Clone)]
 enum NameChange {
     Set(String, usize),
-    Moved {
-        from: String,
-        to: String,
-        inode: usize,
-    },
+    Moved { from: String, to: String, inode: usize },
     Removed(String),
 }
 
@@ -90,9 +86,7 @@ impl FaultyDisk {
             durable_names: BTreeMap::new(),
             name_changes: Vec::new(),
         };
-        Self {
-            world: Arc::new(Mutex::new(world)),
-        }
+        Self { world: Arc::new(Mutex::new(world)) }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -200,9 +194,7 @@ impl World {
     }
 
     fn inode(&mut self, at: usize) -> io::Result<&mut Inode> {
-        self.inodes
-            .get_mut(at)
-            .ok_or_else(|| io::Error::other("no such inode"))
+        self.inodes.get_mut(at).ok_or_else(|| io::Error::other("no such inode"))
     }
 
     fn change_name(&mut self, change: NameChange) -> io::Result<()> {
@@ -226,19 +218,12 @@ impl World {
 impl Disk for FaultyDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let world = self.world();
-        if world.is_down {
-            Err(down())
-        } else {
-            Ok(world.names.keys().cloned().collect())
-        }
+        if world.is_down { Err(down()) } else { Ok(world.names.keys().cloned().collect()) }
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let inode = self.world().find(name)?;
-        Ok(Arc::new(FaultyFile {
-            disk: self.clone(),
-            inode,
-        }))
+        Ok(Arc::new(FaultyFile { disk: self.clone(), inode }))
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -250,20 +235,13 @@ impl Disk for FaultyDisk {
         let inode = world.inodes.len();
         world.inodes.push(Inode::default());
         world.change_name(NameChange::Set(name.to_owned(), inode))?;
-        Ok(Arc::new(FaultyFile {
-            disk: self.clone(),
-            inode,
-        }))
+        Ok(Arc::new(FaultyFile { disk: self.clone(), inode }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         let inode = world.find(from)?;
-        world.change_name(NameChange::Moved {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            inode,
-        })
+        world.change_name(NameChange::Moved { from: from.to_owned(), to: to.to_owned(), inode })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -289,10 +267,7 @@ impl Disk for FaultyDisk {
             return Err(down());
         }
         if world.is_locked {
-            return Err(io::Error::new(
-                io::ErrorKind::WouldBlock,
-                "the folder is held by another process",
-            ));
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "the folder is held by another process"));
         }
         world.is_locked = true;
         Ok(Box::new(FaultyLock { disk: self.clone() }))
@@ -321,11 +296,7 @@ impl FaultyFile {
         let mut world = self.disk.world();
         let fails = world.step()?;
         world.syncs += 1;
-        let failure = world
-            .faults
-            .fail_sync
-            .filter(|(at, _)| *at == world.syncs)
-            .map(|(_, how)| how);
+        let failure = world.faults.fail_sync.filter(|(at, _)| *at == world.syncs).map(|(_, how)| how);
         let mut rng = world.rng.fork();
         let inode = world.inode(self.inode)?;
         if fails {
@@ -355,11 +326,7 @@ impl DiskFile for FaultyFile {
         let fails = world.step()?;
         let every = world.faults.short_writes;
         let is_short = fails || (every > 0 && world.rng.below(every) == 0);
-        let len = if is_short {
-            1 + world.rng.below(bytes.len() as u64) as usize
-        } else {
-            bytes.len()
-        };
+        let len = if is_short { 1 + world.rng.below(bytes.len() as u64) as usize } else { bytes.len() };
         let taken = bytes.get(..len.min(bytes.len())).unwrap_or_default();
         world.inode(self.inode)?.write(taken, offset);
         if fails { Err(down()) } else { Ok(taken.len()) }
@@ -367,11 +334,7 @@ impl DiskFile for FaultyFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         let current = self.len()?;
-        if len > current {
-            self.truncate(len)
-        } else {
-            Ok(())
-        }
+        if len > current { self.truncate(len) } else { Ok(()) }
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use countersign_engine::storage::disk::Disk;
-use countersign_engine::storage::{
-    Folder, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open,
-};
+use countersign_engine::storage::{Folder, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open};
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::segment::BatchEncoder;
 use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};
@@ -62,11 +60,7 @@ pub fn written(rng: &mut SplitMix, payload_len_max: u64) -> Written {
     let header_len = 8 + rng.below(80);
     let mut leaf: Vec<u8> = (0..header_len).map(|_| (rng.next() & 0xff) as u8).collect();
     leaf.extend_from_slice(&commitment(&salt, &payload).0);
-    Written {
-        leaf,
-        salt,
-        payload,
-    }
+    Written { leaf, salt, payload }
 }
 
 /// Encodes and signs one batch and moves the tree on.
@@ -84,11 +78,7 @@ pub fn encode<'e>(
         encoder.push_frame(&entry.leaf, &entry.salt, &entry.payload)?;
         frontier.push(leaf_hash(&entry.leaf));
     }
-    let checkpoint = Checkpoint {
-        origin: ORIGIN.to_owned(),
-        size: frontier.size(),
-        root: frontier.root(),
-    };
+    let checkpoint = Checkpoint { origin: ORIGIN.to_owned(), size: frontier.size(), root: frontier.root() };
     encoder.finish(checkpoint.sign(key).as_bytes())
 }
 
@@ -131,17 +121,9 @@ impl Session {
     ///
     /// # Errors
     /// Whatever the store refuses.
-    pub fn open_from(
-        disk: Arc<dyn Disk>,
-        segment_bytes: u64,
-        start: Frontier,
-    ) -> Result<Self, StorageError> {
+    pub fn open_from(disk: Arc<dyn Disk>, segment_bytes: u64, start: Frontier) -> Result<Self, StorageError> {
         let key = log_key();
-        let options = OpenOptions {
-            segment_bytes,
-            start,
-            ..OpenOptions::new(&key, &payload_matches)
-        };
+        let options = OpenOptions { segment_bytes, start, ..OpenOptions::new(&key, &payload_matches) };
         let mut folded = BTreeMap::new();
         let opened = open(Folder::lock(disk)?, options, &mut |placed| {
             for frame in placed.batch.frames() {
@@ -150,36 +132,18 @@ impl Session {
             }
             Ok(())
         })?;
-        let Opened {
-            writer,
-            frontier,
-            report,
-            ..
-        } = opened;
-        Ok(Self {
-            writer,
-            frontier,
-            report,
-            folded,
-            encoder: BatchEncoder::new(),
-        })
+        let Opened { writer, frontier, report, .. } = opened;
+        Ok(Self { writer, frontier, report, folded, encoder: BatchEncoder::new() })
     }
 
     /// Appends one batch and notes in `memory` whether it was acknowledged.
     ///
     /// # Errors
     /// Whatever the store refuses.
-    pub fn append(
-        &mut self,
-        memory: &mut Memory,
-        entries: Vec<Written>,
-    ) -> Result<(), StorageError> {
+    pub fn append(&mut self, memory: &mut Memory, entries: Vec<Written>) -> Result<(), StorageError> {
         let mut frontier = self.frontier.clone();
-        let bytes = encode(&mut self.encoder, &mut frontier, &entries, &signing_key()).map_err(
-            |error| StorageError::NotNext {
-                reason: error.to_string(),
-            },
-        )?;
+        let bytes = encode(&mut self.encoder, &mut frontier, &entries, &signing_key())
+            .map_err(|error| StorageError::NotNext { reason: error.to_string() })?;
         memory.in_flight = entries;
         self.writer.append(bytes)?;
         self.frontier = frontier;
@@ -211,27 +175,15 @@ pub fn judge(session: &Session, memory: &mut Memory) -> Result<(), String> {
     if size == with_tail {
         memory.acknowledged.append(&mut memory.in_flight);
     } else if size != acknowledged {
-        return Err(format!(
-            "the log has {size} entries, acknowledged {acknowledged}, with the tail {with_tail}"
-        ));
+        return Err(format!("the log has {size} entries, acknowledged {acknowledged}, with the tail {with_tail}"));
     }
     memory.in_flight.clear();
     for (index, entry) in memory.acknowledged.iter().enumerate() {
         let index = index as u64;
-        let read = session
-            .writer
-            .log()
-            .read_entry(index)
-            .map_err(|error| error.to_string())?;
+        let read = session.writer.log().read_entry(index).map_err(|error| error.to_string())?;
         let content = read.content.map(|(_, payload)| payload);
-        if session
-            .folded
-            .get(&index)
-            .is_some_and(|folded| *folded != (read.leaf.clone(), content.clone()))
-        {
-            return Err(format!(
-                "entry {index} was folded as something else than is read"
-            ));
+        if session.folded.get(&index).is_some_and(|folded| *folded != (read.leaf.clone(), content.clone())) {
+            return Err(format!("entry {index} was folded as something else than is read"));
         }
         if read.leaf != entry.leaf {
             return Err(format!("entry {index} has another leaf"));
@@ -239,10 +191,7 @@ pub fn judge(session: &Session, memory: &mut Memory) -> Result<(), String> {
         // An erasure that was begun is finished when the log is opened; one that never began leaves the payload.
         match content {
             Some(payload) if memory.erased.contains(&index) => {
-                return Err(format!(
-                    "entry {index} was erased and is back with {} bytes",
-                    payload.len()
-                ));
+                return Err(format!("entry {index} was erased and is back with {} bytes", payload.len()));
             }
             Some(payload) if payload != entry.payload => {
                 return Err(format!("entry {index} has another payload"));

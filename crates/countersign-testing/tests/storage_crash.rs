@@ -1,10 +1,5 @@
 //! The log on a disk that fails: whatever happens, nothing acknowledged is lost and nothing half done is visible (I2).
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests may panic"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 use std::sync::Arc;
 
@@ -29,9 +24,7 @@ fn live(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), Storage
                 let index = rng.below(memory.acknowledged.len() as u64);
                 session.erase(memory, index)?;
             }
-            2 if session.writer.wants_next() => {
-                session.writer.log().prepare_next(Fill::Reserved)?
-            }
+            2 if session.writer.wants_next() => session.writer.log().prepare_next(Fill::Reserved)?,
             3 if step > 5 => {
                 session.writer.close()?;
                 session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES)?;
@@ -44,29 +37,19 @@ fn live(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), Storage
 
 /// Opens what a crash left, judges it, appends once more, and judges that after a restart too.
 fn survive(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), String> {
-    let mut session =
-        Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).map_err(|error| error.to_string())?;
+    let mut session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).map_err(|error| error.to_string())?;
     judge(&session, memory)?;
     let entries = vec![written(&mut SplitMix::new(seed ^ 0xabcd), 700)];
-    session
-        .append(memory, entries)
-        .map_err(|error| error.to_string())?;
+    session.append(memory, entries).map_err(|error| error.to_string())?;
     drop(session);
     // Whatever was trusted after the first crash must survive a second one.
     let disk = disk.crash(seed.wrapping_mul(31));
-    let session =
-        Session::open(Arc::new(disk), SEGMENT_BYTES).map_err(|error| format!("second: {error}"))?;
+    let session = Session::open(Arc::new(disk), SEGMENT_BYTES).map_err(|error| format!("second: {error}"))?;
     judge(&session, memory).map_err(|error| format!("second: {error}"))
 }
 
 fn steps_of(seed: u64) -> u64 {
-    let disk = FaultyDisk::new(
-        seed,
-        Faults {
-            short_writes: 4,
-            ..Faults::default()
-        },
-    );
+    let disk = FaultyDisk::new(seed, Faults { short_writes: 4, ..Faults::default() });
     live(&disk, &mut Memory::default(), seed).unwrap();
     disk.steps()
 }
@@ -76,18 +59,11 @@ fn a_crash_at_every_step_loses_nothing_acknowledged() {
     let mut runs = 0;
     for seed in 0..40u64 {
         for crash_at in 1..=steps_of(seed) {
-            let faults = Faults {
-                crash_at: Some(crash_at),
-                short_writes: 4,
-                ..Faults::default()
-            };
+            let faults = Faults { crash_at: Some(crash_at), short_writes: 4, ..Faults::default() };
             let disk = FaultyDisk::new(seed, faults);
             let mut memory = Memory::default();
             let error = live(&disk, &mut memory, seed);
-            assert!(
-                error.is_err() && disk.is_down(),
-                "seed {seed} step {crash_at} did not crash"
-            );
+            assert!(error.is_err() && disk.is_down(), "seed {seed} step {crash_at} did not crash");
             let survived = disk.crash(seed ^ crash_at << 20);
             survive(&survived, &mut memory, seed ^ crash_at)
                 .unwrap_or_else(|error| panic!("seed {seed}, crash at step {crash_at}: {error}"));
@@ -103,28 +79,20 @@ fn a_crash_while_recovering_loses_nothing_either() {
     for seed in 0..150u64 {
         let steps = steps_of(seed);
         let crash_at = 1 + SplitMix::new(seed).below(steps);
-        let faults = Faults {
-            crash_at: Some(crash_at),
-            short_writes: 4,
-            ..Faults::default()
-        };
+        let faults = Faults { crash_at: Some(crash_at), short_writes: 4, ..Faults::default() };
         let disk = FaultyDisk::new(seed, faults);
         let mut memory = Memory::default();
         let _ = live(&disk, &mut memory, seed);
         for again in 1.. {
             let mut memory = memory.clone();
             let survived = disk.crash(seed);
-            survived.set_faults(Faults {
-                crash_at: Some(again),
-                ..Faults::default()
-            });
+            survived.set_faults(Faults { crash_at: Some(again), ..Faults::default() });
             let opened = Session::open(Arc::new(survived.clone()), SEGMENT_BYTES);
             let finished = opened.is_ok();
             drop(opened);
             let survived = survived.crash(seed ^ again);
-            survive(&survived, &mut memory, seed).unwrap_or_else(|error| {
-                panic!("seed {seed}, step {crash_at}, then step {again}: {error}")
-            });
+            survive(&survived, &mut memory, seed)
+                .unwrap_or_else(|error| panic!("seed {seed}, step {crash_at}, then step {again}: {error}"));
             runs += 1;
             if finished {
                 break;
@@ -140,11 +108,7 @@ fn a_failed_sync_poisons_and_what_it_left_is_not_trusted_unless_copied() {
     for seed in 0..120u64 {
         for how in [FailedSync::Dropped, FailedSync::KeptClean] {
             let at = 1 + SplitMix::new(seed).below(30);
-            let faults = Faults {
-                fail_sync: Some((at, how)),
-                short_writes: 4,
-                ..Faults::default()
-            };
+            let faults = Faults { fail_sync: Some((at, how)), short_writes: 4, ..Faults::default() };
             let disk = FaultyDisk::new(seed, faults);
             let mut memory = Memory::default();
             if live(&disk, &mut memory, seed).is_ok() {
@@ -166,41 +130,15 @@ fn a_poisoned_writer_refuses_and_says_why() {
     let mut memory = Memory::default();
     let mut session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).unwrap();
     let mut rng = SplitMix::new(1);
-    session
-        .append(&mut memory, vec![written(&mut rng, 100)])
-        .unwrap();
-    disk.set_faults(Faults {
-        fail_sync: Some((1, FailedSync::KeptClean)),
-        ..Faults::default()
-    });
-    let failed = session
-        .append(&mut memory, vec![written(&mut rng, 100)])
-        .unwrap_err();
-    assert!(
-        matches!(failed, StorageError::Io { action: "sync", .. }),
-        "{failed}"
-    );
-    let refused = session
-        .append(&mut memory, vec![written(&mut rng, 100)])
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refused.contains("takes no more entries") && refused.contains("sync"),
-        "{refused}"
-    );
-    assert_eq!(
-        session.writer.log().size(),
-        1,
-        "what was not acknowledged is not readable"
-    );
-    assert!(matches!(
-        session.writer.log().read_entry(1),
-        Err(StorageError::NoEntry { .. })
-    ));
-    assert!(
-        session.writer.close().is_err(),
-        "a poisoned log gets no clean mark"
-    );
+    session.append(&mut memory, vec![written(&mut rng, 100)]).unwrap();
+    disk.set_faults(Faults { fail_sync: Some((1, FailedSync::KeptClean)), ..Faults::default() });
+    let failed = session.append(&mut memory, vec![written(&mut rng, 100)]).unwrap_err();
+    assert!(matches!(failed, StorageError::Io { action: "sync", .. }), "{failed}");
+    let refused = session.append(&mut memory, vec![written(&mut rng, 100)]).unwrap_err().to_string();
+    assert!(refused.contains("takes no more entries") && refused.contains("sync"), "{refused}");
+    assert_eq!(session.writer.log().size(), 1, "what was not acknowledged is not readable");
+    assert!(matches!(session.writer.log().read_entry(1), Err(StorageError::NoEntry { .. })));
+    assert!(session.writer.close().is_err(), "a poisoned log gets no clean mark");
     assert!(disk.contents("clean").is_none());
 }
 

@@ -1,26 +1,16 @@
 //! Snapshots, opening from one, reading while writing, and the real disk.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests may panic"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign_engine::storage::disk::{Disk, RealDisk};
-use countersign_engine::storage::snapshot::{
-    SnapshotWriter, newest, remove_older_than, snapshot_name,
-};
+use countersign_engine::storage::snapshot::{SnapshotWriter, newest, remove_older_than, snapshot_name};
 use countersign_engine::storage::{Fill, Folder, StorageError};
 use countersign_ledger::leaf_hash;
 use countersign_ledger::tree::TileTree;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
-use countersign_testing::log_workload::{
-    Memory, ORIGIN, Session, judge, log_key, signing_key, written,
-};
+use countersign_testing::log_workload::{Memory, ORIGIN, Session, judge, log_key, signing_key, written};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 
@@ -91,15 +81,9 @@ fn a_bad_snapshot_is_passed_over_with_a_reason_and_old_ones_go() {
         }
         take(&disk, &tree, b"some facts");
     }
-    assert!(
-        faulty.contents(&snapshot_name(600)).is_none(),
-        "only the newest two are kept"
-    );
+    assert!(faulty.contents(&snapshot_name(600)).is_none(), "only the newest two are kept");
     let bytes = faulty.contents(&snapshot_name(1200)).unwrap();
-    for at in (0..bytes.len())
-        .step_by(37)
-        .chain(bytes.len() - 96..bytes.len())
-    {
+    for at in (0..bytes.len()).step_by(37).chain(bytes.len() - 96..bytes.len()) {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
         faulty.tamper(&snapshot_name(1200), changed);
@@ -109,18 +93,11 @@ fn a_bad_snapshot_is_passed_over_with_a_reason_and_old_ones_go() {
     }
     for len in [0, 50, 96, bytes.len() - 1] {
         faulty.tamper(&snapshot_name(1200), bytes[..len].to_vec());
-        assert_eq!(
-            newest(&disk, &log_key(), None).unwrap().0.unwrap().size(),
-            900,
-            "cut to {len}"
-        );
+        assert_eq!(newest(&disk, &log_key(), None).unwrap().0.unwrap().size(), 900, "cut to {len}");
     }
     faulty.tamper(&snapshot_name(1200), bytes);
     assert_eq!(remove_older_than(&*disk, 1200).unwrap(), 1);
-    assert_eq!(
-        newest(&disk, &log_key(), None).unwrap().0.unwrap().size(),
-        1200
-    );
+    assert_eq!(newest(&disk, &log_key(), None).unwrap().0.unwrap().size(), 1200);
     assert!(newest(&disk, &log_key(), Some(1199)).unwrap().0.is_none());
 }
 
@@ -149,17 +126,10 @@ fn readers_see_only_whole_synced_entries_while_the_writer_appends() {
             let mut reads = 0u64;
             while !done.load(Ordering::Acquire) || reads < 100 {
                 let size = log.size();
-                for index in [0, size / 2, size.saturating_sub(1)]
-                    .into_iter()
-                    .filter(|index| *index < size)
-                {
+                for index in [0, size / 2, size.saturating_sub(1)].into_iter().filter(|index| *index < size) {
                     let entry = log.read_entry(index).unwrap();
                     let (salt, payload) = entry.content.unwrap();
-                    assert!(countersign_testing::log_workload::payload_matches(
-                        &entry.leaf,
-                        &salt,
-                        &payload
-                    ));
+                    assert!(countersign_testing::log_workload::payload_matches(&entry.leaf, &salt, &payload));
                     assert!(log.checkpoint_covering(index).unwrap().starts_with(ORIGIN));
                     reads += 1;
                 }
@@ -176,8 +146,7 @@ fn readers_see_only_whole_synced_entries_while_the_writer_appends() {
     })
     .unwrap();
     assert_eq!(seen, (5..55).collect::<Vec<_>>());
-    log.entries(7..9, |entry| seen.pop() != Some(entry.index))
-        .unwrap();
+    log.entries(7..9, |entry| seen.pop() != Some(entry.index)).unwrap();
     assert_eq!(seen.len(), 48);
 }
 
@@ -194,10 +163,7 @@ fn the_real_disk_keeps_a_log_and_lets_only_one_in() {
         session.erase(&mut memory, round).unwrap();
         fill(&mut session, &mut memory, &mut rng, 5);
         let refused = Folder::lock(Arc::clone(&disk)).err().unwrap().to_string();
-        assert!(
-            refused.contains(&format!("process {}", std::process::id())),
-            "{refused}"
-        );
+        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
         if round % 2 == 0 {
             session.writer.close().unwrap();
         }

@@ -1,11 +1,5 @@
 //! Tampering with a log at rest: every change is detected, and located (I7).
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests may panic"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 
@@ -14,9 +8,7 @@ use countersign_engine::storage::{StorageError, WalkOptions, segment_name, walk}
 use countersign_ledger::Frontier;
 use countersign_ledger::segment::{BatchEncoder, SEGMENT_HEADER_LEN, parse_batch};
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
-use countersign_testing::log_workload::{
-    Memory, Session, encode, judge, log_key, payload_matches, written,
-};
+use countersign_testing::log_workload::{Memory, Session, encode, judge, log_key, payload_matches, written};
 use ed25519_dalek::SigningKey;
 
 const SEGMENT_BYTES: u64 = 8 << 10;
@@ -39,10 +31,7 @@ fn closed_log() -> (FaultyDisk, Memory) {
 fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
     let mut found = Vec::new();
     let key = log_key();
-    let options = WalkOptions {
-        key: &key,
-        payload_matches: &payload_matches,
-    };
+    let options = WalkOptions { key: &key, payload_matches: &payload_matches };
     walk(disk, options, Frontier::new(), &mut |placed| {
         let header = placed.batch.header();
         let (offset, len) = (placed.offset as usize, header.total_len as usize);
@@ -56,16 +45,9 @@ fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
 /// Opening must fail, and so must the read-only walk, with the same words. Gives them.
 fn refused(disk: &FaultyDisk) -> String {
     let key = log_key();
-    let options = WalkOptions {
-        key: &key,
-        payload_matches: &payload_matches,
-    };
-    let walked = walk(disk, options, Frontier::new(), &mut |_| Ok(()))
-        .err()
-        .map(|error| error.to_string());
-    let opened = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES)
-        .err()
-        .map(|error| error.to_string());
+    let options = WalkOptions { key: &key, payload_matches: &payload_matches };
+    let walked = walk(disk, options, Frontier::new(), &mut |_| Ok(())).err().map(|error| error.to_string());
+    let opened = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).err().map(|error| error.to_string());
     let opened = opened.expect("the tampered log was opened");
     assert_eq!(walked.as_deref(), Some(opened.as_str()));
     opened
@@ -75,13 +57,7 @@ fn refused(disk: &FaultyDisk) -> String {
 fn a_flipped_byte_in_any_region_is_located() {
     let (disk, _) = closed_log();
     let all = batches(&disk);
-    assert!(
-        all.iter()
-            .map(|batch| &batch.0)
-            .collect::<std::collections::BTreeSet<_>>()
-            .len()
-            > 3
-    );
+    assert!(all.iter().map(|batch| &batch.0).collect::<std::collections::BTreeSet<_>>().len() > 3);
     for (segment, offset, len, first_index) in [&all[0], &all[7], &all[15]] {
         let bytes = disk.contents(segment).unwrap();
         let batch = parse_batch(&bytes[*offset..offset + len]).unwrap().unwrap();
@@ -113,10 +89,7 @@ fn a_flipped_byte_in_any_region_is_located() {
         }
         disk.tamper(segment, bytes);
     }
-    assert!(
-        Session::open(Arc::new(disk), SEGMENT_BYTES).is_ok(),
-        "put back as it was, the log opens"
-    );
+    assert!(Session::open(Arc::new(disk), SEGMENT_BYTES).is_ok(), "put back as it was, the log opens");
 }
 
 #[test]
@@ -151,23 +124,15 @@ fn a_damaged_segment_header_names_the_file() {
 #[test]
 fn a_dropped_segment_is_named_with_its_entries() {
     let (disk, memory) = closed_log();
-    let mut firsts: Vec<u64> = batches(&disk)
-        .iter()
-        .map(|batch| batch.0[..20].parse().unwrap())
-        .collect();
+    let mut firsts: Vec<u64> = batches(&disk).iter().map(|batch| batch.0[..20].parse().unwrap()).collect();
     firsts.dedup();
     for (at, first) in firsts.iter().enumerate() {
         let name = segment_name(*first);
         let bytes = disk.contents(&name).unwrap();
         disk.remove(&name).unwrap();
         let said = refused(&disk);
-        let end = firsts
-            .get(at + 1)
-            .map_or(memory.acknowledged.len() as u64, |next| *next);
-        assert!(
-            said.contains(&format!("entries {first} to {}", end - 1)),
-            "{name}: {said}"
-        );
+        let end = firsts.get(at + 1).map_or(memory.acknowledged.len() as u64, |next| *next);
+        assert!(said.contains(&format!("entries {first} to {}", end - 1)), "{name}: {said}");
         disk.tamper(&name, bytes);
     }
 }
@@ -176,9 +141,7 @@ fn a_dropped_segment_is_named_with_its_entries() {
 fn swapped_batches_are_located_at_the_first() {
     let (disk, _) = closed_log();
     let all = batches(&disk);
-    let at = (1..all.len())
-        .find(|at| all[*at].0 == all[at - 1].0)
-        .unwrap();
+    let at = (1..all.len()).find(|at| all[*at].0 == all[at - 1].0).unwrap();
     let (first, second) = (&all[at - 1], &all[at]);
     let mut bytes = disk.contents(&first.0).unwrap();
     let mut swapped = bytes[second.1..second.1 + second.2].to_vec();
@@ -186,13 +149,7 @@ fn swapped_batches_are_located_at_the_first() {
     bytes[first.1..first.1 + swapped.len()].copy_from_slice(&swapped);
     disk.tamper(&first.0, bytes);
     let said = refused(&disk);
-    assert!(
-        said.contains(&format!(
-            "{} at byte {} (entry {})",
-            first.0, first.1, first.3
-        )),
-        "{said}"
-    );
+    assert!(said.contains(&format!("{} at byte {} (entry {})", first.0, first.1, first.3)), "{said}");
 }
 
 #[test]
@@ -203,14 +160,8 @@ fn a_truncation_anywhere_is_detected_and_says_what_is_missing() {
     for keep in [offset, offset + 10, offset + len / 2, offset + len - 1] {
         disk.tamper(&segment, bytes[..keep].to_vec());
         let said = refused(&disk);
-        let missing = format!(
-            "entries {first_index} to {} are missing",
-            memory.acknowledged.len() - 1
-        );
-        assert!(
-            said.contains(&missing) && said.contains(&segment),
-            "cut to {keep}: {said}"
-        );
+        let missing = format!("entries {first_index} to {} are missing", memory.acknowledged.len() - 1);
+        assert!(said.contains(&missing) && said.contains(&segment), "cut to {keep}: {said}");
     }
 }
 
@@ -221,13 +172,7 @@ fn a_batch_signed_with_another_key_is_refused() {
     let mut frontier = session.frontier.clone();
     let mut encoder = BatchEncoder::new();
     let entries = [written(&mut SplitMix::new(9), 200)];
-    let bytes = encode(
-        &mut encoder,
-        &mut frontier,
-        &entries,
-        &SigningKey::from_bytes(&[8; 32]),
-    )
-    .unwrap();
+    let bytes = encode(&mut encoder, &mut frontier, &entries, &SigningKey::from_bytes(&[8; 32])).unwrap();
     session.writer.append(bytes).unwrap();
     session.writer.log().anchor_tick(0).unwrap();
     drop(session);
@@ -235,11 +180,7 @@ fn a_batch_signed_with_another_key_is_refused() {
     assert!(refused(&disk).contains("anchor"));
     disk.remove("anchor").unwrap();
     let session = Session::open(Arc::new(disk), SEGMENT_BYTES).unwrap();
-    let cut = session
-        .report
-        .cut
-        .clone()
-        .expect("the foreign batch is not adopted");
+    let cut = session.report.cut.clone().expect("the foreign batch is not adopted");
     assert_eq!(cut.place.index, memory.acknowledged.len() as u64);
 }
 
@@ -248,9 +189,7 @@ fn a_torn_tail_is_cut_and_the_report_says_exactly_what() {
     let (disk, mut memory) = closed_log();
     let mut session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).unwrap();
     let whole = memory.clone();
-    session
-        .append(&mut memory, vec![written(&mut SplitMix::new(5), 300)])
-        .unwrap();
+    session.append(&mut memory, vec![written(&mut SplitMix::new(5), 300)]).unwrap();
     drop(session);
     let (segment, offset, len, first_index) = batches(&disk).pop().unwrap();
     let mut bytes = disk.contents(&segment).unwrap();
@@ -259,25 +198,12 @@ fn a_torn_tail_is_cut_and_the_report_says_exactly_what() {
     let mut memory = whole;
     let session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).unwrap();
     let cut = session.report.cut.clone().unwrap();
-    assert_eq!(
-        (cut.place.segment.as_str(), cut.place.offset),
-        (segment.as_str(), offset as u64)
-    );
-    assert_eq!(
-        (cut.place.index, cut.bytes <= len as u64 - 100),
-        (first_index, true)
-    );
+    assert_eq!((cut.place.segment.as_str(), cut.place.offset), (segment.as_str(), offset as u64));
+    assert_eq!((cut.place.index, cut.bytes <= len as u64 - 100), (first_index, true));
     assert!(!session.report.was_clean);
     judge(&session, &mut memory).unwrap();
     drop(session);
-    assert!(
-        Session::open(Arc::new(disk), SEGMENT_BYTES)
-            .unwrap()
-            .report
-            .cut
-            .is_none(),
-        "cut once, clean after"
-    );
+    assert!(Session::open(Arc::new(disk), SEGMENT_BYTES).unwrap().report.cut.is_none(), "cut once, clean after");
 }
 
 #[test]
@@ -286,32 +212,16 @@ fn an_erased_entry_reads_as_none_and_the_log_still_verifies() {
     let mut session = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).unwrap();
     for index in [0, 17, 47] {
         session.erase(&mut memory, index).unwrap();
-        assert_eq!(
-            session.writer.log().erase(&[index]).unwrap(),
-            0,
-            "erasing again finds nothing"
-        );
+        assert_eq!(session.writer.log().erase(&[index]).unwrap(), 0, "erasing again finds nothing");
         let entry = session.writer.log().read_entry(index).unwrap();
-        assert_eq!(
-            (entry.content, entry.leaf),
-            (None, memory.acknowledged[index as usize].leaf.clone())
-        );
+        assert_eq!((entry.content, entry.leaf), (None, memory.acknowledged[index as usize].leaf.clone()));
     }
-    assert!(matches!(
-        session.writer.log().erase(&[48]),
-        Err(StorageError::NoEntry {
-            index: 48,
-            size: 48
-        })
-    ));
+    assert!(matches!(session.writer.log().erase(&[48]), Err(StorageError::NoEntry { index: 48, size: 48 })));
     drop(session);
     for name in disk.list().unwrap() {
         let bytes = disk.contents(&name).unwrap();
         let payload = &memory.acknowledged[17].payload;
-        assert!(
-            !bytes.windows(payload.len()).any(|window| window == payload),
-            "{name} still holds the payload"
-        );
+        assert!(!bytes.windows(payload.len()).any(|window| window == payload), "{name} still holds the payload");
     }
     let session = Session::open(Arc::new(disk), SEGMENT_BYTES).unwrap();
     judge(&session, &mut memory).unwrap();

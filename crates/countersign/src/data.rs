@@ -94,7 +94,8 @@ impl DataFolder {
 
     fn key(&self, name: &str) -> Result<[u8; 32]> {
         let path = self.root.join("keys").join(name);
-        let mode = fs::metadata(&path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
+        let mode =
+            fs::metadata(&path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
         if mode & 0o077 != 0 {
             bail!(
                 "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, make a new folder",
@@ -104,7 +105,9 @@ impl DataFolder {
             );
         }
         let bytes = fs::read(&path)?;
-        bytes.try_into().map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
+        bytes
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
     }
 }
 

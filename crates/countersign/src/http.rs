@@ -55,11 +55,16 @@ pub async fn listen(addr: SocketAddr) -> Result<TcpListener> {
         );
     }
     let listener = TcpListener::bind(addr).await;
-    listener.with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
+    listener
+        .with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
 }
 
 /// Serves the gate on a loopback address until `shutdown` is done, then answers what was taken and returns.
-pub async fn serve(gate: Arc<Gate>, addr: SocketAddr, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+pub async fn serve(
+    gate: Arc<Gate>,
+    addr: SocketAddr,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
     serve_on(gate, listen(addr).await?, shutdown).await
 }
 
@@ -156,7 +161,9 @@ impl App {
     async fn enter(&self, request: Request) -> Result<Entered, HttpError> {
         match self.submit(request).await? {
             Answer::Entered(entered) => Ok(entered),
-            Answer::Repeated(entry) => Err(HttpError::internal(format!("entry {entry} answered what only a new one can"))),
+            Answer::Repeated(entry) => {
+                Err(HttpError::internal(format!("entry {entry} answered what only a new one can")))
+            }
         }
     }
 

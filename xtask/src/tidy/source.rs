@@ -15,9 +15,7 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "helper", "common", "
 const LEFTOVERS: &[&str] = &[concat!("todo", "!("), concat!("dbg", "!(")];
 
 /// Files written by hand. Golden files may hold whatever the program prints.
-const HAND_WRITTEN: &[&str] = &[
-    "rs", "md", "toml", "sql", "sh", "py", "yml", "yaml", "js", "css", "html", "cedar",
-];
+const HAND_WRITTEN: &[&str] = &["rs", "md", "toml", "sql", "sh", "py", "yml", "yaml", "js", "css", "html", "cedar"];
 
 /// All findings in sources.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -39,11 +37,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn trailing_whitespace(file: &File, findings: &mut Vec<Finding>) {
     for (number, line) in file.lines() {
         if line.ends_with([' ', '\t', '\r']) {
-            findings.push(Finding::new(
-                &file.path,
-                number,
-                "whitespace at the end of the line",
-            ));
+            findings.push(Finding::new(&file.path, number, "whitespace at the end of the line"));
         }
     }
 }
@@ -61,11 +55,7 @@ fn size(file: &File, findings: &mut Vec<Finding>) {
 
 fn names(file: &File, findings: &mut Vec<Finding>) {
     if file.name() == "mod.rs" {
-        findings.push(Finding::new(
-            &file.path,
-            0,
-            "write foo.rs beside foo/, not foo/mod.rs",
-        ));
+        findings.push(Finding::new(&file.path, 0, "write foo.rs beside foo/, not foo/mod.rs"));
     }
     for part in file.path.split('/') {
         let stem = part.strip_suffix(".rs").unwrap_or(part);
@@ -76,8 +66,7 @@ fn names(file: &File, findings: &mut Vec<Finding>) {
     }
     for (number, line) in file.lines() {
         if let Some(name) = declared_module(line).filter(|name| EMPTY_NAMES.contains(name)) {
-            let message =
-                format!("a module named {name:?} does not say what lives there: name the concept");
+            let message = format!("a module named {name:?} does not say what lives there: name the concept");
             findings.push(Finding::new(&file.path, number, message));
         }
     }
@@ -87,11 +76,7 @@ fn names(file: &File, findings: &mut Vec<Finding>) {
 fn declared_module(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     let first = words.next()?;
-    let declares = if first.starts_with("pub") {
-        words.next()?
-    } else {
-        first
-    };
+    let declares = if first.starts_with("pub") { words.next()? } else { first };
     let name = words.next().filter(|_| declares == "mod")?;
     Some(name.trim_end_matches([';', '{']))
 }
@@ -103,15 +88,8 @@ fn lines(file: &File, findings: &mut Vec<Finding>) {
             let message = format!("{chars} characters, the limit is {LINE_CHARS_MAX}");
             findings.push(Finding::new(&file.path, number, message));
         }
-        for leftover in LEFTOVERS
-            .iter()
-            .filter(|leftover| line.contains(**leftover))
-        {
-            findings.push(Finding::new(
-                &file.path,
-                number,
-                format!("{leftover}…) was left in"),
-            ));
+        for leftover in LEFTOVERS.iter().filter(|leftover| line.contains(**leftover)) {
+            findings.push(Finding::new(&file.path, number, format!("{leftover}…) was left in")));
         }
     }
 }
@@ -131,18 +109,12 @@ mod tests {
     use crate::tidy::made_up;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        check(&made_up(&[(path, text)]))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check(&made_up(&[(path, text)])).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_good_file_passes() {
-        assert_eq!(
-            messages("crates/x/src/fact.rs", "//! Facts.\nmod version;\n"),
-            Vec::<String>::new()
-        );
+        assert_eq!(messages("crates/x/src/fact.rs", "//! Facts.\nmod version;\n"), Vec::<String>::new());
     }
 
     #[test]
@@ -159,10 +131,7 @@ mod tests {
         assert_eq!(messages("crates/x/tests/common.rs", "").len(), 1);
         assert_eq!(messages("crates/x/tests/helpers/pact.rs", "").len(), 1);
         assert_eq!(messages("crates/x/tests/pact/mod.rs", "").len(), 1);
-        assert_eq!(
-            messages("crates/x/tests/a.rs", "pub(crate) mod utils {\n}\n").len(),
-            1
-        );
+        assert_eq!(messages("crates/x/tests/a.rs", "pub(crate) mod utils {\n}\n").len(), 1);
         assert_eq!(messages("crates/x/tests/a.rs", "mod manager;\n").len(), 1);
         assert_eq!(messages("crates/x/tests/a.rs", "mod uncommon;\n").len(), 0);
     }

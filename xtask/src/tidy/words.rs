@@ -5,11 +5,7 @@
 use super::{File, Finding, Tree};
 
 /// Folders that exist on one machine only.
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-];
+const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
 /// Where packages are fetched from is the business of each machine's configuration.
 const REGISTRY_HOSTS: &[&str] = &[
@@ -29,34 +25,21 @@ const LOCK: &str = "Cargo.lock";
 
 /// All findings of forbidden words.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    tree.files
-        .iter()
-        .filter(|file| file.name() != LOCK)
-        .flat_map(check_file)
-        .collect()
+    tree.files.iter().filter(|file| file.name() != LOCK).flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in file.lines() {
         for path in MACHINE_PATHS.iter().filter(|path| holds_path(line, path)) {
-            let message =
-                format!("{path} is a path of one machine: write it relative to the repository");
+            let message = format!("{path} is a path of one machine: write it relative to the repository");
             findings.push(Finding::new(&file.path, number, message));
         }
         for host in REGISTRY_HOSTS.iter().filter(|host| line.contains(**host)) {
-            findings.push(Finding::new(
-                &file.path,
-                number,
-                format!("{host} is the host of a package registry"),
-            ));
+            findings.push(Finding::new(&file.path, number, format!("{host} is the host of a package registry")));
         }
-        if line
-            .match_indices(UNFINISHED)
-            .any(|(at, word)| !is_owned(line, at, word))
-        {
-            let message =
-                format!("{UNFINISHED} without an owner: write {UNFINISHED}(name), or do it");
+        if line.match_indices(UNFINISHED).any(|(at, word)| !is_owned(line, at, word)) {
+            let message = format!("{UNFINISHED} without an owner: write {UNFINISHED}(name), or do it");
             findings.push(Finding::new(&file.path, number, message));
         }
     }
@@ -67,8 +50,7 @@ fn check_file(file: &File) -> Vec<Finding> {
 fn holds_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line.get(..at).and_then(|text| text.chars().next_back());
-        !before
-            .is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '~' | '}' | '*'))
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '~' | '}' | '*'))
     })
 }
 
@@ -92,13 +74,7 @@ mod tests {
         let path = MACHINE_PATHS[0];
         assert_eq!(found("a.md", &format!("see {path}main")), 1);
         assert_eq!(found("a.rs", &format!("include!(\"{path}x\")")), 1);
-        assert_eq!(
-            found(
-                "a.md",
-                &format!("https://example.com{path}x and docs{path}y")
-            ),
-            0
-        );
+        assert_eq!(found("a.md", &format!("https://example.com{path}x and docs{path}y")), 0);
     }
 
     #[test]

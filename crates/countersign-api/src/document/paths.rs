@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
 
 use crate::{
-    ActionRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse,
-    FactPut, FactResponse, FactWritten, Health, HistoryResponse, ObserveRequest, ObserveResponse, PactList, PactPublished,
-    PactResponse, Ready, ReceiptResponse, Verdict,
+    ActionRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
+    ErasureResponse, FactPut, FactResponse, FactWritten, Health, HistoryResponse, ObserveRequest, ObserveResponse,
+    PactList, PactPublished, PactResponse, Ready, ReceiptResponse, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.

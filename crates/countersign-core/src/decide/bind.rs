@@ -19,26 +19,15 @@ pub fn bind(kind: &ActionType, params: &Map<String, Json>) -> Binding {
     let whole = Json::Object(params.clone());
     if !kind.params.validator.is_valid(&whole) {
         let problems = kind.params.validator.iter_errors(&whole).take(PROBLEMS_MAX);
-        return Err(problems
-            .map(|error| BindProblem {
-                at: error.instance_path().to_string(),
-                message: error.to_string(),
-            })
-            .collect());
+        return Err(problems.map(|error| problem(&error)).collect());
     }
     params
         .iter()
         .map(|(name, json)| match kind.params.types.get(name.as_str()) {
             Some(field) => Value::from_json(json, &field.ty, name)
                 .map(|value| (name.into(), value))
-                .map_err(|error| BindProblem {
-                    at: format!("/{name}"),
-                    message: error.to_string(),
-                }),
-            None => Err(BindProblem {
-                at: format!("/{name}"),
-                message: format!("`{name}` is not a parameter"),
-            }),
+                .map_err(|error| BindProblem { at: format!("/{name}"), message: error.to_string() }),
+            None => Err(BindProblem { at: format!("/{name}"), message: format!("`{name}` is not a parameter") }),
         })
         .collect::<Result<_, _>>()
         .map_err(|problem| vec![problem])
@@ -65,11 +54,6 @@ pub(super) fn invalid_params(problems: &[BindProblem]) -> Blocked {
             at => format!("{at}: {}", problem.message),
         })
         .collect();
-    let hint =
-        "mend the parameters; their schema is in the pact (`countersign pact check --manifest`)";
-    blocked(
-        Code::InvalidParams,
-        format!("the parameters do not fit the pact: {}", list.join("; ")),
-        hint,
-    )
+    let hint = "mend the parameters; their schema is in the pact (`countersign pact check --manifest`)";
+    blocked(Code::InvalidParams, format!("the parameters do not fit the pact: {}", list.join("; ")), hint)
 }

@@ -13,11 +13,7 @@ use smol_str::SmolStr;
 impl<S: Snapshot> Deciding<'_, S> {
     /// The writes; every value is computed from the facts as they were before the action.
     pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Blocked> {
-        self.kind
-            .writes
-            .iter()
-            .filter_map(|rule| self.write(rule, inputs).transpose())
-            .collect()
+        self.kind.writes.iter().filter_map(|rule| self.write(rule, inputs).transpose()).collect()
     }
 
     fn write(&self, rule: &WriteRule, inputs: &Inputs<'_>) -> Result<Option<Write>, Blocked> {
@@ -45,46 +41,28 @@ impl<S: Snapshot> Deciding<'_, S> {
         sets: &[(SmolStr, Expression)],
         inputs: &Inputs<'_>,
     ) -> Result<Attributes, Blocked> {
-        let name = self
-            .kind
-            .reads
-            .get(read)
-            .map_or("", |read| read.name.as_str());
+        let name = self.kind.reads.get(read).map_or("", |read| read.name.as_str());
         let invalid = |attribute: &str, why: String| {
             let message = format!("`{name}.{attribute}` cannot be set: {why}");
-            blocked(
-                Code::EffectInvalid,
-                message,
-                "nothing was written; mend the parameters, or the pact's `set`",
-            )
+            blocked(Code::EffectInvalid, message, "nothing was written; mend the parameters, or the pact's `set`")
         };
         let mut changes = Vec::with_capacity(sets.len());
         for (attribute, expression) in sets {
-            let value = expression
-                .value(inputs)
-                .map_err(|why| invalid(attribute, why))?;
-            let in_range = |value: &Value| {
-                !matches!(value, Value::Long(_)) || value.is(&crate::value::ValueType::Long)
-            };
+            let value = expression.value(inputs).map_err(|why| invalid(attribute, why))?;
+            let in_range = |value: &Value| !matches!(value, Value::Long(_)) || value.is(&crate::value::ValueType::Long);
             if !in_range(&value) {
                 return Err(invalid(attribute, format!("{value} is beyond 2^53-1")));
             }
             changes.push((attribute.clone(), value));
         }
-        let before = self
-            .reads
-            .get(read)
-            .and_then(|r| r.live())
-            .and_then(|fact| fact.value.clone())
-            .unwrap_or_default();
+        let before =
+            self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.clone()).unwrap_or_default();
         let after = before.with(changes);
         let mut bytes = Canonical::new();
         after.write(&mut bytes);
         if bytes.as_str().len() > FACT_BYTES_MAX {
-            let message = format!(
-                "`{name}` would have {} bytes; at most {FACT_BYTES_MAX} are kept",
-                bytes.as_str().len()
-            );
+            let message =
+                format!("`{name}` would have {} bytes; at most {FACT_BYTES_MAX} are kept", bytes.as_str().len());
             return Err(blocked(
                 Code::EffectInvalid,
                 message,
@@ -100,17 +78,13 @@ impl<S: Snapshot> Deciding<'_, S> {
             let used = self.snapshot.budget_used(&charge.budget, charge.window);
             let total = used.checked_add(charge.amount);
             if charge.amount < 0 || total.is_none_or(|total| total > budget.max) {
-                let ends_ms = charge
-                    .window
-                    .saturating_add(1)
-                    .saturating_mul(budget.per_ms);
+                let ends_ms = charge.window.saturating_add(1).saturating_mul(budget.per_ms);
                 let message = format!(
                     "budget `{}` holds {used} of {} in this window, and this action would add {}",
                     budget.id, budget.max, charge.amount
                 );
-                let hint = format!(
-                    "the next window starts at {ends_ms} ms, or an operator raises the budget in the pact"
-                );
+                let hint =
+                    format!("the next window starts at {ends_ms} ms, or an operator raises the budget in the pact");
                 return Err(blocked(Code::BudgetExceeded, message, &hint));
             }
         }
@@ -118,11 +92,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     pub(super) fn charges(&self) -> Vec<Charge> {
-        self.kind
-            .budgets
-            .iter()
-            .map(|budget| self.charge(budget))
-            .collect()
+        self.kind.budgets.iter().map(|budget| self.charge(budget)).collect()
     }
 
     fn charge(&self, budget: &Budget) -> Charge {

@@ -14,16 +14,9 @@ use std::sync::Arc;
 impl<S: Snapshot> Deciding<'_, S> {
     pub(super) fn explain(&self, require: &Require, why: Why) -> FailedPrecondition {
         let facts: BTreeSet<usize> = require.that.facts().collect();
-        let facts: Vec<usize> = if facts.is_empty() {
-            vec![0]
-        } else {
-            facts.into_iter().collect()
-        };
-        let reads: Vec<FailedRead> = require
-            .that
-            .attributes()
-            .filter_map(|(base, name)| self.failed_read(base, name))
-            .collect();
+        let facts: Vec<usize> = if facts.is_empty() { vec![0] } else { facts.into_iter().collect() };
+        let reads: Vec<FailedRead> =
+            require.that.attributes().filter_map(|(base, name)| self.failed_read(base, name)).collect();
         FailedPrecondition {
             id: require.id.clone(),
             that: require.that.text().clone(),
@@ -48,17 +41,10 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
             Base::Read(read) => {
                 let resolved = self.reads.get(read)?;
-                (
-                    resolved.id.clone(),
-                    resolved.record,
-                    self.expected_of(&resolved.id, resolved.record, attribute),
-                )
+                (resolved.id.clone(), resolved.record, self.expected_of(&resolved.id, resolved.record, attribute))
             }
         };
-        let actual = record
-            .and_then(|fact| fact.value.as_ref())
-            .and_then(|value| value.get(attribute))
-            .cloned();
+        let actual = record.and_then(|fact| fact.value.as_ref()).and_then(|value| value.get(attribute)).cloned();
         Some(FailedRead {
             fact: id,
             attribute: Some(attribute.clone()),
@@ -88,14 +74,12 @@ impl<S: Snapshot> Deciding<'_, S> {
         let Some(resolved) = self.reads.get(read) else {
             return Vec::new();
         };
-        let names: BTreeSet<&SmolStr> = [
-            self.observed_value(read),
-            resolved.live().and_then(|fact| fact.value.as_ref()),
-        ]
-        .into_iter()
-        .flatten()
-        .flat_map(|value| value.iter().map(|(name, _)| name))
-        .collect();
+        let names: BTreeSet<&SmolStr> =
+            [self.observed_value(read), resolved.live().and_then(|fact| fact.value.as_ref())]
+                .into_iter()
+                .flatten()
+                .flat_map(|value| value.iter().map(|(name, _)| name))
+                .collect();
         let differing: Vec<FailedRead> = names
             .into_iter()
             .filter_map(|name| self.failed_read(Base::Read(read), name))
@@ -120,15 +104,9 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// What to observe again, with the latest change since it was observed.
     pub(super) fn hint(&self, reads: &[usize]) -> String {
-        let ids: BTreeSet<&FactId> = reads
-            .iter()
-            .filter_map(|read| self.reads.get(*read))
-            .map(|r| &r.id)
-            .collect();
+        let ids: BTreeSet<&FactId> = reads.iter().filter_map(|read| self.reads.get(*read)).map(|r| &r.id).collect();
         let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let seen = ids
-            .iter()
-            .any(|id| self.action.observation_of(id).is_some());
+        let seen = ids.iter().any(|id| self.action.observation_of(id).is_some());
         let changed = reads
             .iter()
             .filter_map(|read| self.reads.get(*read))
@@ -139,11 +117,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Some((resolved, fact, observed)) => {
                 let written = &fact.written;
                 let ago_ms = self.now_ms.saturating_sub(written.at_ms);
-                let verb = if fact.value.is_some() {
-                    "changed"
-                } else {
-                    "deleted"
-                };
+                let verb = if fact.value.is_some() { "changed" } else { "deleted" };
                 format!(
                     "observe {} again; {} was {verb} {ago_ms} ms before this action, by {} in entry {} (version {} was \
                      observed, version {} is current)",
@@ -156,10 +130,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 )
             }
             None if seen => format!("observe {} again and decide anew", list.join(", ")),
-            None => format!(
-                "observe {} before acting, so that the gate can say what changed",
-                list.join(", ")
-            ),
+            None => format!("observe {} before acting, so that the gate can say what changed", list.join(", ")),
         }
     }
 }

@@ -29,37 +29,23 @@ impl<S: Snapshot> Deciding<'_, S> {
             .iter()
             .zip(&self.reads)
             .filter(|(read, resolved)| {
-                read.presence != Presence::Create
-                    && self.action.observation_of(&resolved.id).is_none()
+                read.presence != Presence::Create && self.action.observation_of(&resolved.id).is_none()
             })
             .map(|(_, resolved)| resolved.id.to_string())
             .collect();
         if unseen.is_empty() {
             return Ok(());
         }
-        let message = format!(
-            "`{}` must be decided on an observation; none was sent of {}",
-            self.kind.name,
-            unseen.join(", ")
-        );
-        Err(blocked(
-            Code::ObservationRequired,
-            message,
-            &format!("observe {} and send the token", unseen.join(", ")),
-        ))
+        let message =
+            format!("`{}` must be decided on an observation; none was sent of {}", self.kind.name, unseen.join(", "));
+        Err(blocked(Code::ObservationRequired, message, &format!("observe {} and send the token", unseen.join(", "))))
     }
 
     pub(super) fn check_preconditions(&self, inputs: &Inputs<'_>) -> Result<(), Stopped> {
         let mut failed = Vec::new();
         // Until something fails outright, a person could still let the action pass.
         let mut on_fail = OnFail::Review;
-        for (at, read) in self
-            .kind
-            .reads
-            .iter()
-            .enumerate()
-            .filter(|(_, read)| read.unchanged)
-        {
+        for (at, read) in self.kind.reads.iter().enumerate().filter(|(_, read)| read.unchanged) {
             if let Some(changed) = self.check_unchanged(at, &read.name) {
                 failed.push(changed);
                 on_fail = OnFail::Reject;
@@ -86,15 +72,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         };
         let hint = first.hint.clone();
-        Err(Stopped::by(
-            Blocked {
-                code: Code::PreconditionFailed,
-                message,
-                hint,
-                failed,
-            },
-            on_fail,
-        ))
+        Err(Stopped::by(Blocked { code: Code::PreconditionFailed, message, hint, failed }, on_fail))
     }
 
     fn check_require(&self, require: &Require, inputs: &Inputs<'_>) -> Option<Why> {
@@ -105,20 +83,15 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let limit_ms = require.stale_after_ms?;
         let fresh = |read: usize| {
-            let observed = self
-                .reads
-                .get(read)
-                .and_then(|resolved| self.action.observation_of(&resolved.id));
+            let observed = self.reads.get(read).and_then(|resolved| self.action.observation_of(&resolved.id));
             // An observation from the future has outlived a clock that was set back: its age is not known.
-            observed.and_then(|observed| self.now_ms.checked_sub(observed.at_ms)).is_some_and(|age_ms| age_ms <= limit_ms)
+            observed
+                .and_then(|observed| self.now_ms.checked_sub(observed.at_ms))
+                .is_some_and(|age_ms| age_ms <= limit_ms)
         };
         let mut facts = require.that.facts().peekable();
         // A condition over parameters and time only still speaks of the resource it was decided on.
-        let all_fresh = if facts.peek().is_none() {
-            fresh(0)
-        } else {
-            facts.all(fresh)
-        };
+        let all_fresh = if facts.peek().is_none() { fresh(0) } else { facts.all(fresh) };
         (!all_fresh).then_some(Why::Stale)
     }
 
@@ -129,9 +102,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             return None;
         }
         let that: Arc<str> = match observed {
-            Some(observed) => {
-                format!("{} is still at version {}", resolved.id, observed.version).into()
-            }
+            Some(observed) => format!("{} is still at version {}", resolved.id, observed.version).into(),
             None => format!("{} is unchanged since it was observed", resolved.id).into(),
         };
         Some(FailedPrecondition {

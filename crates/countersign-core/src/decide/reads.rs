@@ -23,16 +23,10 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .reads
                 .iter()
                 .zip(&self.reads)
-                .find(|(read, resolved)| {
-                    read.presence == presence && resolved.live().is_some() == exists
-                })
+                .find(|(read, resolved)| read.presence == presence && resolved.live().is_some() == exists)
         };
         if let Some((_, missing)) = unmet(Presence::Required, false) {
-            let gone = if missing.record.is_some() {
-                "has been deleted"
-            } else {
-                "does not exist"
-            };
+            let gone = if missing.record.is_some() { "has been deleted" } else { "does not exist" };
             let message = format!("{} {gone}", missing.id);
             return Err(blocked(
                 Code::FactMissing,
@@ -41,41 +35,20 @@ impl<S: Snapshot> Deciding<'_, S> {
             ));
         }
         if let Some((_, existing)) = unmet(Presence::Create, true) {
-            let message = format!(
-                "{} exists already, at version {}",
-                existing.id,
-                existing.version()
-            );
-            return Err(blocked(
-                Code::FactExists,
-                message,
-                "choose another id, or use an action that changes it",
-            ));
+            let message = format!("{} exists already, at version {}", existing.id, existing.version());
+            return Err(blocked(Code::FactExists, message, "choose another id, or use an action that changes it"));
         }
         self.check_aliases()
     }
 
     fn resolve_principal(&mut self) -> Result<(), Blocked> {
         let agent = &self.action.agent;
-        self.principal = self
-            .snapshot
-            .fact(&FactId::of_agent(agent))
-            .filter(|fact| fact.value.is_some());
+        self.principal = self.snapshot.fact(&FactId::of_agent(agent)).filter(|fact| fact.value.is_some());
         let Some(principal) = self.principal else {
-            let hint = format!(
-                "an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)"
-            );
-            return Err(blocked(
-                Code::UnknownAgent,
-                format!("agent {agent} is not registered"),
-                &hint,
-            ));
+            let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
+            return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
         };
-        match principal
-            .value
-            .as_ref()
-            .and_then(|value| value.get("standing"))
-        {
+        match principal.value.as_ref().and_then(|value| value.get("standing")) {
             Some(Value::String(standing)) if standing == "active" => Ok(()),
             Some(standing) => {
                 let written = principal.changed("standing");
@@ -83,37 +56,20 @@ impl<S: Snapshot> Deciding<'_, S> {
                     "agent {agent} is {standing}, not \"active\", since entry {} at {} ms by {}",
                     written.entry, written.at_ms, written.by
                 );
-                Err(blocked(
-                    Code::AgentNotActive,
-                    message,
-                    "ask the operator named in the message",
-                ))
+                Err(blocked(Code::AgentNotActive, message, "ask the operator named in the message"))
             }
             None => {
                 let message = format!("agent {agent} has no standing");
-                Err(blocked(
-                    Code::AgentNotActive,
-                    message,
-                    "an operator sets Agent.standing to \"active\"",
-                ))
+                Err(blocked(Code::AgentNotActive, message, "an operator sets Agent.standing to \"active\""))
             }
         }
     }
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Blocked> {
-        let built = self
-            .fill(read)
-            .and_then(|id| FactId::new(read.ty.clone(), id).map_err(|e: IdError| e.to_string()));
+        let built = self.fill(read).and_then(|id| FactId::new(read.ty.clone(), id).map_err(|e: IdError| e.to_string()));
         built.map_err(|why| {
-            let message = format!(
-                "the id of `{}` ({}) cannot be built: {why}",
-                read.name, read.ty
-            );
-            blocked(
-                Code::InvalidFactId,
-                message,
-                "mend the parameter or the fact that the id is built from",
-            )
+            let message = format!("the id of `{}` ({}) cannot be built: {why}", read.name, read.ty);
+            blocked(Code::InvalidFactId, message, "mend the parameter or the fact that the id is built from")
         })
     }
 
@@ -125,19 +81,16 @@ impl<S: Snapshot> Deciding<'_, S> {
                     id.push_str(text);
                     continue;
                 }
-                TemplatePart::Param(name) => self
-                    .params
-                    .get(name)
-                    .ok_or_else(|| format!("parameter `{name}` is missing"))?,
+                TemplatePart::Param(name) => {
+                    self.params.get(name).ok_or_else(|| format!("parameter `{name}` is missing"))?
+                }
                 TemplatePart::Attribute { read, attribute } => self
                     .reads
                     .get(*read)
                     .and_then(Resolved::live)
                     .and_then(|fact| fact.value.as_ref())
                     .and_then(|value| value.get(attribute))
-                    .ok_or_else(|| {
-                        format!("attribute `{attribute}` of an earlier read is missing")
-                    })?,
+                    .ok_or_else(|| format!("attribute `{attribute}` of an earlier read is missing"))?,
             };
             match value {
                 Value::String(text) => id.push_str(text),
@@ -155,29 +108,11 @@ impl<S: Snapshot> Deciding<'_, S> {
             let Some(written) = self.reads.get(rule.read) else {
                 continue;
             };
-            let alias = self
-                .reads
-                .iter()
-                .enumerate()
-                .find(|(at, read)| *at != rule.read && read.id == written.id);
+            let alias = self.reads.iter().enumerate().find(|(at, read)| *at != rule.read && read.id == written.id);
             if let Some((at, _)) = alias {
-                let name = |at: usize| {
-                    self.kind
-                        .reads
-                        .get(at)
-                        .map_or("", |read| read.name.as_str())
-                };
-                let message = format!(
-                    "`{}` and `{}` are both {}",
-                    name(rule.read),
-                    name(at),
-                    written.id
-                );
-                return Err(blocked(
-                    Code::AliasedWrite,
-                    message,
-                    "name two different facts",
-                ));
+                let name = |at: usize| self.kind.reads.get(at).map_or("", |read| read.name.as_str());
+                let message = format!("`{}` and `{}` are both {}", name(rule.read), name(at), written.id);
+                return Err(blocked(Code::AliasedWrite, message, "name two different facts"));
             }
         }
         Ok(())

@@ -22,21 +22,13 @@ impl Ids {
             Ok(name) => name.smol().clone(),
             Err(IdError::NotAName(_)) | Err(_) => {
                 let message = format!("`{}` is not an id", shorten(text.value));
-                problems.error(
-                    &text.content(),
-                    message,
-                    "use letters, digits, `_` and `-`: \"account-is-active\"",
-                );
+                problems.error(&text.content(), message, "use letters, digits, `_` and `-`: \"account-is-active\"");
                 return None;
             }
         };
         if !self.0.insert(id.clone()) {
             let message = format!("the id `{id}` is already taken in this action");
-            problems.error(
-                &text.content(),
-                message,
-                "every precondition and budget needs an id of its own",
-            );
+            problems.error(&text.content(), message, "every precondition and budget needs an id of its own");
             return None;
         }
         Some(id)
@@ -60,9 +52,7 @@ pub(super) fn read<'a>(
     let before = problems.errors();
     let doc = body.doc(problems);
     let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
-    let mode = body
-        .choice("mode", &modes, problems)
-        .unwrap_or(Mode::Enforce);
+    let mode = body.choice("mode", &modes, problems).unwrap_or(Mode::Enforce);
     let min_trust = body.integer("min_trust", 0..=INTEGER_MAX, problems);
     let require_observation = body.flag("require_observation", problems);
     let params_node = body.get("params").map(|(_, node)| node);
@@ -76,14 +66,7 @@ pub(super) fn read<'a>(
     // Without reads nothing can be type-checked; what is left is still looked at for unknown keys.
     let checked = match (&params, &reads) {
         (Some(params), Some(reads)) => {
-            let checker = Checker::new(
-                name.as_str(),
-                params,
-                reads,
-                require_observation,
-                &span,
-                problems,
-            );
+            let checker = Checker::new(name.as_str(), params, reads, require_observation, &span, problems);
             checker.map(|checker| {
                 let allow = allow.and_then(|allow| checker.condition(&allow, problems));
                 let require = check_preconditions(written, &checker, problems);
@@ -116,8 +99,7 @@ pub(super) fn read<'a>(
     })
 }
 
-const ALLOW_HINT: &str =
-    "say who may do it, for example allow = 'principal.roles.contains(\"refunder\")'";
+const ALLOW_HINT: &str = "say who may do it, for example allow = 'principal.roles.contains(\"refunder\")'";
 
 /// A precondition before its condition was checked.
 struct Written<'a> {
@@ -147,95 +129,43 @@ fn preconditions<'a>(
         problems.error(&body.span, message, hint);
     }
     if items.len() > PRECONDITIONS_MAX {
-        let message = format!(
-            "an action has at most {PRECONDITIONS_MAX} preconditions, this one has {}",
-            items.len()
-        );
-        problems.error(
-            &body.span,
-            message,
-            "join some of them with &&, or split the action",
-        );
+        let message = format!("an action has at most {PRECONDITIONS_MAX} preconditions, this one has {}", items.len());
+        problems.error(&body.span, message, "join some of them with &&, or split the action");
         return Vec::new();
     }
-    items
-        .iter()
-        .filter_map(|node| precondition(source, node, ids, problems))
-        .collect()
+    items.iter().filter_map(|node| precondition(source, node, ids, problems)).collect()
 }
 
-fn precondition<'a>(
-    source: &'a str,
-    node: Node<'a>,
-    ids: &mut Ids,
-    problems: &mut Problems,
-) -> Option<Written<'a>> {
+fn precondition<'a>(source: &'a str, node: Node<'a>, ids: &mut Ids, problems: &mut Problems) -> Option<Written<'a>> {
     let body = table(node, "a precondition", problems)?;
     let mut body = Table::new(source, body, node.span(), "this precondition");
-    let id = body.required_string(
-        "id",
-        "name it after what it protects: id = \"account-is-active\"",
-        problems,
-    );
+    let id = body.required_string("id", "name it after what it protects: id = \"account-is-active\"", problems);
     let id = id.and_then(|id| ids.take(&id, problems));
     let doc = body.doc(problems);
-    let that = body.required_string(
-        "that",
-        "say what must hold: that = 'resource.status == \"active\"'",
-        problems,
-    );
+    let that = body.required_string("that", "say what must hold: that = 'resource.status == \"active\"'", problems);
     let stale_after = body.duration("stale_after", problems);
     let stale_span = body.get("stale_after").map(|(span, _)| span);
     let outcomes = [("reject", OnFail::Reject), ("review", OnFail::Review)];
-    let on_fail = body
-        .choice("on_fail", &outcomes, problems)
-        .unwrap_or(OnFail::Reject);
+    let on_fail = body.choice("on_fail", &outcomes, problems).unwrap_or(OnFail::Reject);
     body.finish(problems);
-    Some(Written {
-        id: id?,
-        doc,
-        that: that?,
-        stale_after: stale_after.zip(stale_span),
-        on_fail,
-    })
+    Some(Written { id: id?, doc, that: that?, stale_after: stale_after.zip(stale_span), on_fail })
 }
 
-fn check_preconditions(
-    written: Vec<Written<'_>>,
-    checker: &Checker<'_>,
-    problems: &mut Problems,
-) -> Vec<Require> {
+fn check_preconditions(written: Vec<Written<'_>>, checker: &Checker<'_>, problems: &mut Problems) -> Vec<Require> {
     let mut require = Vec::new();
-    for Written {
-        id,
-        doc,
-        that: text,
-        stale_after,
-        on_fail,
-    } in written
-    {
+    for Written { id, doc, that: text, stale_after, on_fail } in written {
         let Some(that) = checker.condition(&text, problems) else {
             continue;
         };
         if that.mentions().next().is_none() {
             let message = "this condition depends on nothing, so it checks nothing";
-            problems.error(
-                &text.content(),
-                message,
-                "compare an attribute of a fact, a parameter, or the time",
-            );
+            problems.error(&text.content(), message, "compare an attribute of a fact, a parameter, or the time");
         }
         if let Some((_, span)) = &stale_after {
             checker.check_stale_after(&that, span, problems);
         }
         let stale_after_ms = stale_after.map(|(ms, _)| ms);
-        require.push(Require {
-            id,
-            doc,
-            that,
-            stale_after_ms,
-            on_fail,
-        });
+        require.push(Require { id, doc, that, stale_after_ms, on_fail });
     }
     require
 }

@@ -26,17 +26,11 @@ pub(super) fn read<'a>(
         _ => vec![node],
     };
     if nodes.len() > BUDGETS_MAX {
-        let message = format!(
-            "an action has at most {BUDGETS_MAX} budgets, this one has {}",
-            nodes.len()
-        );
+        let message = format!("an action has at most {BUDGETS_MAX} budgets, this one has {}", nodes.len());
         problems.error(&span, message, "keep the narrowest ones");
         return Vec::new();
     }
-    nodes
-        .into_iter()
-        .filter_map(|node| one(source, node, params, ids, problems))
-        .collect()
+    nodes.into_iter().filter_map(|node| one(source, node, params, ids, problems)).collect()
 }
 
 fn one<'a>(
@@ -51,26 +45,19 @@ fn one<'a>(
     let id = body.string("id", problems);
     let count = body.flag("count", problems);
     let sum = body.string("sum", problems);
-    for (key, hint) in [
-        ("max", "say how much one window may hold: max = 2000000"),
-        ("per", "say how long a window is: per = \"1d\""),
-    ] {
+    for (key, hint) in
+        [("max", "say how much one window may hold: max = 2000000"), ("per", "say how long a window is: per = \"1d\"")]
+    {
         if body.get(key).is_none() {
             body.missing(key, hint, problems);
         }
     }
     let max = body.integer("max", 1..=INTEGER_MAX, problems);
     let per_ms = body.duration("per", problems);
-    let per = body
-        .string("per", problems)
-        .map(|text| text.value.to_owned());
+    let per = body.string("per", problems).map(|text| text.value.to_owned());
     let by_words = [("agent", BudgetBy::Agent), ("pact", BudgetBy::Pact)];
     if body.get("by").is_none() {
-        body.missing(
-            "by",
-            "say who shares it: by = \"agent\", or by = \"pact\" for all agents together",
-            problems,
-        );
+        body.missing("by", "say who shares it: by = \"agent\", or by = \"pact\" for all agents together", problems);
     }
     let by = body.choice("by", &by_words, problems);
     let span = body.span.clone();
@@ -80,11 +67,7 @@ fn one<'a>(
         (false, Some(text)) => Measure::Sum(summed(&text, params, problems)?),
         _ => {
             let message = "a budget adds up exactly one thing";
-            problems.error(
-                &span,
-                message,
-                "write either count = true, or sum = \"amount\"",
-            );
+            problems.error(&span, message, "write either count = true, or sum = \"amount\"");
             return None;
         }
     };
@@ -96,29 +79,16 @@ fn one<'a>(
                 Measure::Count => "count",
                 Measure::Sum(param) => param.as_str(),
             };
-            let by_word = by_words
-                .iter()
-                .find(|(_, choice)| *choice == by)
-                .map_or("", |(word, _)| *word);
+            let by_word = by_words.iter().find(|(_, choice)| *choice == by).map_or("", |(word, _)| *word);
             let made_up = format!("{what}-per-{}-by-{by_word}", per.unwrap_or_default());
             let Some(id) = ids.take_default(&made_up) else {
-                problems.error(
-                    &span,
-                    format!("the id `{made_up}` is already taken in this action"),
-                    "give it an `id`",
-                );
+                problems.error(&span, format!("the id `{made_up}` is already taken in this action"), "give it an `id`");
                 return None;
             };
             id
         }
     };
-    Some(Budget {
-        id,
-        measure,
-        max,
-        per_ms,
-        by,
-    })
+    Some(Budget { id, measure, max, per_ms, by })
 }
 
 /// A parameter that can be added up: always there, whole, and never negative, which would give budget back.
@@ -128,54 +98,30 @@ fn summed(text: &Text<'_>, params: Option<&Params>, problems: &mut Problems) -> 
     let Some(field) = params.types.get(&name) else {
         let names: Vec<&str> = params.types.keys().map(SmolStr::as_str).collect();
         let hint = suggestion(&name, &names, "declare it under `params`, or use one of");
-        problems.error(
-            &text.content(),
-            format!("`{}` is not a parameter of this action", shorten(&name)),
-            hint,
-        );
+        problems.error(&text.content(), format!("`{}` is not a parameter of this action", shorten(&name)), hint);
         return None;
     };
     if field.ty != ValueType::Long || !field.required {
         let message = format!("`{name}` cannot be added up: it must be a required integer");
-        problems.error(
-            &text.content(),
-            message,
-            format!("make it an integer and add \"{name}\" to `required`"),
-        );
+        problems.error(&text.content(), message, format!("make it an integer and add \"{name}\" to `required`"));
         return None;
     }
     if !never_negative(&params.schema, &name) {
         let message = format!("`{name}` could be negative and give budget back");
-        problems.error(
-            &text.content(),
-            message,
-            format!("add minimum = 0 or more to the parameter `{name}`"),
-        );
+        problems.error(&text.content(), message, format!("add minimum = 0 or more to the parameter `{name}`"));
         return None;
     }
     Some(name)
 }
 
 fn never_negative(schema: &Json, name: &str) -> bool {
-    let Some(property) = schema
-        .get("properties")
-        .and_then(|properties| properties.get(name))
-    else {
+    let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else {
         return false;
     };
-    let at_least = |key: &str, least: i64| {
-        property
-            .get(key)
-            .and_then(Json::as_i64)
-            .is_some_and(|n| n >= least)
-    };
+    let at_least = |key: &str, least: i64| property.get(key).and_then(Json::as_i64).is_some_and(|n| n >= least);
     let listed = property.get("enum").and_then(Json::as_array);
     at_least("minimum", 0)
         || at_least("exclusiveMinimum", -1)
         || at_least("const", 0)
-        || listed.is_some_and(|values| {
-            values
-                .iter()
-                .all(|value| value.as_i64().is_some_and(|n| n >= 0))
-        })
+        || listed.is_some_and(|values| values.iter().all(|value| value.as_i64().is_some_and(|n| n >= 0)))
 }

@@ -17,10 +17,7 @@ pub fn agent_schema() -> FactSchema {
     let required = |ty| FieldType { ty, required: true };
     BTreeMap::from([
         (SmolStr::new_static("org"), required(ValueType::String)),
-        (
-            SmolStr::new_static("roles"),
-            required(ValueType::Set(Box::new(ValueType::String))),
-        ),
+        (SmolStr::new_static("roles"), required(ValueType::Set(Box::new(ValueType::String)))),
         (SmolStr::new_static("standing"), required(ValueType::String)),
         (SmolStr::new_static("trust"), required(ValueType::Long)),
     ])
@@ -42,9 +39,7 @@ impl Catalogue {
     /// The catalogue of a gate without pacts.
     pub fn new() -> Self {
         let agent = FactType::new(AGENT).map(|ty| (ty, agent_schema()));
-        Self {
-            types: agent.into_iter().collect(),
-        }
+        Self { types: agent.into_iter().collect() }
     }
 
     /// All types.
@@ -71,11 +66,7 @@ impl Catalogue {
                 pact.name
             ));
         }
-        if refusals.is_empty() {
-            Ok(Self { types })
-        } else {
-            Err(refusals)
-        }
+        if refusals.is_empty() { Ok(Self { types }) } else { Err(refusals) }
     }
 
     /// Required attributes of types that the pact creates without knowing them.
@@ -100,14 +91,8 @@ impl Catalogue {
     }
 }
 
-fn grow(
-    ty: &FactType,
-    existing: &mut FactSchema,
-    declared: &FactSchema,
-    refusals: &mut Vec<String>,
-) {
-    let shown =
-        |field: &FieldType| format!("{}{}", field.ty, if field.required { "" } else { "?" });
+fn grow(ty: &FactType, existing: &mut FactSchema, declared: &FactSchema, refusals: &mut Vec<String>) {
+    let shown = |field: &FieldType| format!("{}{}", field.ty, if field.required { "" } else { "?" });
     for (name, field) in declared {
         match existing.get(name) {
             Some(before) if before == field => {}

@@ -16,9 +16,7 @@ use crate::expression::{Base, Expression, Mention, Scope};
 use crate::value::{FieldType, ValueType};
 use cedar_policy_core::ast::Expr;
 use cedar_policy_core::extensions::Extensions;
-use cedar_policy_core::validator::{
-    ValidationError, ValidationMode, ValidationWarning, Validator, ValidatorSchema,
-};
+use cedar_policy_core::validator::{ValidationError, ValidationMode, ValidationWarning, Validator, ValidatorSchema};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -37,11 +35,7 @@ pub(super) struct Checker<'a> {
 const TARGET: &str = "__target_";
 
 fn target(ty: &ValueType) -> String {
-    let name: String = ty
-        .to_string()
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect();
+    let name: String = ty.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     format!("{TARGET}{name}")
 }
 
@@ -66,34 +60,16 @@ impl<'a> Checker<'a> {
             schema::entity(&mut text, name, schema);
         }
         let targets: Vec<(String, &ValueType)> = targets.into_iter().collect();
-        schema::action(
-            &mut text,
-            &Signature::new(action, params, reads, require_observation),
-            &targets,
-        );
+        schema::action(&mut text, &Signature::new(action, params, reads, require_observation), &targets);
         let derived = ValidatorSchema::from_cedarschema_str(&text, Extensions::all_available());
         match derived {
             Ok((schema, _)) => {
-                let scope_reads = reads
-                    .reads
-                    .iter()
-                    .map(|read| (read.name.clone(), read.presence))
-                    .collect();
-                Some(Self {
-                    action,
-                    params,
-                    reads,
-                    scope_reads,
-                    validator: Validator::new(schema),
-                })
+                let scope_reads = reads.reads.iter().map(|read| (read.name.clone(), read.presence)).collect();
+                Some(Self { action, params, reads, scope_reads, validator: Validator::new(schema) })
             }
             Err(error) => {
                 let message = format!("no Cedar schema follows from action `{action}`: {error}");
-                problems.error(
-                    span,
-                    message,
-                    "rename the parameter, read or attribute that it names",
-                );
+                problems.error(span, message, "rename the parameter, read or attribute that it names");
                 None
             }
         }
@@ -111,12 +87,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks an expression for the value of an attribute.
-    pub(super) fn value(
-        &self,
-        text: &Text<'_>,
-        field: &FieldType,
-        problems: &mut Problems,
-    ) -> Option<Expression> {
+    pub(super) fn value(&self, text: &Text<'_>, field: &FieldType, problems: &mut Problems) -> Option<Expression> {
         let expression = self.compile(text, problems).ok()?;
         // Cedar cannot type an empty set by itself; as the value of a set it is the only thing it can be.
         let empty_set: String = text.value.chars().filter(|c| !c.is_whitespace()).collect();
@@ -124,39 +95,26 @@ impl<'a> Checker<'a> {
             return Some(expression);
         }
         let suffix = format!("\n) == context.{}", target(&field.ty));
-        self.validate(text, &suffix, Some(&field.ty), &[], problems)
-            .then_some(expression)
+        self.validate(text, &suffix, Some(&field.ty), &[], problems).then_some(expression)
     }
 
     /// Compiles an expression, or tells the places inside it that were refused.
-    fn compile(
-        &self,
-        text: &Text<'_>,
-        problems: &mut Problems,
-    ) -> Result<Expression, Vec<Range<usize>>> {
+    fn compile(&self, text: &Text<'_>, problems: &mut Problems) -> Result<Expression, Vec<Range<usize>>> {
         let everything = || std::iter::once(0..text.value.len()).collect();
         if let Some((message, hint)) = size::too_large(text.value) {
             problems.error(&text.content(), message, hint);
             return Err(everything());
         }
-        let scope = Scope {
-            params: &self.params.types,
-            reads: &self.scope_reads,
-        };
+        let scope = Scope { params: &self.params.types, reads: &self.scope_reads };
         match Expression::compile(text.value, &scope) {
             Ok(expression) if self.reads_what_exists(text, &expression, problems) => Ok(expression),
             Ok(_) => Err(everything()),
             Err(errors) => {
                 let parses = Expr::from_str(text.value).is_ok();
-                let spans = if parses {
-                    errors.iter().map(|error| error.span.clone()).collect()
-                } else {
-                    everything()
-                };
+                let spans = if parses { errors.iter().map(|error| error.span.clone()).collect() } else { everything() };
                 for error in errors {
-                    let hint = error.hint.unwrap_or_else(|| {
-                        "see https://docs.cedarpolicy.com for the syntax".to_owned()
-                    });
+                    let hint =
+                        error.hint.unwrap_or_else(|| "see https://docs.cedarpolicy.com for the syntax".to_owned());
                     problems.error(&text.part(&error.span), error.message, hint);
                 }
                 Err(spans)
@@ -166,12 +124,7 @@ impl<'a> Checker<'a> {
 
     /// Refuses a staleness that no observation could satisfy. Without a fact in the condition, it counts from the
     /// observation of the resource.
-    pub(super) fn check_stale_after(
-        &self,
-        that: &Expression,
-        span: &Range<usize>,
-        problems: &mut Problems,
-    ) {
+    pub(super) fn check_stale_after(&self, that: &Expression, span: &Range<usize>, problems: &mut Problems) {
         let mut facts: BTreeSet<usize> = that.facts().collect();
         if facts.is_empty() {
             facts.insert(0);
@@ -181,49 +134,31 @@ impl<'a> Checker<'a> {
             read.is_some_and(|read| read.presence == Presence::Create)
         };
         if facts.iter().any(created) {
-            let message =
-                "`stale_after` counts from an observation, but the action creates that fact";
+            let message = "`stale_after` counts from an observation, but the action creates that fact";
             let hint = "remove it, or put it on a precondition that reads a fact that exists";
             problems.error(span, message, hint);
         }
     }
 
     /// Refuses what a fact cannot have because the action is only about to create it.
-    fn reads_what_exists(
-        &self,
-        text: &Text<'_>,
-        expression: &Expression,
-        problems: &mut Problems,
-    ) -> bool {
+    fn reads_what_exists(&self, text: &Text<'_>, expression: &Expression, problems: &mut Problems) -> bool {
         let mut refused = BTreeSet::new();
         for (key, mention) in expression.mentions() {
             let read = match mention {
                 // The id of the resource is known even before it exists.
                 Mention::Entity(Base::Read(read)) if *read != 0 => *read,
-                Mention::Attribute(Base::Read(read), _)
-                | Mention::ObservedFact(read)
-                | Mention::Observed(read, _) => *read,
+                Mention::Attribute(Base::Read(read), _) | Mention::ObservedFact(read) | Mention::Observed(read, _) => {
+                    *read
+                }
                 _ => continue,
             };
-            if self
-                .reads
-                .reads
-                .get(read)
-                .is_some_and(|read| read.presence == Presence::Create)
-            {
+            if self.reads.reads.get(read).is_some_and(|read| read.presence == Presence::Create) {
                 refused.insert(key.clone());
             }
         }
         for key in &refused {
-            let shown = if key.starts_with("resource.") {
-                key.to_string()
-            } else {
-                format!("context.{key}")
-            };
-            let at = text
-                .value
-                .find(shown.as_str())
-                .map(|at| at..at + shown.len());
+            let shown = if key.starts_with("resource.") { key.to_string() } else { format!("context.{key}") };
+            let at = text.value.find(shown.as_str()).map(|at| at..at + shown.len());
             let span = at.map_or_else(|| text.content(), |at| text.part(&at));
             let message = format!("`{shown}` does not exist yet: the action creates that fact");
             problems.error(&span, message, "use parameters or other facts");
@@ -244,46 +179,25 @@ impl<'a> Checker<'a> {
         if refused.contains(&(0..text.value.len())) {
             return false;
         }
-        let prefix = format!(
-            "permit(principal, action == Action::\"{}\", resource) when {{ (",
-            self.action
-        );
+        let prefix = format!("permit(principal, action == Action::\"{}\", resource) when {{ (", self.action);
         // The newline in the suffix ends a comment that the expression may end with.
         let policy = format!("{prefix}{}{suffix} }};", text.value);
         let policies = match cedar_policy_core::parser::parse_policyset(&policy) {
             Ok(policies) => policies,
             Err(error) => {
                 let message = format!("this is not a Cedar expression: {error}");
-                problems.error(
-                    &text.content(),
-                    message,
-                    "see https://docs.cedarpolicy.com for the syntax",
-                );
+                problems.error(&text.content(), message, "see https://docs.cedarpolicy.com for the syntax");
                 return false;
             }
         };
-        let (errors, warnings) = self
-            .validator
-            .validate(&policies, ValidationMode::Strict)
-            .into_errors_and_warnings();
-        let inside = Inside {
-            text,
-            start: prefix.len(),
-            ty,
-            refused,
-        };
+        let (errors, warnings) = self.validator.validate(&policies, ValidationMode::Strict).into_errors_and_warnings();
+        let inside = Inside { text, start: prefix.len(), ty, refused };
         let mut sound = true;
         for error in errors {
             sound = false;
             let optional = matches!(error, ValidationError::UnsafeOptionalAttributeAccess(_));
-            let more = if optional {
-                "; where missing is fine, write !(… has … && …)"
-            } else {
-                ""
-            };
-            inside.report(&error, |span, message, hint| {
-                problems.error(&span, message, hint + more)
-            });
+            let more = if optional { "; where missing is fine, write !(… has … && …)" } else { "" };
+            inside.report(&error, |span, message, hint| problems.error(&span, message, hint + more));
         }
         for warning in warnings {
             if let ValidationWarning::ImpossiblePolicy(_) = warning {
@@ -297,9 +211,7 @@ impl<'a> Checker<'a> {
                 }
                 continue;
             }
-            inside.report(&warning, |span, message, hint| {
-                problems.warning(&span, message, hint)
-            });
+            inside.report(&warning, |span, message, hint| problems.warning(&span, message, hint));
         }
         sound
     }
@@ -314,11 +226,7 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    fn report(
-        &self,
-        found: &impl miette::Diagnostic,
-        note: impl FnOnce(Range<usize>, String, String),
-    ) {
+    fn report(&self, found: &impl miette::Diagnostic, note: impl FnOnce(Range<usize>, String, String)) {
         let whole = 0..self.text.value.len();
         let label = found.labels().and_then(|mut labels| labels.next());
         let span = label.and_then(|label| {
@@ -327,34 +235,23 @@ impl Inside<'_> {
             (end <= whole.end).then_some(start..end)
         });
         let at = span.clone().unwrap_or(whole);
-        if self
-            .refused
-            .iter()
-            .any(|refused| refused.start < at.end && at.start < refused.end)
-        {
+        if self.refused.iter().any(|refused| refused.start < at.end && at.start < refused.end) {
             return;
         }
         let message = plain(&found.to_string());
         let help = found.help().map(|help| plain(&help.to_string()));
         match (span, self.ty) {
             (Some(span), _) => {
-                let hint =
-                    help.unwrap_or_else(|| "see the types under `facts` and `params`".to_owned());
+                let hint = help.unwrap_or_else(|| "see the types under `facts` and `params`".to_owned());
                 note(self.text.part(&span), message, hint);
             }
             // What Cedar finds outside the expression is the comparison with the type of the attribute.
             (None, Some(ty)) => {
                 let hint = format!("the attribute is declared as {ty}: {message}");
-                note(
-                    self.text.content(),
-                    format!("this value is not of type {ty}"),
-                    hint,
-                );
+                note(self.text.content(), format!("this value is not of type {ty}"), hint);
             }
             (None, None) => {
-                let hint = help.unwrap_or_else(|| {
-                    "a condition is true or false: compare something".to_owned()
-                });
+                let hint = help.unwrap_or_else(|| "a condition is true or false: compare something".to_owned());
                 note(self.text.content(), message, hint);
             }
         }
@@ -363,8 +260,6 @@ impl Inside<'_> {
 
 /// What Cedar says, without the name of the policy that the author never wrote.
 fn plain(message: &str) -> String {
-    let rest = message
-        .strip_prefix("for policy `")
-        .and_then(|rest| rest.split_once("`, "));
+    let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
     rest.map_or(message, |(_, rest)| rest).to_owned()
 }

@@ -35,40 +35,22 @@ pub(super) struct Problems {
 
 impl Problems {
     /// Notes an error.
-    pub(super) fn error(
-        &mut self,
-        span: &Range<usize>,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
+    pub(super) fn error(&mut self, span: &Range<usize>, message: impl Into<String>, hint: impl Into<String>) {
         self.note(Severity::Error, span, message.into(), hint.into());
     }
 
     /// Notes a warning.
-    pub(super) fn warning(
-        &mut self,
-        span: &Range<usize>,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
+    pub(super) fn warning(&mut self, span: &Range<usize>, message: impl Into<String>, hint: impl Into<String>) {
         self.note(Severity::Warning, span, message.into(), hint.into());
     }
 
     fn note(&mut self, severity: Severity, span: &Range<usize>, message: String, hint: String) {
-        self.found.push(Diagnostic {
-            severity,
-            span: span.clone(),
-            message,
-            hint: Some(hint),
-        });
+        self.found.push(Diagnostic { severity, span: span.clone(), message, hint: Some(hint) });
     }
 
     /// How many errors there are so far; a caller compares two counts to learn whether a part was sound.
     pub(super) fn errors(&self) -> usize {
-        self.found
-            .iter()
-            .filter(|problem| problem.severity == Severity::Error)
-            .count()
+        self.found.iter().filter(|problem| problem.severity == Severity::Error).count()
     }
 
     /// All problems in the order of the text, without repetitions, and with spans inside it.
@@ -99,10 +81,7 @@ fn within(source: &str, span: &Range<usize>) -> Range<usize> {
 }
 
 /// The candidate that a mistyped name most likely meant.
-pub(crate) fn closest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).clamp(1, 3);
     candidates
         .into_iter()
@@ -123,11 +102,7 @@ pub(super) fn suggestion(name: &str, candidates: &[&str], otherwise: &str) -> St
 
 /// Names for a sentence: `a`, `b`, `c`.
 pub(super) fn list(names: &[&str]) -> String {
-    names
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Edit distance in which a swap of neighbours counts once; anything beyond `allowed` is as good as infinite.
@@ -142,9 +117,7 @@ fn distance(a: &str, b: &str, allowed: usize) -> usize {
         let mut row = vec![i + 1];
         for (j, cb) in b.iter().enumerate() {
             let at = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&last, j) + usize::from(ca != cb))
-                .min(at(&last, j + 1) + 1)
-                .min(at(&row, j) + 1);
+            let mut best = (at(&last, j) + usize::from(ca != cb)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
             let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(cb) && b.get(j - 1) == Some(ca);
             if swapped {
                 best = best.min(at(&before, j - 1) + 1);

@@ -11,10 +11,7 @@ use std::fmt::Write as _;
 
 /// The Cedar schema that follows from a pact.
 pub fn cedar_schema(pact: &Pact) -> String {
-    let mut out = format!(
-        "// Derived from pact {} version {}, {}.\n\n",
-        pact.name, pact.version, pact.hash
-    );
+    let mut out = format!("// Derived from pact {} version {}, {}.\n\n", pact.name, pact.version, pact.hash);
     let agent = agent_schema();
     entity(&mut out, AGENT, &agent);
     for (ty, schema) in &pact.facts {
@@ -34,10 +31,7 @@ pub fn cedar_schema(pact: &Pact) -> String {
 
 /// The conditions of a pact as Cedar policies: one `permit` for each action type.
 pub fn cedar_policies(pact: &Pact) -> String {
-    let mut out = format!(
-        "// Derived from pact {} version {}, {}.\n",
-        pact.name, pact.version, pact.hash
-    );
+    let mut out = format!("// Derived from pact {} version {}, {}.\n", pact.name, pact.version, pact.hash);
     for action in pact.actions.values() {
         policy(&mut out, action);
     }
@@ -48,25 +42,11 @@ fn policy(out: &mut String, action: &ActionType) {
     out.push('\n');
     comment(out, action.doc.as_deref());
     if action.mode == Mode::Shadow {
-        comment(
-            out,
-            Some("Shadow mode: the gate records what fails and does not block it."),
-        );
+        comment(out, Some("Shadow mode: the gate records what fails and does not block it."));
     }
-    for read in action
-        .reads
-        .iter()
-        .filter(|read| read.unchanged || read.presence == Presence::Create)
-    {
-        let rule = if read.unchanged {
-            "must be at the version that was observed"
-        } else {
-            "must not exist yet"
-        };
-        comment(
-            out,
-            Some(&format!("The gate also checks: `{}` {rule}.", read.name)),
-        );
+    for read in action.reads.iter().filter(|read| read.unchanged || read.presence == Presence::Create) {
+        let rule = if read.unchanged { "must be at the version that was observed" } else { "must not exist yet" };
+        comment(out, Some(&format!("The gate also checks: `{}` {rule}.", read.name)));
     }
     for budget in &action.budgets {
         let what = match &budget.measure {
@@ -74,19 +54,10 @@ fn policy(out: &mut String, action: &ActionType) {
             Measure::Sum(param) => param.as_str(),
         };
         let rule = format!("at most {} {what} per {} ms", budget.max, budget.per_ms);
-        comment(
-            out,
-            Some(&format!(
-                "The gate also checks budget {}: {rule}.",
-                budget.id
-            )),
-        );
+        comment(out, Some(&format!("The gate also checks budget {}: {rule}.", budget.id)));
     }
-    let _ = writeln!(
-        out,
-        "@id(\"{}\")\npermit (principal, action == Action::\"{}\", resource)",
-        action.name, action.name
-    );
+    let _ =
+        writeln!(out, "@id(\"{}\")\npermit (principal, action == Action::\"{}\", resource)", action.name, action.name);
     condition(out, "who may do it", action.allow.text());
     if let Some(trust) = action.min_trust {
         condition(out, "least trust", &format!("principal.trust >= {trust}"));

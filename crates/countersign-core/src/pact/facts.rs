@@ -13,9 +13,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 /// Words that Cedar would read as something else than a name.
-const CEDAR_WORDS: [&str; 9] = [
-    "true", "false", "if", "then", "else", "in", "is", "like", "has",
-];
+const CEDAR_WORDS: [&str; 9] = ["true", "false", "if", "then", "else", "in", "is", "like", "has"];
 
 /// Names that mean something else in a Cedar schema.
 const CEDAR_TYPES: [&str; 13] = [
@@ -45,11 +43,7 @@ pub(super) struct Facts {
 
 impl Default for Facts {
     fn default() -> Self {
-        Self {
-            declared: BTreeMap::new(),
-            unsound: BTreeSet::new(),
-            agent: agent_schema(),
-        }
+        Self { declared: BTreeMap::new(), unsound: BTreeSet::new(), agent: agent_schema() }
     }
 }
 
@@ -57,11 +51,7 @@ impl Facts {
     /// The type of that name and its attributes.
     pub(super) fn get(&self, name: &str) -> Option<(FactType, FactSchema)> {
         let ty = FactType::new(name).ok()?;
-        let schema = if name == AGENT {
-            &self.agent
-        } else {
-            self.declared.get(&ty)?
-        };
+        let schema = if name == AGENT { &self.agent } else { self.declared.get(&ty)? };
         Some((ty, schema.clone()))
     }
 
@@ -84,30 +74,18 @@ impl Facts {
 /// Checks the name of an attribute, parameter or read: it must be a name in Cedar too.
 pub(super) fn check_name(name: &str, span: &Range<usize>, problems: &mut Problems) -> bool {
     if let Err(error) = check_identifier(name) {
-        problems.error(
-            span,
-            error.to_string(),
-            "rename it: conditions must be able to name it",
-        );
+        problems.error(span, error.to_string(), "rename it: conditions must be able to name it");
         return false;
     }
     if CEDAR_WORDS.contains(&name) || name.starts_with("__") {
-        problems.error(
-            span,
-            format!("`{name}` cannot be a name: Cedar reserves it"),
-            "rename it",
-        );
+        problems.error(span, format!("`{name}` cannot be a name: Cedar reserves it"), "rename it");
         return false;
     }
     true
 }
 
 /// Reads `[facts.…]`.
-pub(super) fn read<'a>(
-    source: &'a str,
-    declared: &'a DeTable<'a>,
-    problems: &mut Problems,
-) -> Facts {
+pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mut Problems) -> Facts {
     let mut facts = Facts::default();
     if let Some(key) = declared.keys().nth(FACT_TYPES_MAX) {
         let message = format!("a pact declares at most {FACT_TYPES_MAX} fact types");
@@ -136,33 +114,21 @@ fn read_type<'a>(
 ) -> Option<FactSchema> {
     if name == AGENT {
         let message = "`Agent` is built in and must not be declared";
-        problems.error(
-            span,
-            message,
-            "remove it; agents have `roles`, `standing`, `org` and `trust`",
-        );
+        problems.error(span, message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
         return None;
     }
     if !check_name(name, span, problems) {
         return None;
     }
     if CEDAR_TYPES.contains(&name) {
-        problems.error(
-            span,
-            format!("`{name}` cannot be a fact type: Cedar reserves it"),
-            "rename it",
-        );
+        problems.error(span, format!("`{name}` cannot be a fact type: Cedar reserves it"), "rename it");
         return None;
     }
     let what = format!("fact type `{name}`");
     let mut body = Table::new(source, table(node, &what, problems)?, span.clone(), what);
     body.doc(problems);
     if body.get("attributes").is_none() {
-        body.missing(
-            "attributes",
-            "list them: attributes = { status = \"String\" }",
-            problems,
-        );
+        body.missing("attributes", "list them: attributes = { status = \"String\" }", problems);
     }
     let attributes = body.table("attributes", problems);
     let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
@@ -170,11 +136,7 @@ fn read_type<'a>(
     schema
 }
 
-fn read_attributes<'a>(
-    source: &'a str,
-    attributes: &'a DeTable<'a>,
-    problems: &mut Problems,
-) -> FactSchema {
+fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {
     let mut schema = FactSchema::new();
     for (key, node) in attributes {
         let name = key.get_ref().as_ref();
@@ -189,18 +151,8 @@ fn read_attributes<'a>(
                 schema.insert(SmolStr::new(name), field);
             }
             None => {
-                let known = [
-                    "String",
-                    "Long",
-                    "Bool",
-                    "Set<String>",
-                    "Set<Long>",
-                    "Set<Bool>",
-                ];
-                let message = format!(
-                    "`{}` is not a type of an attribute",
-                    super::source::shorten(text.value)
-                );
+                let known = ["String", "Long", "Bool", "Set<String>", "Set<Long>", "Set<Bool>"];
+                let message = format!("`{}` is not a type of an attribute", super::source::shorten(text.value));
                 let base = text.value.trim().trim_end_matches('?');
                 problems.error(
                     &text.content(),
@@ -219,10 +171,7 @@ fn field_type(text: &str) -> Option<FieldType> {
         Some(text) => (text.trim_end(), false),
         None => (text, true),
     };
-    let ty = match text
-        .strip_prefix("Set<")
-        .and_then(|rest| rest.strip_suffix('>'))
-    {
+    let ty = match text.strip_prefix("Set<").and_then(|rest| rest.strip_suffix('>')) {
         Some(element) => ValueType::Set(Box::new(scalar(element.trim())?)),
         None => scalar(text)?,
     };

@@ -29,17 +29,12 @@ pub fn load(source: &str) -> Result<Loaded, Vec<Diagnostic>> {
     let sound = problems.errors() == 0;
     let found = problems.into_sorted(source);
     match pact {
-        Some(pact) if sound => Ok(Loaded {
-            pact,
-            warnings: found,
-        }),
+        Some(pact) if sound => Ok(Loaded { pact, warnings: found }),
         _ if sound => Err(vec![Diagnostic {
             severity: Severity::Error,
             span: 0..0,
             message: "this pact cannot be loaded".into(),
-            hint: Some(
-                "this is a fault of the loader; please report it with the text of the pact".into(),
-            ),
+            hint: Some("this is a fault of the loader; please report it with the text of the pact".into()),
         }]),
         _ => Err(found),
     }
@@ -47,25 +42,14 @@ pub fn load(source: &str) -> Result<Loaded, Vec<Diagnostic>> {
 
 fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     if source.len() > PACT_BYTES_MAX {
-        let message = format!(
-            "a pact has at most {PACT_BYTES_MAX} bytes, this one has {}",
-            source.len()
-        );
-        problems.error(
-            &(0..0),
-            message,
-            "split it into several pacts; fact types can be shared between them",
-        );
+        let message = format!("a pact has at most {PACT_BYTES_MAX} bytes, this one has {}", source.len());
+        problems.error(&(0..0), message, "split it into several pacts; fact types can be shared between them");
         return None;
     }
     let (root, errors) = DeTable::parse_recoverable(source);
     for error in &errors {
         let message = format!("this is not TOML: {}", error.message());
-        problems.error(
-            &error.span().unwrap_or(0..0),
-            message,
-            "see https://toml.io for the syntax",
-        );
+        problems.error(&error.span().unwrap_or(0..0), message, "see https://toml.io for the syntax");
     }
     // A tree that was guessed from broken text would only raise problems that are not there.
     if !errors.is_empty() {
@@ -94,19 +78,11 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
 }
 
 fn name(table: &mut Table<'_>, problems: &mut Problems) -> Option<PactName> {
-    let text = table.required_string(
-        "pact",
-        "start the file with its name: pact = \"billing\"",
-        problems,
-    )?;
+    let text = table.required_string("pact", "start the file with its name: pact = \"billing\"", problems)?;
     match PactName::new(text.value) {
         Ok(name) => Some(name),
         Err(error) => {
-            problems.error(
-                &text.content(),
-                error.to_string(),
-                "choose a short name: pact = \"billing\"",
-            );
+            problems.error(&text.content(), error.to_string(), "choose a short name: pact = \"billing\"");
             None
         }
     }
@@ -116,9 +92,7 @@ fn version(table: &mut Table<'_>, problems: &mut Problems) -> Option<u64> {
     if table.get("version").is_none() {
         table.missing("version", "the first version is 1: version = 1", problems);
     }
-    table
-        .integer("version", 1..=INTEGER_MAX, problems)
-        .map(i64::unsigned_abs)
+    table.integer("version", 1..=INTEGER_MAX, problems).map(i64::unsigned_abs)
 }
 
 fn actions(
@@ -129,20 +103,13 @@ fn actions(
 ) -> BTreeMap<ActionName, ActionType> {
     let mut actions = BTreeMap::new();
     if table.get("action").is_none() {
-        table.missing(
-            "action",
-            "declare what agents may do: [action.refund]",
-            problems,
-        );
+        table.missing("action", "declare what agents may do: [action.refund]", problems);
     }
     let Some((span, declared)) = table.table("action", problems) else {
         return actions;
     };
     if declared.len() > ACTION_TYPES_MAX {
-        let message = format!(
-            "a pact has at most {ACTION_TYPES_MAX} action types, this one has {}",
-            declared.len()
-        );
+        let message = format!("a pact has at most {ACTION_TYPES_MAX} action types, this one has {}", declared.len());
         problems.error(&span, message, "split it into several pacts");
         return actions;
     }
@@ -150,11 +117,7 @@ fn actions(
         let name = match ActionName::new(key.get_ref().as_ref()) {
             Ok(name) => name,
             Err(error) => {
-                problems.error(
-                    &key.span(),
-                    error.to_string(),
-                    "rename the action type: [action.refund]",
-                );
+                problems.error(&key.span(), error.to_string(), "rename the action type: [action.refund]");
                 continue;
             }
         };
@@ -183,16 +146,8 @@ pub(super) fn known_type(
     let found = facts.get(name);
     if found.is_none() {
         let names: Vec<&str> = facts.names().collect();
-        let hint = super::diagnostic::suggestion(
-            name,
-            &names,
-            "declare it as [facts.NAME], or use one of",
-        );
-        problems.error(
-            span,
-            format!("fact type `{}` is not declared", shorten(name)),
-            hint,
-        );
+        let hint = super::diagnostic::suggestion(name, &names, "declare it as [facts.NAME], or use one of");
+        problems.error(span, format!("fact type `{}` is not declared", shorten(name)), hint);
     }
     found
 }

@@ -3,10 +3,7 @@
 //! Markdown, derived from the loaded pact and nothing else, so the document cannot say more than the gate does.
 
 use super::catalogue::AGENT;
-use super::{
-    ActionType, BudgetBy, Change, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require,
-    TemplatePart,
-};
+use super::{ActionType, BudgetBy, Change, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require, TemplatePart};
 use crate::value::{FieldType, ValueType};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -14,24 +11,15 @@ use std::fmt::Write as _;
 
 /// Writes the manifest of a pact.
 pub fn manifest(pact: &Pact) -> String {
-    let mut out = format!(
-        "# Pact `{}`, version {}\n\nSHA-256 `{}`\n",
-        pact.name, pact.version, pact.hash
-    );
+    let mut out = format!("# Pact `{}`, version {}\n\nSHA-256 `{}`\n", pact.name, pact.version, pact.hash);
     if let Some(doc) = &pact.doc {
         let _ = write!(out, "\n{doc}\n");
     }
     out.push_str("\n## Facts\n\n| type | attributes | atomicity |\n|---|---|---|\n");
     for (ty, schema) in &pact.facts {
-        let attributes: Vec<String> = schema
-            .iter()
-            .map(|(name, field)| format!("`{name}`: {}", typed(field)))
-            .collect();
-        let _ = writeln!(
-            out,
-            "| `{ty}` | {} | atomic |",
-            or_dash(&attributes.join(", "))
-        );
+        let attributes: Vec<String> =
+            schema.iter().map(|(name, field)| format!("`{name}`: {}", typed(field))).collect();
+        let _ = writeln!(out, "| `{ty}` | {} | atomic |", or_dash(&attributes.join(", ")));
     }
     for action in pact.actions.values() {
         write_action(&mut out, action);
@@ -46,15 +34,9 @@ fn write_action(out: &mut String, action: &ActionType) {
     }
     let mode = match action.mode {
         Mode::Enforce => "enforce: a failed precondition stops the action",
-        Mode::Shadow => {
-            "**shadow**: a failed precondition is recorded and does not stop the action"
-        }
+        Mode::Shadow => "**shadow**: a failed precondition is recorded and does not stop the action",
     };
-    let _ = write!(
-        out,
-        "\n- Mode: {mode}\n- Who may do it: {}\n",
-        code(action.allow.text())
-    );
+    let _ = write!(out, "\n- Mode: {mode}\n- Who may do it: {}\n", code(action.allow.text()));
     if let Some(trust) = action.min_trust {
         let _ = writeln!(out, "- Least trust of the agent: {trust}");
     }
@@ -76,16 +58,8 @@ fn write_params(out: &mut String, params: &Params) {
     }
     out.push_str("| parameter | type | bounds |\n|---|---|---|\n");
     for (name, field) in &params.types {
-        let property = params
-            .schema
-            .get("properties")
-            .and_then(|properties| properties.get(name.as_str()));
-        let _ = writeln!(
-            out,
-            "| `{name}` | {} | {} |",
-            cell(&typed(field)),
-            or_dash(&cell(&bounds(property)))
-        );
+        let property = params.schema.get("properties").and_then(|properties| properties.get(name.as_str()));
+        let _ = writeln!(out, "| `{name}` | {} | {} |", cell(&typed(field)), or_dash(&cell(&bounds(property))));
     }
 }
 
@@ -95,10 +69,7 @@ fn bounds(property: Option<&Json>) -> String {
         return String::new();
     };
     let shown = property.iter().filter(|(key, _)| {
-        !matches!(
-            key.as_str(),
-            "type" | "title" | "examples" | "$comment" | "deprecated" | "additionalProperties"
-        )
+        !matches!(key.as_str(), "type" | "title" | "examples" | "$comment" | "deprecated" | "additionalProperties")
     });
     let bounds: Vec<String> = shown
         .map(|(key, value)| match (key.as_str(), value) {
@@ -110,26 +81,19 @@ fn bounds(property: Option<&Json>) -> String {
 }
 
 fn write_reads(out: &mut String, action: &ActionType) {
-    out.push_str("\n### Facts it reads\n\n| name | fact | must exist | attributes used | atomicity |\n|---|---|---|---|---|\n");
+    out.push_str(
+        "\n### Facts it reads\n\n| name | fact | must exist | attributes used | atomicity |\n|---|---|---|---|---|\n",
+    );
     for (index, read) in action.reads.iter().enumerate() {
         let presence = match read.presence {
             Presence::Required => "yes",
             Presence::Optional => "no",
             Presence::Create => "must not: the action creates it",
         };
-        let unchanged = if read.unchanged {
-            ", unchanged since it was observed"
-        } else {
-            ""
-        };
+        let unchanged = if read.unchanged { ", unchanged since it was observed" } else { "" };
         let used = attributes_used(action, index).join(", ");
         let template = code(&template(read, &action.reads));
-        let _ = writeln!(
-            out,
-            "| `{}` | {template} | {presence}{unchanged} | {} | atomic |",
-            read.name,
-            or_dash(&used)
-        );
+        let _ = writeln!(out, "| `{}` | {template} | {presence}{unchanged} | {} | atomic |", read.name, or_dash(&used));
     }
     let of_agent: BTreeSet<String> = expressions(action)
         .flat_map(|expression| expression.attributes())
@@ -140,11 +104,8 @@ fn write_reads(out: &mut String, action: &ActionType) {
     if action.min_trust.is_some() && !of_agent.iter().any(|name| name == "`trust`") {
         of_agent.push("`trust`".to_owned());
     }
-    let _ = writeln!(
-        out,
-        "| `principal` | the agent's own `{AGENT}` | yes | {} | atomic |",
-        or_dash(&of_agent.join(", "))
-    );
+    let _ =
+        writeln!(out, "| `principal` | the agent's own `{AGENT}` | yes | {} | atomic |", or_dash(&of_agent.join(", ")));
 }
 
 fn expressions(action: &ActionType) -> impl Iterator<Item = &crate::expression::Expression> {
@@ -172,10 +133,7 @@ fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
         }
     }
     for part in action.reads.iter().flat_map(|read| &read.template) {
-        if let TemplatePart::Attribute {
-            read: at,
-            attribute,
-        } = part
+        if let TemplatePart::Attribute { read: at, attribute } = part
             && *at == read
         {
             used.insert(format!("`{attribute}`"));
@@ -207,35 +165,16 @@ pub(super) fn template(read: &Read, reads: &[Read]) -> String {
 }
 
 fn write_preconditions(out: &mut String, action: &ActionType) {
-    out.push_str(
-        "\n### Preconditions\n\nAll must hold at the instant the action takes effect.\n\n",
-    );
-    out.push_str(
-        "| id | condition | observation at most | otherwise | why |\n|---|---|---|---|---|\n",
-    );
-    for Require {
-        id,
-        doc,
-        that,
-        stale_after_ms,
-        on_fail,
-    } in &action.require
-    {
-        let stale = stale_after_ms.map_or_else(
-            || "any age".to_owned(),
-            |ms| format!("{} old", duration(ms)),
-        );
+    out.push_str("\n### Preconditions\n\nAll must hold at the instant the action takes effect.\n\n");
+    out.push_str("| id | condition | observation at most | otherwise | why |\n|---|---|---|---|---|\n");
+    for Require { id, doc, that, stale_after_ms, on_fail } in &action.require {
+        let stale = stale_after_ms.map_or_else(|| "any age".to_owned(), |ms| format!("{} old", duration(ms)));
         let otherwise = match on_fail {
             OnFail::Reject => "rejected",
             OnFail::Review => "a person decides",
         };
         let doc = cell(doc.as_deref().unwrap_or_default());
-        let _ = writeln!(
-            out,
-            "| `{id}` | {} | {stale} | {otherwise} | {} |",
-            code(that.text()),
-            or_dash(&doc)
-        );
+        let _ = writeln!(out, "| `{id}` | {} | {stale} | {otherwise} | {} |", code(that.text()), or_dash(&doc));
     }
 }
 
@@ -243,9 +182,7 @@ fn write_budgets(out: &mut String, action: &ActionType) {
     if action.budgets.is_empty() {
         return;
     }
-    out.push_str(
-        "\n### Budgets\n\n| id | adds up | at most | per | shared by |\n|---|---|---|---|---|\n",
-    );
+    out.push_str("\n### Budgets\n\n| id | adds up | at most | per | shared by |\n|---|---|---|---|---|\n");
     for budget in &action.budgets {
         let what = match &budget.measure {
             Measure::Count => "actions".to_owned(),
@@ -255,13 +192,7 @@ fn write_budgets(out: &mut String, action: &ActionType) {
             BudgetBy::Agent => "each agent has its own",
             BudgetBy::Pact => "all agents under the pact",
         };
-        let _ = writeln!(
-            out,
-            "| `{}` | {what} | {} | {} | {by} |",
-            budget.id,
-            budget.max,
-            duration(budget.per_ms)
-        );
+        let _ = writeln!(out, "| `{}` | {what} | {} | {} | {by} |", budget.id, budget.max, duration(budget.per_ms));
     }
 }
 
@@ -283,12 +214,7 @@ fn write_writes(out: &mut String, action: &ActionType) {
                     let _ = writeln!(out, "- creates `{}`", read.name);
                 }
                 for (attribute, value) in set {
-                    let _ = writeln!(
-                        out,
-                        "- `{}.{attribute}` becomes {}",
-                        read.name,
-                        code(value.text())
-                    );
+                    let _ = writeln!(out, "- `{}.{attribute}` becomes {}", read.name, code(value.text()));
                 }
             }
         }
@@ -300,34 +226,19 @@ fn typed(field: &FieldType) -> String {
         ValueType::Record(_) => format!("`{}`", field.ty),
         plain => plain.to_string(),
     };
-    if field.required {
-        ty
-    } else {
-        format!("{ty}, optional")
-    }
+    if field.required { ty } else { format!("{ty}, optional") }
 }
 
 /// Milliseconds in the largest unit that divides them.
 fn duration(ms: u64) -> String {
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1000, "s"),
-    ];
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let unit = units.into_iter().find(|(unit, _)| ms.is_multiple_of(*unit));
-    unit.map_or_else(
-        || format!("{ms}ms"),
-        |(unit, name)| format!("{}{name}", ms / unit),
-    )
+    unit.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
 }
 
 /// Text as it may stand in a cell of a table: on one line, without bars.
 fn cell(text: &str) -> String {
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|")
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
 /// Code on one line; enough backticks round it that it can hold some itself.

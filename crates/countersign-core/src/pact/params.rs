@@ -23,19 +23,11 @@ use toml::de::{DeTable, DeValue};
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
 /// Reads `params`; without it an action type has no parameters.
-pub(super) fn read<'a>(
-    source: &'a str,
-    node: Option<Node<'a>>,
-    problems: &mut Problems,
-) -> Option<Params> {
+pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut Problems) -> Option<Params> {
     let Some(node) = node else {
         let schema = serde_json::json!({ "type": "object", "additionalProperties": false });
         let validator = compile(&schema).ok()?;
-        return Some(Params {
-            schema,
-            validator,
-            types: BTreeMap::new(),
-        });
+        return Some(Params { schema, validator, types: BTreeMap::new() });
     };
     let before = problems.errors();
     let mut reader = Reader { source, problems };
@@ -45,12 +37,8 @@ pub(super) fn read<'a>(
     for (key, _) in properties(root).into_iter().flatten() {
         let name = key.get_ref().as_ref();
         if RESERVED.contains(&name) {
-            let message = format!(
-                "a parameter cannot be called `{name}`: conditions use that name for something else"
-            );
-            reader
-                .problems
-                .error(&key.span(), message, "rename the parameter");
+            let message = format!("a parameter cannot be called `{name}`: conditions use that name for something else");
+            reader.problems.error(&key.span(), message, "rename the parameter");
         }
     }
     if problems.errors() > before {
@@ -58,11 +46,7 @@ pub(super) fn read<'a>(
     }
     let schema = json(node.get_ref());
     match compile(&schema) {
-        Ok(validator) => Some(Params {
-            schema,
-            validator,
-            types,
-        }),
+        Ok(validator) => Some(Params { schema, validator, types }),
         Err((path, message)) => {
             let span = at_path(node, &path).unwrap_or_else(|| node.span());
             let hint = if path.ends_with("/pattern") {
@@ -70,11 +54,7 @@ pub(super) fn read<'a>(
             } else {
                 "see https://json-schema.org for what the keyword takes"
             };
-            problems.error(
-                &span,
-                format!("this is not a usable JSON Schema: {message}"),
-                hint,
-            );
+            problems.error(&span, format!("this is not a usable JSON Schema: {message}"), hint);
             None
         }
     }
@@ -82,12 +62,8 @@ pub(super) fn read<'a>(
 
 /// Compiles a schema that this module has accepted. Nothing can be fetched: the crate is built without resolvers.
 fn compile(schema: &Json) -> Result<jsonschema::Validator, (String, String)> {
-    let patterns = PatternOptions::regex()
-        .size_limit(PATTERN_BYTES_MAX)
-        .dfa_size_limit(PATTERN_BYTES_MAX);
-    let options = jsonschema::options()
-        .with_draft(jsonschema::Draft::Draft202012)
-        .with_pattern_options(patterns);
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    let options = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).with_pattern_options(patterns);
     options.build(schema).map_err(|error| {
         let path = match error.instance_path().as_str() {
             "" => error.schema_path().as_str().to_owned(),
@@ -111,26 +87,16 @@ struct Reader<'a, 'p> {
 
 impl<'a> Reader<'a, '_> {
     fn expect_object(&mut self, root: &'a DeTable<'a>, span: &Range<usize>) {
-        let is_object = matches!(root.get("type").map(|node| node.get_ref()), Some(DeValue::String(ty)) if ty == "object");
+        let is_object =
+            matches!(root.get("type").map(|node| node.get_ref()), Some(DeValue::String(ty)) if ty == "object");
         if !is_object {
-            let at = root
-                .get("type")
-                .map_or_else(|| span.clone(), |node| node.span());
-            self.problems.error(
-                &at,
-                "`params` must have type \"object\"",
-                "write type = \"object\"",
-            );
+            let at = root.get("type").map_or_else(|| span.clone(), |node| node.span());
+            self.problems.error(&at, "`params` must have type \"object\"", "write type = \"object\"");
         }
     }
 
     /// The fields of an object schema.
-    fn object(
-        &mut self,
-        schema: &'a DeTable<'a>,
-        span: &Range<usize>,
-        depth: usize,
-    ) -> BTreeMap<SmolStr, FieldType> {
+    fn object(&mut self, schema: &'a DeTable<'a>, span: &Range<usize>, depth: usize) -> BTreeMap<SmolStr, FieldType> {
         refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &OBJECT], self.problems);
         let mut fields = BTreeMap::new();
         match schema.get("additionalProperties") {
@@ -138,8 +104,7 @@ impl<'a> Reader<'a, '_> {
             other => {
                 let at = other.map_or_else(|| span.clone(), |node| node.span());
                 let message = "an object must refuse what it does not name";
-                self.problems
-                    .error(&at, message, "write additionalProperties = false");
+                self.problems.error(&at, message, "write additionalProperties = false");
             }
         }
         let required = self.required(schema);
@@ -156,9 +121,7 @@ impl<'a> Reader<'a, '_> {
                 continue;
             }
             // A property that was refused still counts as named, so that `required` raises no second problem.
-            let ty = self
-                .property(node, name, depth + 1)
-                .unwrap_or(ValueType::Bool);
+            let ty = self.property(node, name, depth + 1).unwrap_or(ValueType::Bool);
             let required = required.iter().any(|(required, _)| required == name);
             fields.insert(SmolStr::new(name), FieldType { ty, required });
         }
@@ -178,36 +141,25 @@ impl<'a> Reader<'a, '_> {
         let items = array(node, what, self.problems).unwrap_or_default();
         let mut names: Vec<(SmolStr, Range<usize>)> = Vec::new();
         for item in items {
-            let Some(text) = string(
-                self.source,
-                item,
-                &format!("an element of {what}"),
-                self.problems,
-            ) else {
+            let Some(text) = string(self.source, item, &format!("an element of {what}"), self.problems) else {
                 continue;
             };
             if names.iter().any(|(name, _)| name == text.value) {
                 let message = format!("`{}` stands twice in {what}", shorten(text.value));
-                self.problems
-                    .error(&text.content(), message, "remove one of them");
+                self.problems.error(&text.content(), message, "remove one of them");
             }
             names.push((SmolStr::new(text.value), text.content()));
         }
         names
     }
 
-    fn refuse_unnamed(
-        &mut self,
-        names: &[(SmolStr, Range<usize>)],
-        fields: &BTreeMap<SmolStr, FieldType>,
-    ) {
+    fn refuse_unnamed(&mut self, names: &[(SmolStr, Range<usize>)], fields: &BTreeMap<SmolStr, FieldType>) {
         for (name, span) in names.iter().filter(|(name, _)| !fields.contains_key(name)) {
             let hint = match closest(name, fields.keys().map(SmolStr::as_str)) {
                 Some(candidate) => format!("did you mean `{candidate}`?"),
                 None => "declare it under `properties`".to_owned(),
             };
-            self.problems
-                .error(span, format!("`{}` is not a property", shorten(name)), hint);
+            self.problems.error(span, format!("`{}` is not a property", shorten(name)), hint);
         }
     }
 
@@ -215,10 +167,7 @@ impl<'a> Reader<'a, '_> {
         let Some(node) = schema.get("dependentRequired") else {
             return;
         };
-        for (key, node) in table(node, "`dependentRequired`", self.problems)
-            .into_iter()
-            .flatten()
-        {
+        for (key, node) in table(node, "`dependentRequired`", self.problems).into_iter().flatten() {
             let mut names = self.names(node, "`dependentRequired`");
             names.push((SmolStr::new(key.get_ref()), key.span()));
             self.refuse_unnamed(&names, fields);
@@ -228,34 +177,18 @@ impl<'a> Reader<'a, '_> {
     /// The type of one property, which the schema must fix.
     fn property(&mut self, node: Node<'a>, name: &str, depth: usize) -> Option<ValueType> {
         if depth >= JSON_DEPTH_MAX {
-            self.problems.error(
-                &node.span(),
-                "parameters are nested too deeply",
-                "flatten them",
-            );
+            self.problems.error(&node.span(), "parameters are nested too deeply", "flatten them");
             return None;
         }
         let schema = table(node, &format!("`{name}`"), self.problems)?;
         let listed = self.listed(schema, name);
         let Some(ty) = schema.get("type") else {
             let before = self.problems.errors();
-            refuse_unknown(
-                schema,
-                &[&["type", "enum", "const"], &ANNOTATIONS],
-                self.problems,
-            );
+            refuse_unknown(schema, &[&["type", "enum", "const"], &ANNOTATIONS], self.problems);
             let unknown = self.problems.errors() > before;
-            if !unknown
-                && listed.is_none()
-                && !schema.contains_key("enum")
-                && !schema.contains_key("const")
-            {
+            if !unknown && listed.is_none() && !schema.contains_key("enum") && !schema.contains_key("const") {
                 let message = format!("parameter `{name}` has no type");
-                self.problems.error(
-                    &node.span(),
-                    message,
-                    "give it a `type`, an `enum` or a `const`",
-                );
+                self.problems.error(&node.span(), message, "give it a `type`, an `enum` or a `const`");
             }
             return listed;
         };
@@ -277,68 +210,37 @@ impl<'a> Reader<'a, '_> {
             }
         };
         if listed.is_some_and(|listed| listed != own) {
-            let message = format!(
-                "the listed values of `{name}` are not of type `{}`",
-                text.value
-            );
-            self.problems
-                .error(&node.span(), message, "make `type` and the values agree");
+            let message = format!("the listed values of `{name}` are not of type `{}`", text.value);
+            self.problems.error(&node.span(), message, "make `type` and the values agree");
         }
         Some(own)
     }
 
-    fn scalar(
-        &mut self,
-        schema: &'a DeTable<'a>,
-        ty: ValueType,
-        bounds: &[&'static str],
-    ) -> ValueType {
-        refuse_unknown(
-            schema,
-            &[&["type", "enum", "const"], &ANNOTATIONS, bounds],
-            self.problems,
-        );
+    fn scalar(&mut self, schema: &'a DeTable<'a>, ty: ValueType, bounds: &[&'static str]) -> ValueType {
+        refuse_unknown(schema, &[&["type", "enum", "const"], &ANNOTATIONS, bounds], self.problems);
         for bound in bounds.iter().filter(|bound| **bound != "pattern") {
             let Some(node) = schema.get(*bound) else {
                 continue;
             };
-            if !integer(node.get_ref())
-                .is_some_and(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(&number))
-            {
+            if !integer(node.get_ref()).is_some_and(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(&number)) {
                 let message = format!("`{bound}` must be a whole number within ±{INTEGER_MAX}");
-                self.problems.error(
-                    &node.span(),
-                    message,
-                    "no quotes, no fraction; money is in minor units (cents)",
-                );
+                self.problems.error(&node.span(), message, "no quotes, no fraction; money is in minor units (cents)");
             }
         }
         ty
     }
 
-    fn array(
-        &mut self,
-        schema: &'a DeTable<'a>,
-        node: Node<'a>,
-        name: &str,
-        depth: usize,
-    ) -> Option<ValueType> {
+    fn array(&mut self, schema: &'a DeTable<'a>, node: Node<'a>, name: &str, depth: usize) -> Option<ValueType> {
         refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &ARRAY], self.problems);
         let Some(items) = schema.get("items") else {
             let message = format!("parameter `{name}` does not say what it is a list of");
-            self.problems
-                .error(&node.span(), message, "add items = { type = \"string\" }");
+            self.problems.error(&node.span(), message, "add items = { type = \"string\" }");
             return None;
         };
         match self.property(items, name, depth + 1)? {
             ValueType::Set(_) | ValueType::Record(_) => {
-                let message =
-                    format!("parameter `{name}` must be a list of strings, integers or booleans");
-                self.problems.error(
-                    &items.span(),
-                    message,
-                    "use several lists, or one action for each element",
-                );
+                let message = format!("parameter `{name}` must be a list of strings, integers or booleans");
+                self.problems.error(&items.span(), message, "use several lists, or one action for each element");
                 None
             }
             element => Some(ValueType::Set(Box::new(element))),
@@ -357,39 +259,22 @@ impl<'a> Reader<'a, '_> {
             let ty = match value.get_ref() {
                 DeValue::String(_) => ValueType::String,
                 DeValue::Boolean(_) => ValueType::Bool,
-                number
-                    if integer(number)
-                        .is_some_and(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(&n)) =>
-                {
-                    ValueType::Long
-                }
+                number if integer(number).is_some_and(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(&n)) => ValueType::Long,
                 other => {
                     let message = format!("a listed value of `{name}` cannot be {}", kind(other));
-                    self.problems.error(
-                        &value.span(),
-                        message,
-                        "use strings, whole numbers, or booleans",
-                    );
+                    self.problems.error(&value.span(), message, "use strings, whole numbers, or booleans");
                     return None;
                 }
             };
             types.push(ty);
         }
         let Some(first) = types.first().cloned() else {
-            self.problems.error(
-                &node.span(),
-                format!("`{name}` can have no value at all"),
-                "list at least one value",
-            );
+            self.problems.error(&node.span(), format!("`{name}` can have no value at all"), "list at least one value");
             return None;
         };
         if types.iter().any(|ty| *ty != first) {
             let message = format!("the listed values of `{name}` are of several types");
-            self.problems.error(
-                &node.span(),
-                message,
-                "use only strings, only whole numbers, or only booleans",
-            );
+            self.problems.error(&node.span(), message, "use only strings, only whole numbers, or only booleans");
             return None;
         }
         Some(first)
@@ -406,12 +291,9 @@ fn json(value: &DeValue<'_>) -> Json {
         DeValue::Boolean(flag) => Json::Bool(*flag),
         DeValue::Datetime(date) => Json::String(date.to_string()),
         DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect(),
-        DeValue::Table(table) => Json::Object(
-            table
-                .iter()
-                .map(|(key, node)| (key.get_ref().to_string(), json(node.get_ref())))
-                .collect(),
-        ),
+        DeValue::Table(table) => {
+            Json::Object(table.iter().map(|(key, node)| (key.get_ref().to_string(), json(node.get_ref()))).collect())
+        }
     }
 }
 

@@ -22,20 +22,9 @@ pub(super) struct Signature<'a> {
 
 impl<'a> Signature<'a> {
     /// The signature of an action that is being loaded.
-    pub(super) fn new(
-        action: &'a str,
-        params: &'a Params,
-        reads: &'a Reads,
-        require_observation: bool,
-    ) -> Self {
+    pub(super) fn new(action: &'a str, params: &'a Params, reads: &'a Reads, require_observation: bool) -> Self {
         let schemas = reads.schemas.iter().collect();
-        Self {
-            action,
-            params: &params.types,
-            reads: &reads.reads,
-            schemas,
-            require_observation,
-        }
+        Self { action, params: &params.types, reads: &reads.reads, schemas, require_observation }
     }
 
     /// The signature of an action that was loaded; `schema_of` finds the attributes of a type.
@@ -57,33 +46,16 @@ pub(super) fn entity(out: &mut String, name: &str, schema: &FactSchema) {
 
 /// An action and its context. `extra` are further fields of the context, which checks of values use as their targets.
 pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(String, &ValueType)]) {
-    let resource = signature
-        .reads
-        .first()
-        .map_or("Agent", |read| read.ty.as_str());
+    let resource = signature.reads.first().map_or("Agent", |read| read.ty.as_str());
     let _ = writeln!(out, "action \"{}\" appliesTo {{", signature.action);
-    let _ = writeln!(
-        out,
-        "  principal: [Agent],\n  resource: [{resource}],\n  context: {{"
-    );
+    let _ = writeln!(out, "  principal: [Agent],\n  resource: [{resource}],\n  context: {{");
     for (name, field) in signature.params {
-        let _ = writeln!(
-            out,
-            "    {name}{}: {},",
-            mark(field.required),
-            shown(&field.ty)
-        );
+        let _ = writeln!(out, "    {name}{}: {},", mark(field.required), shown(&field.ty));
     }
     // What is yet to be created cannot be named by a condition.
     let named = |read: &&Read| read.presence != Presence::Create;
     for read in signature.reads.iter().skip(1).filter(named) {
-        let _ = writeln!(
-            out,
-            "    {}{}: {},",
-            read.name,
-            mark(read.presence != Presence::Optional),
-            read.ty
-        );
+        let _ = writeln!(out, "    {}{}: {},", read.name, mark(read.presence != Presence::Optional), read.ty);
     }
     for (name, ty) in extra {
         let _ = writeln!(out, "    {name}: {},", shown(ty));
@@ -93,13 +65,7 @@ pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(Stri
         // A fact that may be missing may also have been missing when it was observed.
         let always = signature.require_observation && read.presence == Presence::Required;
         if read.presence != Presence::Create {
-            let _ = writeln!(
-                out,
-                "      {}{}: {},",
-                read.name,
-                mark(always),
-                record(schema)
-            );
+            let _ = writeln!(out, "      {}{}: {},", read.name, mark(always), record(schema));
         }
     }
     out.push_str("    },\n  },\n};\n");
@@ -110,15 +76,9 @@ fn mark(required: bool) -> &'static str {
 }
 
 fn record(fields: &BTreeMap<SmolStr, FieldType>) -> String {
-    let fields: Vec<String> = fields
-        .iter()
-        .map(|(name, field)| format!("{name}{}: {}", mark(field.required), shown(&field.ty)))
-        .collect();
-    if fields.is_empty() {
-        "{}".to_owned()
-    } else {
-        format!("{{ {} }}", fields.join(", "))
-    }
+    let fields: Vec<String> =
+        fields.iter().map(|(name, field)| format!("{name}{}: {}", mark(field.required), shown(&field.ty))).collect();
+    if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
 }
 
 fn shown(ty: &ValueType) -> String {

@@ -13,18 +13,8 @@ use toml::de::{DeTable, DeValue};
 pub(super) type Node<'a> = &'a Spanned<DeValue<'a>>;
 
 /// Keys that DESIGN reserves for later versions; they get their own message, because leaving them out is not a repair.
-const LATER: [&str; 10] = [
-    "call",
-    "after",
-    "fence",
-    "max_staleness",
-    "source",
-    "observe",
-    "labels",
-    "approve",
-    "session",
-    "redact",
-];
+const LATER: [&str; 10] =
+    ["call", "after", "fence", "max_staleness", "source", "observe", "labels", "approve", "session", "redact"];
 
 /// A string of the pact and where it stands.
 #[derive(Debug, Clone)]
@@ -40,30 +30,16 @@ pub(super) struct Text<'a> {
 impl<'a> Text<'a> {
     fn new(source: &str, value: &'a str, span: Range<usize>) -> Self {
         let raw = source.get(span.clone()).unwrap_or_default();
-        let quotes = if raw.starts_with("'''") || raw.starts_with("\"\"\"") {
-            3
-        } else {
-            1
-        };
-        let inner = raw
-            .get(quotes..raw.len().saturating_sub(quotes))
-            .unwrap_or_default();
+        let quotes = if raw.starts_with("'''") || raw.starts_with("\"\"\"") { 3 } else { 1 };
+        let inner = raw.get(quotes..raw.len().saturating_sub(quotes)).unwrap_or_default();
         // A newline right after the opening quotes of a multi-line string is not part of it.
         let trimmed = if quotes == 3 {
-            inner
-                .strip_prefix("\r\n")
-                .or_else(|| inner.strip_prefix('\n'))
-                .unwrap_or(inner)
+            inner.strip_prefix("\r\n").or_else(|| inner.strip_prefix('\n')).unwrap_or(inner)
         } else {
             inner
         };
-        let content =
-            (trimmed == value).then(|| span.start + quotes + (inner.len() - trimmed.len()));
-        Self {
-            value,
-            span,
-            content,
-        }
+        let content = (trimmed == value).then(|| span.start + quotes + (inner.len() - trimmed.len()));
+        Self { value, span, content }
     }
 
     /// The place in the text of a part of the string; the whole value where escapes make the two differ.
@@ -95,19 +71,8 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Starts reading a table.
-    pub(super) fn new(
-        source: &'a str,
-        table: &'a DeTable<'a>,
-        span: Range<usize>,
-        what: impl Into<String>,
-    ) -> Self {
-        Self {
-            source,
-            table,
-            span,
-            what: what.into(),
-            known: Vec::new(),
-        }
+    pub(super) fn new(source: &'a str, table: &'a DeTable<'a>, span: Range<usize>, what: impl Into<String>) -> Self {
+        Self { source, table, span, what: what.into(), known: Vec::new() }
     }
 
     /// The value under a key, which thereby becomes known.
@@ -120,11 +85,7 @@ impl<'a> Table<'a> {
     }
 
     /// A string, if there is one.
-    pub(super) fn string(
-        &mut self,
-        key: &'static str,
-        problems: &mut Problems,
-    ) -> Option<Text<'a>> {
+    pub(super) fn string(&mut self, key: &'static str, problems: &mut Problems) -> Option<Text<'a>> {
         let (_, node) = self.get(key)?;
         string(self.source, node, &format!("`{key}`"), problems)
     }
@@ -149,8 +110,7 @@ impl<'a> Table<'a> {
 
     /// A string as documentation.
     pub(super) fn doc(&mut self, problems: &mut Problems) -> Option<String> {
-        self.string("doc", problems)
-            .map(|text| text.value.trim().to_owned())
+        self.string("doc", problems).map(|text| text.value.trim().to_owned())
     }
 
     /// True or false; false if it is not there.
@@ -162,11 +122,7 @@ impl<'a> Table<'a> {
             DeValue::Boolean(flag) => *flag,
             other => {
                 let message = format!("`{key}` must be true or false, but is {}", kind(other));
-                problems.error(
-                    &node.span(),
-                    message,
-                    format!("write `{key} = true`, or leave it out"),
-                );
+                problems.error(&node.span(), message, format!("write `{key} = true`, or leave it out"));
                 false
             }
         }
@@ -182,16 +138,8 @@ impl<'a> Table<'a> {
         let (_, node) = self.get(key)?;
         let number = integer(node.get_ref()).filter(|number| range.contains(number));
         if number.is_none() {
-            let message = format!(
-                "`{key}` must be a whole number from {} to {}",
-                range.start(),
-                range.end()
-            );
-            problems.error(
-                &node.span(),
-                message,
-                "write a plain whole number, without quotes and without a fraction",
-            );
+            let message = format!("`{key}` must be a whole number from {} to {}", range.start(), range.end());
+            problems.error(&node.span(), message, "write a plain whole number, without quotes and without a fraction");
         }
         number
     }
@@ -204,18 +152,11 @@ impl<'a> Table<'a> {
         problems: &mut Problems,
     ) -> Option<T> {
         let text = self.string(key, problems)?;
-        let found = choices
-            .iter()
-            .find(|(name, _)| *name == text.value)
-            .map(|(_, choice)| *choice);
+        let found = choices.iter().find(|(name, _)| *name == text.value).map(|(_, choice)| *choice);
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
             let message = format!("`{key}` cannot be `{}`", shorten(text.value));
-            problems.error(
-                &text.content(),
-                message,
-                format!("use one of {}", list(&names)),
-            );
+            problems.error(&text.content(), message, format!("use one of {}", list(&names)));
         }
         found
     }
@@ -226,11 +167,7 @@ impl<'a> Table<'a> {
         let ms = duration_ms(text.value);
         if ms.is_none() {
             let message = format!("`{}` is not a duration", shorten(text.value));
-            problems.error(
-                &text.content(),
-                message,
-                "write a positive whole number and one of ms, s, m, h, d: \"5m\"",
-            );
+            problems.error(&text.content(), message, "write a positive whole number and one of ms, s, m, h, d: \"5m\"");
         }
         ms
     }
@@ -254,33 +191,20 @@ impl<'a> Table<'a> {
             }
             if LATER.contains(&name) {
                 let message = format!("`{name}` is not supported by this version");
-                problems.error(
-                    &key.span(),
-                    message,
-                    "remove it, or run a version of the gate that supports it",
-                );
+                problems.error(&key.span(), message, "remove it, or run a version of the gate that supports it");
                 continue;
             }
             let hint = match closest(name, self.known.iter().copied()) {
                 Some(candidate) => format!("did you mean `{candidate}`?"),
                 None => format!("known here: {}", list(&self.known)),
             };
-            problems.error(
-                &key.span(),
-                format!("{} has an unknown key `{}`", self.what, shorten(name)),
-                hint,
-            );
+            problems.error(&key.span(), format!("{} has an unknown key `{}`", self.what, shorten(name)), hint);
         }
     }
 }
 
 /// A value as a string.
-pub(super) fn string<'a>(
-    source: &str,
-    node: Node<'a>,
-    what: &str,
-    problems: &mut Problems,
-) -> Option<Text<'a>> {
+pub(super) fn string<'a>(source: &str, node: Node<'a>, what: &str, problems: &mut Problems) -> Option<Text<'a>> {
     match node.get_ref() {
         DeValue::String(Cow::Borrowed(value)) => Some(Text::new(source, value, node.span())),
         DeValue::String(Cow::Owned(value)) => Some(Text::new(source, value, node.span())),
@@ -296,39 +220,23 @@ pub(super) fn string<'a>(
 }
 
 /// A value as a table.
-pub(super) fn table<'a>(
-    node: Node<'a>,
-    what: &str,
-    problems: &mut Problems,
-) -> Option<&'a DeTable<'a>> {
+pub(super) fn table<'a>(node: Node<'a>, what: &str, problems: &mut Problems) -> Option<&'a DeTable<'a>> {
     match node.get_ref() {
         DeValue::Table(table) => Some(table),
         other => {
             let message = format!("{what} must be a table, but is {}", kind(other));
-            problems.error(
-                &node.span(),
-                message,
-                "write it as [name] with keys below, or as { key = value }",
-            );
+            problems.error(&node.span(), message, "write it as [name] with keys below, or as { key = value }");
             None
         }
     }
 }
 
 /// A value as a list.
-pub(super) fn array<'a>(
-    node: Node<'a>,
-    what: &str,
-    problems: &mut Problems,
-) -> Option<&'a [Spanned<DeValue<'a>>]> {
+pub(super) fn array<'a>(node: Node<'a>, what: &str, problems: &mut Problems) -> Option<&'a [Spanned<DeValue<'a>>]> {
     match node.get_ref() {
         DeValue::Array(items) => Some(items),
         other => {
-            problems.error(
-                &node.span(),
-                format!("{what} must be a list, but is {}", kind(other)),
-                "write it as [ … ]",
-            );
+            problems.error(&node.span(), format!("{what} must be a list, but is {}", kind(other)), "write it as [ … ]");
             None
         }
     }
@@ -376,9 +284,7 @@ fn duration_ms(text: &str) -> Option<u64> {
         _ => return None,
     };
     let ms = number.parse::<u64>().ok()?.checked_mul(unit_ms)?;
-    (1..=crate::limits::INTEGER_MAX.unsigned_abs())
-        .contains(&ms)
-        .then_some(ms)
+    (1..=crate::limits::INTEGER_MAX.unsigned_abs()).contains(&ms).then_some(ms)
 }
 
 #[cfg(test)]
@@ -390,18 +296,7 @@ mod tests {
         assert_eq!(duration_ms("250ms"), Some(250));
         assert_eq!(duration_ms("5m"), Some(300_000));
         assert_eq!(duration_ms("1d"), Some(86_400_000));
-        for bad in [
-            "",
-            "5",
-            "m",
-            "-5m",
-            "5 m",
-            "0s",
-            "1.5h",
-            "5min",
-            "99999999999999999999d",
-            "5é",
-        ] {
+        for bad in ["", "5", "m", "-5m", "5 m", "0s", "1.5h", "5min", "99999999999999999999d", "5é"] {
             assert_eq!(duration_ms(bad), None, "{bad}");
         }
     }

@@ -32,26 +32,13 @@ const HINT: &str = "write it as 'Account::\"{account}\"'; {{ and }} stand for br
 /// Parses a template.
 pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template> {
     let value = text.value;
-    let body = value
-        .split_once("::\"")
-        .and_then(|(ty, rest)| Some((ty, rest.strip_suffix('"')?)));
+    let body = value.split_once("::\"").and_then(|(ty, rest)| Some((ty, rest.strip_suffix('"')?)));
     let Some((ty, body)) = body else {
-        problems.error(
-            &text.content(),
-            "this is not a template of a fact id: Type::\"…\" is expected",
-            HINT,
-        );
+        problems.error(&text.content(), "this is not a template of a fact id: Type::\"…\" is expected", HINT);
         return None;
     };
     let start = ty.len() + "::\"".len();
-    let mut scanner = Scanner {
-        text,
-        start,
-        body,
-        problems,
-        parts: Vec::new(),
-        literal: String::new(),
-    };
+    let mut scanner = Scanner { text, start, body, problems, parts: Vec::new(), literal: String::new() };
     let whole = scanner.scan();
     let mut parts = scanner.parts;
     if !scanner.literal.is_empty() {
@@ -61,10 +48,7 @@ pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template
         problems.error(&text.content(), "the id of a fact must not be empty", HINT);
         return None;
     }
-    whole.then(|| Template {
-        ty: (ty.to_owned(), text.part(&(0..ty.len()))),
-        parts,
-    })
+    whole.then(|| Template { ty: (ty.to_owned(), text.part(&(0..ty.len()))), parts })
 }
 
 struct Scanner<'a, 'p> {
@@ -78,8 +62,7 @@ struct Scanner<'a, 'p> {
 
 impl Scanner<'_, '_> {
     fn span(&self, range: Range<usize>) -> Range<usize> {
-        self.text
-            .part(&(self.start + range.start..self.start + range.end))
+        self.text.part(&(self.start + range.start..self.start + range.end))
     }
 
     fn refuse(&mut self, range: Range<usize>, message: impl Into<String>) -> bool {
@@ -101,9 +84,8 @@ impl Scanner<'_, '_> {
                 }
                 ('{', _) => {
                     let rest = body.get(at + 1..).unwrap_or_default();
-                    let Some(length) = rest
-                        .find(['}', '{'])
-                        .filter(|end| rest.get(*end..).is_some_and(|r| r.starts_with('}')))
+                    let Some(length) =
+                        rest.find(['}', '{']).filter(|end| rest.get(*end..).is_some_and(|r| r.starts_with('}')))
                     else {
                         return self.refuse(at..at + 1, "this `{` is never closed");
                     };
@@ -113,19 +95,13 @@ impl Scanner<'_, '_> {
                 }
                 ('}', _) => return self.refuse(at..at + 1, "this `}` closes nothing"),
                 ('\\', _) => {
-                    return self.refuse(
-                        at..at + 1,
-                        "a backslash must be followed by another, or by a quote",
-                    );
+                    return self.refuse(at..at + 1, "a backslash must be followed by another, or by a quote");
                 }
                 ('"', _) => {
                     return self.refuse(at..at + 1, "a quote inside an id must be written \\\"");
                 }
                 (c, _) if c.is_control() => {
-                    return self.refuse(
-                        at..at + c.len_utf8(),
-                        "an id must not contain control characters",
-                    );
+                    return self.refuse(at..at + c.len_utf8(), "an id must not contain control characters");
                 }
                 (c, _) => self.literal.push(c),
             }
@@ -135,8 +111,7 @@ impl Scanner<'_, '_> {
 
     fn placeholder(&mut self, name: &str, range: Range<usize>) {
         if !self.literal.is_empty() {
-            self.parts
-                .push(Part::Literal(std::mem::take(&mut self.literal)));
+            self.parts.push(Part::Literal(std::mem::take(&mut self.literal)));
         }
         let span = self.span(range);
         self.parts.push(match name.split_once('.') {

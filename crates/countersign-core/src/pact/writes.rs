@@ -37,11 +37,7 @@ pub(super) fn read<'a>(
         let Some(read) = written(&target.read, &target.span, reads, problems) else {
             continue;
         };
-        let Some(field) = reads
-            .schemas
-            .get(read)
-            .and_then(|schema| schema.get(target.attribute.as_str()))
-        else {
+        let Some(field) = reads.schemas.get(read).and_then(|schema| schema.get(target.attribute.as_str())) else {
             refuse_attribute(&target, read, reads, problems);
             continue;
         };
@@ -49,41 +45,26 @@ pub(super) fn read<'a>(
         let text = string(source, target.node, &what, problems);
         let value = text.and_then(|text| checker.value(&text, field, problems));
         // Kept even when it was refused, so that it does not also count as missing.
-        let earlier = sets
-            .entry(read)
-            .or_default()
-            .insert(SmolStr::new(&target.attribute), value);
+        let earlier = sets.entry(read).or_default().insert(SmolStr::new(&target.attribute), value);
         if earlier.is_some() {
             let message = format!("`{}.{}` is set twice", target.read, target.attribute);
             problems.error(&target.span, message, "remove one of them");
         }
     }
     // A fact without attributes of its own is created all the same.
-    for index in (0..reads.reads.len()).filter(|at| {
-        reads
-            .reads
-            .get(*at)
-            .is_some_and(|r| r.presence == Presence::Create)
-    }) {
+    for index in
+        (0..reads.reads.len()).filter(|at| reads.reads.get(*at).is_some_and(|r| r.presence == Presence::Create))
+    {
         sets.entry(index).or_default();
     }
     complete(&sets, reads, problems);
     let deletes = deletes(source, action, reads, &sets, problems);
     let rule = |(read, set): (usize, BTreeMap<SmolStr, Option<Expression>>)| {
-        let set = set
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
-        WriteRule {
-            read,
-            change: Change::Set(set),
-        }
+        let set = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        WriteRule { read, change: Change::Set(set) }
     };
     let mut rules: Vec<WriteRule> = sets.into_iter().map(rule).collect();
-    rules.extend(deletes.into_iter().map(|read| WriteRule {
-        read,
-        change: Change::Delete,
-    }));
+    rules.extend(deletes.into_iter().map(|read| WriteRule { read, change: Change::Delete }));
     rules.sort_by_key(|rule| rule.read);
     rules
 }
@@ -99,29 +80,15 @@ fn targets<'a>(action: &mut Table<'a>, problems: &mut Problems) -> Vec<Target<'a
         match node.get_ref() {
             DeValue::Table(inner) => {
                 for (attribute, node) in inner {
-                    let (read, attribute, span) = (
-                        name.to_owned(),
-                        attribute.get_ref().to_string(),
-                        attribute.span(),
-                    );
-                    targets.push(Target {
-                        read,
-                        attribute,
-                        span,
-                        node,
-                    });
+                    let (read, attribute, span) = (name.to_owned(), attribute.get_ref().to_string(), attribute.span());
+                    targets.push(Target { read, attribute, span, node });
                 }
             }
             // What is no string is refused where the expression is read.
             _ => {
                 let (read, attribute) = name.split_once('.').unwrap_or(("resource", name));
                 let (read, attribute) = (read.to_owned(), attribute.to_owned());
-                targets.push(Target {
-                    read,
-                    attribute,
-                    span: key.span(),
-                    node,
-                });
+                targets.push(Target { read, attribute, span: key.span(), node });
             }
         }
     }
@@ -129,105 +96,45 @@ fn targets<'a>(action: &mut Table<'a>, problems: &mut Problems) -> Vec<Target<'a
 }
 
 /// The index of a read that may be written.
-fn written(
-    name: &str,
-    span: &Range<usize>,
-    reads: &Reads,
-    problems: &mut Problems,
-) -> Option<usize> {
+fn written(name: &str, span: &Range<usize>, reads: &Reads, problems: &mut Problems) -> Option<usize> {
     let Some(index) = reads.position(name) else {
-        let hint = suggestion(
-            name,
-            &reads.names(),
-            "declare it under `reads`, or use one of",
-        );
-        problems.error(
-            span,
-            format!("`{}` is not a fact that this action reads", shorten(name)),
-            hint,
-        );
+        let hint = suggestion(name, &reads.names(), "declare it under `reads`, or use one of");
+        problems.error(span, format!("`{}` is not a fact that this action reads", shorten(name)), hint);
         return None;
     };
-    if reads
-        .reads
-        .get(index)
-        .is_some_and(|read| read.ty.as_str() == AGENT)
-    {
+    if reads.reads.get(index).is_some_and(|read| read.ty.as_str() == AGENT) {
         let message = "an action cannot write to an agent";
-        problems.error(
-            span,
-            message,
-            "roles, standing, org and trust are given by operators",
-        );
+        problems.error(span, message, "roles, standing, org and trust are given by operators");
         return None;
     }
     Some(index)
 }
 
 fn refuse_attribute(target: &Target<'_>, read: usize, reads: &Reads, problems: &mut Problems) {
-    let ty = reads
-        .reads
-        .get(read)
-        .map(|read| read.ty.to_string())
-        .unwrap_or_default();
-    let names: Vec<&str> = reads
-        .schemas
-        .get(read)
-        .into_iter()
-        .flat_map(|s| s.keys())
-        .map(SmolStr::as_str)
-        .collect();
-    let message = format!(
-        "fact type `{ty}` has no attribute `{}`",
-        shorten(&target.attribute)
-    );
-    problems.error(
-        &target.span,
-        message,
-        suggestion(&target.attribute, &names, "use one of"),
-    );
+    let ty = reads.reads.get(read).map(|read| read.ty.to_string()).unwrap_or_default();
+    let names: Vec<&str> = reads.schemas.get(read).into_iter().flat_map(|s| s.keys()).map(SmolStr::as_str).collect();
+    let message = format!("fact type `{ty}` has no attribute `{}`", shorten(&target.attribute));
+    problems.error(&target.span, message, suggestion(&target.attribute, &names, "use one of"));
 }
 
 /// Whatever may not exist yet must get every required attribute.
-fn complete(
-    sets: &BTreeMap<usize, BTreeMap<SmolStr, Option<Expression>>>,
-    reads: &Reads,
-    problems: &mut Problems,
-) {
+fn complete(sets: &BTreeMap<usize, BTreeMap<SmolStr, Option<Expression>>>, reads: &Reads, problems: &mut Problems) {
     for (index, set) in sets {
-        let (Some(read), Some(schema), Some(span)) = (
-            reads.reads.get(*index),
-            reads.schemas.get(*index),
-            reads.spans.get(*index),
-        ) else {
+        let (Some(read), Some(schema), Some(span)) =
+            (reads.reads.get(*index), reads.schemas.get(*index), reads.spans.get(*index))
+        else {
             continue;
         };
         if read.presence == Presence::Required {
             continue;
         }
-        let missing = schema
-            .iter()
-            .filter(|(name, field)| field.required && !set.contains_key(*name));
+        let missing = schema.iter().filter(|(name, field)| field.required && !set.contains_key(*name));
         let missing: Vec<&str> = missing.map(|(name, _)| name.as_str()).collect();
         if let Some(first) = missing.first() {
             let names = super::diagnostic::list(&missing);
-            let message = format!(
-                "`{}` may not exist yet, but `set` does not give it {names}",
-                read.name
-            );
-            let key = if read.name == "resource" {
-                (*first).to_owned()
-            } else {
-                format!("\"{}.{first}\"", read.name)
-            };
-            problems.error(
-                span,
-                message,
-                format!(
-                    "give every required attribute of `{}`: {key} = \"…\"",
-                    read.ty
-                ),
-            );
+            let message = format!("`{}` may not exist yet, but `set` does not give it {names}", read.name);
+            let key = if read.name == "resource" { (*first).to_owned() } else { format!("\"{}.{first}\"", read.name) };
+            problems.error(span, message, format!("give every required attribute of `{}`: {key} = \"…\"", read.ty));
         }
     }
 }
@@ -250,10 +157,7 @@ fn deletes<'a>(
         let Some(index) = written(text.value, &text.content(), reads, problems) else {
             continue;
         };
-        let required = reads
-            .reads
-            .get(index)
-            .is_some_and(|read| read.presence == Presence::Required);
+        let required = reads.reads.get(index).is_some_and(|read| read.presence == Presence::Required);
         if !required {
             let message = format!("`{}` may not exist, so it cannot be deleted", text.value);
             problems.error(
@@ -265,11 +169,7 @@ fn deletes<'a>(
             let message = format!("`{}` is both set and deleted", text.value);
             problems.error(&text.content(), message, "remove one of them");
         } else if deletes.contains(&index) {
-            problems.error(
-                &text.content(),
-                format!("`{}` is deleted twice", text.value),
-                "remove one of them",
-            );
+            problems.error(&text.content(), format!("`{}` is deleted twice", text.value), "remove one of them");
         } else {
             deletes.push(index);
         }

@@ -3,7 +3,7 @@
 //! What was decided is not read back: an audit decides again. Read back are the inputs (body, observations, tags, fed
 //! values) and the changes (writes, charges) that the fold applies.
 
-use super::{FORMAT, Event};
+use super::{Event, FORMAT};
 use crate::action::{Auth, KeyDigest, Observed};
 use crate::decision::{BudgetKey, Charge, Write};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};

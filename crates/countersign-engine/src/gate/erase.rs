@@ -100,7 +100,9 @@ fn names(json: &Json, name: &str) -> bool {
     match json {
         Json::String(text) => text == name,
         Json::Array(items) => items.iter().any(|item| names(item, name)),
-        Json::Object(members) => members.iter().filter(|(key, _)| *key != "body").any(|(_, member)| names(member, name)),
+        Json::Object(members) => {
+            members.iter().filter(|(key, _)| *key != "body").any(|(_, member)| names(member, name))
+        }
         _ => false,
     }
 }

@@ -124,11 +124,8 @@ impl Parts {
         let (mut fold, snapshot, ignored) = restore(&folder, &public)?;
         let start = fold.tree.frontier();
         let from = fold.position;
-        let open_options = OpenOptions {
-            start,
-            segment_bytes: options.segment_bytes,
-            ..OpenOptions::new(&public, &payload_matches)
-        };
+        let open_options =
+            OpenOptions { start, segment_bytes: options.segment_bytes, ..OpenOptions::new(&public, &payload_matches) };
         let opened = storage::open(folder, open_options, &mut |placed| {
             for frame in placed.batch.frames().filter(|frame| frame.index >= from) {
                 let payload = (!frame.is_erased()).then_some(frame.payload);
@@ -151,8 +148,7 @@ impl Parts {
         let view = Arc::new(RwLock::new(view));
         let keys = Arc::new(Mutex::new(keys));
         let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
-        let mut sequencer =
-            Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
+        let mut sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
         let mut committer = Committer::new(
             opened.writer,
             opened.frontier,

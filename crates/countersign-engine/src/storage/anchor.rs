@@ -30,11 +30,7 @@ impl Anchor {
     /// An anchor that is known to hold a checkpoint of `size` entries (zero: none).
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, size: u64) -> Self {
-        Self {
-            disk,
-            size,
-            written_ms: None,
-        }
+        Self { disk, size, written_ms: None }
     }
 
     /// Size of the log in the anchor file.
@@ -45,9 +41,7 @@ impl Anchor {
 
     /// Writes the note if it is of a larger log and the last write is long enough ago. Says whether it wrote.
     pub fn maybe_write(&mut self, now_mono_ms: u64, note: &str) -> Result<bool, StorageError> {
-        let waited = self
-            .written_ms
-            .is_none_or(|written| now_mono_ms.saturating_sub(written) >= ANCHOR_INTERVAL_MS);
+        let waited = self.written_ms.is_none_or(|written| now_mono_ms.saturating_sub(written) >= ANCHOR_INTERVAL_MS);
         if !waited {
             return Ok(false);
         }
@@ -60,9 +54,7 @@ impl Anchor {
 
     /// Writes the note now if it is of a larger log than the one in the file. Says whether it wrote.
     pub fn write(&mut self, note: &str) -> Result<bool, StorageError> {
-        let bad = |error: countersign_ledger::CheckpointError| StorageError::BadAnchor {
-            reason: error.to_string(),
-        };
+        let bad = |error: countersign_ledger::CheckpointError| StorageError::BadAnchor { reason: error.to_string() };
         // Only the size is of interest here; the note is one that this process has just signed or verified.
         let size = Checkpoint::parse_unverified(note).map_err(bad)?.size;
         if size <= self.size {
@@ -76,13 +68,10 @@ impl Anchor {
 
 /// Reads and verifies the anchor file.
 pub(super) fn read(disk: &dyn Disk, key: &LogKey) -> Result<Option<Checkpoint>, StorageError> {
-    let Some(bytes) = read_small(disk, ANCHOR_FILE, ANCHOR_BYTES_MAX).on("read", ANCHOR_FILE)?
-    else {
+    let Some(bytes) = read_small(disk, ANCHOR_FILE, ANCHOR_BYTES_MAX).on("read", ANCHOR_FILE)? else {
         return Ok(None);
     };
     let bad = |reason: String| StorageError::BadAnchor { reason };
     let note = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
-    Checkpoint::open(&note, key)
-        .map(Some)
-        .map_err(|error| bad(error.to_string()))
+    Checkpoint::open(&note, key).map(Some).map_err(|error| bad(error.to_string()))
 }

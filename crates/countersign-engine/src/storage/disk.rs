@@ -75,10 +75,7 @@ pub trait DiskFile: Send + Sync {
         while !bytes.is_empty() {
             match self.write_at(bytes, offset) {
                 Ok(0) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::WriteZero,
-                        "the disk took no bytes",
-                    ));
+                    return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk took no bytes"));
                 }
                 Ok(written) => {
                     bytes = bytes.get(written..).unwrap_or_default();
@@ -110,10 +107,7 @@ pub trait DiskFile: Send + Sync {
         if self.read_up_to(buffer, offset)? == buffer.len() {
             return Ok(());
         }
-        Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "the file ends before the bytes that should be there",
-        ))
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the bytes that should be there"))
     }
 }
 
@@ -125,14 +119,9 @@ pub fn read_small(disk: &dyn Disk, name: &str, len_max: usize) -> io::Result<Opt
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let len = usize::try_from(file.len()?)
-        .ok()
-        .filter(|len| *len <= len_max);
+    let len = usize::try_from(file.len()?).ok().filter(|len| *len <= len_max);
     let Some(len) = len else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{name} is longer than {len_max} bytes"),
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is longer than {len_max} bytes")));
     };
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, 0)?;

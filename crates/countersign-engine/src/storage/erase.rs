@@ -46,12 +46,7 @@ impl SegmentLog {
         let mut erased = 0;
         for index in indexes {
             let found = self.locate(*index)?;
-            erased += u64::from(overwrite(
-                &*self.disk,
-                &segment_name(found.first_index),
-                found.offset,
-                *index,
-            )?);
+            erased += u64::from(overwrite(&*self.disk, &segment_name(found.first_index), found.offset, *index)?);
         }
         forget(&*self.disk)?;
         Ok(erased)
@@ -60,19 +55,14 @@ impl SegmentLog {
 
 /// The entries whose erasure was begun and not finished.
 pub(super) fn intended(disk: &dyn Disk) -> Result<BTreeSet<u64>, StorageError> {
-    let bytes = read_small(disk, ERASING_FILE, ERASING_BYTES_MAX)
-        .on("read", ERASING_FILE)?
-        .unwrap_or_default();
+    let bytes = read_small(disk, ERASING_FILE, ERASING_BYTES_MAX).on("read", ERASING_FILE)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     text.lines()
         .map(|line| {
             line.parse().map_err(|_| StorageError::Io {
                 action: "read",
                 name: ERASING_FILE.to_owned(),
-                source: std::io::Error::new(
-                    std::io::ErrorKind::InvalidData,
-                    format!("{line:?} is not an entry index"),
-                ),
+                source: std::io::Error::new(std::io::ErrorKind::InvalidData, format!("{line:?} is not an entry index")),
             })
         })
         .collect()
@@ -85,22 +75,11 @@ pub(super) fn finish_intended(disk: &dyn Disk) -> Result<u64, StorageError> {
         return Ok(0);
     }
     let names = disk.list().on("list", "the data folder")?;
-    let firsts: BTreeSet<u64> = names
-        .iter()
-        .filter_map(|name| index_of_name(name, ".seg"))
-        .collect();
+    let firsts: BTreeSet<u64> = names.iter().filter_map(|name| index_of_name(name, ".seg")).collect();
     for index in &indexes {
-        let no_segment = StorageError::NoEntry {
-            index: *index,
-            size: 0,
-        };
+        let no_segment = StorageError::NoEntry { index: *index, size: 0 };
         let first = firsts.range(..=*index).next_back().ok_or(no_segment)?;
-        overwrite(
-            disk,
-            &segment_name(*first),
-            SEGMENT_HEADER_LEN as u64,
-            *index,
-        )?;
+        overwrite(disk, &segment_name(*first), SEGMENT_HEADER_LEN as u64, *index)?;
     }
     forget(disk)?;
     Ok(indexes.len() as u64)
@@ -118,11 +97,7 @@ fn overwrite(disk: &dyn Disk, name: &str, from: u64, index: u64) -> Result<bool,
     loop {
         let start = cursor.offset();
         let broken = |reason: String| StorageError::Corrupt {
-            place: Place {
-                segment: name.to_owned(),
-                offset: start,
-                index,
-            },
+            place: Place { segment: name.to_owned(), offset: start, index },
             reason,
             lost: format!("entry {index} cannot be erased"),
         };
@@ -140,8 +115,7 @@ fn overwrite(disk: &dyn Disk, name: &str, from: u64, index: u64) -> Result<bool,
             return Ok(false);
         }
         let zeros = vec![0u8; SALT_LEN + frame.payload.len()];
-        file.write_all_at(&zeros, start + frame.salt_offset as u64)
-            .on("erase in", name)?;
+        file.write_all_at(&zeros, start + frame.salt_offset as u64).on("erase in", name)?;
         file.sync_data().on("sync", name)?;
         return Ok(true);
     }

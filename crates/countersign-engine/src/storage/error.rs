@@ -19,11 +19,7 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} at byte {} (entry {})",
-            self.segment, self.offset, self.index
-        )
+        write!(f, "{} at byte {} (entry {})", self.segment, self.offset, self.index)
     }
 }
 
@@ -31,9 +27,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// The disk said no.
-    #[error(
-        "cannot {action} {name}: {source} (hint: check free space, permissions and the disk's health)"
-    )]
+    #[error("cannot {action} {name}: {source} (hint: check free space, permissions and the disk's health)")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -121,17 +115,13 @@ pub enum StorageError {
         anchor_root: String,
     },
     /// The anchor cannot be read.
-    #[error(
-        "the anchor file is not a checkpoint of this log: {reason} (hint: check the log key; restore the file)"
-    )]
+    #[error("the anchor file is not a checkpoint of this log: {reason} (hint: check the log key; restore the file)")]
     BadAnchor {
         /// Why.
         reason: String,
     },
     /// The starting position is not one that the log has.
-    #[error(
-        "the log cannot be read from entry {start}: {reason} (hint: open without the snapshot to read it all)"
-    )]
+    #[error("the log cannot be read from entry {start}: {reason} (hint: open without the snapshot to read it all)")]
     BadStart {
         /// Position asked for.
         start: u64,
@@ -147,17 +137,13 @@ pub enum StorageError {
         cause: String,
     },
     /// A batch that does not follow the last.
-    #[error(
-        "the batch is not one that can be appended: {reason} (hint: this is a defect in the caller)"
-    )]
+    #[error("the batch is not one that can be appended: {reason} (hint: this is a defect in the caller)")]
     NotNext {
         /// Why.
         reason: String,
     },
     /// An entry that is not there, or not yet durable.
-    #[error(
-        "there is no entry {index}; the log has {size} (hint: only synced entries can be read)"
-    )]
+    #[error("there is no entry {index}; the log has {size} (hint: only synced entries can be read)")]
     NoEntry {
         /// Asked for.
         index: u64,
@@ -189,10 +175,6 @@ pub(super) trait IoContext<T> {
 
 impl<T> IoContext<T> for io::Result<T> {
     fn on(self, action: &'static str, name: &str) -> Result<T, StorageError> {
-        self.map_err(|source| StorageError::Io {
-            action,
-            name: name.to_owned(),
-            source,
-        })
+        self.map_err(|source| StorageError::Io { action, name: name.to_owned(), source })
     }
 }

@@ -21,11 +21,7 @@ pub struct SparseIndex {
 impl SparseIndex {
     /// Notes a batch, if the last one noted is far enough away.
     pub fn add(&mut self, first_index: u64, offset: u64) {
-        if self
-            .rows
-            .last()
-            .is_none_or(|(_, last)| offset - last >= SPACING_BYTES)
-        {
+        if self.rows.last().is_none_or(|(_, last)| offset - last >= SPACING_BYTES) {
             self.rows.push((first_index, offset));
         }
     }
@@ -40,18 +36,11 @@ impl SparseIndex {
     /// Room for a whole segment, so that appending never allocates.
     pub fn with_room(segment_bytes: u64) -> Self {
         let rows = usize::try_from(segment_bytes / SPACING_BYTES + 1).unwrap_or(0);
-        Self {
-            rows: Vec::with_capacity(rows.min(1 << 16)),
-        }
+        Self { rows: Vec::with_capacity(rows.min(1 << 16)) }
     }
 
     /// Reads the headers of all batches of a file up to `end` (or to where they end).
-    pub fn build(
-        &mut self,
-        file: Arc<dyn DiskFile>,
-        name: &str,
-        end: Option<u64>,
-    ) -> Result<(), StorageError> {
+    pub fn build(&mut self, file: Arc<dyn DiskFile>, name: &str, end: Option<u64>) -> Result<(), StorageError> {
         let mut cursor = BatchCursor::new(file, SEGMENT_HEADER_LEN as u64).on("read", name)?;
         while end.is_none_or(|end| cursor.offset() < end) {
             let offset = cursor.offset();
@@ -69,33 +58,18 @@ impl SparseIndex {
 }
 
 /// Steps from a noted batch to the one that holds an entry.
-pub fn find(
-    file: Arc<dyn DiskFile>,
-    name: &str,
-    from: u64,
-    index: u64,
-) -> Result<(u64, BatchHeader), StorageError> {
+pub fn find(file: Arc<dyn DiskFile>, name: &str, from: u64, index: u64) -> Result<(u64, BatchHeader), StorageError> {
     let mut cursor = BatchCursor::new(file, from).on("read", name)?;
     loop {
         let offset = cursor.offset();
         match cursor.step_header().on("read", name)? {
             Ok(Some(header)) if header.first_index > index => {
-                return Err(damaged(
-                    name,
-                    offset,
-                    index,
-                    "the batch that holds the entry is not there".to_owned(),
-                ));
+                return Err(damaged(name, offset, index, "the batch that holds the entry is not there".to_owned()));
             }
             Ok(Some(header)) if header.end_index() > index => return Ok((offset, header)),
             Ok(Some(_)) => {}
             Ok(None) => {
-                return Err(damaged(
-                    name,
-                    offset,
-                    index,
-                    "the segment ends before the entry".to_owned(),
-                ));
+                return Err(damaged(name, offset, index, "the segment ends before the entry".to_owned()));
             }
             Err(torn) => return Err(damaged(name, offset, index, torn.to_string())),
         }
@@ -103,14 +77,6 @@ pub fn find(
 }
 
 pub fn damaged(name: &str, offset: u64, index: u64, reason: String) -> StorageError {
-    let place = Place {
-        segment: name.to_owned(),
-        offset,
-        index,
-    };
-    StorageError::Corrupt {
-        place,
-        reason,
-        lost: format!("entry {index} cannot be read"),
-    }
+    let place = Place { segment: name.to_owned(), offset, index };
+    StorageError::Corrupt { place, reason, lost: format!("entry {index} cannot be read") }
 }

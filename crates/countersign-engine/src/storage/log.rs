@@ -41,9 +41,7 @@ pub struct OwnedBatch {
 impl OwnedBatch {
     /// The parsed batch.
     pub fn batch(&self) -> Result<Batch<'_>, StorageError> {
-        let damaged = |reason: String| {
-            index::damaged(&self.segment, self.offset, self.header.first_index, reason)
-        };
+        let damaged = |reason: String| index::damaged(&self.segment, self.offset, self.header.first_index, reason);
         match parse_batch(&self.bytes) {
             Ok(Some(batch)) => Ok(batch),
             Ok(None) => Err(damaged("there is no batch".to_owned())),
@@ -122,52 +120,25 @@ impl SegmentLog {
         let segment = segment_name(found.first_index);
         let _whole = self.erasing.read();
         let mut bytes = vec![0u8; found.header.total_len as usize];
-        found
-            .file
-            .read_exact_at(&mut bytes, found.offset)
-            .on("read", &segment)?;
-        Ok(OwnedBatch {
-            bytes,
-            segment,
-            offset: found.offset,
-            header: found.header,
-        })
+        found.file.read_exact_at(&mut bytes, found.offset).on("read", &segment)?;
+        Ok(OwnedBatch { bytes, segment, offset: found.offset, header: found.header })
     }
 
     /// One entry.
     pub fn read_entry(&self, index: u64) -> Result<Entry, StorageError> {
         let owned = self.batch_of(index)?;
-        let entry = owned
-            .batch()?
-            .frames()
-            .find(|frame| frame.index == index)
-            .map(|frame| Entry {
-                index,
-                leaf: frame.leaf.to_vec(),
-                content: (!frame.is_erased()).then(|| (*frame.salt, frame.payload.to_vec())),
-            });
-        entry.ok_or_else(|| {
-            index::damaged(
-                &owned.segment,
-                owned.offset,
-                index,
-                "the entry is not there".to_owned(),
-            )
-        })
+        let entry = owned.batch()?.frames().find(|frame| frame.index == index).map(|frame| Entry {
+            index,
+            leaf: frame.leaf.to_vec(),
+            content: (!frame.is_erased()).then(|| (*frame.salt, frame.payload.to_vec())),
+        });
+        entry.ok_or_else(|| index::damaged(&owned.segment, owned.offset, index, "the entry is not there".to_owned()))
     }
 
     /// Hands every entry of a range on, in order, until `visit` says stop (`false`) or the durable end is reached.
-    pub fn entries(
-        &self,
-        range: Range<u64>,
-        mut visit: impl FnMut(Entry) -> bool,
-    ) -> Result<(), StorageError> {
+    pub fn entries(&self, range: Range<u64>, mut visit: impl FnMut(Entry) -> bool) -> Result<(), StorageError> {
         self.batches(range.start, |owned| {
-            for frame in owned
-                .batch()?
-                .frames()
-                .filter(|frame| frame.index >= range.start)
-            {
+            for frame in owned.batch()?.frames().filter(|frame| frame.index >= range.start) {
                 let entry = Entry {
                     index: frame.index,
                     leaf: frame.leaf.to_vec(),
@@ -204,12 +175,7 @@ impl SegmentLog {
         let owned = self.batch_of(index)?;
         let note = owned.batch()?.note().to_vec();
         String::from_utf8(note).map_err(|_| {
-            index::damaged(
-                &owned.segment,
-                owned.offset,
-                index,
-                "the checkpoint of its batch is not text".to_owned(),
-            )
+            index::damaged(&owned.segment, owned.offset, index, "the checkpoint of its batch is not text".to_owned())
         })
     }
 
@@ -235,9 +201,7 @@ impl SegmentLog {
     /// Why the log takes no more entries, if so.
     pub fn refuse_if_poisoned(&self) -> Result<(), StorageError> {
         if self.poisoned.load(Ordering::Acquire) {
-            return Err(StorageError::Poisoned {
-                cause: self.poison_cause.lock().clone(),
-            });
+            return Err(StorageError::Poisoned { cause: self.poison_cause.lock().clone() });
         }
         Ok(())
     }
@@ -255,25 +219,12 @@ impl SegmentLog {
         let (at, first_index, from) = {
             let state = self.state.read();
             if index >= state.size {
-                return Err(StorageError::NoEntry {
-                    index,
-                    size: state.size,
-                });
+                return Err(StorageError::NoEntry { index, size: state.size });
             }
-            let at = state
-                .segments
-                .partition_point(|segment| segment.first_index <= index)
-                .saturating_sub(1);
-            let no_entry = StorageError::NoEntry {
-                index,
-                size: state.size,
-            };
+            let at = state.segments.partition_point(|segment| segment.first_index <= index).saturating_sub(1);
+            let no_entry = StorageError::NoEntry { index, size: state.size };
             let segment = state.segments.get(at).ok_or(no_entry)?;
-            (
-                at,
-                segment.first_index,
-                segment.index.as_ref().map(|rows| rows.before(index)),
-            )
+            (at, segment.first_index, segment.index.as_ref().map(|rows| rows.before(index)))
         };
         let name = segment_name(first_index);
         let file = self.disk.open_read(&name).on("open", &name)?;
@@ -282,12 +233,7 @@ impl SegmentLog {
             None => self.index_segment(at, &name)?.before(index),
         };
         let (offset, header) = index::find(Arc::clone(&file), &name, from, index)?;
-        Ok(Located {
-            first_index,
-            offset,
-            header,
-            file,
-        })
+        Ok(Located { first_index, offset, header, file })
     }
 
     /// Builds the table of a segment that is read for the first time since opening.

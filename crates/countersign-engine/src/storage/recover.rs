@@ -18,8 +18,8 @@ use super::log::{Segment, State};
 use super::walk::{in_pieces, list_segments};
 use super::writer::{prepare, start_segment};
 use super::{
-    Anchor, Fold, LogWriter, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError,
-    TornTail, WalkEnd, WalkOptions, erase, segment_name, walk,
+    Anchor, Fold, LogWriter, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd,
+    WalkOptions, erase, segment_name, walk,
 };
 
 pub(super) mod clean_mark;
@@ -36,9 +36,7 @@ impl Folder {
         match disk.lock() {
             Ok(lock) => Ok(Self { disk, lock }),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                Err(StorageError::Locked {
-                    holder: error.to_string(),
-                })
+                Err(StorageError::Locked { holder: error.to_string() })
             }
             Err(error) => Err(error).on("lock", "the data folder"),
         }
@@ -67,12 +65,7 @@ impl<'a> OpenOptions<'a> {
     /// The usual options: read everything, segments of [`SEGMENT_BYTES`].
     #[must_use]
     pub fn new(key: &'a LogKey, payload_matches: PayloadCheck<'a>) -> Self {
-        Self {
-            key,
-            payload_matches,
-            segment_bytes: SEGMENT_BYTES,
-            start: Frontier::new(),
-        }
+        Self { key, payload_matches, segment_bytes: SEGMENT_BYTES, start: Frontier::new() }
     }
 }
 
@@ -113,29 +106,17 @@ pub struct Opened {
 ///
 /// # Errors
 /// Whatever [`walk`] refuses; nothing is changed then, except that interrupted erasures are finished.
-pub fn open(
-    folder: Folder,
-    options: OpenOptions<'_>,
-    fold: &mut Fold<'_>,
-) -> Result<Opened, StorageError> {
+pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Result<Opened, StorageError> {
     let Folder { disk, lock } = folder;
     let leftovers_removed = remove_leftovers(&*disk)?;
     let erasures_finished = erase::finish_intended(&*disk)?;
-    let walk_options = WalkOptions {
-        key: options.key,
-        payload_matches: options.payload_matches,
-    };
+    let walk_options = WalkOptions { key: options.key, payload_matches: options.payload_matches };
     let end = walk(&*disk, walk_options, options.start.clone(), fold)?;
     refuse_below_mark(&*disk, &end)?;
 
     let size = end.frontier.size();
     let firsts = list_segments(&*disk, options.key.origin())?;
-    let log = Arc::new(new_log(
-        &disk,
-        &end,
-        options.segment_bytes,
-        firsts.iter().map(|segment| segment.first_index),
-    ));
+    let log = Arc::new(new_log(&disk, &end, options.segment_bytes, firsts.iter().map(|segment| segment.first_index)));
     let (was_clean, tail) = take_last(&log, &end, &options)?;
     clean_mark::remove(&*disk)?;
     if size > 0 {
@@ -161,12 +142,7 @@ pub fn open(
         size,
         lock,
     };
-    Ok(Opened {
-        writer,
-        log,
-        frontier: end.frontier,
-        report,
-    })
+    Ok(Opened { writer, log, frontier: end.frontier, report })
 }
 
 /// The segment that the writer goes on with.
@@ -177,36 +153,16 @@ struct Tail {
 }
 
 /// Makes the last segment one that can be appended to. Says whether it was as its clean mark says.
-fn take_last(
-    log: &SegmentLog,
-    end: &WalkEnd,
-    options: &OpenOptions<'_>,
-) -> Result<(bool, Tail), StorageError> {
+fn take_last(log: &SegmentLog, end: &WalkEnd, options: &OpenOptions<'_>) -> Result<(bool, Tail), StorageError> {
     let disk = &*log.disk;
-    let last = log
-        .state
-        .read()
-        .segments
-        .last()
-        .map(|segment| segment.first_index);
+    let last = log.state.read().segments.last().map(|segment| segment.first_index);
     let (Some(first_index), Some(place)) = (last, &end.end) else {
         let prepared = prepare(log)?;
         start_segment(log, &prepared, options.key.origin(), 0, FIRST_SEGMENT)?;
         let offset = SEGMENT_HEADER_LEN as u64;
         let index = Some(prepared.index);
-        log.state.write().segments.push(Segment {
-            first_index: 0,
-            end: Some(offset),
-            index,
-        });
-        return Ok((
-            true,
-            Tail {
-                file: prepared.file,
-                first_index: 0,
-                offset,
-            },
-        ));
+        log.state.write().segments.push(Segment { first_index: 0, end: Some(offset), index });
+        return Ok((true, Tail { file: prepared.file, first_index: 0, offset }));
     };
     let size = end.frontier.size();
     let is_clean = end.tail.is_none() && clean_mark::is_of(disk, size, first_index, place.offset)?;
@@ -220,14 +176,7 @@ fn take_last(
         segment.end = Some(place.offset);
         segment.index = Some(index);
     }
-    Ok((
-        is_clean,
-        Tail {
-            file,
-            first_index,
-            offset: place.offset,
-        },
-    ))
+    Ok((is_clean, Tail { file, first_index, offset: place.offset }))
 }
 
 /// Copies everything before `place` to a new file, makes it durable, and puts it in the old one's place.
@@ -236,12 +185,8 @@ fn copy_whole(disk: &dyn Disk, place: &Place, segment_bytes: u64) -> Result<(), 
     let copy_name = format!("{name}.tmp");
     let old = disk.open_read(name).on("open", name)?;
     let copy = disk.create(&copy_name).on("create", &copy_name)?;
-    copy.allocate(segment_bytes.max(place.offset))
-        .on("reserve room for", &copy_name)?;
-    in_pieces(&*old, 0, place.offset, |offset, piece| {
-        copy.write_all_at(piece, offset)
-    })
-    .on("copy to", &copy_name)?;
+    copy.allocate(segment_bytes.max(place.offset)).on("reserve room for", &copy_name)?;
+    in_pieces(&*old, 0, place.offset, |offset, piece| copy.write_all_at(piece, offset)).on("copy to", &copy_name)?;
     copy.sync_all().on("sync", &copy_name)?;
     disk.rename(&copy_name, name).on("name", name)?;
     disk.sync_dir().on("sync", "the data folder")
@@ -253,11 +198,7 @@ fn refuse_below_mark(disk: &dyn Disk, end: &WalkEnd) -> Result<(), StorageError>
     let Some(marked) = clean_mark::size(disk)?.filter(|marked| *marked > size) else {
         return Ok(());
     };
-    let nowhere = Place {
-        segment: segment_name(0),
-        offset: 0,
-        index: 0,
-    };
+    let nowhere = Place { segment: segment_name(0), offset: 0, index: 0 };
     Err(StorageError::Corrupt {
         place: end.end.clone().unwrap_or(nowhere),
         reason: format!("the log was closed cleanly with {marked} entries"),
@@ -265,28 +206,13 @@ fn refuse_below_mark(disk: &dyn Disk, end: &WalkEnd) -> Result<(), StorageError>
     })
 }
 
-fn new_log(
-    disk: &Arc<dyn Disk>,
-    end: &WalkEnd,
-    segment_bytes: u64,
-    firsts: impl Iterator<Item = u64>,
-) -> SegmentLog {
-    let segments = firsts
-        .map(|first_index| Segment {
-            first_index,
-            end: None,
-            index: None,
-        })
-        .collect();
+fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, segment_bytes: u64, firsts: impl Iterator<Item = u64>) -> SegmentLog {
+    let segments = firsts.map(|first_index| Segment { first_index, end: None, index: None }).collect();
     let anchor_size = end.anchor.as_ref().map_or(0, |anchor| anchor.size);
     SegmentLog {
         disk: Arc::clone(disk),
         segment_bytes,
-        state: RwLock::new(State {
-            size: end.frontier.size(),
-            segments,
-            note: String::new(),
-        }),
+        state: RwLock::new(State { size: end.frontier.size(), segments, note: String::new() }),
         erasing: RwLock::new(()),
         anchor: Mutex::new(Anchor::new(Arc::clone(disk), anchor_size)),
         prepared: Mutex::new(None),

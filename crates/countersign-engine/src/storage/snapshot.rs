@@ -85,15 +85,9 @@ impl Snapshot {
     ///
     /// # Errors
     /// If the file changed since it was verified, or `visit` refuses a chunk.
-    pub fn read(
-        &self,
-        mut visit: impl FnMut(&str, &[u8]) -> Result<(), String>,
-    ) -> Result<(), StorageError> {
+    pub fn read(&self, mut visit: impl FnMut(&str, &[u8]) -> Result<(), String>) -> Result<(), StorageError> {
         let file = self.disk.open_read(&self.name).on("open", &self.name)?;
-        let refused = |reason: String| StorageError::Snapshot {
-            name: self.name.clone(),
-            reason,
-        };
+        let refused = |reason: String| StorageError::Snapshot { name: self.name.clone(), reason };
         read::records(&*file, &mut |section, chunk| match section {
             SECTION_LEVEL8 | SECTION_PARTIAL => Ok(()),
             _ => visit(section, chunk),
@@ -115,23 +109,12 @@ pub fn newest(
     let mut ignored = Vec::new();
     for (size, name) in listed(&**disk)?.into_iter().rev() {
         if size_max.is_some_and(|most| size > most) {
-            ignored.push(Ignored {
-                name,
-                reason: "it is of a longer log than asked for".to_owned(),
-            });
+            ignored.push(Ignored { name, reason: "it is of a longer log than asked for".to_owned() });
             continue;
         }
         match verify(&**disk, &name, size, key) {
             Ok(tree) => {
-                return Ok((
-                    Some(Snapshot {
-                        disk: Arc::clone(disk),
-                        name,
-                        size,
-                        tree,
-                    }),
-                    ignored,
-                ));
+                return Ok((Some(Snapshot { disk: Arc::clone(disk), name, size, tree }), ignored));
             }
             Err(reason) => ignored.push(Ignored { name, reason }),
         }
@@ -145,11 +128,7 @@ pub fn newest(
 /// # Errors
 /// If a file cannot be removed.
 pub fn remove_older_than(disk: &dyn Disk, size: u64) -> Result<usize, StorageError> {
-    let old: Vec<String> = listed(disk)?
-        .into_iter()
-        .filter(|(of, _)| *of < size)
-        .map(|(_, name)| name)
-        .collect();
+    let old: Vec<String> = listed(disk)?.into_iter().filter(|(of, _)| *of < size).map(|(_, name)| name).collect();
     remove_all(disk, &old)
 }
 
@@ -166,10 +145,7 @@ fn remove_all(disk: &dyn Disk, names: &[String]) -> Result<usize, StorageError> 
 /// All snapshots by size, smallest first.
 fn listed(disk: &dyn Disk) -> Result<Vec<(u64, String)>, StorageError> {
     let names = disk.list().on("list", "the data folder")?;
-    let mut found: Vec<_> = names
-        .into_iter()
-        .filter_map(|name| Some((index_of_name(&name, SUFFIX)?, name)))
-        .collect();
+    let mut found: Vec<_> = names.into_iter().filter_map(|name| Some((index_of_name(&name, SUFFIX)?, name))).collect();
     found.sort();
     Ok(found)
 }
@@ -186,11 +162,7 @@ fn verify(disk: &dyn Disk, name: &str, size: u64, key: &LogKey) -> Result<TileTr
         };
         let (hashes, rest) = chunk.as_chunks::<32>();
         into.extend(hashes.iter().map(|hash| Hash(*hash)));
-        if rest.is_empty() {
-            Ok(())
-        } else {
-            Err("a hash of its tree is cut".to_owned())
-        }
+        if rest.is_empty() { Ok(()) } else { Err("a hash of its tree is cut".to_owned()) }
     })?;
     let mut signed = SIGNED_PREFIX.to_vec();
     signed.extend_from_slice(&head.digest);
@@ -202,10 +174,7 @@ fn verify(disk: &dyn Disk, name: &str, size: u64, key: &LogKey) -> Result<TileTr
         return Err(format!("it is of the log {}", head.origin));
     }
     if head.size != size {
-        return Err(format!(
-            "it is of {} entries, its name says {size}",
-            head.size
-        ));
+        return Err(format!("it is of {} entries, its name says {size}", head.size));
     }
     TileTree::from_parts(size, level8, partial).map_err(|error| error.to_string())
 }

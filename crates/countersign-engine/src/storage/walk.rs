@@ -99,20 +99,11 @@ pub fn walk(
         erased_below: anchor_size.max(start.size()),
         erasing: erase::intended(disk)?,
         trial: start.clone(),
-        end: WalkEnd {
-            frontier: start,
-            batches: 0,
-            segments: segments.len(),
-            end: None,
-            tail: None,
-            anchor,
-        },
+        end: WalkEnd { frontier: start, batches: 0, segments: segments.len(), end: None, tail: None, anchor },
     };
     walker.compare_with_anchor()?;
     let start_size = walker.end.frontier.size();
-    let first = segments
-        .partition_point(|segment| segment.first_index <= start_size)
-        .saturating_sub(1);
+    let first = segments.partition_point(|segment| segment.first_index <= start_size).saturating_sub(1);
     let last = segments.len().saturating_sub(1);
     for (at, segment) in segments.iter().enumerate().skip(first) {
         walker.segment(disk, segment, at == last, visit)?;
@@ -142,39 +133,22 @@ impl Walker<'_> {
         let name = segment.name.as_str();
         let file = disk.open_read(name).on("open", name)?;
         if self.end.frontier.size() < segment.first_index {
-            let reason = format!(
-                "the segment before it ends at entry {}",
-                self.end.frontier.size()
-            );
-            let place = Place {
-                segment: name.to_owned(),
-                offset: 0,
-                index: self.end.frontier.size(),
-            };
+            let reason = format!("the segment before it ends at entry {}", self.end.frontier.size());
+            let place = Place { segment: name.to_owned(), offset: 0, index: self.end.frontier.size() };
             return Err(self.corrupt(place, reason, Some(segment.first_index)));
         }
-        let mut cursor =
-            BatchCursor::new(Arc::clone(&file), SEGMENT_HEADER_LEN as u64).on("read", name)?;
+        let mut cursor = BatchCursor::new(Arc::clone(&file), SEGMENT_HEADER_LEN as u64).on("read", name)?;
         let mut index = segment.first_index;
         let stop = loop {
             let offset = cursor.offset();
             let step = cursor.step().on("read", name)?;
-            let place = Place {
-                segment: name.to_owned(),
-                offset,
-                index,
-            };
+            let place = Place { segment: name.to_owned(), offset, index };
             match step {
                 Step::End => break (place, None),
                 Step::Torn(torn) => break (place, Some(torn.to_string())),
                 Step::Batch(batch) if batch.header().first_index != index => {
                     let found = batch.header().first_index;
-                    break (
-                        place,
-                        Some(format!(
-                            "the batch here starts at entry {found}, not {index}"
-                        )),
-                    );
+                    break (place, Some(format!("the batch here starts at entry {found}, not {index}")));
                 }
                 Step::Batch(batch) if batch.header().end_index() <= self.trial.size() => {
                     // Before the trusted start: the snapshot vouches for it.
@@ -183,12 +157,7 @@ impl Walker<'_> {
                 Step::Batch(batch) => match self.verify(&batch) {
                     Err(reason) => break (place, Some(reason)),
                     Ok(checkpoint) => {
-                        let placed = PlacedBatch {
-                            segment: name,
-                            offset,
-                            batch,
-                            checkpoint: &checkpoint,
-                        };
+                        let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint };
                         visit(placed).map_err(|source| StorageError::Fold { place, source })?;
                         index = checkpoint.size;
                         self.compare_with_anchor()?;
@@ -203,10 +172,7 @@ impl Walker<'_> {
     fn verify(&mut self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
         let header = batch.header();
         if header.first_index != self.end.frontier.size() {
-            return Err(format!(
-                "the batch crosses the trusted position {}",
-                self.end.frontier.size()
-            ));
+            return Err(format!("the batch crosses the trusted position {}", self.end.frontier.size()));
         }
         self.trial.clone_from(&self.end.frontier);
         for frame in batch.frames() {
@@ -224,25 +190,16 @@ impl Walker<'_> {
     }
 
     fn judge(&self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
-        let note = std::str::from_utf8(batch.note())
-            .map_err(|_| "its checkpoint is not text".to_owned())?;
-        let checkpoint =
-            Checkpoint::open(note, self.options.key).map_err(|error| error.to_string())?;
+        let note = std::str::from_utf8(batch.note()).map_err(|_| "its checkpoint is not text".to_owned())?;
+        let checkpoint = Checkpoint::open(note, self.options.key).map_err(|error| error.to_string())?;
         if checkpoint.size != self.trial.size() {
-            return Err(format!(
-                "its checkpoint is for {} entries, not {}",
-                checkpoint.size,
-                self.trial.size()
-            ));
+            return Err(format!("its checkpoint is for {} entries, not {}", checkpoint.size, self.trial.size()));
         }
         if checkpoint.root != self.trial.root() {
             return Err("its leaves are not those that its checkpoint signs".to_owned());
         }
         match batch.frames().find(|frame| !self.payload_is_right(frame)) {
-            Some(frame) => Err(format!(
-                "the payload of entry {} is not the one that its leaf commits to",
-                frame.index
-            )),
+            Some(frame) => Err(format!("the payload of entry {} is not the one that its leaf commits to", frame.index)),
             None => Ok(checkpoint),
         }
     }
@@ -270,9 +227,7 @@ impl Walker<'_> {
         let rest = tail::scan(file, place.offset, own, self.options.key).on("read", &name)?;
         let reason = match (broken, &rest) {
             (Some(reason), _) => Some(reason),
-            (None, rest) if rest.bytes > 0 => {
-                Some("where the log should end, bytes follow".to_owned())
-            }
+            (None, rest) if rest.bytes > 0 => Some("where the log should end, bytes follow".to_owned()),
             (None, _) => None,
         };
         if let Some(reason) = reason {
@@ -283,29 +238,19 @@ impl Walker<'_> {
             if !is_last {
                 return Err(self.corrupt(place, reason, None));
             }
-            self.end.tail = Some(TornTail {
-                place: place.clone(),
-                bytes: rest.bytes,
-                reason,
-            });
+            self.end.tail = Some(TornTail { place: place.clone(), bytes: rest.bytes, reason });
         }
         self.end.end = Some(place);
         Ok(())
     }
 
     fn corrupt(&self, place: Place, reason: String, until: Option<u64>) -> StorageError {
-        let until = until
-            .unwrap_or(0)
-            .max(self.end.anchor.as_ref().map_or(0, |anchor| anchor.size));
+        let until = until.unwrap_or(0).max(self.end.anchor.as_ref().map_or(0, |anchor| anchor.size));
         let lost = match until.checked_sub(1).filter(|last| *last >= place.index) {
             Some(last) => format!("entries {} to at least {last} would be lost", place.index),
             None => format!("all entries from {} would be lost", place.index),
         };
-        StorageError::Corrupt {
-            place,
-            reason,
-            lost,
-        }
+        StorageError::Corrupt { place, reason, lost }
     }
 
     fn compare_with_anchor(&self) -> Result<(), StorageError> {
@@ -325,11 +270,7 @@ impl Walker<'_> {
     fn finish(self, start_size: u64) -> Result<WalkEnd, StorageError> {
         let log_size = self.end.frontier.size();
         let end_index = self.end.end.as_ref().map_or(0, |place| place.index);
-        let nowhere = || Place {
-            segment: "(no segment)".to_owned(),
-            offset: 0,
-            index: 0,
-        };
+        let nowhere = || Place { segment: "(no segment)".to_owned(), offset: 0, index: 0 };
         let log_size = log_size.min(end_index);
         let anchor_size = self.end.anchor.as_ref().map_or(0, |anchor| anchor.size);
         if log_size < anchor_size {
@@ -337,19 +278,12 @@ impl Walker<'_> {
                 log_size,
                 anchor_size,
                 place: self.end.end.clone().unwrap_or_else(nowhere),
-                why: self
-                    .end
-                    .tail
-                    .map(|tail| format!(" since {}", tail.reason))
-                    .unwrap_or_default(),
+                why: self.end.tail.map(|tail| format!(" since {}", tail.reason)).unwrap_or_default(),
             });
         }
         if log_size < start_size {
             let reason = format!("the log ends at {log_size} entries");
-            return Err(StorageError::BadStart {
-                start: start_size,
-                reason,
-            });
+            return Err(StorageError::BadStart { start: start_size, reason });
         }
         Ok(self.end)
     }
@@ -364,9 +298,7 @@ pub(super) fn in_pieces(
 ) -> io::Result<()> {
     let mut buffer = vec![0u8; 1 << 20];
     while offset < end {
-        let wanted = usize::try_from(end - offset)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
         let piece = buffer.get_mut(..wanted).unwrap_or_default();
         file.read_exact_at(piece, offset)?;
         each(offset, piece)?;

@@ -59,33 +59,19 @@ impl LogWriter {
             .map_err(|torn| not_next(torn.to_string()))?
             .ok_or_else(|| not_next("it is empty".to_owned()))?;
         if header.total_len as usize != batch.len() {
-            return Err(not_next(format!(
-                "its header says {} bytes, it has {}",
-                header.total_len,
-                batch.len()
-            )));
+            return Err(not_next(format!("its header says {} bytes, it has {}", header.total_len, batch.len())));
         }
         if header.first_index != self.size {
-            return Err(not_next(format!(
-                "it starts at entry {}, the log ends at {}",
-                header.first_index, self.size
-            )));
+            return Err(not_next(format!("it starts at entry {}, the log ends at {}", header.first_index, self.size)));
         }
         let note_at = usize::try_from(header.note_offset()).unwrap_or(usize::MAX);
-        let note = batch
-            .get(note_at..)
-            .and_then(|note| std::str::from_utf8(note).ok());
+        let note = batch.get(note_at..).and_then(|note| std::str::from_utf8(note).ok());
         let note = note.ok_or_else(|| not_next("its checkpoint is not text".to_owned()))?;
         if let Err(error) = self.write(batch) {
             self.log.poison(error.to_string());
             return Err(error);
         }
-        self.publish(
-            header.first_index,
-            header.end_index(),
-            batch.len() as u64,
-            note,
-        );
+        self.publish(header.first_index, header.end_index(), batch.len() as u64, note);
         Ok(self.size)
     }
 
@@ -93,12 +79,7 @@ impl LogWriter {
     #[must_use]
     pub fn wants_next(&self) -> bool {
         // Whoever holds the lock is preparing one; waiting for that here would stall the writer.
-        let is_missing = || {
-            self.log
-                .prepared
-                .try_lock()
-                .is_some_and(|slot| slot.is_none())
-        };
+        let is_missing = || self.log.prepared.try_lock().is_some_and(|slot| slot.is_none());
         self.offset > self.log.segment_bytes / 2 && is_missing()
     }
 
@@ -128,17 +109,11 @@ impl LogWriter {
         // Formatting a name allocates, so it is left to the errors.
         let written = self.file.write_all_at(batch, self.offset);
         written.map_err(|source| self.failed("write", source))?;
-        self.file
-            .sync_data()
-            .map_err(|source| self.failed("sync", source))
+        self.file.sync_data().map_err(|source| self.failed("sync", source))
     }
 
     fn failed(&self, action: &'static str, source: std::io::Error) -> StorageError {
-        StorageError::Io {
-            action,
-            name: segment_name(self.first_index),
-            source,
-        }
+        StorageError::Io { action, name: segment_name(self.first_index), source }
     }
 
     fn publish(&mut self, first_index: u64, size: u64, len: u64, note: &str) {
@@ -151,10 +126,7 @@ impl LogWriter {
         state.note.push_str(note);
         if let Some(segment) = state.segments.last_mut() {
             segment.end = Some(self.offset);
-            segment
-                .index
-                .get_or_insert_default()
-                .add(first_index, offset);
+            segment.index.get_or_insert_default().add(first_index, offset);
         }
     }
 
@@ -164,23 +136,11 @@ impl LogWriter {
             Some(prepared) => prepared,
             None => prepare(&self.log)?,
         };
-        start_segment(
-            &self.log,
-            &prepared,
-            &self.origin,
-            self.size,
-            self.first_index,
-        )?;
+        start_segment(&self.log, &prepared, &self.origin, self.size, self.first_index)?;
         // What follows the last batch is only reserved room. Losing this to a crash does no harm.
-        self.file
-            .truncate(self.offset)
-            .map_err(|source| self.failed("truncate", source))?;
+        self.file.truncate(self.offset).map_err(|source| self.failed("truncate", source))?;
         let index = Some(prepared.index);
-        let segment = Segment {
-            first_index: self.size,
-            end: Some(SEGMENT_HEADER_LEN as u64),
-            index,
-        };
+        let segment = Segment { first_index: self.size, end: Some(SEGMENT_HEADER_LEN as u64), index };
         self.log.state.write().segments.push(segment);
         self.file = prepared.file;
         self.first_index = self.size;
@@ -219,22 +179,15 @@ impl SegmentLog {
 
 pub(super) fn prepare(log: &SegmentLog) -> Result<Prepared, StorageError> {
     let file = log.disk.create(NEXT_FILE).on("create", NEXT_FILE)?;
-    file.allocate(log.segment_bytes)
-        .on("reserve room for", NEXT_FILE)?;
-    Ok(Prepared {
-        file,
-        index: SparseIndex::with_room(log.segment_bytes),
-    })
+    file.allocate(log.segment_bytes).on("reserve room for", NEXT_FILE)?;
+    Ok(Prepared { file, index: SparseIndex::with_room(log.segment_bytes) })
 }
 
 fn zero_fill(file: &dyn DiskFile, len: u64) -> Result<(), StorageError> {
     let mut offset = 0;
     while offset < len {
-        let piece = usize::try_from(len - offset)
-            .unwrap_or(usize::MAX)
-            .min(ZEROS.len());
-        file.write_all_at(ZEROS.get(..piece).unwrap_or_default(), offset)
-            .on("write", NEXT_FILE)?;
+        let piece = usize::try_from(len - offset).unwrap_or(usize::MAX).min(ZEROS.len());
+        file.write_all_at(ZEROS.get(..piece).unwrap_or_default(), offset).on("write", NEXT_FILE)?;
         offset += piece as u64;
     }
     Ok(())
@@ -253,17 +206,10 @@ pub(super) fn start_segment(
     let header = SegmentHeader {
         format_version: FORMAT_VERSION,
         first_index,
-        previous_first_index: if first_index == 0 {
-            FIRST_SEGMENT
-        } else {
-            previous_first_index
-        },
+        previous_first_index: if first_index == 0 { FIRST_SEGMENT } else { previous_first_index },
         origin: origin.to_owned(),
     };
-    let header = header.encode().map_err(|source| StorageError::Header {
-        segment: name.clone(),
-        source,
-    })?;
+    let header = header.encode().map_err(|source| StorageError::Header { segment: name.clone(), source })?;
     prepared.file.write_all_at(&header, 0).on("write", &name)?;
     prepared.file.sync_all().on("sync", &name)?;
     log.disk.rename(NEXT_FILE, &name).on("name", &name)?;

@@ -36,9 +36,7 @@ pub enum KeyError {
         origin: String,
     },
     /// The key is one for which anybody could make signatures.
-    #[error(
-        "the key of {origin:?} has small order and proves nothing; hint: generate a key with `countersign init`"
-    )]
+    #[error("the key of {origin:?} has small order and proves nothing; hint: generate a key with `countersign init`")]
     Weak {
         /// The name.
         origin: String,
@@ -72,15 +70,9 @@ impl LogKey {
     pub fn new(origin: &str, key: VerifyingKey) -> Result<Self, KeyError> {
         check_origin(origin)?;
         if key.is_weak() {
-            return Err(KeyError::Weak {
-                origin: origin.to_owned(),
-            });
+            return Err(KeyError::Weak { origin: origin.to_owned() });
         }
-        Ok(Self {
-            origin: origin.to_owned(),
-            id: key_id(origin, &key),
-            key,
-        })
+        Ok(Self { origin: origin.to_owned(), id: key_id(origin, &key), key })
     }
 
     /// The log's name.
@@ -107,19 +99,13 @@ impl LogKey {
 
     /// Whether these bytes are this key's signature of the message, by the strict rules.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        Signature::from_slice(signature)
-            .is_ok_and(|signature| self.key.verify_strict(message, &signature).is_ok())
+        Signature::from_slice(signature).is_ok_and(|signature| self.key.verify_strict(message, &signature).is_ok())
     }
 }
 
 impl fmt::Display for LogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}+{}",
-            self.name_and_id(),
-            BASE64_STANDARD.encode(encoded(&self.key))
-        )
+        write!(f, "{}+{}", self.name_and_id(), BASE64_STANDARD.encode(encoded(&self.key)))
     }
 }
 
@@ -139,15 +125,11 @@ impl FromStr for LogKey {
         if algorithm != ED25519 {
             return Err(wrong("the key is not of the Ed25519 type (0x01)"));
         }
-        let key = VerifyingKey::from_bytes(&key)
-            .map_err(|_| wrong("the 32 bytes are not an Ed25519 public key"))?;
+        let key = VerifyingKey::from_bytes(&key).map_err(|_| wrong("the 32 bytes are not an Ed25519 public key"))?;
         let key = Self::new(origin, key)?;
         let expected = format!("{:08x}", key.id);
         if expected != id {
-            return Err(KeyError::WrongId {
-                expected,
-                found: id.chars().take(16).collect(),
-            });
+            return Err(KeyError::WrongId { expected, found: id.chars().take(16).collect() });
         }
         Ok(key)
     }
@@ -157,21 +139,15 @@ impl FromStr for LogKey {
 pub(crate) fn check_origin(origin: &str) -> Result<(), KeyError> {
     let allowed = |c: char| !c.is_whitespace() && !c.is_control() && c != '+';
     if origin.is_empty() || origin.len() > MAX_ORIGIN_BYTES || !origin.chars().all(allowed) {
-        return Err(KeyError::Origin {
-            origin: origin.chars().take(MAX_ORIGIN_BYTES).collect(),
-        });
+        return Err(KeyError::Origin { origin: origin.chars().take(MAX_ORIGIN_BYTES).collect() });
     }
     Ok(())
 }
 
 /// The first four bytes of SHA-256(name || 0x0A || 0x01 || key).
 pub(crate) fn key_id(origin: &str, key: &VerifyingKey) -> u32 {
-    let digest: [u8; 32] = Sha256::new()
-        .chain_update(origin)
-        .chain_update("\n")
-        .chain_update(encoded(key))
-        .finalize()
-        .into();
+    let digest: [u8; 32] =
+        Sha256::new().chain_update(origin).chain_update("\n").chain_update(encoded(key)).finalize().into();
     let [a, b, c, d, ..] = digest;
     u32::from_be_bytes([a, b, c, d])
 }

@@ -35,26 +35,12 @@ pub(crate) fn split(note: &str) -> Result<Note<'_>, CheckpointError> {
     if note.bytes().any(|byte| byte < 0x20 && byte != b'\n') {
         return Err(wrong("it has a control character other than newline"));
     }
-    let blank = note
-        .rfind("\n\n")
-        .ok_or(wrong("there is no blank line before the signatures"))?;
-    let (text, signatures) = note
-        .split_at_checked(blank + 1)
-        .ok_or(wrong("it has no text"))?;
-    let lines = signatures
-        .strip_prefix('\n')
-        .and_then(|lines| lines.strip_suffix('\n'));
-    let lines = lines
-        .filter(|lines| !lines.is_empty())
-        .ok_or(wrong("it does not end in signature lines"))?;
-    let signatures = lines
-        .split('\n')
-        .take(MAX_SIGNATURES + 1)
-        .map(signature)
-        .collect::<Option<Vec<_>>>();
-    let signatures = signatures.ok_or(wrong(
-        "a signature line does not have the form `— name base64`",
-    ))?;
+    let blank = note.rfind("\n\n").ok_or(wrong("there is no blank line before the signatures"))?;
+    let (text, signatures) = note.split_at_checked(blank + 1).ok_or(wrong("it has no text"))?;
+    let lines = signatures.strip_prefix('\n').and_then(|lines| lines.strip_suffix('\n'));
+    let lines = lines.filter(|lines| !lines.is_empty()).ok_or(wrong("it does not end in signature lines"))?;
+    let signatures = lines.split('\n').take(MAX_SIGNATURES + 1).map(signature).collect::<Option<Vec<_>>>();
+    let signatures = signatures.ok_or(wrong("a signature line does not have the form `— name base64`"))?;
     if signatures.len() > MAX_SIGNATURES {
         return Err(wrong("it has too many signatures"));
     }
@@ -68,11 +54,7 @@ fn signature(line: &str) -> Option<NoteSignature<'_>> {
     if check_origin(name).is_err() || bytes.is_empty() {
         return None;
     }
-    Some(NoteSignature {
-        name,
-        id: u32::from_be_bytes(*id),
-        bytes: bytes.to_vec(),
-    })
+    Some(NoteSignature { name, id: u32::from_be_bytes(*id), bytes: bytes.to_vec() })
 }
 
 pub(crate) fn push_signature(note: &mut String, name: &str, id: u32, signature: &[u8]) {

@@ -2,10 +2,7 @@
 
 const TABLE: [u32; 256] = table();
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "evaluated at compile time; an index out of range would not compile"
-)]
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time; an index out of range would not compile")]
 const fn table() -> [u32; 256] {
     let mut table = [0u32; 256];
     let mut byte = 0;
@@ -13,11 +10,7 @@ const fn table() -> [u32; 256] {
         let mut crc = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 1 == 1 {
-                (crc >> 1) ^ 0x82f6_3b78
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
             bit += 1;
         }
         table[byte] = crc;

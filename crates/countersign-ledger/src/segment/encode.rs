@@ -3,17 +3,15 @@
 use thiserror::Error;
 
 use super::{
-    BATCH_BYTES_MAX, BATCH_HEADER_LEN, BATCH_MAGIC, FRAME_HEADER_LEN, LEAF_BYTES_MAX,
-    NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX, SALT_LEN, crc32c,
+    BATCH_BYTES_MAX, BATCH_HEADER_LEN, BATCH_MAGIC, FRAME_HEADER_LEN, LEAF_BYTES_MAX, NOTE_BYTES_MAX,
+    PAYLOAD_BYTES_MAX, SALT_LEN, crc32c,
 };
 
 /// Why a batch cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     /// One part is longer than the format allows.
-    #[error(
-        "{part} of {len} bytes is longer than {max} (hint: refuse such input before it is sequenced)"
-    )]
+    #[error("{part} of {len} bytes is longer than {max} (hint: refuse such input before it is sequenced)")]
     TooLong {
         /// Which part.
         part: &'static str,
@@ -69,12 +67,7 @@ impl BatchEncoder {
     }
 
     /// Adds one entry. On an error the batch is as it was before.
-    pub fn push_frame(
-        &mut self,
-        leaf: &[u8],
-        salt: &[u8; SALT_LEN],
-        payload: &[u8],
-    ) -> Result<(), EncodeError> {
+    pub fn push_frame(&mut self, leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> Result<(), EncodeError> {
         if self.bytes.is_empty() {
             self.begin(self.first_index);
         }
@@ -82,11 +75,7 @@ impl BatchEncoder {
         let payload_len = bounded("a payload", payload.len(), PAYLOAD_BYTES_MAX)?;
         let frame_len = FRAME_HEADER_LEN + leaf.len() + SALT_LEN + payload.len();
         let room_for_trailer = 4 + NOTE_BYTES_MAX;
-        bounded(
-            "a batch",
-            self.bytes.len() + frame_len + room_for_trailer,
-            BATCH_BYTES_MAX,
-        )?;
+        bounded("a batch", self.bytes.len() + frame_len + room_for_trailer, BATCH_BYTES_MAX)?;
         self.bytes.reserve(frame_len);
         self.bytes.extend_from_slice(&leaf_len.to_le_bytes());
         self.bytes.extend_from_slice(&payload_len.to_le_bytes());
@@ -103,11 +92,7 @@ impl BatchEncoder {
             return Err(EncodeError::Empty);
         }
         let note_len = bounded("a checkpoint", note.len(), NOTE_BYTES_MAX)?;
-        let frames_len = bounded(
-            "a batch",
-            self.bytes.len() - BATCH_HEADER_LEN,
-            BATCH_BYTES_MAX,
-        )?;
+        let frames_len = bounded("a batch", self.bytes.len() - BATCH_HEADER_LEN, BATCH_BYTES_MAX)?;
         self.bytes.extend_from_slice(&note_len.to_le_bytes());
         self.bytes.extend_from_slice(note);
         let total_len = bounded("a batch", self.bytes.len(), BATCH_BYTES_MAX)?;
@@ -119,12 +104,7 @@ impl BatchEncoder {
     }
 }
 
-fn encode_header(
-    total_len: u32,
-    count: u32,
-    first_index: u64,
-    frames_len: u32,
-) -> [u8; BATCH_HEADER_LEN] {
+fn encode_header(total_len: u32, count: u32, first_index: u64, frames_len: u32) -> [u8; BATCH_HEADER_LEN] {
     let mut header = [0u8; BATCH_HEADER_LEN];
     let fields = [
         BATCH_MAGIC.as_slice(),
@@ -142,8 +122,5 @@ fn encode_header(
 }
 
 fn bounded(part: &'static str, len: usize, max: usize) -> Result<u32, EncodeError> {
-    u32::try_from(len)
-        .ok()
-        .filter(|_| len <= max)
-        .ok_or(EncodeError::TooLong { part, len, max })
+    u32::try_from(len).ok().filter(|_| len <= max).ok_or(EncodeError::TooLong { part, len, max })
 }

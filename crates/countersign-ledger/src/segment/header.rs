@@ -2,9 +2,7 @@
 
 use thiserror::Error;
 
-use super::{
-    FORMAT_VERSION, ORIGIN_BYTES_MAX, SEGMENT_MAGIC, array_at, crc32c, u16_at, u32_at, u64_at,
-};
+use super::{FORMAT_VERSION, ORIGIN_BYTES_MAX, SEGMENT_MAGIC, array_at, crc32c, u16_at, u32_at, u64_at};
 
 /// Bytes of the segment header, padded with zeros to one sector.
 pub const SEGMENT_HEADER_LEN: usize = 512;
@@ -47,17 +45,13 @@ pub enum HeaderError {
     )]
     Checksum,
     /// A format that this build does not know.
-    #[error(
-        "format version {found} is unknown, this build reads {FORMAT_VERSION} (hint: use the build that wrote it)"
-    )]
+    #[error("format version {found} is unknown, this build reads {FORMAT_VERSION} (hint: use the build that wrote it)")]
     Version {
         /// The version in the file.
         found: u32,
     },
     /// The origin is longer than fits, or is not UTF-8.
-    #[error(
-        "the origin in the header is not readable (hint: an origin is UTF-8 of at most {ORIGIN_BYTES_MAX} bytes)"
-    )]
+    #[error("the origin in the header is not readable (hint: an origin is UTF-8 of at most {ORIGIN_BYTES_MAX} bytes)")]
     Origin,
 }
 
@@ -65,9 +59,7 @@ impl SegmentHeader {
     /// The header's bytes.
     pub fn encode(&self) -> Result<[u8; SEGMENT_HEADER_LEN], HeaderError> {
         if self.format_version != FORMAT_VERSION {
-            return Err(HeaderError::Version {
-                found: self.format_version,
-            });
+            return Err(HeaderError::Version { found: self.format_version });
         }
         let origin_len = u16::try_from(self.origin.len()).map_err(|_| HeaderError::Origin)?;
         if self.origin.len() > ORIGIN_BYTES_MAX {
@@ -103,9 +95,7 @@ impl SegmentHeader {
         // is the more useful thing to say.
         let format_version = u32_at(bytes, 8).ok_or(HeaderError::Short)?;
         if format_version != FORMAT_VERSION {
-            return Err(HeaderError::Version {
-                found: format_version,
-            });
+            return Err(HeaderError::Version { found: format_version });
         }
         if u32_at(bytes, CRC_AT) != Some(crc32c(covered)) {
             return Err(HeaderError::Checksum);
@@ -116,27 +106,14 @@ impl SegmentHeader {
         if origin_len > ORIGIN_BYTES_MAX {
             return Err(HeaderError::Origin);
         }
-        let origin = bytes
-            .get(ORIGIN_AT..ORIGIN_AT + origin_len)
-            .ok_or(HeaderError::Origin)?;
-        let origin = std::str::from_utf8(origin)
-            .map_err(|_| HeaderError::Origin)?
-            .to_owned();
-        Ok(Self {
-            format_version,
-            first_index,
-            previous_first_index,
-            origin,
-        })
+        let origin = bytes.get(ORIGIN_AT..ORIGIN_AT + origin_len).ok_or(HeaderError::Origin)?;
+        let origin = std::str::from_utf8(origin).map_err(|_| HeaderError::Origin)?.to_owned();
+        Ok(Self { format_version, first_index, previous_first_index, origin })
     }
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests may panic"
-)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
 
@@ -165,26 +142,13 @@ mod tests {
     fn an_unknown_version_is_named_not_guessed() {
         let mut bytes = header().encode().unwrap();
         bytes[8] = 2;
-        assert_eq!(
-            SegmentHeader::parse(&bytes),
-            Err(HeaderError::Version { found: 2 })
-        );
-        assert_eq!(
-            SegmentHeader {
-                format_version: 2,
-                ..header()
-            }
-            .encode(),
-            Err(HeaderError::Version { found: 2 })
-        );
+        assert_eq!(SegmentHeader::parse(&bytes), Err(HeaderError::Version { found: 2 }));
+        assert_eq!(SegmentHeader { format_version: 2, ..header() }.encode(), Err(HeaderError::Version { found: 2 }));
     }
 
     #[test]
     fn an_origin_that_does_not_fit_is_refused() {
-        let long = SegmentHeader {
-            origin: "o".repeat(ORIGIN_BYTES_MAX + 1),
-            ..header()
-        };
+        let long = SegmentHeader { origin: "o".repeat(ORIGIN_BYTES_MAX + 1), ..header() };
         assert_eq!(long.encode(), Err(HeaderError::Origin));
     }
 }

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use super::{
-    BATCH_BYTES_MAX, BATCH_HEADER_LEN, BATCH_MAGIC, FRAME_HEADER_LEN, LEAF_BYTES_MAX,
-    NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX, SALT_LEN, array_at, crc32c, u32_at, u64_at,
+    BATCH_BYTES_MAX, BATCH_HEADER_LEN, BATCH_MAGIC, FRAME_HEADER_LEN, LEAF_BYTES_MAX, NOTE_BYTES_MAX,
+    PAYLOAD_BYTES_MAX, SALT_LEN, array_at, crc32c, u32_at, u64_at,
 };
 
 /// Why bytes at a place are not a whole batch, with the offset from the batch's start where that showed.
@@ -68,44 +68,25 @@ pub fn parse_batch_header(bytes: &[u8]) -> Result<Option<BatchHeader>, Torn> {
     }
     let (covered, checksum) = header.split_at(BATCH_HEADER_LEN - 4);
     if checksum != crc32c(covered).to_le_bytes() {
-        return torn(
-            "the batch header's checksum does not match",
-            BATCH_HEADER_LEN - 4,
-        );
+        return torn("the batch header's checksum does not match", BATCH_HEADER_LEN - 4);
     }
-    let fields = (
-        u32_at(header, 8),
-        u32_at(header, 12),
-        u64_at(header, 16),
-        u32_at(header, 24),
-    );
+    let fields = (u32_at(header, 8), u32_at(header, 12), u64_at(header, 16), u32_at(header, 24));
     let (Some(total_len), Some(count), Some(first_index), Some(frames_len)) = fields else {
         return torn("the batch header is too short", 0);
     };
-    let parsed = BatchHeader {
-        total_len,
-        count,
-        first_index,
-        frames_len,
-    };
+    let parsed = BatchHeader { total_len, count, first_index, frames_len };
     if total_len as usize > BATCH_BYTES_MAX {
         return torn("the batch is longer than the format allows", 8);
     }
     let frames_least = u64::from(count) * (FRAME_HEADER_LEN + SALT_LEN) as u64;
     if count == 0 || frames_least > u64::from(frames_len) {
-        return torn(
-            "the number of entries does not fit the length of the frames",
-            12,
-        );
+        return torn("the number of entries does not fit the length of the frames", 12);
     }
     if first_index.checked_add(u64::from(count)).is_none() {
         return torn("the entry indexes overflow", 16);
     }
     if parsed.note_offset() > u64::from(total_len) || parsed.note_len() > NOTE_BYTES_MAX {
-        return torn(
-            "the length of the frames does not fit the length of the batch",
-            24,
-        );
+        return torn("the length of the frames does not fit the length of the batch", 24);
     }
     Ok(Some(parsed))
 }
@@ -134,11 +115,7 @@ impl<'a> Batch<'a> {
     /// The entries in order.
     #[must_use]
     pub fn frames(&self) -> Frames<'a> {
-        Frames {
-            rest: self.frames,
-            index: self.header.first_index,
-            offset: BATCH_HEADER_LEN,
-        }
+        Frames { rest: self.frames, index: self.header.first_index, offset: BATCH_HEADER_LEN }
     }
 }
 
@@ -196,19 +173,13 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Option<Batch<'_>>, Torn> {
     let Some(header) = parse_batch_header(bytes)? else {
         return Ok(None);
     };
-    let short = Torn {
-        reason: "the file ends inside the batch",
-        offset: bytes.len(),
-    };
+    let short = Torn { reason: "the file ends inside the batch", offset: bytes.len() };
     let whole = bytes.get(..header.total_len as usize).ok_or(short)?;
     let frames_end = BATCH_HEADER_LEN + header.frames_len as usize;
     let frames = whole.get(BATCH_HEADER_LEN..frames_end).ok_or(short)?;
     let note = whole.get(frames_end + 4..).ok_or(short)?;
     if u32_at(whole, frames_end).map(|len| len as usize) != Some(note.len()) {
-        return Err(Torn {
-            reason: "the checkpoint's length does not match the batch header",
-            offset: frames_end,
-        });
+        return Err(Torn { reason: "the checkpoint's length does not match the batch header", offset: frames_end });
     }
     let mut rest = frames;
     let mut offset = BATCH_HEADER_LEN;
@@ -218,16 +189,9 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Option<Batch<'_>>, Torn> {
         rest = after;
     }
     if !rest.is_empty() {
-        return Err(Torn {
-            reason: "bytes are left after the last entry of the batch",
-            offset,
-        });
+        return Err(Torn { reason: "bytes are left after the last entry of the batch", offset });
     }
-    Ok(Some(Batch {
-        header,
-        frames,
-        note,
-    }))
+    Ok(Some(Batch { header, frames, note }))
 }
 
 fn split_frame(bytes: &[u8], index: u64, offset: usize) -> Result<(Frame<'_>, &[u8]), Torn> {
@@ -240,31 +204,16 @@ fn split_frame(bytes: &[u8], index: u64, offset: usize) -> Result<(Frame<'_>, &[
         return Err(torn("an entry is longer than the format allows"));
     }
     let inside = torn("the frames end inside an entry");
-    let (leaf, rest) = bytes
-        .get(FRAME_HEADER_LEN..)
-        .and_then(|rest| rest.split_at_checked(leaf_len))
-        .ok_or(inside)?;
+    let (leaf, rest) = bytes.get(FRAME_HEADER_LEN..).and_then(|rest| rest.split_at_checked(leaf_len)).ok_or(inside)?;
     let (salt, rest) = rest.split_first_chunk::<SALT_LEN>().ok_or(inside)?;
     let (payload, rest) = rest.split_at_checked(payload_len).ok_or(inside)?;
     let salt_offset = offset + FRAME_HEADER_LEN + leaf_len;
-    let frame = Frame {
-        index,
-        leaf,
-        salt,
-        payload,
-        salt_offset,
-        payload_offset: salt_offset + SALT_LEN,
-    };
+    let frame = Frame { index, leaf, salt, payload, salt_offset, payload_offset: salt_offset + SALT_LEN };
     Ok((frame, rest))
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests may panic"
-)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 mod tests {
     use proptest::prelude::*;
 
@@ -274,9 +223,7 @@ mod tests {
     fn sample() -> Vec<u8> {
         let mut encoder = BatchEncoder::new();
         encoder.begin(40);
-        encoder
-            .push_frame(b"leaf-a", &[1; 32], b"payload-a")
-            .unwrap();
+        encoder.push_frame(b"leaf-a", &[1; 32], b"payload-a").unwrap();
         encoder.push_frame(b"", &[2; 32], b"").unwrap();
         encoder.push_frame(b"leaf-c", &[3; 32], b"c").unwrap();
         encoder.finish(b"signed note\n").unwrap().to_vec()
@@ -289,27 +236,15 @@ mod tests {
         assert_eq!(batch.header().end_index(), 43);
         assert_eq!(batch.note(), b"signed note\n");
         let frames: Vec<_> = batch.frames().collect();
-        assert_eq!(
-            frames.iter().map(|frame| frame.index).collect::<Vec<_>>(),
-            [40, 41, 42]
-        );
+        assert_eq!(frames.iter().map(|frame| frame.index).collect::<Vec<_>>(), [40, 41, 42]);
         for frame in &frames {
             assert_eq!(&bytes[frame.salt_offset..][..32], frame.salt);
-            assert_eq!(
-                &bytes[frame.payload_offset..][..frame.payload.len()],
-                frame.payload
-            );
+            assert_eq!(&bytes[frame.payload_offset..][..frame.payload.len()], frame.payload);
             assert!(!frame.is_erased());
         }
-        assert_eq!(
-            (frames[0].leaf, frames[2].payload),
-            (b"leaf-a".as_slice(), b"c".as_slice())
-        );
+        assert_eq!((frames[0].leaf, frames[2].payload), (b"leaf-a".as_slice(), b"c".as_slice()));
         let note_at = batch.header().note_offset() as usize;
-        assert_eq!(
-            &bytes[note_at..][..batch.header().note_len()],
-            b"signed note\n"
-        );
+        assert_eq!(&bytes[note_at..][..batch.header().note_len()], b"signed note\n");
     }
 
     #[test]
@@ -326,13 +261,7 @@ mod tests {
     #[test]
     fn erasing_in_place_leaves_the_structure_whole() {
         let mut bytes = sample();
-        let frame_at = parse_batch(&bytes)
-            .unwrap()
-            .unwrap()
-            .frames()
-            .next()
-            .unwrap()
-            .salt_offset;
+        let frame_at = parse_batch(&bytes).unwrap().unwrap().frames().next().unwrap().salt_offset;
         bytes[frame_at..frame_at + 32 + 9].fill(0);
         let batch = parse_batch(&bytes).unwrap().unwrap();
         let erased: Vec<_> = batch.frames().map(|frame| frame.is_erased()).collect();

@@ -23,11 +23,7 @@ impl BatchProver {
     /// The prover for `leaves`, which were appended to the tree `before`.
     #[must_use]
     pub fn new(before: Frontier, leaves: Arc<[Hash]>) -> Self {
-        Self {
-            before,
-            leaves,
-            rows: OnceLock::new(),
-        }
+        Self { before, leaves, rows: OnceLock::new() }
     }
 
     /// The size of the tree just after the batch: proofs are against this size.
@@ -42,10 +38,7 @@ impl BatchProver {
     /// If the leaf is not in the batch.
     pub fn inclusion_proof(&self, index: u64) -> Result<Vec<Hash>, TreeError> {
         if index < self.before.size() || self.size() > MAX_SIZE {
-            return Err(TreeError::OutOfRange {
-                index,
-                size: self.size(),
-            });
+            return Err(TreeError::OutOfRange { index, size: self.size() });
         }
         inclusion_proof(index, self.size(), self)
     }
@@ -58,12 +51,7 @@ impl BatchProver {
                 // An odd first one is a right child. Its sibling lies before the batch, and is the next on the frontier: the
                 // number of the first is the size shifted, so it is odd where the size has a bit, as the frontier has a node.
                 let sibling = if first % 2 == 1 { edge.next() } else { None };
-                let row = pair_up(
-                    &sibling
-                        .into_iter()
-                        .chain(below.iter().copied())
-                        .collect::<Vec<_>>(),
-                );
+                let row = pair_up(&sibling.into_iter().chain(below.iter().copied()).collect::<Vec<_>>());
                 if row.is_empty() {
                     break;
                 }
@@ -89,8 +77,7 @@ impl SubtreeHashes for BatchProver {
     fn subtree(&self, level: u8, index: u64) -> Option<Hash> {
         self.before(level, index).or_else(|| {
             let (first, row) = self.rows().get(usize::from(level))?;
-            row.get(usize::try_from(index.checked_sub(*first)?).ok()?)
-                .copied()
+            row.get(usize::try_from(index.checked_sub(*first)?).ok()?).copied()
         })
     }
 }
@@ -106,9 +93,7 @@ mod tests {
         let mut before = Frontier::new();
         for start in 0_u64..70 {
             for count in [1_u64, 2, 3, 7, 8, 33, 64, 100] {
-                let leaves: Vec<Hash> = (start..start + count)
-                    .map(|i| leaf_hash(&i.to_be_bytes()))
-                    .collect();
+                let leaves: Vec<Hash> = (start..start + count).map(|i| leaf_hash(&i.to_be_bytes())).collect();
                 let mut after = before.clone();
                 leaves.iter().for_each(|leaf| after.push(*leaf));
                 let prover = BatchProver::new(before.clone(), leaves.clone().into());

@@ -23,10 +23,7 @@ impl Frontier {
     #[must_use]
     pub fn new() -> Self {
         // Room for every bit of a size: pushing never allocates.
-        Self {
-            size: 0,
-            nodes: Vec::with_capacity(64),
-        }
+        Self { size: 0, nodes: Vec::with_capacity(64) }
     }
 
     /// A tree taken up again where it was left.
@@ -40,12 +37,7 @@ impl Frontier {
         }
         let (expected, found) = (u64::from(size.count_ones()), nodes.len() as u64);
         if expected != found {
-            return Err(TreeError::WrongCount {
-                size,
-                what: "complete subtrees",
-                expected,
-                found,
-            });
+            return Err(TreeError::WrongCount { size, what: "complete subtrees", expected, found });
         }
         nodes.reserve(64 - nodes.len().min(64));
         Ok(Self { size, nodes })
@@ -90,10 +82,7 @@ impl Frontier {
 
 /// Joins the roots of complete subtrees, smallest first, into the root of the tree they make up.
 pub(crate) fn fold_root(smallest_first: impl IntoIterator<Item = Hash>) -> Hash {
-    smallest_first
-        .into_iter()
-        .reduce(|right, left| node_hash(&left, &right))
-        .unwrap_or(EMPTY_ROOT)
+    smallest_first.into_iter().reduce(|right, left| node_hash(&left, &right)).unwrap_or(EMPTY_ROOT)
 }
 
 #[cfg(test)]
@@ -109,10 +98,7 @@ mod tests {
             let again = Frontier::from_parts(frontier.size(), frontier.nodes().to_vec()).unwrap();
             assert_eq!(again, frontier);
             frontier.push(leaf_hash(&i.to_be_bytes()));
-            assert_eq!(
-                frontier.nodes().len(),
-                frontier.size().count_ones() as usize
-            );
+            assert_eq!(frontier.nodes().len(), frontier.size().count_ones() as usize);
         }
     }
 
@@ -121,20 +107,10 @@ mod tests {
         let hash = leaf_hash(b"x");
         assert!(matches!(
             Frontier::from_parts(3, vec![hash]),
-            Err(TreeError::WrongCount {
-                expected: 2,
-                found: 1,
-                ..
-            })
+            Err(TreeError::WrongCount { expected: 2, found: 1, .. })
         ));
-        assert!(matches!(
-            Frontier::from_parts(0, vec![hash]),
-            Err(TreeError::WrongCount { .. })
-        ));
-        assert!(matches!(
-            Frontier::from_parts(u64::MAX, vec![hash; 64]),
-            Err(TreeError::TooLarge { .. })
-        ));
+        assert!(matches!(Frontier::from_parts(0, vec![hash]), Err(TreeError::WrongCount { .. })));
+        assert!(matches!(Frontier::from_parts(u64::MAX, vec![hash; 64]), Err(TreeError::TooLarge { .. })));
         assert!(Frontier::from_parts(MAX_SIZE, vec![hash; 63]).is_ok());
     }
 }

@@ -30,11 +30,7 @@ pub fn root_at(size: u64, hashes: &impl SubtreeHashes) -> Result<Hash, TreeError
 ///
 /// # Errors
 /// If the leaf is not in that tree, or a hash that is needed is not at hand.
-pub fn inclusion_proof(
-    index: u64,
-    size: u64,
-    hashes: &impl SubtreeHashes,
-) -> Result<Vec<Hash>, TreeError> {
+pub fn inclusion_proof(index: u64, size: u64, hashes: &impl SubtreeHashes) -> Result<Vec<Hash>, TreeError> {
     check_size(size)?;
     if index >= size {
         return Err(TreeError::OutOfRange { index, size });
@@ -61,11 +57,7 @@ pub fn inclusion_proof(
 ///
 /// # Errors
 /// If `old` is larger than `new`, or a hash that is needed is not at hand.
-pub fn consistency_proof(
-    old: u64,
-    new: u64,
-    hashes: &impl SubtreeHashes,
-) -> Result<Vec<Hash>, TreeError> {
+pub fn consistency_proof(old: u64, new: u64, hashes: &impl SubtreeHashes) -> Result<Vec<Hash>, TreeError> {
     check_size(new)?;
     if old > new {
         return Err(TreeError::NotAPrefix { old, new });
@@ -94,11 +86,7 @@ pub fn consistency_proof(
 }
 
 fn check_size(size: u64) -> Result<(), TreeError> {
-    if size > MAX_SIZE {
-        Err(TreeError::TooLarge { size })
-    } else {
-        Ok(())
-    }
+    if size > MAX_SIZE { Err(TreeError::TooLarge { size }) } else { Ok(()) }
 }
 
 /// The largest power of two smaller than `width`, which is at least 2.
@@ -119,9 +107,7 @@ fn range_root(low: u64, high: u64, hashes: &impl SubtreeHashes) -> Result<Hash, 
         width &= width - 1;
         end -= 1 << bit;
         let (level, index) = (bit as u8, end >> bit);
-        let left = hashes
-            .subtree(level, index)
-            .ok_or(TreeError::Missing { level, index })?;
+        let left = hashes.subtree(level, index).ok_or(TreeError::Missing { level, index })?;
         root = Some(root.map_or(left, |right| node_hash(&left, &right)));
     }
     Ok(root.unwrap_or(EMPTY_ROOT))

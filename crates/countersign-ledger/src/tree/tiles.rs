@@ -33,11 +33,7 @@ impl TileTree {
     /// The empty tree.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            upper: vec![Vec::new()],
-            partial: Vec::with_capacity(TILE_WIDTH as usize),
-            tail: Frontier::new(),
-        }
+        Self { upper: vec![Vec::new()], partial: Vec::with_capacity(TILE_WIDTH as usize), tail: Frontier::new() }
     }
 
     /// A tree taken up again from the hashes of its full tiles and the leaf hashes after them.
@@ -50,21 +46,13 @@ impl TileTree {
             return Err(TreeError::TooLarge { size });
         }
         check_count(size, "full tiles", size / TILE_WIDTH, level8.len())?;
-        check_count(
-            size,
-            "leaves after the last full tile",
-            size % TILE_WIDTH,
-            partial.len(),
-        )?;
+        check_count(size, "leaves after the last full tile", size % TILE_WIDTH, partial.len())?;
         let mut upper = vec![level8];
         while let Some(below) = upper.last().filter(|level| level.len() > 1) {
             let level = pair_up(below);
             upper.push(level);
         }
-        let mut tree = Self {
-            upper,
-            ..Self::new()
-        };
+        let mut tree = Self { upper, ..Self::new() };
         for leaf in partial {
             tree.push(leaf);
         }
@@ -114,27 +102,13 @@ impl TileTree {
     /// The root of the tree as it stands.
     #[must_use]
     pub fn root(&self) -> Hash {
-        fold_root(
-            self.tail
-                .nodes()
-                .iter()
-                .rev()
-                .copied()
-                .chain(self.upper_edge()),
-        )
+        fold_root(self.tail.nodes().iter().rev().copied().chain(self.upper_edge()))
     }
 
     /// The right edge, to carry on from or to prove a batch with.
     #[must_use]
     pub fn frontier(&self) -> Frontier {
-        let mut nodes: Vec<Hash> = self
-            .tail
-            .nodes()
-            .iter()
-            .rev()
-            .copied()
-            .chain(self.upper_edge())
-            .collect();
+        let mut nodes: Vec<Hash> = self.tail.nodes().iter().rev().copied().chain(self.upper_edge()).collect();
         nodes.reverse();
         // The counts agree by construction; an empty frontier would only make a caller's root comparison fail.
         Frontier::from_parts(self.size(), nodes).unwrap_or_default()
@@ -142,10 +116,7 @@ impl TileTree {
 
     /// The complete subtrees above the tiles that have no parent yet, smallest first: the last one of each odd row.
     fn upper_edge(&self) -> impl Iterator<Item = Hash> + '_ {
-        self.upper
-            .iter()
-            .filter(|row| row.len() % 2 == 1)
-            .filter_map(|row| row.last().copied())
+        self.upper.iter().filter(|row| row.len() % 2 == 1).filter_map(|row| row.last().copied())
     }
 
     /// The hashes of all full tiles.
@@ -168,11 +139,7 @@ impl TileTree {
     /// # Errors
     /// If there is no such full tile, or these are not its leaves.
     pub fn with_tile(&self, tile: u64, leaves: &[Hash]) -> Result<TileView<'_>, TreeError> {
-        TileView {
-            tree: self,
-            tiles: Vec::new(),
-        }
-        .and_tile(tile, leaves)
+        TileView { tree: self, tiles: Vec::new() }.and_tile(tile, leaves)
     }
 }
 
@@ -204,13 +171,7 @@ impl TileView<'_> {
     /// # Errors
     /// If there is no such full tile, or these are not its leaves.
     pub fn and_tile(mut self, tile: u64, leaves: &[Hash]) -> Result<Self, TreeError> {
-        let root = self
-            .tree
-            .subtree(TILE_LEVEL, tile)
-            .ok_or(TreeError::Missing {
-                level: TILE_LEVEL,
-                index: tile,
-            })?;
+        let root = self.tree.subtree(TILE_LEVEL, tile).ok_or(TreeError::Missing { level: TILE_LEVEL, index: tile })?;
         check_count(TILE_WIDTH, "leaves in a tile", TILE_WIDTH, leaves.len())?;
         let mut rows = vec![leaves.to_vec()];
         while let Some(below) = rows.last().filter(|row| row.len() > 1) {
@@ -228,46 +189,22 @@ impl TileView<'_> {
 impl SubtreeHashes for TileView<'_> {
     fn subtree(&self, level: u8, index: u64) -> Option<Hash> {
         self.tree.subtree(level, index).or_else(|| {
-            let per_tile = TILE_WIDTH
-                .checked_shr(u32::from(level))
-                .filter(|count| *count > 0)?;
-            let (_, rows) = self
-                .tiles
-                .iter()
-                .find(|(tile, _)| *tile == index / per_tile)?;
-            rows.get(usize::from(level))?
-                .get((index % per_tile) as usize)
-                .copied()
+            let per_tile = TILE_WIDTH.checked_shr(u32::from(level)).filter(|count| *count > 0)?;
+            let (_, rows) = self.tiles.iter().find(|(tile, _)| *tile == index / per_tile)?;
+            rows.get(usize::from(level))?.get((index % per_tile) as usize).copied()
         })
     }
 }
 
-fn check_count(
-    size: u64,
-    what: &'static str,
-    expected: u64,
-    found: usize,
-) -> Result<(), TreeError> {
+fn check_count(size: u64, what: &'static str, expected: u64, found: usize) -> Result<(), TreeError> {
     let found = found as u64;
-    if expected == found {
-        Ok(())
-    } else {
-        Err(TreeError::WrongCount {
-            size,
-            what,
-            expected,
-            found,
-        })
-    }
+    if expected == found { Ok(()) } else { Err(TreeError::WrongCount { size, what, expected, found }) }
 }
 
 /// The row above: the hash of each whole pair.
 pub(crate) fn pair_up(row: &[Hash]) -> Vec<Hash> {
     let (pairs, _) = row.as_chunks::<2>();
-    pairs
-        .iter()
-        .map(|[left, right]| node_hash(left, right))
-        .collect()
+    pairs.iter().map(|[left, right]| node_hash(left, right)).collect()
 }
 
 /// The root over 2^n leaves.
@@ -293,23 +230,12 @@ mod tests {
     fn it_agrees_with_the_frontier_and_can_be_taken_up_again() {
         let (mut tree, mut frontier) = (TileTree::new(), Frontier::new());
         for (i, leaf) in leaves(5 * 256 + 3).into_iter().enumerate() {
-            assert_eq!(
-                (tree.size(), tree.root(), tree.frontier()),
-                (i as u64, frontier.root(), frontier.clone())
-            );
+            assert_eq!((tree.size(), tree.root(), tree.frontier()), (i as u64, frontier.root(), frontier.clone()));
             tree.push(leaf);
             frontier.push(leaf);
             if i % 97 == 0 || i % 256 > 253 {
-                let again = TileTree::from_parts(
-                    tree.size(),
-                    tree.level8().to_vec(),
-                    tree.partial().to_vec(),
-                )
-                .unwrap();
-                assert_eq!(
-                    (again.root(), &again.upper, &again.partial),
-                    (tree.root(), &tree.upper, &tree.partial)
-                );
+                let again = TileTree::from_parts(tree.size(), tree.level8().to_vec(), tree.partial().to_vec()).unwrap();
+                assert_eq!((again.root(), &again.upper, &again.partial), (tree.root(), &tree.upper, &tree.partial));
             }
         }
     }
@@ -323,39 +249,15 @@ mod tests {
         for index in [256, 300, 511] {
             let view = tree.with_tile(1, tile(1)).unwrap();
             let proof = inclusion_proof(index, tree.size(), &view).unwrap();
-            verify_inclusion(
-                &leaves[index as usize],
-                index,
-                tree.size(),
-                &proof,
-                &tree.root(),
-            )
-            .unwrap();
+            verify_inclusion(&leaves[index as usize], index, tree.size(), &proof, &tree.root()).unwrap();
             let old = 3 * 256 + 5;
-            assert!(matches!(
-                inclusion_proof(index, old, &view),
-                Err(TreeError::Missing { .. })
-            ));
+            assert!(matches!(inclusion_proof(index, old, &view), Err(TreeError::Missing { .. })));
             let both = view.and_tile(3, tile(3)).unwrap();
             let proof = inclusion_proof(index, old, &both).unwrap();
-            verify_inclusion(
-                &leaves[index as usize],
-                index,
-                old,
-                &proof,
-                &root_at(old, &both).unwrap(),
-            )
-            .unwrap();
+            verify_inclusion(&leaves[index as usize], index, old, &proof, &root_at(old, &both).unwrap()).unwrap();
         }
         let proof = inclusion_proof(1024 + 5, tree.size(), &tree).unwrap();
-        verify_inclusion(
-            &leaves[1024 + 5],
-            1024 + 5,
-            tree.size(),
-            &proof,
-            &tree.root(),
-        )
-        .unwrap();
+        verify_inclusion(&leaves[1024 + 5], 1024 + 5, tree.size(), &proof, &tree.root()).unwrap();
     }
 
     #[test]
@@ -364,23 +266,11 @@ mod tests {
         let mut tree = TileTree::new();
         leaves.iter().for_each(|leaf| tree.push(*leaf));
         assert!(tree.with_tile(1, &leaves[256..512]).is_ok());
-        assert!(matches!(
-            tree.with_tile(0, &leaves[256..512]),
-            Err(TreeError::WrongTile { tile: 0 })
-        ));
-        assert!(matches!(
-            tree.with_tile(1, &leaves[256..511]),
-            Err(TreeError::WrongCount { .. })
-        ));
-        assert!(matches!(
-            tree.with_tile(2, &leaves[256..512]),
-            Err(TreeError::Missing { .. })
-        ));
+        assert!(matches!(tree.with_tile(0, &leaves[256..512]), Err(TreeError::WrongTile { tile: 0 })));
+        assert!(matches!(tree.with_tile(1, &leaves[256..511]), Err(TreeError::WrongCount { .. })));
+        assert!(matches!(tree.with_tile(2, &leaves[256..512]), Err(TreeError::Missing { .. })));
         leaves[300].0[7] ^= 1;
-        assert!(matches!(
-            tree.with_tile(1, &leaves[256..512]),
-            Err(TreeError::WrongTile { tile: 1 })
-        ));
+        assert!(matches!(tree.with_tile(1, &leaves[256..512]), Err(TreeError::WrongTile { tile: 1 })));
         assert!(TileTree::from_parts(600, vec![], leaves[512..].to_vec()).is_err());
         assert!(TileTree::from_parts(601, tree.level8().to_vec(), leaves[512..].to_vec()).is_err());
     }

@@ -12,9 +12,7 @@ pub const MAX_PROOF_LEN: usize = 65;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The leaf cannot be in a tree of that size.
-    #[error(
-        "leaf {index} is not in a tree of {size} leaves; hint: the checkpoint is older than the entry"
-    )]
+    #[error("leaf {index} is not in a tree of {size} leaves; hint: the checkpoint is older than the entry")]
     OutOfRange {
         /// The leaf the proof is about.
         index: u64,
@@ -59,13 +57,7 @@ pub enum ProofError {
 ///
 /// # Errors
 /// If the proof does not show that.
-pub fn verify_inclusion(
-    leaf: &Hash,
-    index: u64,
-    size: u64,
-    proof: &[Hash],
-    root: &Hash,
-) -> Result<(), ProofError> {
+pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root: &Hash) -> Result<(), ProofError> {
     if index >= size {
         return Err(ProofError::OutOfRange { index, size });
     }
@@ -110,18 +102,11 @@ pub fn verify_consistency(
         if !proof.is_empty() {
             return Err(wrong_length);
         }
-        return if old == new {
-            same_root("new", new_root, old_root)
-        } else {
-            same_root("old", old_root, &EMPTY_ROOT)
-        };
+        return if old == new { same_root("new", new_root, old_root) } else { same_root("old", old_root, &EMPTY_ROOT) };
     }
     // An old tree of 2^n leaves is a node of the new one, and its root stands in for the first hash of the proof.
-    let (seed, rest) = if old.is_power_of_two() {
-        (old_root, proof)
-    } else {
-        proof.split_first().ok_or(wrong_length)?
-    };
+    let (seed, rest) =
+        if old.is_power_of_two() { (old_root, proof) } else { proof.split_first().ok_or(wrong_length)? };
     let shared_levels = (old - 1).trailing_ones();
     let (mut node, mut last) = ((old - 1) >> shared_levels, (new - 1) >> shared_levels);
     let (mut found_old, mut found_new) = (*seed, *seed);
@@ -157,13 +142,5 @@ fn skip_lone_levels(node: u64, last: u64) -> (u64, u64) {
 }
 
 fn same_root(which: &'static str, expected: &Hash, found: &Hash) -> Result<(), ProofError> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(ProofError::WrongRoot {
-            which,
-            expected: *expected,
-            found: *found,
-        })
-    }
+    if expected == found { Ok(()) } else { Err(ProofError::WrongRoot { which, expected: *expected, found: *found }) }
 }

@@ -21,11 +21,7 @@ impl Evidence {
     /// # Errors
     /// If the checkpoint is not one of this key's log.
     pub fn checkpoint(name: &str, note: &str, key: &LogKey) -> Result<Self, CheckpointError> {
-        Ok(Self {
-            name: name.to_owned(),
-            checkpoint: Checkpoint::open(note, key)?,
-            entry: None,
-        })
+        Ok(Self { name: name.to_owned(), checkpoint: Checkpoint::open(note, key)?, entry: None })
     }
 
     /// A receipt as evidence, for its entry and for its checkpoint.
@@ -34,11 +30,7 @@ impl Evidence {
     /// If the receipt does not hold by itself.
     pub fn receipt(name: &str, receipt: &Receipt, key: &LogKey) -> Result<Self, ReceiptError> {
         let checkpoint = receipt.verify(key)?;
-        Ok(Self {
-            name: name.to_owned(),
-            checkpoint,
-            entry: Some((receipt.index, leaf_hash(&receipt.leaf))),
-        })
+        Ok(Self { name: name.to_owned(), checkpoint, entry: Some((receipt.index, leaf_hash(&receipt.leaf))) })
     }
 
     /// What messages call it.
@@ -55,8 +47,7 @@ impl Evidence {
 
     /// The first entry that must not have been passed for the evidence to be of use.
     pub(super) fn first_entry(&self) -> u64 {
-        self.entry
-            .map_or(self.checkpoint.size.saturating_sub(1), |(index, _)| index)
+        self.entry.map_or(self.checkpoint.size.saturating_sub(1), |(index, _)| index)
     }
 }
 
@@ -82,10 +73,8 @@ impl Expectations {
                 self.by_size.push(evidence);
             }
         }
-        self.by_entry
-            .sort_by_key(|(index, ..)| std::cmp::Reverse(*index));
-        self.by_size
-            .sort_by_key(|evidence| std::cmp::Reverse(evidence.checkpoint.size));
+        self.by_entry.sort_by_key(|(index, ..)| std::cmp::Reverse(*index));
+        self.by_size.sort_by_key(|evidence| std::cmp::Reverse(evidence.checkpoint.size));
     }
 
     pub fn count(&self) -> usize {
@@ -104,17 +93,12 @@ impl Expectations {
 
     /// Whether there is evidence of the log at this size.
     pub fn reached(&self, size: u64) -> bool {
-        self.by_size
-            .last()
-            .is_some_and(|evidence| evidence.checkpoint.size <= size)
+        self.by_size.last().is_some_and(|evidence| evidence.checkpoint.size <= size)
     }
 
     /// Evidence of another root at this size.
     pub fn root_conflict(&mut self, size: u64, found: &Hash) -> Option<(String, Hash)> {
-        while let Some(evidence) = self
-            .by_size
-            .pop_if(|evidence| evidence.checkpoint.size <= size)
-        {
+        while let Some(evidence) = self.by_size.pop_if(|evidence| evidence.checkpoint.size <= size) {
             if evidence.checkpoint.root != *found {
                 return Some((evidence.name, evidence.checkpoint.root));
             }
@@ -124,10 +108,7 @@ impl Expectations {
 
     /// Evidence of a log longer than this: the longest of it.
     pub fn beyond(&self, size: u64) -> Option<(String, u64)> {
-        let longest = self
-            .by_size
-            .first()
-            .filter(|evidence| evidence.checkpoint.size > size)?;
+        let longest = self.by_size.first().filter(|evidence| evidence.checkpoint.size > size)?;
         Some((longest.name.clone(), longest.checkpoint.size))
     }
 }

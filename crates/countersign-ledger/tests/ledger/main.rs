@@ -1,11 +1,5 @@
 //! The ledger against other people's implementations, against tampering, against arbitrary input, and against its own vectors.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests may panic"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 mod notes;
 mod oracles;
@@ -14,8 +8,7 @@ mod totality;
 mod vectors;
 
 use countersign_ledger::{
-    Checkpoint, Hash, LogKey, Receipt, SubtreeHashes, TileTree, inclusion_proof, leaf_hash,
-    node_hash,
+    Checkpoint, Hash, LogKey, Receipt, SubtreeHashes, TileTree, inclusion_proof, leaf_hash, node_hash,
 };
 use ed25519_dalek::SigningKey;
 
@@ -41,12 +34,7 @@ impl AllHashes {
         let mut rows = vec![leaves.to_vec()];
         while rows.last().unwrap().len() > 1 {
             let below = rows.last().unwrap();
-            rows.push(
-                below
-                    .chunks_exact(2)
-                    .map(|pair| node_hash(&pair[0], &pair[1]))
-                    .collect(),
-            );
+            rows.push(below.chunks_exact(2).map(|pair| node_hash(&pair[0], &pair[1])).collect());
         }
         Self(rows)
     }
@@ -54,10 +42,7 @@ impl AllHashes {
 
 impl SubtreeHashes for AllHashes {
     fn subtree(&self, level: u8, index: u64) -> Option<Hash> {
-        self.0
-            .get(usize::from(level))?
-            .get(usize::try_from(index).ok()?)
-            .copied()
+        self.0.get(usize::from(level))?.get(usize::try_from(index).ok()?).copied()
     }
 }
 
@@ -80,12 +65,7 @@ impl SmallLog {
     }
 
     fn checkpoint(&self) -> String {
-        Checkpoint {
-            origin: ORIGIN.to_owned(),
-            size: self.tree.size(),
-            root: self.tree.root(),
-        }
-        .sign(&self.key)
+        Checkpoint { origin: ORIGIN.to_owned(), size: self.tree.size(), root: self.tree.root() }.sign(&self.key)
     }
 
     fn receipt(&self, index: u64) -> Receipt {

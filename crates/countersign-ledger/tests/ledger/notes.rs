@@ -7,19 +7,12 @@ use signed_note::{Note, StandardSigner, StandardVerifier, VerifierList};
 use crate::{ORIGIN, log_key, signing_key};
 
 fn checkpoint() -> Checkpoint {
-    Checkpoint {
-        origin: ORIGIN.to_owned(),
-        size: 20_852_163,
-        root: leaf_hash(b"x"),
-    }
+    Checkpoint { origin: ORIGIN.to_owned(), size: 20_852_163, root: leaf_hash(b"x") }
 }
 
 fn witness() -> StandardSigner {
     // A key of the signed_note documentation.
-    StandardSigner::new(
-        "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz",
-    )
-    .unwrap()
+    StandardSigner::new("PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz").unwrap()
 }
 
 #[test]
@@ -27,26 +20,16 @@ fn others_read_what_we_sign() {
     let note = checkpoint().sign(&signing_key());
     let theirs = Note::from_bytes(note.as_bytes()).unwrap();
     let verifier = StandardVerifier::new(&log_key().to_string()).unwrap();
-    let (verified, unverified) = theirs
-        .verify(&VerifierList::new(vec![Box::new(verifier)]))
-        .unwrap();
+    let (verified, unverified) = theirs.verify(&VerifierList::new(vec![Box::new(verifier)])).unwrap();
     assert_eq!((verified.len(), unverified.len()), (1, 0));
     let read = tlog_tiles::Checkpoint::from_bytes(theirs.text()).unwrap();
-    assert_eq!(
-        (read.origin(), read.size(), read.hash().0),
-        (ORIGIN, 20_852_163, checkpoint().root.0)
-    );
+    assert_eq!((read.origin(), read.size(), read.hash().0), (ORIGIN, 20_852_163, checkpoint().root.0));
 }
 
 #[test]
 fn we_read_what_others_sign() {
-    let vkey: LogKey = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
-        .parse()
-        .unwrap();
-    let theirs = Checkpoint {
-        origin: "PeterNeumann".to_owned(),
-        ..checkpoint()
-    };
+    let vkey: LogKey = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW".parse().unwrap();
+    let theirs = Checkpoint { origin: "PeterNeumann".to_owned(), ..checkpoint() };
     let mut note = Note::new(theirs.text().as_bytes(), &[]).unwrap();
     note.add_sigs(&[&witness()]).unwrap();
     let note = String::from_utf8(note.to_bytes()).unwrap();
@@ -64,15 +47,8 @@ fn signatures_of_witnesses_are_ignored() {
 
 #[test]
 fn the_empty_tree_can_be_signed() {
-    let empty = Checkpoint {
-        size: 0,
-        root: EMPTY_ROOT,
-        ..checkpoint()
-    };
-    assert_eq!(
-        Checkpoint::open(&empty.sign(&signing_key()), &log_key()),
-        Ok(empty)
-    );
+    let empty = Checkpoint { size: 0, root: EMPTY_ROOT, ..checkpoint() };
+    assert_eq!(Checkpoint::open(&empty.sign(&signing_key()), &log_key()), Ok(empty));
 }
 
 #[test]
@@ -85,10 +61,7 @@ fn every_flipped_bit_is_noticed() {
             let Ok(text) = String::from_utf8(bytes) else {
                 continue;
             };
-            assert!(
-                Checkpoint::open(&text, &log_key()).is_err(),
-                "bit {bit} of byte {at}"
-            );
+            assert!(Checkpoint::open(&text, &log_key()).is_err(), "bit {bit} of byte {at}");
         }
         if let Some(cut) = note.get(..at) {
             assert!(Checkpoint::open(cut, &log_key()).is_err(), "cut at {at}");
@@ -100,30 +73,17 @@ fn every_flipped_bit_is_noticed() {
 fn other_keys_and_origins_are_told_apart() {
     let note = checkpoint().sign(&signing_key());
     let other_key = LogKey::new(ORIGIN, SigningKey::from_bytes(&[8; 32]).verifying_key()).unwrap();
-    assert!(matches!(
-        Checkpoint::open(&note, &other_key),
-        Err(CheckpointError::Unsigned { .. })
-    ));
+    assert!(matches!(Checkpoint::open(&note, &other_key), Err(CheckpointError::Unsigned { .. })));
     let other_name = LogKey::new("example.com/other", signing_key().verifying_key()).unwrap();
-    assert!(matches!(
-        Checkpoint::open(&note, &other_name),
-        Err(CheckpointError::WrongOrigin { .. })
-    ));
+    assert!(matches!(Checkpoint::open(&note, &other_name), Err(CheckpointError::WrongOrigin { .. })));
     let renamed = note.replace(ORIGIN, "example.com/other");
     assert!(Checkpoint::open(&renamed, &other_name).is_err());
     // A signature line that names our key and does not verify spoils the note even beside a good one.
     let (text, good) = note.split_once("\n\n").unwrap();
-    let moved = Checkpoint {
-        size: 5,
-        ..checkpoint()
-    }
-    .sign(&signing_key());
+    let moved = Checkpoint { size: 5, ..checkpoint() }.sign(&signing_key());
     let (_, bad) = moved.split_once("\n\n").unwrap();
     let both = format!("{text}\n\n{good}{bad}");
-    assert!(matches!(
-        Checkpoint::open(&both, &log_key()),
-        Err(CheckpointError::BadSignature { .. })
-    ));
+    assert!(matches!(Checkpoint::open(&both, &log_key()), Err(CheckpointError::BadSignature { .. })));
 }
 
 #[test]
@@ -177,10 +137,7 @@ fn keys_have_one_spelling() {
     let key = log_key();
     let text = key.to_string();
     assert_eq!(text.parse(), Ok(key.clone()));
-    let dalek2 = signed_note::key_id(
-        ORIGIN,
-        &[&[1], key.verifying_key().as_bytes().as_slice()].concat(),
-    );
+    let dalek2 = signed_note::key_id(ORIGIN, &[&[1], key.verifying_key().as_bytes().as_slice()].concat());
     assert_eq!(key.id(), dalek2);
     let (name, rest) = text.split_once('+').unwrap();
     let (id, base64) = rest.split_once('+').unwrap();
@@ -202,20 +159,8 @@ fn keys_have_one_spelling() {
 #[test]
 fn names_and_weak_keys_are_refused() {
     let key = signing_key().verifying_key();
-    for origin in [
-        "",
-        "a b",
-        "a+b",
-        "a\nb",
-        "a\u{a0}b",
-        "a\u{7f}",
-        "a\tb",
-        &"x".repeat(257),
-    ] {
-        assert!(
-            matches!(LogKey::new(origin, key), Err(KeyError::Origin { .. })),
-            "{origin:?}"
-        );
+    for origin in ["", "a b", "a+b", "a\nb", "a\u{a0}b", "a\u{7f}", "a\tb", &"x".repeat(257)] {
+        assert!(matches!(LogKey::new(origin, key), Err(KeyError::Origin { .. })), "{origin:?}");
     }
     assert!(LogKey::new(&"x".repeat(256), key).is_ok());
     let identity = VerifyingKey::from_bytes(&{
@@ -223,8 +168,5 @@ fn names_and_weak_keys_are_refused() {
         bytes[0] = 1;
         bytes
     });
-    assert!(matches!(
-        LogKey::new(ORIGIN, identity.unwrap()),
-        Err(KeyError::Weak { .. })
-    ));
+    assert!(matches!(LogKey::new(ORIGIN, identity.unwrap()), Err(KeyError::Weak { .. })));
 }

@@ -1,8 +1,8 @@
 //! Roots and proofs against `tlog_tiles` and `ct-merkle`, and wrong proofs against refusal.
 
 use countersign_ledger::{
-    EMPTY_ROOT, Frontier, Hash, consistency_proof, inclusion_proof, leaf_hash, root_at,
-    verify_consistency, verify_inclusion,
+    EMPTY_ROOT, Frontier, Hash, consistency_proof, inclusion_proof, leaf_hash, root_at, verify_consistency,
+    verify_inclusion,
 };
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use proptest::prelude::*;
@@ -21,10 +21,7 @@ struct Stored(Vec<tlog_tiles::Hash>);
 
 impl tlog_tiles::HashReader for Stored {
     fn read_hashes(&self, indexes: &[u64]) -> Result<Vec<tlog_tiles::Hash>, tlog_tiles::Error> {
-        Ok(indexes
-            .iter()
-            .map(|index| self.0[*index as usize])
-            .collect())
+        Ok(indexes.iter().map(|index| self.0[*index as usize]).collect())
     }
 }
 
@@ -66,34 +63,13 @@ fn roots(leaves: &[Hash]) -> Vec<Hash> {
 
 #[test]
 fn the_known_trees_of_certificate_transparency() {
-    let leaves = [
-        b"".as_slice(),
-        b"\x00",
-        b"\x10",
-        b" !",
-        b"01",
-        b"@ABC",
-        b"PQRSTUVW",
-        b"`abcdefghijklmno",
-    ];
+    let leaves = [b"".as_slice(), b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"];
     let roots = roots(&leaves.map(leaf_hash));
     assert_eq!(roots[0], EMPTY_ROOT);
-    assert_eq!(
-        roots[1].to_string(),
-        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
-    );
-    assert_eq!(
-        roots[2].to_string(),
-        "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"
-    );
-    assert_eq!(
-        roots[3].to_string(),
-        "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77"
-    );
-    assert_eq!(
-        roots[8].to_string(),
-        "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
-    );
+    assert_eq!(roots[1].to_string(), "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d");
+    assert_eq!(roots[2].to_string(), "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125");
+    assert_eq!(roots[3].to_string(), "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77");
+    assert_eq!(roots[8].to_string(), "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328");
 }
 
 #[test]
@@ -109,14 +85,8 @@ fn roots_and_inclusion_proofs_agree_for_all_sizes() {
         assert_eq!(other.root().as_bytes().as_slice(), root.0);
         for index in 0..size {
             let proof = inclusion_proof(index, size, &hashes).unwrap();
-            assert_eq!(
-                tlog_tiles::prove_record(size, index, &stored).unwrap(),
-                all_theirs(&proof)
-            );
-            assert_eq!(
-                other.prove_inclusion(index as usize).as_bytes(),
-                bytes(&proof)
-            );
+            assert_eq!(tlog_tiles::prove_record(size, index, &stored).unwrap(), all_theirs(&proof));
+            assert_eq!(other.prove_inclusion(index as usize).as_bytes(), bytes(&proof));
             verify_inclusion(&leaves[index as usize], index, size, &proof, &root).unwrap();
         }
     }
@@ -132,17 +102,10 @@ fn consistency_proofs_agree_for_all_pairs_of_sizes() {
         for old in 0..=new {
             let proof = consistency_proof(old, new, &hashes).unwrap();
             if old > 0 {
-                assert_eq!(
-                    tlog_tiles::prove_tree(new, old, &stored).unwrap(),
-                    all_theirs(&proof)
-                );
-                assert_eq!(
-                    other.prove_consistency((new - old) as usize).as_bytes(),
-                    bytes(&proof)
-                );
+                assert_eq!(tlog_tiles::prove_tree(new, old, &stored).unwrap(), all_theirs(&proof));
+                assert_eq!(other.prove_consistency((new - old) as usize).as_bytes(), bytes(&proof));
             }
-            verify_consistency(old, &roots[old as usize], new, &roots[new as usize], &proof)
-                .unwrap();
+            verify_consistency(old, &roots[old as usize], new, &roots[new as usize], &proof).unwrap();
         }
     }
 }
@@ -179,16 +142,10 @@ fn wrong_inclusion_proofs_are_refused() {
             let proof = inclusion_proof(index, size, &hashes).unwrap();
             let leaf = &leaves[index as usize];
             for wrong in spoiled(&proof) {
-                assert!(
-                    verify_inclusion(leaf, index, size, &wrong, root).is_err(),
-                    "{index} of {size}: {wrong:?}"
-                );
+                assert!(verify_inclusion(leaf, index, size, &wrong, root).is_err(), "{index} of {size}: {wrong:?}");
             }
             for other in (0..size + 2).filter(|other| *other != index) {
-                assert!(
-                    verify_inclusion(leaf, other, size, &proof, root).is_err(),
-                    "{index} as {other} of {size}"
-                );
+                assert!(verify_inclusion(leaf, other, size, &proof, root).is_err(), "{index} as {other} of {size}");
             }
             for other in (0..size + 5).filter(|other| *other != size) {
                 // A proof can fit several sizes, so a size is only ever taken from a signed checkpoint, together with the root.
@@ -197,14 +154,7 @@ fn wrong_inclusion_proofs_are_refused() {
                 assert!(verify_inclusion(leaf, index, other, &proof, other_root).is_err());
                 let accepted = verify_inclusion(leaf, index, other, &proof, root).is_ok();
                 let theirs = index < other
-                    && tlog_tiles::check_record(
-                        &all_theirs(&proof),
-                        other,
-                        theirs(root),
-                        index,
-                        theirs(leaf),
-                    )
-                    .is_ok();
+                    && tlog_tiles::check_record(&all_theirs(&proof), other, theirs(root), index, theirs(leaf)).is_ok();
                 assert_eq!(accepted, theirs, "{index} of {size} as of {other}");
             }
             assert!(verify_inclusion(root, index, size, &proof, leaf).is_err() || size == 1);
@@ -222,34 +172,19 @@ fn wrong_consistency_proofs_are_refused() {
             let old_root = &roots[old as usize];
             let proof = consistency_proof(old, new, &hashes).unwrap();
             for wrong in spoiled(&proof) {
-                assert!(
-                    verify_consistency(old, old_root, new, new_root, &wrong).is_err(),
-                    "{old} to {new}: {wrong:?}"
-                );
+                assert!(verify_consistency(old, old_root, new, new_root, &wrong).is_err(), "{old} to {new}: {wrong:?}");
             }
             for other in (0..=new).filter(|other| *other != old) {
                 let root = &roots[other as usize];
-                let refused = |old, old_root, new_root| {
-                    verify_consistency(old, old_root, new, new_root, &proof).is_err()
-                };
-                assert!(
-                    refused(old, root, new_root),
-                    "root of {other} as {old} in {new}"
-                );
+                let refused =
+                    |old, old_root, new_root| verify_consistency(old, old_root, new, new_root, &proof).is_err();
+                assert!(refused(old, root, new_root), "root of {other} as {old} in {new}");
                 // The empty proof is the right one for the empty tree and for the tree itself.
                 let nothing_to_show = proof.is_empty() && (other == 0 || other == new);
-                assert!(
-                    refused(other, root, new_root) || nothing_to_show,
-                    "{other} for {old}"
-                );
-                assert!(
-                    refused(old, old_root, root) || old == 0 || other == new,
-                    "{other} for {new}"
-                );
+                assert!(refused(other, root, new_root) || nothing_to_show, "{other} for {old}");
+                assert!(refused(old, old_root, root) || old == 0 || other == new, "{other} for {new}");
             }
-            assert!(
-                old == new || verify_consistency(new, new_root, old, old_root, &proof).is_err()
-            );
+            assert!(old == new || verify_consistency(new, new_root, old, old_root, &proof).is_err());
         }
     }
 }

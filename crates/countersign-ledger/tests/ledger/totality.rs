@@ -1,8 +1,8 @@
 //! Every decoder takes arbitrary input without panicking, and what it accepts it would have written itself.
 
 use countersign_ledger::{
-    Checkpoint, Hash, LogKey, LogVerifier, Receipt, decode_bundle, decode_tile, encode_bundle,
-    encode_tile, parse_path, verify_consistency, verify_inclusion,
+    Checkpoint, Hash, LogKey, LogVerifier, Receipt, decode_bundle, decode_tile, encode_bundle, encode_tile, parse_path,
+    verify_consistency, verify_inclusion,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,12 +15,7 @@ fn hashes() -> impl Strategy<Value = Vec<Hash>> {
 
 /// Sizes with few and with many bits, at both ends of the range.
 fn number() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0..20_u64,
-        any::<u64>(),
-        (0..64_u32).prop_map(|bit| 1 << bit),
-        (0..5_u64).prop_map(|n| u64::MAX - n)
-    ]
+    prop_oneof![0..20_u64, any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit), (0..5_u64).prop_map(|n| u64::MAX - n)]
 }
 
 /// A text that is nearly right: a valid one with some characters replaced.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use countersign_ledger::{
-    EMPTY_ROOT, Hash, commitment, consistency_proof, encode_bundle, encode_tile, entries_path,
-    leaf_hash, node_hash, root_at, tile_path,
+    EMPTY_ROOT, Hash, commitment, consistency_proof, encode_bundle, encode_tile, entries_path, leaf_hash, node_hash,
+    root_at, tile_path,
 };
 use serde_json::{Value, json};
 
@@ -25,10 +25,8 @@ fn vectors() -> Value {
     let leaves: Vec<Hash> = (0..SIZE).map(|index| leaf_hash(&leaf(index))).collect();
     let hashes = AllHashes::of(&leaves);
     let sizes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 255, 256, 257, SIZE];
-    let roots: Vec<Value> = sizes
-        .iter()
-        .map(|size| json!({"size": size, "root": root_at(*size, &hashes).unwrap().to_string()}))
-        .collect();
+    let roots: Vec<Value> =
+        sizes.iter().map(|size| json!({"size": size, "root": root_at(*size, &hashes).unwrap().to_string()})).collect();
     let consistency: Vec<Value> = [(1, 2), (3, 7), (4, 8), (6, 8), (255, 257), (256, SIZE), (7, SIZE)]
         .iter()
         .map(|(old, new)| json!({"old": old, "new": new, "proof": texts(&consistency_proof(*old, *new, &hashes).unwrap())}))
@@ -39,18 +37,18 @@ fn vectors() -> Value {
             "receipt": receipt.encode(), "tlog_proof": receipt.to_tlog_proof(),
         })
     }).collect();
-    let paths: Vec<Value> = [(0, 0, 256), (0, 1, 44), (1, 0, 1), (0, 999, 256), (2, 1000, 255), (0, 1_234_067, 256), (63, u64::MAX, 1)]
-        .iter()
-        .map(|(level, index, width)| {
-            json!({"level": level, "index": index.to_string(), "width": width,
+    let paths: Vec<Value> =
+        [(0, 0, 256), (0, 1, 44), (1, 0, 1), (0, 999, 256), (2, 1000, 255), (0, 1_234_067, 256), (63, u64::MAX, 1)]
+            .iter()
+            .map(|(level, index, width)| {
+                json!({"level": level, "index": index.to_string(), "width": width,
                    "tile": tile_path(*level, *index, *width), "entries": entries_path(*index, *width)})
-        })
-        .collect();
+            })
+            .collect();
     let entries = [b"".as_slice(), b"entry 0", &[0xff; 300]];
-    let leaf_vectors = [b"".as_slice(), b"entry 0"]
-        .map(|leaf| json!({"leaf": hex(leaf), "hash": leaf_hash(leaf).to_string()}));
-    let checkpoints =
-        [0, 1, SIZE].map(|size| json!({"size": size, "note": SmallLog::new(size).checkpoint()}));
+    let leaf_vectors =
+        [b"".as_slice(), b"entry 0"].map(|leaf| json!({"leaf": hex(leaf), "hash": leaf_hash(leaf).to_string()}));
+    let checkpoints = [0, 1, SIZE].map(|size| json!({"size": size, "note": SmallLog::new(size).checkpoint()}));
     json!({
         "about": "Vectors of docs/formats/log.md: a log of `entry 0` to `entry 299`, signed with the seed given under `key`.",
         "hash": {
@@ -81,10 +79,7 @@ fn the_vectors_are_what_the_code_does() {
         std::fs::write(&path, &now).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    let difference = golden
-        .lines()
-        .zip(now.lines())
-        .position(|(old, new)| old != new);
+    let difference = golden.lines().zip(now.lines()).position(|(old, new)| old != new);
     assert!(
         golden == now,
         "vectors/ledger.json differs from what the code does, first in line {:?}: a format changed. \

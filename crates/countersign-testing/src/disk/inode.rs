@@ -17,11 +17,7 @@ pub struct Inode {
 impl Inode {
     /// A file that is on the disk as it is.
     pub fn durable(bytes: Vec<u8>) -> Self {
-        Self {
-            cached: bytes.clone(),
-            durable: bytes,
-            ..Self::default()
-        }
+        Self { cached: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -53,8 +49,7 @@ impl Inode {
     pub fn set_len(&mut self, len: usize) {
         // Bytes that come back after a cut are zeros, so the sectors after a cut differ from the disk's.
         let from = len.min(self.cached.len());
-        self.dirty
-            .extend(from / SECTOR..len.max(self.cached.len()).div_ceil(SECTOR));
+        self.dirty.extend(from / SECTOR..len.max(self.cached.len()).div_ceil(SECTOR));
         self.cached.resize(len, 0);
         self.is_resized = true;
     }
@@ -79,17 +74,9 @@ impl Inode {
     /// What is found after the power failed: each sector that was not synced is the old or the new one.
     pub fn after_crash(&self, rng: &mut SplitMix) -> Self {
         let keeps_len = self.is_resized && rng.below(2) == 0;
-        let len = if keeps_len || !self.is_resized {
-            self.cached.len()
-        } else {
-            self.durable.len()
-        };
+        let len = if keeps_len || !self.is_resized { self.cached.len() } else { self.durable.len() };
         // A failed sync leaves sectors that look clean, so the disk's own length counts where nothing is known to differ.
-        let len = if self.dirty.is_empty() && !self.is_resized {
-            self.durable.len()
-        } else {
-            len
-        };
+        let len = if self.dirty.is_empty() && !self.is_resized { self.durable.len() } else { len };
         let mut bytes = self.durable.clone();
         bytes.resize(len, 0);
         // Half of the crashes lose most, half lose little: both shapes of a torn write are common enough to be met.
@@ -100,9 +87,7 @@ impl Inode {
             }
             let start = sector * SECTOR;
             let end = (start + SECTOR).min(self.cached.len()).min(len);
-            if let (Some(slot), Some(new)) =
-                (bytes.get_mut(start..end), self.cached.get(start..end))
-            {
+            if let (Some(slot), Some(new)) = (bytes.get_mut(start..end), self.cached.get(start..end)) {
                 slot.copy_from_slice(new);
             }
         }

@@ -14,10 +14,7 @@ impl SplitMix {
     }
 
     /// The next 64 bits.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a generator has no end, so it is no iterator"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "a generator has no end, so it is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -62,12 +62,7 @@ pub fn floor(dir: &Path, record_len: usize, facts: usize, seconds: f64) -> io::R
     let started = Instant::now();
     while started.elapsed() < limit {
         buffer.clear();
-        for record in records
-            .iter()
-            .cycle()
-            .skip(random.below(RECORDS as u64) as usize)
-            .take(BATCH)
-        {
+        for record in records.iter().cycle().skip(random.below(RECORDS as u64) as usize).take(BATCH) {
             buffer.extend_from_slice(record);
             *versions.entry(random.below(keys)).or_default() += 1;
         }
@@ -81,14 +76,7 @@ pub fn floor(dir: &Path, record_len: usize, facts: usize, seconds: f64) -> io::R
     if versions.values().sum::<u64>() != records {
         return Err(io::Error::other("the floor lost count of its own records"));
     }
-    Ok(FloorResult {
-        per_s: records as f64 / elapsed_s,
-        records,
-        batches,
-        record_len,
-        facts,
-        elapsed_s,
-    })
+    Ok(FloorResult { per_s: records as f64 / elapsed_s, records, batches, record_len, facts, elapsed_s })
 }
 
 /// The median time of appending one record to a preallocated file and syncing it, in microseconds.
@@ -104,8 +92,7 @@ pub fn fsync_p50_us(dir: &Path, record_len: usize) -> io::Result<f64> {
     }
     samples_us.sort_by(f64::total_cmp);
     let median = samples_us.get(samples_us.len() / 2).copied();
-    median
-        .ok_or_else(|| io::Error::other("no append ended within the time for the sync measurement"))
+    median.ok_or_else(|| io::Error::other("no append ended within the time for the sync measurement"))
 }
 
 /// A file whose blocks are allocated ahead of the writes; removed when dropped.
@@ -121,16 +108,8 @@ impl Preallocated {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("floor-{}-{number}.tmp", std::process::id()));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
-        let mut created = Self {
-            file,
-            path,
-            written: 0,
-            allocated: 0,
-        };
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut created = Self { file, path, written: 0, allocated: 0 };
         created.allocate()?;
         // The first sync also has to write the new length; that belongs to the set-up and not to what is measured.
         created.file.sync_all()?;
@@ -138,12 +117,7 @@ impl Preallocated {
     }
 
     fn allocate(&mut self) -> io::Result<()> {
-        fallocate(
-            &self.file,
-            FallocateFlags::empty(),
-            self.allocated,
-            PREALLOCATED_BYTES,
-        )?;
+        fallocate(&self.file, FallocateFlags::empty(), self.allocated, PREALLOCATED_BYTES)?;
         self.allocated += PREALLOCATED_BYTES;
         Ok(())
     }
@@ -179,10 +153,7 @@ impl Lcg {
 
     /// The next number; only the upper bits of such a generator are any good.
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 32
     }
 
@@ -204,8 +175,7 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
-        let dir =
-            std::env::temp_dir().join(format!("countersign-floor-{name}-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("countersign-floor-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         dir
     }

@@ -35,12 +35,7 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self {
-            record_len: 400,
-            facts: 100_000,
-            seconds: 2.2,
-            clients: vec![1, 16, 64],
-        }
+        Self { record_len: 400, facts: 100_000, seconds: 2.2, clients: vec![1, 16, 64] }
     }
 }
 
@@ -87,9 +82,7 @@ pub enum PostgresError {
     )]
     NoAccount,
     /// The server did not come up.
-    #[error(
-        "{what}: {said}\nhint: the lines above are the server's own; --no-postgres leaves this comparison out"
-    )]
+    #[error("{what}: {said}\nhint: the lines above are the server's own; --no-postgres leaves this comparison out")]
     Start {
         /// Which part failed.
         what: &'static str,
@@ -107,18 +100,14 @@ pub enum PostgresError {
         source: io::Error,
     },
     /// The server refused a statement, or the connection broke.
-    #[error(
-        "PostgreSQL refused the workload: {source}\nhint: --no-postgres leaves this comparison out"
-    )]
+    #[error("PostgreSQL refused the workload: {source}\nhint: --no-postgres leaves this comparison out")]
     Client {
         /// The driver's error, which names the server's own code.
         #[from]
         source: tokio_postgres::Error,
     },
     /// The workload did something else than it was made for, so its figures would mean nothing.
-    #[error(
-        "the workload on PostgreSQL went wrong: {0}\nhint: this is a fault of the bench; please report it"
-    )]
+    #[error("the workload on PostgreSQL went wrong: {0}\nhint: this is a fault of the bench; please report it")]
     Workload(String),
 }
 
@@ -157,41 +146,22 @@ async fn measure(
     load(&admin, options.facts).await?;
     let version = admin.query_one("SHOW server_version", &[]).await?.get(0);
     let settings = settings(&admin).await?;
-    let mut plan = Plan {
-        record_len: options.record_len,
-        facts: options.facts,
-        seconds: options.seconds,
-        number: 0,
-    };
+    let mut plan = Plan { record_len: options.record_len, facts: options.facts, seconds: options.seconds, number: 0 };
     let mut measured = Vec::new();
     for kind in [Kind::Plain, Kind::Chained, Kind::Hot] {
         let mut runs = Vec::new();
         for clients in &options.clients {
-            progress(&format!(
-                "PostgreSQL: {} with {clients} clients",
-                kind.name()
-            ));
+            progress(&format!("PostgreSQL: {} with {clients} clients", kind.name()));
             plan.number += 1;
             runs.push(workload::run(server, kind, *clients, &plan).await?);
         }
-        let best = runs
-            .iter()
-            .max_by(|a, b| a.per_s.total_cmp(&b.per_s))
-            .cloned();
-        let best = best
-            .ok_or_else(|| PostgresError::Workload("no number of clients was given".to_owned()))?;
+        let best = runs.iter().max_by(|a, b| a.per_s.total_cmp(&b.per_s)).cloned();
+        let best = best.ok_or_else(|| PostgresError::Workload("no number of clients was given".to_owned()))?;
         measured.push(Best { best, runs });
     }
     let [plain, chained, hot] = <[Best; 3]>::try_from(measured)
         .map_err(|_| PostgresError::Workload("not every kind was measured".to_owned()))?;
-    Ok(PostgresResult {
-        version,
-        data: server.data().to_path_buf(),
-        settings,
-        plain,
-        chained,
-        hot,
-    })
+    Ok(PostgresResult { version, data: server.data().to_path_buf(), settings, plain, chained, hot })
 }
 
 /// A connection, with the task that drives it.
@@ -204,8 +174,7 @@ async fn connect(server: &Server) -> Result<Client, PostgresError> {
 
 /// Makes the tables and fills them, then writes everything back, so that no measurement pays for the loading.
 async fn load(admin: &Client, facts: u64) -> Result<(), PostgresError> {
-    let count = i64::try_from(facts)
-        .map_err(|_| PostgresError::Workload(format!("{facts} facts are too many")))?;
+    let count = i64::try_from(facts).map_err(|_| PostgresError::Workload(format!("{facts} facts are too many")))?;
     admin.batch_execute(SCHEMA).await?;
     admin.execute(FACTS, &[&count]).await?;
     admin.batch_execute("VACUUM ANALYZE facts").await?;
@@ -216,11 +185,7 @@ async fn load(admin: &Client, facts: u64) -> Result<(), PostgresError> {
 /// The settings that we chose, and how the log is synced, read back from the server.
 async fn settings(admin: &Client) -> Result<Vec<(String, String)>, PostgresError> {
     let mut found = Vec::new();
-    for name in SETTINGS.iter().map(|(name, _)| *name).chain([
-        "wal_sync_method",
-        "autovacuum",
-        "commit_delay",
-    ]) {
+    for name in SETTINGS.iter().map(|(name, _)| *name).chain(["wal_sync_method", "autovacuum", "commit_delay"]) {
         let value = admin.query_one(&format!("SHOW {name}"), &[]).await?.get(0);
         found.push((name.to_owned(), value));
     }

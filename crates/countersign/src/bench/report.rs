@@ -21,7 +21,13 @@ struct Bar {
 const BARS: [Bar; 6] = [
     Bar { name: "commit / floor", over: "commit_per_s", under: "floor_per_s", bar: 0.4, at_least: true },
     Bar { name: "commit / postgres", over: "commit_per_s", under: "postgres_per_s", bar: 12.0, at_least: true },
-    Bar { name: "commit / postgres chained", over: "commit_per_s", under: "postgres_chained_per_s", bar: 60.0, at_least: true },
+    Bar {
+        name: "commit / postgres chained",
+        over: "commit_per_s",
+        under: "postgres_chained_per_s",
+        bar: 60.0,
+        at_least: true,
+    },
     Bar { name: "hot / commit", over: "hot_per_s", under: "commit_per_s", bar: 0.6, at_least: true },
     Bar { name: "single / fsync", over: "single_p50_us", under: "fsync_p50_us", bar: 1.5, at_least: false },
     Bar { name: "growth / floor's growth", over: "growth", under: "floor_growth", bar: 1.2, at_least: false },

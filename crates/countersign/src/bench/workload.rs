@@ -156,7 +156,8 @@ impl Bench {
         count: u64,
         mut submit: impl FnMut(&mut Self, u64, countersign_engine::request::Reply) -> Result<()>,
     ) -> Result<Duration> {
-        let done = Arc::new(Done { count: AtomicU64::new(0), failed: AtomicU64::new(0), driver: std::thread::current() });
+        let done =
+            Arc::new(Done { count: AtomicU64::new(0), failed: AtomicU64::new(0), driver: std::thread::current() });
         let started = Instant::now();
         for number in 0..count {
             while number - done.count.load(Ordering::Acquire) >= IN_FLIGHT {

@@ -33,7 +33,10 @@ pub async fn observe(State(app): State<Arc<App>>, request: Request) -> Result<Re
 fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
     let Value::Array(items) = facts else { return Err(HttpError::field("field `facts` must be an array of strings")) };
     if items.is_empty() || items.len() > READS_MAX {
-        return Err(HttpError::field(format!("field `facts` must name 1 to {READS_MAX} facts, it names {}", items.len())));
+        return Err(HttpError::field(format!(
+            "field `facts` must name 1 to {READS_MAX} facts, it names {}",
+            items.len()
+        )));
     }
     let mut ids: Vec<FactId> = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
@@ -66,9 +69,8 @@ pub async fn act(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let action = app.gate.admit(agent, Auth::None, body)?;
     let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
-        Answer::Entered(entered) => {
-            verdict::of_entry(&entered).ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?
-        }
+        Answer::Entered(entered) => verdict::of_entry(&entered)
+            .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
         Answer::Repeated(entry) => {
             let read = app.blocking(move |gate| Ok::<_, LogError>((gate.read_log(entry)?, gate.receipt(entry)?)));
             let (stored, receipt) = read.await?;

@@ -31,7 +31,11 @@ pub async fn text(mut request: Request, types: &[&str], bytes_max: usize) -> Res
         })?
         .map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(format!("the body has more than {bytes_max} bytes")),
-            _ => HttpError::new(ErrorCode::BadRequest, "the body could not be read", "send the whole body; nothing was decided"),
+            _ => HttpError::new(
+                ErrorCode::BadRequest,
+                "the body could not be read",
+                "send the whole body; nothing was decided",
+            ),
         })?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(text.into()),
@@ -53,7 +57,11 @@ fn check_type(request: &Request, types: &[&str]) -> Result<(), HttpError> {
         "" => "the header `Content-Type` is missing".to_owned(),
         _ => "this `Content-Type` is not taken here".to_owned(),
     };
-    Err(HttpError::new(ErrorCode::UnsupportedMediaType, message, format!("send it with `Content-Type: {}`", types.join("` or `"))))
+    Err(HttpError::new(
+        ErrorCode::UnsupportedMediaType,
+        message,
+        format!("send it with `Content-Type: {}`", types.join("` or `")),
+    ))
 }
 
 /// The fields of a JSON object, taken one by one; what is left over in the end is unknown and refused.
@@ -62,7 +70,8 @@ pub struct Fields(Map<String, Value>);
 impl Fields {
     /// Reads an object strictly.
     pub fn parse(text: &str) -> Result<Self, HttpError> {
-        let object = parse_object(text).map_err(|error| invalid_json(format!("the body is not acceptable JSON: {error}")))?;
+        let object =
+            parse_object(text).map_err(|error| invalid_json(format!("the body is not acceptable JSON: {error}")))?;
         Ok(Self(object))
     }
 

@@ -37,7 +37,11 @@ fn named(headers: &HeaderMap) -> Result<Option<AgentId>, HttpError> {
     let Some(value) = values.next() else { return Ok(None) };
     let refused = |why: String| {
         let hint = "send it once, as UTF-8, at most 256 bytes, in normal form C";
-        Err(HttpError::new(ErrorCode::AgentInvalid, format!("the header `Countersign-Agent` is not acceptable: {why}"), hint))
+        Err(HttpError::new(
+            ErrorCode::AgentInvalid,
+            format!("the header `Countersign-Agent` is not acceptable: {why}"),
+            hint,
+        ))
     };
     if values.next().is_some() {
         return refused("it is there more than once".to_owned());
@@ -94,7 +98,9 @@ mod tests {
         for host in ["127.0.0.1", "127.0.0.1:8642", "localhost:1", "LOCALHOST", "[::1]:8642", "[::1]"] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["", "evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "10.0.0.1:8642", "127.0.0.1:x"] {
+        for host in
+            ["", "evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "10.0.0.1:8642", "127.0.0.1:x"]
+        {
             assert!(!is_loopback(host), "{host}");
         }
     }

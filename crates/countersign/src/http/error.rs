@@ -109,7 +109,9 @@ impl From<Refusal> for HttpError {
             Refusal::InvalidValue { .. } => (Code::InvalidValue, "compare the value with the type in its pact"),
             Refusal::Publish(error) => (Code::PactConflict, publish_hint(error)),
             Refusal::CurrentValue { .. } => (Code::EntryInForce, "write or delete the fact first, then erase"),
-            Refusal::NotErasable(..) => (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet"),
+            Refusal::NotErasable(..) => {
+                (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet")
+            }
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)
@@ -121,7 +123,9 @@ fn publish_hint(error: &PublishError) -> &'static str {
         PublishError::Unchanged { .. } => "nothing is to be done: this very text is in force",
         PublishError::Version { .. } => "set `version` to the next number",
         PublishError::Content { .. } => "raise `version` by one; what is published is never changed",
-        PublishError::Types(_) => "fact types are shared by all pacts: declare them as they are, and add only optional attributes",
+        PublishError::Types(_) => {
+            "fact types are shared by all pacts: declare them as they are, and add only optional attributes"
+        }
     }
 }
 
@@ -144,12 +148,17 @@ impl From<AdmitError> for HttpError {
 
 /// The body is larger than is taken.
 pub fn too_large(message: String) -> HttpError {
-    HttpError::new(ErrorCode::BodyTooLarge, message, "send less; a large document belongs elsewhere, with its digest here")
+    HttpError::new(
+        ErrorCode::BodyTooLarge,
+        message,
+        "send less; a large document belongs elsewhere, with its digest here",
+    )
 }
 
 /// The body is not strict JSON.
 pub fn invalid_json(message: String) -> HttpError {
-    let hint = "send one JSON object, each key once, integers within 2^53-1, amounts in minor units, nested at most 16 deep";
+    let hint =
+        "send one JSON object, each key once, integers within 2^53-1, amounts in minor units, nested at most 16 deep";
     HttpError::new(ErrorCode::InvalidJson, message, hint)
 }
 

@@ -69,7 +69,12 @@ fn shown(stored: StoredEntry) -> Result<EntryResponse, LogError> {
         RawValue::from_string(text).map_err(|error| LogError::Damaged(stored.index, error.to_string()))
     };
     let erased = stored.payload.is_none();
-    Ok(EntryResponse { index: stored.index, leaf: raw(stored.leaf)?, payload: stored.payload.map(raw).transpose()?, erased })
+    Ok(EntryResponse {
+        index: stored.index,
+        leaf: raw(stored.leaf)?,
+        payload: stored.payload.map(raw).transpose()?,
+        erased,
+    })
 }
 
 /// `GET /v1/ledger/receipts/{index}`
@@ -148,7 +153,8 @@ fn erase_all(gate: &Gate, by: &AgentId, what: Erase, reason: &str) -> Result<Era
 }
 
 fn indices(entries: &Value) -> Result<Vec<u64>, HttpError> {
-    let wrong = || HttpError::field(format!("field `entries` must be an array of 1 to {ERASED_AT_ONCE_MAX} entry numbers"));
+    let wrong =
+        || HttpError::field(format!("field `entries` must be an array of 1 to {ERASED_AT_ONCE_MAX} entry numbers"));
     let items = entries.as_array().filter(|items| (1..=ERASED_AT_ONCE_MAX).contains(&items.len())).ok_or_else(wrong)?;
     let mut indices = items.iter().map(Value::as_u64).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
     indices.sort_unstable();

@@ -30,7 +30,8 @@ pub async fn tile(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) ->
         )
     })?;
     let bytes = app.blocking(move |gate| gate.tile(&tile)).await?;
-    let mut response = ([(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))], bytes).into_response();
+    let mut response =
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))], bytes).into_response();
     let (TileRef::Hashes { width, .. } | TileRef::Entries { width, .. }) = tile;
     if width == FULL_WIDTH {
         response.headers_mut().insert(header::CACHE_CONTROL, FOR_EVER);

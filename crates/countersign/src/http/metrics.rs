@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Upper bounds of the latency histogram in microseconds: from one sync of a fast disk to a queue that is far too long.
-const BOUNDS_US: [u64; 12] = [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+const BOUNDS_US: [u64; 12] =
+    [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
 
 /// Counts since the server started.
 #[derive(Debug, Default)]
@@ -38,7 +39,8 @@ impl Metrics {
     /// Counts an action that got its verdict.
     pub fn action_took(&self, took: Duration) {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        if let Some(bucket) = self.buckets.iter().zip(BOUNDS_US).find_map(|(b, bound)| (took_us <= bound).then_some(b)) {
+        if let Some(bucket) = self.buckets.iter().zip(BOUNDS_US).find_map(|(b, bound)| (took_us <= bound).then_some(b))
+        {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.actions.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +90,11 @@ fn gate_text(out: &mut String, gate: &Gate) {
         line(out, &format!("countersign_verdicts_total{{verdict=\"{verdict}\"}}"), count(counter));
     }
     let single = [
-        ("countersign_shadowed_total", "Actions that took effect in shadow mode although something failed.", &counters.shadowed),
+        (
+            "countersign_shadowed_total",
+            "Actions that took effect in shadow mode although something failed.",
+            &counters.shadowed,
+        ),
         ("countersign_repeated_total", "Answers to a repeated idempotency key.", &counters.repeated),
         ("countersign_feeds_total", "Facts fed.", &counters.fed),
         ("countersign_refused_total", "Requests that the sequencer refused without an entry.", &counters.refused),
@@ -109,7 +115,11 @@ fn gate_text(out: &mut String, gate: &Gate) {
         ("countersign_facts", "Facts held, deleted ones included.", facts as u64),
         ("countersign_pacts", "Pacts in force.", pacts as u64),
         ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
-        ("countersign_queue_capacity", "Requests that may wait before the gate answers 503.", gate.queue_capacity() as u64),
+        (
+            "countersign_queue_capacity",
+            "Requests that may wait before the gate answers 503.",
+            gate.queue_capacity() as u64,
+        ),
         ("countersign_ready", "1 if the gate is ready to decide.", u64::from(gate.not_ready().is_none())),
     ];
     for (name, help, value) in gauges {
@@ -139,14 +149,19 @@ mod tests {
 
     #[test]
     fn buckets_add_up_and_seconds_are_decimal() {
-        assert_eq!(["0.00025", "0.0025", "1", "5", "0", "61.5"], [250, 2_500, 1_000_000, 5_000_000, 0, 61_500_000].map(seconds).each_ref().map(String::as_str));
+        assert_eq!(
+            ["0.00025", "0.0025", "1", "5", "0", "61.5"],
+            [250, 2_500, 1_000_000, 5_000_000, 0, 61_500_000].map(seconds).each_ref().map(String::as_str)
+        );
         let metrics = Metrics::default();
         for us in [10, 250, 251, 10_000_000] {
             metrics.action_took(Duration::from_micros(us));
         }
         let mut out = String::new();
         metrics.histogram(&mut out);
-        for expected in ["{le=\"0.00025\"} 2\n", "{le=\"0.0005\"} 3\n", "{le=\"5\"} 3\n", "{le=\"+Inf\"} 4\n", "_sum 10.000511\n"] {
+        for expected in
+            ["{le=\"0.00025\"} 2\n", "{le=\"0.0005\"} 3\n", "{le=\"5\"} 3\n", "{le=\"+Inf\"} 4\n", "_sum 10.000511\n"]
+        {
             assert!(out.contains(expected), "{expected}: {out}");
         }
     }

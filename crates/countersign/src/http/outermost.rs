@@ -14,8 +14,8 @@ use countersign_api::{ErrorBody, ErrorDetail};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Instant;
 use tracing::Instrument as _;
@@ -40,7 +40,9 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     if response.status().is_client_error() || response.status().is_server_error() {
         let code = write_error(&mut response, &id);
         app.metrics.refused(code);
-        span.in_scope(|| tracing::info!(status = response.status().as_u16(), code, took_us = micros(started), "refused"));
+        span.in_scope(|| {
+            tracing::info!(status = response.status().as_u16(), code, took_us = micros(started), "refused")
+        });
     } else {
         span.in_scope(|| tracing::debug!(status = response.status().as_u16(), took_us = micros(started), "answered"));
     }

@@ -33,7 +33,11 @@ pub async fn get(
     let pact = app.gate.view().state.pacts.get(&name).cloned();
     let pact = pact.ok_or_else(|| {
         let message = format!("no pact `{name}` has been published");
-        HttpError::new(ErrorCode::PactNotFound, message, "GET /v1/pacts lists those that are; publish it with POST /v1/pacts")
+        HttpError::new(
+            ErrorCode::PactNotFound,
+            message,
+            "GET /v1/pacts lists those that are; publish it with POST /v1/pacts",
+        )
     })?;
     json(&PactResponse { pact: summary(&pact), source: pact.source.to_string(), manifest: manifest(&pact) })
 }
@@ -73,8 +77,11 @@ fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {
         1 => "the pact has one problem".to_owned(),
         many => format!("the pact has {many} problems"),
     };
-    let mut error =
-        HttpError::new(ErrorCode::PactInvalid, message, "mend what `problems` lists; `countersign pact check` shows it in place");
+    let mut error = HttpError::new(
+        ErrorCode::PactInvalid,
+        message,
+        "mend what `problems` lists; `countersign pact check` shows it in place",
+    );
     error.problems = found.iter().map(|found| problem(source, found)).collect();
     error
 }

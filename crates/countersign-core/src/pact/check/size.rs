@@ -11,10 +11,7 @@ pub(super) fn too_large(text: &str) -> Option<(String, &'static str)> {
     const HINT: &str = "split it into several preconditions; all of them must hold";
     if text.len() > EXPRESSION_BYTES_MAX {
         return Some((
-            format!(
-                "an expression has at most {EXPRESSION_BYTES_MAX} bytes, this one has {}",
-                text.len()
-            ),
+            format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes, this one has {}", text.len()),
             HINT,
         ));
     }
@@ -57,15 +54,10 @@ pub(super) fn too_large(text: &str) -> Option<(String, &'static str)> {
         deepest = deepest.max(depth + conditionals);
     }
     if tokens > EXPRESSION_TOKENS_MAX {
-        let message = format!(
-            "an expression has at most {EXPRESSION_TOKENS_MAX} words and signs, this one has {tokens}"
-        );
+        let message =
+            format!("an expression has at most {EXPRESSION_TOKENS_MAX} words and signs, this one has {tokens}");
         return Some((message, HINT));
     }
-    (deepest > EXPRESSION_DEPTH_MAX).then(|| {
-        (
-            format!("an expression nests at most {EXPRESSION_DEPTH_MAX} brackets and conditionals"),
-            HINT,
-        )
-    })
+    (deepest > EXPRESSION_DEPTH_MAX)
+        .then(|| (format!("an expression nests at most {EXPRESSION_DEPTH_MAX} brackets and conditionals"), HINT))
 }

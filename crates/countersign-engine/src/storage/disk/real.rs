@@ -24,10 +24,7 @@ impl RealDisk {
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         if !std::fs::metadata(&folder)?.is_dir() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotADirectory,
-                format!("{} is not a folder", folder.display()),
-            ));
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a folder", folder.display())));
         }
         Ok(Self { folder })
     }
@@ -35,15 +32,9 @@ impl RealDisk {
     /// Makes the folder, readable by its owner only, if it is not there, and uses it.
     pub fn create(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // The name of the folder itself must survive a crash as well as what is in it.
-        if let Some(parent) = folder
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
         Self::open(folder)
@@ -58,10 +49,7 @@ impl RealDisk {
     fn path(&self, name: &str) -> io::Result<PathBuf> {
         // Names come from this crate, but a listing is data: one that leaves the folder is refused.
         if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{name:?} is not a plain file name"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a plain file name")));
         }
         Ok(self.folder.join(name))
     }
@@ -82,30 +70,18 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.path(name)?)?;
+        let file = OpenOptions::new().read(true).write(true).open(self.path(name)?)?;
         Ok(Arc::new(RealFile { file }))
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile {
-            file: File::open(self.path(name)?)?,
-        }))
+        Ok(Arc::new(RealFile { file: File::open(self.path(name)?)? }))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600);
-        Ok(Arc::new(RealFile {
-            file: options.open(self.path(name)?)?,
-        }))
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        Ok(Arc::new(RealFile { file: options.open(self.path(name)?)? }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -122,12 +98,7 @@ impl Disk for RealDisk {
 
     fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(self.path(LOCK_FILE)?)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -135,11 +106,7 @@ impl Disk for RealDisk {
                 // The holder wrote its process id; it is only read to be shown, so a half-written one does no harm.
                 let mut holder = String::new();
                 let _ = file.take(32).read_to_string(&mut holder);
-                let holder = if holder.trim().is_empty() {
-                    "an unknown process"
-                } else {
-                    holder.trim()
-                };
+                let holder = if holder.trim().is_empty() { "an unknown process" } else { holder.trim() };
                 return Err(io::Error::new(
                     io::ErrorKind::WouldBlock,
                     format!("{} is held by {holder}", self.folder.display()),

@@ -2,10 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{
-    CHUNK_BYTES_MAX, MAGIC, NAME_BYTES_MAX, SEAL_LEN, SNAPSHOT_VERSION, TAG_CHUNK, TAG_END,
-    TAG_SECTION,
-};
+use super::{CHUNK_BYTES_MAX, MAGIC, NAME_BYTES_MAX, SEAL_LEN, SNAPSHOT_VERSION, TAG_CHUNK, TAG_END, TAG_SECTION};
 use crate::storage::disk::DiskFile;
 
 /// What surrounds the records.
@@ -23,22 +20,13 @@ pub type Visit<'a> = dyn FnMut(&str, &[u8]) -> Result<(), String> + 'a;
 pub fn records(file: &dyn DiskFile, visit: &mut Visit<'_>) -> Result<Head, String> {
     let len = file.len().map_err(|error| error.to_string())?;
     let end = len.checked_sub(SEAL_LEN).ok_or_else(cut)?;
-    let mut reader = Reader {
-        file,
-        end,
-        offset: 0,
-        window: Vec::new(),
-        at: 0,
-        hasher: Sha256::new(),
-    };
+    let mut reader = Reader { file, end, offset: 0, window: Vec::new(), at: 0, hasher: Sha256::new() };
     if reader.array::<8>()? != MAGIC {
         return Err("it does not start as a snapshot does".to_owned());
     }
     let version = u32::from_le_bytes(reader.array()?);
     if version != SNAPSHOT_VERSION {
-        return Err(format!(
-            "its format version {version} is unknown, this build reads {SNAPSHOT_VERSION}"
-        ));
+        return Err(format!("its format version {version} is unknown, this build reads {SNAPSHOT_VERSION}"));
     }
     let size = u64::from_le_bytes(reader.array()?);
     let origin_len = usize::from(u16::from_le_bytes(reader.array()?));
@@ -72,20 +60,13 @@ pub fn records(file: &dyn DiskFile, visit: &mut Visit<'_>) -> Result<Head, Strin
         return Err("bytes follow its last record".to_owned());
     }
     let (mut digest, mut signature) = ([0; 32], [0; 64]);
-    file.read_exact_at(&mut digest, end)
-        .map_err(|error| error.to_string())?;
-    file.read_exact_at(&mut signature, end + 32)
-        .map_err(|error| error.to_string())?;
+    file.read_exact_at(&mut digest, end).map_err(|error| error.to_string())?;
+    file.read_exact_at(&mut signature, end + 32).map_err(|error| error.to_string())?;
     let computed: [u8; 32] = reader.hasher.finalize().into();
     if computed != digest {
         return Err("its bytes are not those that were hashed when it was written".to_owned());
     }
-    Ok(Head {
-        size,
-        origin,
-        digest,
-        signature,
-    })
+    Ok(Head { size, origin, digest, signature })
 }
 
 fn cut() -> String {
@@ -115,12 +96,7 @@ impl Reader<'_> {
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
         self.need(N)?;
-        let bytes = self
-            .window
-            .get(self.at..)
-            .and_then(|rest| rest.first_chunk::<N>())
-            .copied()
-            .ok_or_else(cut)?;
+        let bytes = self.window.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or_else(cut)?;
         self.at += N;
         self.hasher.update(bytes);
         Ok(bytes)
@@ -151,9 +127,7 @@ impl Reader<'_> {
         }
         self.window.resize(have + more, 0);
         let fresh = self.window.get_mut(have..).unwrap_or_default();
-        self.file
-            .read_exact_at(fresh, self.offset)
-            .map_err(|error| error.to_string())?;
+        self.file.read_exact_at(fresh, self.offset).map_err(|error| error.to_string())?;
         self.offset += more as u64;
         Ok(())
     }

@@ -3,9 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use countersign_ledger::segment::{
-    BATCH_HEADER_LEN, Batch, BatchHeader, Torn, parse_batch, parse_batch_header,
-};
+use countersign_ledger::segment::{BATCH_HEADER_LEN, Batch, BatchHeader, Torn, parse_batch, parse_batch_header};
 
 use crate::storage::disk::DiskFile;
 
@@ -31,12 +29,7 @@ impl BatchCursor {
     /// A cursor at an offset.
     pub fn new(file: Arc<dyn DiskFile>, offset: u64) -> io::Result<Self> {
         let file_len = file.len()?;
-        Ok(Self {
-            file,
-            file_len,
-            offset,
-            buffer: Vec::new(),
-        })
+        Ok(Self { file, file_len, offset, buffer: Vec::new() })
     }
 
     /// Where the cursor is.
@@ -50,10 +43,7 @@ impl BatchCursor {
         if let Ok(Some(header)) = &header {
             if u64::from(header.total_len) > self.left() {
                 let reason = "the file ends inside the batch";
-                return Ok(Err(Torn {
-                    reason,
-                    offset: usize::try_from(self.left()).unwrap_or(usize::MAX),
-                }));
+                return Ok(Err(Torn { reason, offset: usize::try_from(self.left()).unwrap_or(usize::MAX) }));
             }
             self.offset += u64::from(header.total_len);
         }
@@ -82,9 +72,7 @@ impl BatchCursor {
 
     fn header(&mut self) -> io::Result<Result<Option<BatchHeader>, Torn>> {
         let mut bytes = [0u8; BATCH_HEADER_LEN];
-        let len = usize::try_from(self.left())
-            .unwrap_or(BATCH_HEADER_LEN)
-            .min(BATCH_HEADER_LEN);
+        let len = usize::try_from(self.left()).unwrap_or(BATCH_HEADER_LEN).min(BATCH_HEADER_LEN);
         let bytes = bytes.get_mut(..len).unwrap_or_default();
         self.file.read_exact_at(bytes, self.offset)?;
         Ok(parse_batch_header(bytes))

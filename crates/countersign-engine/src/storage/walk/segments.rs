@@ -20,54 +20,31 @@ pub fn list_segments(disk: &dyn Disk, origin: &str) -> Result<Vec<SegmentFile>, 
     let names = disk.list().on("list", "the data folder")?;
     let mut segments: Vec<SegmentFile> = names
         .into_iter()
-        .filter_map(|name| {
-            index_of_name(&name, ".seg").map(|first_index| SegmentFile { name, first_index })
-        })
+        .filter_map(|name| index_of_name(&name, ".seg").map(|first_index| SegmentFile { name, first_index }))
         .collect();
     segments.sort_by_key(|segment| segment.first_index);
     let mut previous = FIRST_SEGMENT;
     for segment in &segments {
         let header = read_header(disk, &segment.name)?;
-        let foreign = |found: String, expected: String| StorageError::Foreign {
-            segment: segment.name.clone(),
-            found,
-            expected,
-        };
+        let foreign =
+            |found: String, expected: String| StorageError::Foreign { segment: segment.name.clone(), found, expected };
         if header.origin != origin {
-            return Err(foreign(
-                format!("origin {}", header.origin),
-                format!("origin {origin}"),
-            ));
+            return Err(foreign(format!("origin {}", header.origin), format!("origin {origin}")));
         }
         if header.first_index != segment.first_index {
             let found = format!("first entry {}", header.first_index);
-            return Err(foreign(
-                found,
-                format!("first entry {}", segment.first_index),
-            ));
+            return Err(foreign(found, format!("first entry {}", segment.first_index)));
         }
         if header.previous_first_index != previous {
-            let from = if header.previous_first_index == FIRST_SEGMENT {
-                0
-            } else {
-                header.previous_first_index
-            };
+            let from = if header.previous_first_index == FIRST_SEGMENT { 0 } else { header.previous_first_index };
             let to = segment.first_index.saturating_sub(1);
-            return Err(StorageError::MissingSegment {
-                before: segment.name.clone(),
-                from,
-                to,
-            });
+            return Err(StorageError::MissingSegment { before: segment.name.clone(), from, to });
         }
         previous = segment.first_index;
     }
     if let Some(first) = segments.first().filter(|first| first.first_index != 0) {
         let to = first.first_index - 1;
-        return Err(StorageError::MissingSegment {
-            before: first.name.clone(),
-            from: 0,
-            to,
-        });
+        return Err(StorageError::MissingSegment { before: first.name.clone(), from: 0, to });
     }
     Ok(segments)
 }
@@ -76,10 +53,6 @@ fn read_header(disk: &dyn Disk, name: &str) -> Result<SegmentHeader, StorageErro
     let mut bytes = [0u8; SEGMENT_HEADER_LEN];
     let file = disk.open_read(name).on("open", name)?;
     let read = file.read_up_to(&mut bytes, 0).on("read", name)?;
-    SegmentHeader::parse(bytes.get(..read).unwrap_or_default()).map_err(|source| {
-        StorageError::Header {
-            segment: name.to_owned(),
-            source,
-        }
-    })
+    SegmentHeader::parse(bytes.get(..read).unwrap_or_default())
+        .map_err(|source| StorageError::Header { segment: name.to_owned(), source })
 }

@@ -5,9 +5,7 @@
 
 use std::io;
 
-use countersign_ledger::segment::{
-    BATCH_HEADER_LEN, BATCH_MAGIC, BatchHeader, NOTE_BYTES_MAX, parse_batch_header,
-};
+use countersign_ledger::segment::{BATCH_HEADER_LEN, BATCH_MAGIC, BatchHeader, NOTE_BYTES_MAX, parse_batch_header};
 use countersign_ledger::{Checkpoint, LogKey};
 
 use super::in_pieces;
@@ -24,18 +22,12 @@ pub struct Rest {
 /// Looks at everything from `offset` to the end of the file.
 pub fn scan(file: &dyn DiskFile, offset: u64, size: u64, key: &LogKey) -> io::Result<Rest> {
     let end = file.len()?;
-    let mut rest = Rest {
-        bytes: 0,
-        signed: None,
-    };
+    let mut rest = Rest { bytes: 0, signed: None };
     let mut matched = 0usize;
     in_pieces(file, offset, end, |at, piece| {
         // Almost all of what is scanned is reserved room, so zeros are passed over quickly. The magic has no zero byte: no match
         // can run through a piece of zeros.
-        if piece
-            .chunks(256)
-            .all(|zeros| zeros.iter().fold(0, |any, byte| any | byte) == 0)
-        {
+        if piece.chunks(256).all(|zeros| zeros.iter().fold(0, |any, byte| any | byte) == 0) {
             matched = 0;
             return Ok(());
         }
@@ -75,16 +67,12 @@ fn signed_at(file: &dyn DiskFile, start: u64, size: u64, key: &LogKey) -> io::Re
     let Some(note) = read_note(file, start, &header)? else {
         return Ok(None);
     };
-    let signed = Checkpoint::open(&note, key)
-        .ok()
-        .map(|checkpoint| checkpoint.size);
+    let signed = Checkpoint::open(&note, key).ok().map(|checkpoint| checkpoint.size);
     Ok(signed.filter(|signed| *signed == header.end_index() && *signed > size))
 }
 
 fn read_note(file: &dyn DiskFile, start: u64, header: &BatchHeader) -> io::Result<Option<String>> {
     let mut note = vec![0u8; header.note_len().min(NOTE_BYTES_MAX)];
     let read = file.read_up_to(&mut note, start + header.note_offset())?;
-    Ok(String::from_utf8(note)
-        .ok()
-        .filter(|note| note.len() == read))
+    Ok(String::from_utf8(note).ok().filter(|note| note.len() == read))
 }

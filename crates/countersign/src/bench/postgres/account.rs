@@ -29,10 +29,7 @@ impl Account {
             return Ok(Self { other: None });
         }
         let ids = |name: &&str| Some((id("-u", name)?, id("-g", name)?));
-        let other = UNPRIVILEGED
-            .iter()
-            .find_map(ids)
-            .ok_or(PostgresError::NoAccount)?;
+        let other = UNPRIVILEGED.iter().find_map(ids).ok_or(PostgresError::NoAccount)?;
         Ok(Self { other: Some(other) })
     }
 
@@ -40,12 +37,7 @@ impl Account {
     /// drops the other groups.
     pub fn command(&self, program: &Path, folder: &Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir(folder)
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("LC_ALL", "C")
-            .env("HOME", folder);
+        command.current_dir(folder).env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C").env("HOME", folder);
         if let Some((user, group)) = self.other {
             command.uid(user).gid(group);
         }
@@ -57,10 +49,7 @@ impl Account {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         for parent in parents {
-            let path = parent.join(format!(
-                "countersign-{kind}-{}-{number}",
-                std::process::id()
-            ));
+            let path = parent.join(format!("countersign-{kind}-{}-{number}", std::process::id()));
             fs::create_dir(&path)?;
             self.give(&path)?;
             if self.can_write_in(&path) {
@@ -89,15 +78,8 @@ impl Account {
 
 /// One of an account's numbers, as `id` tells it; it also knows accounts that are not in a file.
 fn id(which: &str, name: &str) -> Option<u32> {
-    let output = Command::new("id")
-        .args([which, name])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    std::str::from_utf8(output.stdout.trim_ascii())
-        .ok()?
-        .parse()
-        .ok()
+    let output = Command::new("id").args([which, name]).stderr(Stdio::null()).output().ok()?;
+    std::str::from_utf8(output.stdout.trim_ascii()).ok()?.parse().ok()
 }
 
 /// The cluster's folder and the one for its socket; both are removed when dropped.
@@ -116,16 +98,9 @@ impl Folder {
         let dir = dir.canonicalize().map_err(failed)?;
         let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")];
         let [first, second] = &temporary;
-        let sockets = account
-            .make_folder("socket", &[first, second])
-            .map_err(failed)?;
-        let mut folder = Self {
-            path: sockets.clone(),
-            sockets,
-        };
-        folder.path = account
-            .make_folder("postgres", &[&dir, first, second])
-            .map_err(failed)?;
+        let sockets = account.make_folder("socket", &[first, second]).map_err(failed)?;
+        let mut folder = Self { path: sockets.clone(), sockets };
+        folder.path = account.make_folder("postgres", &[&dir, first, second]).map_err(failed)?;
         Ok(folder)
     }
 }

@@ -20,11 +20,7 @@ use super::account::{Account, Folder};
 const USER: &str = "countersign";
 
 /// Where distributions keep the server's programs when they are not in `PATH`.
-const KNOWN_PARENTS: &[&str] = &[
-    "/usr/lib/postgresql",
-    "/usr/local/pgsql",
-    "/opt/homebrew/opt",
-];
+const KNOWN_PARENTS: &[&str] = &["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"];
 
 /// How long a server may take to answer, and to stop when asked politely.
 const START_WAIT: Duration = Duration::from_secs(60);
@@ -65,33 +61,16 @@ impl Server {
         let (data, sockets) = (folder.path.join("data"), folder.sockets.clone());
 
         let mut initdb = account.command(&programs.join("initdb"), &folder.path);
-        initdb.arg("--pgdata").arg(&data).args([
-            "--username",
-            USER,
-            "--auth",
-            "trust",
-            "--encoding",
-            "UTF8",
-        ]);
+        initdb.arg("--pgdata").arg(&data).args(["--username", USER, "--auth", "trust", "--encoding", "UTF8"]);
         initdb.args(["--locale", "C", "--no-sync", "--no-instructions"]);
-        let output = initdb
-            .output()
-            .map_err(|source| PostgresError::io("initdb could not be started", source))?;
+        let output = initdb.output().map_err(|source| PostgresError::io("initdb could not be started", source))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(PostgresError::Start {
-                what: "initdb failed",
-                said,
-            });
+            return Err(PostgresError::Start { what: "initdb failed", said });
         }
 
         let mut postgres = account.command(&programs.join("postgres"), &folder.path);
-        postgres
-            .arg("-D")
-            .arg(&data)
-            .arg("-k")
-            .arg(&sockets)
-            .args(["-c", "listen_addresses="]);
+        postgres.arg("-D").arg(&data).arg("-k").arg(&sockets).args(["-c", "listen_addresses="]);
         for (name, value) in SETTINGS {
             postgres.arg("-c").arg(format!("{name}={value}"));
         }
@@ -106,11 +85,7 @@ impl Server {
             .spawn()
             .map_err(|source| PostgresError::io("the server could not be started", source))?;
         let running = Arc::new(Mutex::new(Some(Running { child, folder })));
-        let server = Self {
-            running,
-            sockets,
-            data,
-        };
+        let server = Self { running, sockets, data };
         stop_when_interrupted(&server.running)?;
         server.wait_until_ready(&programs)?;
         Ok(server)
@@ -124,10 +99,7 @@ impl Server {
     /// How to reach the server.
     pub fn config(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
-        config
-            .host_path(&self.sockets)
-            .user(USER)
-            .dbname("postgres");
+        config.host_path(&self.sockets).user(USER).dbname("postgres");
         config
     }
 
@@ -135,9 +107,7 @@ impl Server {
     #[cfg(test)]
     pub fn process_and_folder(&self) -> Option<(u32, PathBuf)> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running
-            .as_ref()
-            .map(|running| (running.child.id(), running.folder.path.clone()))
+        running.as_ref().map(|running| (running.child.id(), running.folder.path.clone()))
     }
 
     fn wait_until_ready(&self, programs: &Path) -> Result<(), PostgresError> {
@@ -145,23 +115,15 @@ impl Server {
         loop {
             self.fail_if_ended()?;
             let mut probe = Command::new(programs.join("pg_isready"));
-            probe
-                .arg("--quiet")
-                .arg("--host")
-                .arg(&self.sockets)
-                .stdin(Stdio::null());
-            let ready = probe
-                .status()
-                .map_err(|source| PostgresError::io("pg_isready could not be started", source))?;
+            probe.arg("--quiet").arg("--host").arg(&self.sockets).stdin(Stdio::null());
+            let ready =
+                probe.status().map_err(|source| PostgresError::io("pg_isready could not be started", source))?;
             if ready.success() {
                 return Ok(());
             }
             if started.elapsed() > START_WAIT {
                 let said = format!("no answer within {} s", START_WAIT.as_secs());
-                return Err(PostgresError::Start {
-                    what: "the server does not answer",
-                    said,
-                });
+                return Err(PostgresError::Start { what: "the server does not answer", said });
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -170,23 +132,15 @@ impl Server {
     fn fail_if_ended(&self) -> Result<(), PostgresError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = running.as_mut() else {
-            return Err(PostgresError::Start {
-                what: "the server was stopped",
-                said: String::new(),
-            });
+            return Err(PostgresError::Start { what: "the server was stopped", said: String::new() });
         };
-        let ended = running
-            .child
-            .try_wait()
-            .map_err(|source| PostgresError::io("the server cannot be watched", source))?;
+        let ended =
+            running.child.try_wait().map_err(|source| PostgresError::io("the server cannot be watched", source))?;
         match ended {
             None => Ok(()),
             Some(_) => {
                 let said = fs::read_to_string(running.folder.path.join("log")).unwrap_or_default();
-                Err(PostgresError::Start {
-                    what: "the server ended at once",
-                    said,
-                })
+                Err(PostgresError::Start { what: "the server ended at once", said })
             }
         }
     }
@@ -195,12 +149,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Taking it out drops it: the server is stopped and the folder removed, once, by whoever comes first.
-        drop(
-            self.running
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -235,16 +184,10 @@ fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), Po
 
     let running = Arc::clone(running);
     let failed = |source| PostgresError::io("interrupts cannot be watched", source);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
-        (
-            signal(SignalKind::interrupt()).map_err(failed)?,
-            signal(SignalKind::terminate()).map_err(failed)?,
-        )
+        (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?)
     };
     std::thread::spawn(move || {
         let code = runtime.block_on(async {
@@ -253,12 +196,7 @@ fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), Po
                 _ = terminate.recv() => 143,
             }
         });
-        drop(
-            running
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        drop(running.lock().unwrap_or_else(PoisonError::into_inner).take());
         std::process::exit(code);
     });
     Ok(())
@@ -279,14 +217,8 @@ pub fn find_programs(path: Option<&OsStr>, parents: &[&str]) -> Result<PathBuf, 
         .collect();
     installed.sort();
     let candidates = in_path.chain(installed.into_iter().rev().map(|(_, folder)| folder));
-    let complete = |folder: &PathBuf| {
-        ["initdb", "postgres", "pg_isready"]
-            .iter()
-            .all(|name| folder.join(name).is_file())
-    };
+    let complete =
+        |folder: &PathBuf| ["initdb", "postgres", "pg_isready"].iter().all(|name| folder.join(name).is_file());
     // A program in PATH may be a link; the server looks for its files beside the real one by itself.
-    candidates
-        .into_iter()
-        .find(complete)
-        .ok_or(PostgresError::NotInstalled)
+    candidates.into_iter().find(complete).ok_or(PostgresError::NotInstalled)
 }

@@ -80,11 +80,7 @@ impl Run {
     /// The share of all attempts that were given up.
     pub fn abort_share(&self) -> f64 {
         let attempts = self.committed + self.aborted;
-        if attempts == 0 {
-            0.0
-        } else {
-            self.aborted as f64 / attempts as f64
-        }
+        if attempts == 0 { 0.0 } else { self.aborted as f64 / attempts as f64 }
     }
 }
 
@@ -96,12 +92,7 @@ struct Counts {
 }
 
 /// Runs so many clients side by side. They connect and prepare first; the time starts when all are ready.
-pub async fn run(
-    server: &Server,
-    kind: Kind,
-    clients: usize,
-    plan: &Plan,
-) -> Result<Run, PostgresError> {
+pub async fn run(server: &Server, kind: Kind, clients: usize, plan: &Plan) -> Result<Run, PostgresError> {
     let mut ready = Vec::with_capacity(clients);
     for _ in 0..clients {
         let client = connect(server).await?;
@@ -122,12 +113,7 @@ pub async fn run(
         total.aborted += counts.aborted;
     }
     let per_s = total.committed as f64 / (end - counted_from).as_secs_f64();
-    Ok(Run {
-        clients,
-        per_s,
-        committed: total.committed,
-        aborted: total.aborted,
-    })
+    Ok(Run { clients, per_s, committed: total.committed, aborted: total.aborted })
 }
 
 async fn act_until(
@@ -143,15 +129,7 @@ async fn act_until(
         let mut conflicts = 0_u32;
         loop {
             let attempt = client
-                .query_one(
-                    &statement,
-                    &[
-                        &action.fact,
-                        &action.amount,
-                        &action.key.as_slice(),
-                        &actions.record,
-                    ],
-                )
+                .query_one(&statement, &[&action.fact, &action.amount, &action.key.as_slice(), &actions.record])
                 .await;
             let now = Instant::now();
             let counted = now >= counted_from && now < end;
@@ -159,10 +137,7 @@ async fn act_until(
                 Ok(row) => {
                     let verdict: &str = row.get(0);
                     if verdict != "committed" {
-                        return Err(PostgresError::Workload(format!(
-                            "an action on {} was {verdict}",
-                            action.fact
-                        )));
+                        return Err(PostgresError::Workload(format!("an action on {} was {verdict}", action.fact)));
                     }
                     counts.committed += u64::from(counted);
                     break;
@@ -185,8 +160,7 @@ async fn act_until(
 /// Serialisation failures and deadlocks are how the server says that the same transaction may succeed if tried again.
 pub fn asks_for_a_retry(error: &tokio_postgres::Error) -> bool {
     let code = error.code();
-    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
-        || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE) || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 /// One call's arguments.
@@ -211,30 +185,17 @@ impl Actions {
         let mut random = Lcg::new((u64::from(plan.number) << 32) + u64::from(client) + 1);
         let record = random.bytes(plan.record_len);
         let facts = (kind != Kind::Hot).then_some(plan.facts.max(1));
-        Self {
-            random,
-            facts,
-            run: plan.number,
-            client,
-            made: 0,
-            record,
-        }
+        Self { random, facts, run: plan.number, client, made: 0, record }
     }
 
     /// The key begins with bits that look random, as real keys are, and ends with numbers that make it unique.
     fn next(&mut self) -> Action {
         self.made += 1;
-        let fact = self
-            .facts
-            .map_or(HOT_FACT, |facts| self.random.below(facts));
+        let fact = self.facts.map_or(HOT_FACT, |facts| self.random.below(facts));
         let random = (self.random.next() << 32) | self.random.next();
         let unique = (u64::from(self.run << 16 | self.client) << 32) | u64::from(self.made);
         let key = ((u128::from(random) << 64) | u128::from(unique)).to_be_bytes();
-        Action {
-            fact: format!("Account::\"{fact}\""),
-            amount: 1 + self.random.below(100) as i64,
-            key,
-        }
+        Action { fact: format!("Account::\"{fact}\""), amount: 1 + self.random.below(100) as i64, key }
     }
 
     fn back_off(&mut self, conflicts: u32) -> Duration {
