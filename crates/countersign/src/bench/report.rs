@@ -37,8 +37,9 @@ const BARS: [Bar; 6] = [
 const DECIDE_NS_MAX: f64 = 6_000.0;
 
 impl Report {
-    /// Adds a figure.
+    /// Adds a figure, and shows it to whoever waits.
     pub fn put(&mut self, name: &str, figure: f64) {
+        eprintln!("  {name} {}", rounded(figure));
         self.figures.push((name.to_owned(), figure));
     }
 
