@@ -1,0 +1,114 @@
+//! Faults: a disk that stalls or fails, a clock that steps, a handler that panics, a caller that stops halfway.
+
+use super::client::{exchange, send};
+use super::*;
+use crate::http::listen;
+use countersign_engine::gate::Options;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+
+#[test]
+fn a_full_queue_answers_at_once_and_forgets_nothing() {
+    let server = Server::start_with(Options { queue_len: 1, batch_max: 1, ..Options::new("test.example/log") });
+    furnish(&server);
+    server.disk.hold();
+    let (tell, told) = mpsc::channel();
+    let callers: u64 = 12;
+    // One is being made durable, one waits for that, one is being decided, one is in the queue: all others must be told.
+    let held_max = 4;
+    let replies: Vec<Reply> = std::thread::scope(|scope| {
+        for at in 0..callers {
+            let (tell, addr) = (tell.clone(), server.addr);
+            scope.spawn(move || {
+                let headers = ["Content-Type: application/json", "Countersign-Agent: refund-1"];
+                tell.send(send(addr, "POST", "/v1/actions", &headers, refund(&format!("k{at}"), 1, &[]).as_bytes())).unwrap();
+            });
+        }
+        drop(tell);
+        let mut replies: Vec<Reply> = (0..callers - held_max).map(|_| told.recv().unwrap()).collect();
+        for reply in &replies {
+            assert_error(reply, 503, "busy");
+            assert_eq!(reply.header("retry-after"), Some("1"));
+        }
+        server.disk.release();
+        replies.extend(told);
+        replies
+    });
+    let decided = replies.iter().filter(|reply| reply.status == 200).count() as u64;
+    assert!(decided >= 1);
+    assert_eq!(server.gate.view().position, 4 + decided);
+    assert!(server.get("/metrics").text().contains(&format!("countersign_busy_total {}\n", callers - decided)));
+    // The same key decides now what was refused then.
+    assert_eq!(server.post("/v1/actions", &refund("k0", 1, &[])).status, 200);
+}
+
+#[test]
+fn a_failed_sync_gives_no_verdict_and_stops_the_gate() {
+    let server = furnished();
+    server.disk.fail_syncs.store(true, Ordering::SeqCst);
+    let body = refund("a", 1, &[]);
+    let failed = server.post("/v1/actions", &body);
+    assert_error(&failed, 503, "ledger_failed");
+    assert!(failed.json()["error"]["hint"].as_str().unwrap().contains("same idempotency key"));
+    server.disk.fail_syncs.store(false, Ordering::SeqCst);
+    assert_error(&server.post("/v1/actions", &body), 503, "ledger_failed");
+    assert_error(&server.put("/v1/facts/Account/42", &account("active", 1)), 503, "ledger_failed");
+    assert_error(&server.get("/readyz"), 503, "not_ready");
+    // What is durable can still be read.
+    assert_eq!(server.get("/v1/facts/Account/42").json()["version"], 1);
+}
+
+#[test]
+fn a_log_that_cannot_be_read_says_so() {
+    let server = furnished();
+    server.disk.fail_reads.store(true, Ordering::SeqCst);
+    for path in ["/v1/ledger/entries/1", "/v1/ledger/entries", "/log/tile/entries/000.p/1", "/v1/facts/Account/42/history"] {
+        assert_error(&server.get(path), 500, "log_unreadable");
+    }
+    server.disk.fail_reads.store(false, Ordering::SeqCst);
+    assert_eq!(server.get("/v1/ledger/entries/1").status, 200);
+}
+
+#[test]
+fn a_clock_step_is_not_ready_until_it_is_confirmed() {
+    let server = furnished();
+    server.clock.step(60_000);
+    // Time is read with the next request to the sequencer, and by `observe`.
+    observe(&server);
+    assert_error(&server.get("/readyz"), 503, "not_ready");
+    let confirmed = server.send("POST", "/v1/clock/confirm", &["Countersign-Agent: ops-1"], b"").json();
+    let entry = confirmed["entry"].as_u64().unwrap();
+    assert_eq!(server.get("/readyz").status, 200);
+    let entry = server.get(&format!("/v1/ledger/entries/{entry}")).json();
+    assert_eq!((&entry["leaf"]["kind"], &entry["leaf"]["by"]), (&json!("clock"), &json!("ops-1")));
+    assert_eq!(entry["payload"]["confirmed"], true);
+}
+
+#[test]
+fn a_panic_ends_one_request_only() {
+    let server = Server::start();
+    for _ in 0..3 {
+        assert_error(&server.get("/panic"), 500, "internal_error");
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_body_that_stops_or_breaks_is_refused() {
+    let server = furnished();
+    let head = "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nCountersign-Agent: a\r\nContent-Type: application/json\r\n";
+    let halfway = exchange(server.addr, format!("{head}Content-Length: 100\r\nConnection: close\r\n\r\n{{").as_bytes());
+    assert_error(&halfway, 408, "body_timeout");
+    let broken = exchange(server.addr, format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n").as_bytes());
+    assert_error(&broken, 400, "bad_request");
+}
+
+#[test]
+fn only_loopback_is_listened_on() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for addr in ["0.0.0.0:0", "[::]:0", "10.1.2.3:0"] {
+        let error = runtime.block_on(listen(addr.parse().unwrap())).unwrap_err().to_string();
+        assert!(error.contains("cannot yet tell who is calling"), "{error}");
+    }
+    runtime.block_on(listen("127.0.0.1:0".parse().unwrap())).unwrap();
+}

@@ -1,0 +1,215 @@
+//! A server on a free loopback port, over a gate whose disk and clock the test holds.
+
+use super::client::{Reply, send};
+use crate::http::{App, finish, listen, routes, serve_router};
+use axum::Router;
+use axum::routing::get;
+use countersign_engine::clock::{Clock, SystemClock};
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock, RealDisk};
+use ed25519_dalek::SigningKey;
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use tokio::sync::oneshot;
+
+pub struct Server {
+    pub addr: SocketAddr,
+    pub gate: Arc<Gate>,
+    pub disk: Arc<Hands>,
+    pub clock: Arc<Wall>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    runtime: tokio::runtime::Runtime,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(Options::new("test.example/log"))
+    }
+
+    pub fn start_with(options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Hands::default());
+        let clock = Arc::new(Wall::default());
+        let environment = Environment {
+            disk: Arc::new(TestDisk { real: RealDisk::open(dir.path()).unwrap(), hands: Arc::clone(&disk) }),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            seed: [3; 32],
+            log_key: SigningKey::from_bytes(&[1; 32]),
+            token_key: [2; 32],
+        };
+        let options = Options { segment_bytes: 8 << 20, ..options };
+        let gate = Arc::new(Gate::open(environment, options).unwrap().0);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(listen("127.0.0.1:0".parse().unwrap())).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let with_fault: Router<Arc<App>> = routes().route("/panic", get(fault));
+        let router = finish(with_fault, Arc::clone(&gate));
+        let serving = runtime.spawn(async move {
+            let shutdown = async move { drop(stopped.await) };
+            serve_router(router, listener, shutdown).await.unwrap();
+        });
+        Self { addr, gate, disk, clock, stop: Some(stop), serving: Some(serving), runtime, _dir: dir }
+    }
+
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Reply {
+        send(self.addr, method, path, headers, body)
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Reply {
+        self.send("PUT", path, &["Content-Type: application/json"], body.to_string().as_bytes())
+    }
+
+    /// Posts JSON as the agent `refund-1`.
+    pub fn post(&self, path: &str, body: &str) -> Reply {
+        let headers = ["Content-Type: application/json", "Countersign-Agent: refund-1"];
+        self.send("POST", path, &headers, body.as_bytes())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.disk.release();
+        drop(self.stop.take());
+        if let Some(serving) = self.serving.take() {
+            let ended = self.runtime.block_on(serving);
+            assert!(ended.is_ok() || std::thread::panicking(), "the server ended by a panic");
+        }
+    }
+}
+
+async fn fault() -> &'static str {
+    let nothing: Option<&'static str> = None;
+    nothing.expect("this handler has a fault")
+}
+
+/// The machine's clock, which a test can set.
+#[derive(Default)]
+pub struct Wall {
+    system: SystemClock,
+    ahead_ms: AtomicU64,
+}
+
+impl Wall {
+    pub fn step(&self, ahead_ms: u64) {
+        self.ahead_ms.store(ahead_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Wall {
+    fn wall_ms(&self) -> u64 {
+        self.system.wall_ms() + self.ahead_ms.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> u64 {
+        self.system.monotonic_ms()
+    }
+}
+
+/// What a test does to the disk.
+#[derive(Default)]
+pub struct Hands {
+    held: Mutex<bool>,
+    released: Condvar,
+    pub fail_syncs: AtomicBool,
+    pub fail_reads: AtomicBool,
+}
+
+impl Hands {
+    /// From now on no sync ends.
+    pub fn hold(&self) {
+        *self.held.lock().unwrap() = true;
+    }
+
+    pub fn release(&self) {
+        *self.held.lock().unwrap() = false;
+        self.released.notify_all();
+    }
+
+    fn wait(&self) {
+        let held = self.held.lock().unwrap();
+        drop(self.released.wait_while(held, |held| *held).unwrap());
+    }
+}
+
+struct TestDisk {
+    real: RealDisk,
+    hands: Arc<Hands>,
+}
+
+impl TestDisk {
+    fn wrap(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(TestFile { real: file, hands: Arc::clone(&self.hands) })
+    }
+}
+
+impl Disk for TestDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.real.list()
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.real.open(name)?))
+    }
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.real.open_read(name)?))
+    }
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(self.real.create(name)?))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.real.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.real.remove(name)
+    }
+    fn sync_dir(&self) -> io::Result<()> {
+        self.real.sync_dir()
+    }
+    fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
+        self.real.lock()
+    }
+}
+
+struct TestFile {
+    real: Arc<dyn DiskFile>,
+    hands: Arc<Hands>,
+}
+
+impl DiskFile for TestFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.hands.fail_reads.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the test fails this read"));
+        }
+        self.real.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.real.write_at(bytes, offset)
+    }
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.real.allocate(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.hands.wait();
+        if self.hands.fail_syncs.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the test fails this sync"));
+        }
+        self.real.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.real.sync_all()
+    }
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.real.truncate(len)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.real.len()
+    }
+}

@@ -1,0 +1,130 @@
+//! Verdicts on the wire: their shape, and that a retry is told the same.
+
+use super::*;
+
+/// What an answer says apart from the evidence, which is under a later checkpoint when it is repeated.
+fn said(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let mut said = reply.json();
+    let object = said.as_object_mut().unwrap();
+    assert!(object["receipt"].as_str().unwrap().starts_with("rct1."));
+    object.remove("receipt");
+    said
+}
+
+#[test]
+fn observe_act_and_be_told_what_changed() {
+    let server = furnished();
+    let observed = observe(&server);
+    assert_eq!(keys(&observed), ["observation", "observed_at", "position", "facts"]);
+    assert_eq!(observed["position"], 4);
+    let fact = &observed["facts"][0];
+    assert_eq!(keys(fact), ["fact", "version", "value", "written_at", "atomicity"]);
+    assert_eq!(fact["value"], json!({"balance": 900_000, "status": "active"}));
+    let token = observed["observation"].as_str().unwrap();
+
+    let body = refund("a", 80_000, &[token]);
+    let committed = said(&server.post("/v1/actions", &body));
+    let hash = countersign_core::ids::Digest::of(PACT.as_bytes()).to_string();
+    let id = countersign_core::ids::Digest::of(body.as_bytes()).to_string();
+    assert_eq!(
+        committed,
+        json!({
+            "verdict": "committed", "entry": 4, "action": id, "pact": {"name": "billing", "version": 1, "hash": hash},
+            "wrote": [{"fact": "Account::\"42\"", "version": 2}], "gap_ms": committed["gap_ms"], "atomicity": "atomic",
+        })
+    );
+    assert!(committed["gap_ms"].is_u64());
+
+    let frozen = server.send(
+        "PUT",
+        "/v1/facts/Account/42",
+        &["Content-Type: application/json", "Countersign-Agent: fraud-1", "If-Match: \"2\""],
+        account("frozen", 820_000).to_string().as_bytes(),
+    );
+    assert_eq!(frozen.header("etag"), Some("\"3\""), "{frozen:?}");
+
+    let rejected = said(&server.post("/v1/actions", &refund("b", 80_000, &[token])));
+    assert_eq!(rejected["verdict"], "rejected");
+    assert_eq!(rejected["code"], "precondition_failed");
+    assert_eq!(rejected.get("wrote"), None);
+    let failed = &rejected["failed"][0];
+    assert_eq!(rejected["failed"].as_array().unwrap().len(), 1);
+    assert_eq!(keys(failed), ["precondition", "that", "why", "reads", "gap_ms", "hint"]);
+    assert_eq!(failed["precondition"], "account-is-active");
+    assert_eq!(failed["that"], "resource.status == \"active\"");
+    assert_eq!(failed["why"], "false");
+    assert_eq!(
+        failed["reads"][0],
+        json!({
+            "attribute": "Account::\"42\".status", "observed": true, "expected": "active", "actual": "frozen",
+            "version": 3, "changed_by": "fraud-1", "changed_at": failed["reads"][0]["changed_at"], "entry": 5,
+        })
+    );
+
+    // Without an observation there is nothing that was expected, and the answer says so.
+    let blind = said(&server.post("/v1/actions", &refund("c", 80_000, &[])));
+    let read = &blind["failed"][0]["reads"][0];
+    assert_eq!((read.get("expected"), &read["observed"]), (None, &json!(false)));
+    assert_eq!(blind.get("gap_ms"), None);
+}
+
+#[test]
+fn a_retry_is_told_the_same() {
+    let server = furnished();
+    let observed = observe(&server);
+    let token = observed["observation"].as_str().unwrap();
+    let bodies = [
+        ("committed", refund("a", 10, &[token])),
+        ("review", refund("b", 200_000, &[token])),
+        ("rejected", refund("c", 10, &[token])),
+        ("committed", action("d", "trial", &json!({"account": "42"}), &[])),
+        ("rejected", action("e", "nothing", &json!({}), &[])),
+        ("rejected", refund("f", -1, &[token])),
+    ];
+    let mut first = Vec::new();
+    for (at, (verdict, body)) in bodies.iter().enumerate() {
+        if at == 2 {
+            server.put("/v1/facts/Account/42", &account("frozen", 5));
+        }
+        let told = said(&server.post("/v1/actions", body));
+        assert_eq!(&told["verdict"], verdict, "{told}");
+        first.push(told);
+    }
+    assert!(first[1]["review"].as_str().unwrap().starts_with("rev_") && first[1]["expires_at"].is_u64());
+    assert_eq!(first[2]["failed"].as_array().unwrap().len(), 2, "{}", first[2]);
+    assert_eq!(first[3]["shadowed"]["code"], "precondition_failed");
+    let position = server.gate.view().position;
+    for ((_, body), first) in bodies.iter().zip(&first) {
+        let mut again = said(&server.post("/v1/actions", body));
+        assert_eq!(again.as_object_mut().unwrap().remove("repeated"), Some(json!(true)));
+        assert_eq!(&again, first);
+    }
+    assert_eq!(server.gate.view().position, position);
+}
+
+#[test]
+fn a_check_says_the_same_and_writes_nothing() {
+    let server = furnished();
+    let body = refund("a", 10, &[]);
+    let position = server.gate.view().position;
+    let checked = server.post("/v1/actions/check", &body).json();
+    assert_eq!(keys(&checked), ["verdict", "action", "pact", "wrote", "checked"]);
+    assert_eq!(checked["verdict"], "committed");
+    assert_eq!(server.gate.view().position, position);
+    let acted = server.post("/v1/actions", &body).json();
+    assert_eq!((&acted["verdict"], &acted["wrote"]), (&checked["verdict"], &checked["wrote"]));
+    assert_eq!(acted.get("repeated"), None);
+}
+
+#[test]
+fn reasons_that_were_erased_are_not_made_up() {
+    let server = furnished();
+    let body = refund("a", 10, &[]);
+    let entry = server.post("/v1/actions", &body).json()["entry"].as_u64().unwrap();
+    server.put("/v1/facts/Account/42", &account("active", 1));
+    let erase = json!({"entries": [entry], "reason": "asked for"}).to_string();
+    assert_eq!(server.post("/v1/ledger/erasures", &erase).status, 200);
+    let again = said(&server.post("/v1/actions", &body));
+    assert_eq!((&again["verdict"], &again["erased"], again.get("wrote")), (&json!("committed"), &json!(true), None));
+}
