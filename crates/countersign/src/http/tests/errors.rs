@@ -72,11 +72,23 @@ fn actions(stolen: &str) -> Vec<Row> {
         post(Code::ObservationRefused, refund("x", 1, &[stolen])),
         row(Code::BodyTooLarge, "POST", "/v1/actions", &[JSON, AGENT], long),
         row(Code::BodyTooLarge, "POST", "/v1/actions", &[JSON, AGENT, "Transfer-Encoding: chunked"], chunked),
-        row(Code::UnsupportedMediaType, "POST", "/v1/actions", &[AGENT, "Content-Type: text/plain"], refund("x", 1, &[])),
+        row(
+            Code::UnsupportedMediaType,
+            "POST",
+            "/v1/actions",
+            &[AGENT, "Content-Type: text/plain"],
+            refund("x", 1, &[]),
+        ),
         row(Code::UnsupportedMediaType, "POST", "/v1/actions", &[AGENT], refund("x", 1, &[])),
         row(Code::UnsupportedMediaType, "POST", "/v1/pacts", &[JSON], PACT),
         post(Code::IdempotencyKeyReused, refund("used", 2, &[])),
-        row(Code::CrossOrigin, "POST", "/v1/actions", &[JSON, AGENT, "Origin: https://evil.example"], refund("x", 1, &[])),
+        row(
+            Code::CrossOrigin,
+            "POST",
+            "/v1/actions",
+            &[JSON, AGENT, "Origin: https://evil.example"],
+            refund("x", 1, &[]),
+        ),
         row(Code::CrossOrigin, "GET", "/v1/pacts", &["Origin: null"], ""),
         row(Code::WrongHost, "GET", "/v1/pacts", &["Host: evil.example"], ""),
     ]
@@ -85,7 +97,8 @@ fn actions(stolen: &str) -> Vec<Row> {
 fn resources() -> Vec<Row> {
     use ErrorCode as Code;
     let get = |code, path: &str| row(code, "GET", path, &[], "");
-    let put = |code, path: &str, headers: &[&'static str], body: Value| row(code, "PUT", path, headers, body.to_string());
+    let put =
+        |code, path: &str, headers: &[&'static str], body: Value| row(code, "PUT", path, headers, body.to_string());
     let erase = |code, body: Value| row(code, "POST", "/v1/ledger/erasures", &[JSON], body.to_string());
     let toml = |code, text: String| row(code, "POST", "/v1/pacts", &["Content-Type: application/toml"], text);
     vec![

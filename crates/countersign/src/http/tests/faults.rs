@@ -21,7 +21,8 @@ fn a_full_queue_answers_at_once_and_forgets_nothing() {
             let (tell, addr) = (tell.clone(), server.addr);
             scope.spawn(move || {
                 let headers = ["Content-Type: application/json", "Countersign-Agent: refund-1"];
-                tell.send(send(addr, "POST", "/v1/actions", &headers, refund(&format!("k{at}"), 1, &[]).as_bytes())).unwrap();
+                tell.send(send(addr, "POST", "/v1/actions", &headers, refund(&format!("k{at}"), 1, &[]).as_bytes()))
+                    .unwrap();
             });
         }
         drop(tell);
@@ -62,7 +63,9 @@ fn a_failed_sync_gives_no_verdict_and_stops_the_gate() {
 fn a_log_that_cannot_be_read_says_so() {
     let server = furnished();
     server.disk.fail_reads.store(true, Ordering::SeqCst);
-    for path in ["/v1/ledger/entries/1", "/v1/ledger/entries", "/log/tile/entries/000.p/1", "/v1/facts/Account/42/history"] {
+    for path in
+        ["/v1/ledger/entries/1", "/v1/ledger/entries", "/log/tile/entries/000.p/1", "/v1/facts/Account/42/history"]
+    {
         assert_error(&server.get(path), 500, "log_unreadable");
     }
     server.disk.fail_reads.store(false, Ordering::SeqCst);
@@ -96,7 +99,8 @@ fn a_panic_ends_one_request_only() {
 #[test]
 fn a_body_that_stops_or_breaks_is_refused() {
     let server = furnished();
-    let head = "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nCountersign-Agent: a\r\nContent-Type: application/json\r\n";
+    let head =
+        "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nCountersign-Agent: a\r\nContent-Type: application/json\r\n";
     let halfway = exchange(server.addr, format!("{head}Content-Length: 100\r\nConnection: close\r\n\r\n{{").as_bytes());
     assert_error(&halfway, 408, "body_timeout");
     let broken = exchange(server.addr, format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n").as_bytes());

@@ -47,7 +47,9 @@ fn pacts_are_listed_with_their_text_and_problems_have_places() {
     assert_eq!(pact["source"], PACT);
     assert!(pact["manifest"].as_str().unwrap().contains("account-is-active"));
 
-    let broken = PACT.replace("resource.balance >= context.amount", "resource.blance >= context.amount").replace("version = 1", "version = 2");
+    let broken = PACT
+        .replace("resource.balance >= context.amount", "resource.blance >= context.amount")
+        .replace("version = 1", "version = 2");
     let refused = server.send("POST", "/v1/pacts", &["Content-Type: text/plain; charset=utf-8"], broken.as_bytes());
     assert_error(&refused, 422, "pact_invalid");
     let problem = &refused.json()["error"]["problems"][0];
@@ -74,7 +76,8 @@ fn the_ledger_can_be_read_proved_and_erased() {
     receipt.verify(server.gate.log_key()).unwrap();
     assert_eq!(receipt.index, 4);
 
-    let erased = server.post("/v1/ledger/erasures", &json!({"fact": "Account::\"42\"", "reason": "asked for"}).to_string());
+    let erased =
+        server.post("/v1/ledger/erasures", &json!({"fact": "Account::\"42\"", "reason": "asked for"}).to_string());
     let erased = erased.json();
     assert_eq!((&erased["records"], &erased["erased"], &erased["kept"]), (&json!([5]), &json!([3]), &json!([4])));
     let entry = server.get("/v1/ledger/entries/3").json();
@@ -95,7 +98,8 @@ fn outsiders_get_checkpoints_tiles_and_consistency() {
     assert_eq!((old.size, new.size), (4, 304));
 
     let proof = server.get("/v1/ledger/consistency?old=4").json();
-    let hashes: Vec<Hash> = proof["proof"].as_array().unwrap().iter().map(|hash| hash_of(hash.as_str().unwrap())).collect();
+    let hashes: Vec<Hash> =
+        proof["proof"].as_array().unwrap().iter().map(|hash| hash_of(hash.as_str().unwrap())).collect();
     verify_consistency(old.size, &old.root, new.size, &new.root, &hashes).unwrap();
     assert_eq!(proof["new"], 304);
 
@@ -166,7 +170,8 @@ fn every_documented_operation_is_there_and_the_document_is_the_one_checked_in() 
     let mut operations = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in keys(item) {
-            let real = path.replace("{index}", "0").replace("/log/{path}", "/log/tile/0/000.p/1").replace(['{', '}'], "");
+            let real =
+                path.replace("{index}", "0").replace("/log/{path}", "/log/tile/0/000.p/1").replace(['{', '}'], "");
             let reply = server.send(&method.to_uppercase(), &real, &[], b"");
             let code = if reply.status < 400 { Value::Null } else { reply.json()["error"]["code"].clone() };
             assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {code}");
