@@ -198,7 +198,7 @@ impl Observed {
         out.key("at");
         out.u64(self.at_ms);
         out.key("fact");
-        out.display(&self.fact);
+        out.fact(&self.fact);
         if let Some(value) = self.value.as_ref().filter(|_| self.version != current_version) {
             out.key("value");
             value.write(out);

@@ -3,6 +3,8 @@
 //! Callers name keys in ascending order, which for our ASCII keys is JCS order; `debug_assert` checks it. No generic
 //! serialiser runs on the commit path: a record of known shape is written straight into its bytes.
 
+use crate::ids::FactId;
+
 /// A writer of canonical JSON.
 #[derive(Debug, Clone, Default)]
 pub struct Canonical {
@@ -117,13 +119,16 @@ impl Canonical {
         self.out.push_str(if truth { "true" } else { "false" });
     }
 
-    /// Something printable as a string that needs no escapes beyond the usual.
-    pub fn display(&mut self, thing: &impl std::fmt::Display) {
-        use std::fmt::Write as _;
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{thing}");
-        self.string(&text);
+    /// A fact id as a string, without building its text first where nothing in it needs an escape.
+    pub fn fact(&mut self, fact: &FactId) {
+        if fact.id().bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+            return self.string(&fact.to_string());
+        }
+        self.out.push('"');
+        self.out.push_str(fact.ty().as_str());
+        self.out.push_str("::\\\"");
+        self.out.push_str(fact.id());
+        self.out.push_str("\\\"\"");
     }
 
     /// Canonical JSON that was written elsewhere, as one value.
@@ -176,6 +181,18 @@ mod tests {
         let mut out = Canonical::new();
         out.string("\u{20ac}$\u{f}\nA'B\"\\\\\"/\u{7f}");
         assert_eq!(out.as_str(), "\"\u{20ac}$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\u{7f}\"");
+    }
+
+    #[test]
+    fn fact_ids_are_written_as_their_text_is() {
+        for text in ["Account::\"42\"", "Account::\"a\\\"b\"", "Account::\"b\\\\s\"", "A::\"\u{fc}\""] {
+            let fact: FactId = text.parse().unwrap();
+            let (mut straight, mut by_text) = (Canonical::new(), Canonical::new());
+            straight.fact(&fact);
+            by_text.string(&fact.to_string());
+            assert_eq!(straight.as_str(), by_text.as_str());
+            assert_eq!(serde_json::from_str::<String>(straight.as_str()).unwrap(), text);
+        }
     }
 
     #[test]

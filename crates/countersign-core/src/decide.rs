@@ -16,11 +16,11 @@ pub use bind::bind;
 use crate::action::Action;
 use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Decision, PactRef, ReadVersion, Verdict};
-use crate::expression::{Base, Expression, Inputs, InputsBuilder, Mention};
+use crate::expression::{Base, Inputs, InputsBuilder, Mention};
 use crate::fact::Fact;
 use crate::ids::{FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
-use crate::pact::{ActionType, Change, Mode, OnFail, Pact};
+use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::value::Value;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -186,16 +186,8 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// Collects, once, what the expressions of the action type mention.
     fn inputs(&self) -> Inputs<'static> {
-        let kind = self.kind;
-        let sets = kind.writes.iter().flat_map(|rule| match &rule.change {
-            Change::Set(sets) => sets.as_slice(),
-            Change::Delete => &[],
-        });
         let mut inputs = InputsBuilder::default();
-        let expressions = std::iter::once(&kind.allow)
-            .chain(kind.require.iter().map(|require| &require.that))
-            .chain(sets.map(|(_, expression)| expression));
-        for (key, mention) in expressions.flat_map(Expression::mentions) {
+        for (key, mention) in &self.kind.inputs {
             self.input(&mut inputs, key, mention);
         }
         inputs.build()

@@ -310,7 +310,7 @@ impl FailedRead {
             Expected::NotObserved | Expected::Absent => {}
         }
         out.key("fact");
-        out.display(&self.fact);
+        out.fact(&self.fact);
         out.key("observed");
         out.bool(self.expected != Expected::NotObserved);
         out.key("version");

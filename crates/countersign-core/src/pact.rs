@@ -20,7 +20,7 @@ mod source;
 mod template;
 mod writes;
 
-use crate::expression::Expression;
+use crate::expression::{Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::value::FieldType;
 use smol_str::SmolStr;
@@ -77,6 +77,23 @@ pub struct ActionType {
     pub budgets: Vec<Budget>,
     /// What it writes, one for each fact written.
     pub writes: Vec<WriteRule>,
+    /// What all its expressions mention, each once.
+    pub inputs: Vec<(SmolStr, Mention)>,
+}
+
+impl ActionType {
+    /// What the expressions of an action type mention, each once.
+    pub(crate) fn mentioned(allow: &Expression, require: &[Require], writes: &[WriteRule]) -> Vec<(SmolStr, Mention)> {
+        let sets = writes.iter().flat_map(|rule| match &rule.change {
+            Change::Set(sets) => sets.as_slice(),
+            Change::Delete => &[],
+        });
+        let expressions = std::iter::once(allow)
+            .chain(require.iter().map(|require| &require.that))
+            .chain(sets.map(|(_, expression)| expression));
+        let mentioned: BTreeMap<_, _> = expressions.flat_map(Expression::mentions).cloned().collect();
+        mentioned.into_iter().collect()
+    }
 }
 
 /// Whether failed preconditions block.

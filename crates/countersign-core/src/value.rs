@@ -8,9 +8,10 @@ use crate::ids::check_identifier;
 use crate::limits::INTEGER_MAX;
 use cedar_policy_core::ast::{Literal, Set as CedarSet, Value as CedarValue, ValueKind};
 use smol_str::SmolStr;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The value of one attribute or parameter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,9 +23,57 @@ pub enum Value {
     /// A string.
     String(SmolStr),
     /// A set; order and repetition have no meaning.
-    Set(Arc<BTreeSet<Value>>),
+    Set(Arc<Set>),
     /// A record; only parameters have them.
     Record(Arc<BTreeMap<SmolStr, Value>>),
+}
+
+/// A set of values, and what Cedar sees of it: built once, since facts are read far more often than written.
+#[derive(Debug, Default)]
+pub struct Set {
+    items: BTreeSet<Value>,
+    cedar: OnceLock<CedarValue>,
+}
+
+impl Set {
+    /// The values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Value> {
+        self.items.iter()
+    }
+
+    fn to_cedar(&self) -> CedarValue {
+        let build = || {
+            let set = CedarSet::new(self.items.iter().map(Value::to_cedar));
+            CedarValue { value: ValueKind::Set(set), loc: None }
+        };
+        self.cedar.get_or_init(build).clone()
+    }
+}
+
+impl FromIterator<Value> for Set {
+    fn from_iter<I: IntoIterator<Item = Value>>(items: I) -> Self {
+        Self { items: items.into_iter().collect(), cedar: OnceLock::new() }
+    }
+}
+
+impl PartialEq for Set {
+    fn eq(&self, other: &Self) -> bool {
+        self.items == other.items
+    }
+}
+
+impl Eq for Set {}
+
+impl PartialOrd for Set {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Set {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.items.cmp(&other.items)
+    }
 }
 
 /// The type of an attribute or parameter, by Cedar's names.
@@ -185,7 +234,7 @@ impl Value {
             Self::Bool(b) => ValueKind::Lit(Literal::Bool(*b)),
             Self::Long(n) => ValueKind::Lit(Literal::Long(*n)),
             Self::String(s) => ValueKind::Lit(Literal::String(s.clone())),
-            Self::Set(items) => ValueKind::Set(CedarSet::new(items.iter().map(Self::to_cedar))),
+            Self::Set(items) => return items.to_cedar(),
             Self::Record(fields) => {
                 ValueKind::Record(Arc::new(fields.iter().map(|(k, v)| (k.clone(), v.to_cedar())).collect()))
             }
@@ -314,6 +363,21 @@ impl Attributes {
             }
         }
         Self(fields.into())
+    }
+
+    /// How many bytes the canonical object has at the most, without writing it.
+    pub fn bytes_bound(&self) -> usize {
+        fn bound(value: &Value) -> usize {
+            match value {
+                Value::Bool(_) => 5,
+                Value::Long(_) => 20,
+                // A control character takes six bytes.
+                Value::String(text) => text.len().saturating_mul(6).saturating_add(2),
+                Value::Set(items) => items.iter().map(|item| bound(item) + 1).sum::<usize>() + 2,
+                Value::Record(fields) => fields.iter().map(|(name, field)| name.len() + 4 + bound(field)).sum::<usize>() + 2,
+            }
+        }
+        self.iter().map(|(name, value)| name.len() + 4 + bound(value)).sum::<usize>() + 2
     }
 
     /// Writes the attributes as a canonical object.

@@ -184,7 +184,7 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
     }
     out.close(']');
     out.key("fact");
-    out.display(&fact.id);
+    out.fact(&fact.id);
     if let Some(previous) = fact.previous_entry {
         out.key("previous");
         out.u64(previous);

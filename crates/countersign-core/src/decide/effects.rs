@@ -58,11 +58,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         let before =
             self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.clone()).unwrap_or_default();
         let after = before.with(changes);
-        let mut bytes = Canonical::new();
-        after.write(&mut bytes);
-        if bytes.as_str().len() > FACT_BYTES_MAX {
-            let message =
-                format!("`{name}` would have {} bytes; at most {FACT_BYTES_MAX} are kept", bytes.as_str().len());
+        // Most facts are far from the limit, and need not be written out to know it.
+        let bytes = if after.bytes_bound() > FACT_BYTES_MAX { written_bytes(&after) } else { 0 };
+        if bytes > FACT_BYTES_MAX {
+            let message = format!("`{name}` would have {bytes} bytes; at most {FACT_BYTES_MAX} are kept");
             return Err(blocked(
                 Code::EffectInvalid,
                 message,
@@ -117,4 +116,10 @@ impl<S: Snapshot> Deciding<'_, S> {
             amount,
         }
     }
+}
+
+fn written_bytes(value: &Attributes) -> usize {
+    let mut out = Canonical::new();
+    value.write(&mut out);
+    out.as_str().len()
 }

@@ -84,13 +84,16 @@ pub(super) fn read<'a>(
     if problems.errors() > before {
         return None;
     }
+    let allow = allow?;
+    let inputs = ActionType::mentioned(&allow, &require, &writes);
     Some(ActionType {
+        inputs,
         name,
         doc,
         mode,
         params: params?,
         reads: reads?.reads,
-        allow: allow?,
+        allow,
         min_trust,
         require_observation,
         require,

@@ -182,7 +182,7 @@ fn write_decided(out: &mut Canonical, decided: &Decided) {
             out.element();
             out.open('[');
             out.element();
-            out.display(fact);
+            out.fact(fact);
             out.element();
             out.u64(*version);
             out.close(']');
@@ -220,7 +220,7 @@ fn write_writes(out: &mut Canonical, writes: &[Write]) {
         out.element();
         out.open('{');
         out.key("fact");
-        out.display(&write.fact);
+        out.fact(&write.fact);
         if let Some(previous) = write.previous_entry {
             out.key("previous");
             out.u64(previous);

@@ -80,7 +80,7 @@ impl Bench {
         let (gate, _) = data.open(options(&data))?;
         let pact = load(PACT).map_err(|problems| anyhow::anyhow!("the bench's pact does not load: {problems:?}"))?.pact;
         gate.call(Request::Publish { by: operator()?, auth: Auth::None, pact: Arc::new(pact) })?;
-        let roles = Value::Set(Arc::new([Value::String("spender".into())].into()));
+        let roles = Value::Set(Arc::new([Value::String("spender".into())].into_iter().collect()));
         let standing = Attributes::from_fields(vec![
             ("roles".into(), roles),
             ("standing".into(), Value::String("active".into())),
