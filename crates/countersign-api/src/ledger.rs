@@ -71,14 +71,17 @@ pub struct ErasureRequest {
     /// Why, for the ledger. Must not itself hold personal data: it is kept for ever.
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
+    /// Only say what would be erased and what would be kept; nothing is written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// What was erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErasureResponse {
-    /// The entries that record the erasure; none where nothing was left to erase.
+    /// The entries that record the erasure; none after a dry run, or where nothing was left to erase.
     pub records: Vec<u64>,
-    /// The entries whose payloads are gone.
+    /// The entries whose payloads are gone, or would be.
     pub erased: Vec<u64>,
     /// Entries that also hold a current value: write or delete that first, then erase again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

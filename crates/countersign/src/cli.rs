@@ -1,8 +1,140 @@
-//! The command line.
+//! The command line: what can be asked, how it is dispatched, and how it ends.
+//!
+//! Data goes to stdout, everything else to stderr. Exit codes: 0 done or yes, 1 the answer is no, 2 not understood, 3 could
+//! not (docs/guides/command-line.md).
 
+use crate::bench;
+use crate::commands::{
+    Exit, Failure, Outcome, act, audit, clock, entry, erase, fact, init, ledger, observe, pact, replay,
+};
+use crate::commands::{serve, verify};
+use crate::config::Config;
+use crate::terminal::{Report, Stream, colours};
+use anyhow::Result;
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+const LONG_ABOUT: &str = "\
+Countersign is the commit point for AI agents: an action takes effect only if everything it was decided on still holds at \
+that very instant, and anyone can check afterwards that this was so.
+
+Agents observe facts, decide, and act under a pact. The gate checks the pact's preconditions and applies the effects in one \
+step, writes both to a signed ledger, and answers with a verdict that says what changed if something did.";
+
+const AFTER_HELP: &str = "\
+Start here:
+  countersign demo                        two agents race for one account, with and without the gate
+  countersign init                        make a data folder with its keys
+  countersign serve                       run the gate on it
+  countersign pact check my-pact.toml     check a pact, with every problem at once
+
+Exit codes:
+  0  done, or the answer is yes
+  1  the answer is no: rejected, broken, or with problems
+  2  the command line or the configuration was not understood
+  3  it could not be done: a file, the network, a folder that another process holds
+
+Settings come from countersign.toml, then COUNTERSIGN_… variables, then flags; the later wins.";
+
+/// The commit point for AI agents
+#[derive(Debug, Parser)]
+#[command(name = "countersign", version, long_about = LONG_ABOUT, after_help = AFTER_HELP, max_term_width = 100)]
+struct Cli {
+    /// Read settings from this file instead of ./countersign.toml
+    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Init(init::InitArgs),
+    Serve(serve::ServeArgs),
+    #[command(subcommand)]
+    Pact(pact::PactCommand),
+    #[command(subcommand)]
+    Fact(fact::FactCommand),
+    Observe(observe::ObserveArgs),
+    Act(act::ActArgs),
+    #[command(subcommand)]
+    Entry(entry::EntryCommand),
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
+    #[command(subcommand)]
+    Clock(clock::ClockCommand),
+    Verify(verify::VerifyArgs),
+    Audit(audit::AuditArgs),
+    Replay(replay::ReplayArgs),
+    Erase(erase::EraseArgs),
+    /// Measure the gate beside what it is compared with, all with real durability
+    ///
+    /// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints
+    /// what each did and their ratios. Takes about three minutes.
+    #[command(after_help = "Examples:\n  countersign bench --json --no-postgres\n  countersign bench --full --dir .")]
+    Bench(bench::BenchArgs),
+}
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let config = match Config::load(cli.config.as_deref()) {
+        Ok(config) => config,
+        Err(error) => return fail(&error, Exit::Usage),
+    };
+    run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot))
+}
+
+fn parse() -> Result<Cli, ExitCode> {
+    let colour = if colours(Stream::Out) && colours(Stream::Err) { ColorChoice::Auto } else { ColorChoice::Never };
+    let matches = Cli::command().color(colour).try_get_matches();
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+        // Help goes to stdout, complaints to stderr; clap knows which is which. Nobody is left to tell if that fails.
+        let _ = error.print();
+        if error.use_stderr() { ExitCode::from(Exit::Usage as u8) } else { ExitCode::SUCCESS }
+    })
+}
+
+fn run(command: Command, config: &Config) -> Result<ExitCode> {
+    let outcome = match command {
+        Command::Init(args) => init::run(&args, config),
+        Command::Serve(args) => serve::run(&args, config),
+        Command::Pact(command) => pact::run(&command, config),
+        Command::Fact(command) => fact::run(&command, config),
+        Command::Observe(args) => observe::run(&args, config),
+        Command::Act(args) => act::run(&args, config),
+        Command::Entry(command) => entry::run(&command, config),
+        Command::Ledger(command) => ledger::run(&command, config),
+        Command::Clock(command) => clock::run(&command, config),
+        Command::Verify(args) => verify::run(&args, config),
+        Command::Audit(args) => audit::run(&args, config),
+        Command::Replay(args) => replay::run(&args, config),
+        Command::Erase(args) => erase::run(&args, config),
+        Command::Bench(args) => return bench::run(&args),
+    };
+    outcome.map(|outcome| match outcome {
+        Outcome::Yes => ExitCode::SUCCESS,
+        Outcome::No => ExitCode::from(Exit::No as u8),
+    })
+}
+
+/// Shows an error and gives its exit code, or the usual one where it has none of its own.
+fn fail(error: &anyhow::Error, usual: Exit) -> ExitCode {
+    Report::of_error(error).show();
+    let exit = error.downcast_ref::<Failure>().map_or(usual, |failure| failure.exit);
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

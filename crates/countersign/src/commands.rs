@@ -1,1 +1,163 @@
-//! One file for each subcommand.
+//! One file for each subcommand, and what they share: how they end, and which gate or folder they work on.
+
+pub mod act;
+pub mod audit;
+pub mod clock;
+pub mod entry;
+pub mod erase;
+pub mod fact;
+pub mod init;
+pub mod ledger;
+pub mod observe;
+pub mod pact;
+pub mod replay;
+pub mod serve;
+pub mod verdict;
+pub mod verify;
+
+use crate::client::Client;
+use crate::config::{Config, SERVER};
+use anyhow::Result;
+use clap::Args;
+use countersign_core::ids::{FactId, FactType};
+use std::fmt;
+use std::path::PathBuf;
+
+/// The operator that commands act as unless told otherwise.
+pub const OPERATOR: &str = "operator";
+
+/// How a command ended, when nothing stopped it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, or the answer is yes.
+    Yes,
+    /// The answer is no: a rejected action, a broken log, a pact with problems.
+    No,
+}
+
+/// How a command ended otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The answer is no.
+    No = 1,
+    /// The command was not understood.
+    Usage = 2,
+    /// The command could not be carried out.
+    Cannot = 3,
+}
+
+/// Why a command ended without its answer, with what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    message: String,
+    hints: Vec<String>,
+}
+
+impl Failure {
+    /// The answer is no.
+    pub fn no(message: impl Into<String>) -> Self {
+        Self { exit: Exit::No, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The command was not understood.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, ..Self::no(message) }
+    }
+
+    /// The command could not be carried out.
+    pub fn cannot(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Cannot, ..Self::no(message) }
+    }
+
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The gate that a command talks to.
+#[derive(Debug, Clone, Args)]
+pub struct Connection {
+    /// The gate to talk to, such as http://127.0.0.1:8420
+    #[arg(long, value_name = "URL", env = "COUNTERSIGN_SERVER", hide_env_values = true, help_heading = "Gate")]
+    pub server: Option<String>,
+    /// Open this data folder instead of talking to a server; no other process may hold it
+    #[arg(long, value_name = "DIR", help_heading = "Gate")]
+    pub data: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Connects. A folder is opened only when the command line names one: settings for `serve` must not send a command
+    /// past the gate that runs.
+    pub fn client(&self, config: &Config) -> Result<Client> {
+        match &self.data {
+            Some(data) => Client::embedded(data),
+            None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER)),
+        }
+    }
+}
+
+/// The data folder that a command works on.
+#[derive(Debug, Clone, Args)]
+pub struct Folder {
+    /// The data folder [default: countersign-data]
+    #[arg(long, value_name = "DIR", env = "COUNTERSIGN_DATA", hide_env_values = true)]
+    pub data: Option<PathBuf>,
+}
+
+/// A fact named in two words (`Account 42`) or in one (`Account::"42"`).
+pub fn fact_id(words: &[String]) -> Result<FactId> {
+    let refuse = |error: &dyn fmt::Display| {
+        Failure::usage(error.to_string()).hint("name a fact as `Account 42` or as 'Account::\"42\"'")
+    };
+    match words {
+        [one] => Ok(one.parse().map_err(|error| refuse(&error))?),
+        [ty, id] => {
+            let ty = FactType::new(ty.as_str()).map_err(|error| refuse(&error))?;
+            Ok(FactId::new(ty, id.as_str()).map_err(|error| refuse(&error))?)
+        }
+        _ => Err(refuse(&"a fact has a type and an id").into()),
+    }
+}
+
+/// A fact in one word, as lists of facts have them: `Account::"42"`, or `Account::42` where the shell took the quotes.
+pub fn fact_word(word: &str) -> Result<FactId> {
+    match word.split_once("::") {
+        Some((ty, id)) if !id.starts_with('"') => fact_id(&[ty.to_owned(), id.to_owned()]),
+        _ => fact_id(&[word.to_owned()]),
+    }
+}
+
+/// The path of a fact.
+pub fn fact_path(fact: &FactId) -> String {
+    format!("/v1/facts/{}/{}", crate::client::escape(fact.ty().as_str()), crate::client::escape(fact.id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_is_named_in_one_word_or_two() {
+        let words = |words: &[&str]| fact_id(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&["Account", "4/2"]).expect("two words").to_string(), "Account::\"4/2\"");
+        assert_eq!(words(&["Account::\"42\""]).expect("one word").id(), "42");
+        assert_eq!(fact_word("Account::42").expect("without quotes").to_string(), "Account::\"42\"");
+        for wrong in [&["Account"] as &[&str], &["1", "2"], &["A", "b", "c"], &[]] {
+            let error = words(wrong).expect_err("is no fact");
+            assert_eq!(error.downcast_ref::<Failure>().map(|failure| failure.exit), Some(Exit::Usage));
+        }
+    }
+}

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Environment, Gate, OpenReport, Options};
 use countersign_engine::storage::disk::RealDisk;
-use countersign_ledger::checkpoint::LogKey;
+use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use ed25519_dalek::SigningKey;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -108,6 +108,50 @@ impl DataFolder {
         bytes
             .try_into()
             .map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
+    }
+}
+
+/// The log in a folder, for those who only read it: no lock, no secret, nothing written.
+#[derive(Debug, Clone)]
+pub struct LogFolder {
+    root: PathBuf,
+    log: PathBuf,
+}
+
+impl LogFolder {
+    /// Finds the log in a data folder, or in a copy of its log folder alone.
+    pub fn find(root: &Path) -> Result<Self> {
+        let log = if root.join("log").is_dir() { root.join("log") } else { root.to_owned() };
+        let names = fs::read_dir(&log).with_context(|| {
+            format!("cannot read {}\nhint: name the data folder of a gate, or a copy of it, with --data", log.display())
+        })?;
+        let is_segment = |path: PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+        if !names.filter_map(Result::ok).any(|entry| is_segment(entry.path())) {
+            bail!(
+                "{} holds no log\nhint: name the data folder of a gate that has run, or a copy of it, with --data",
+                root.display()
+            );
+        }
+        Ok(Self { root: root.to_owned(), log })
+    }
+
+    /// The disk to read it from.
+    pub fn disk(&self) -> Result<RealDisk> {
+        RealDisk::open(&self.log).with_context(|| format!("cannot open {}", self.log.display()))
+    }
+
+    /// The key that lies in the folder. It says who the log claims to be, which is no proof of it.
+    pub fn public_key(&self) -> Result<LogKey> {
+        let path = self.root.join("log.vkey");
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}\nhint: give the log's public key with --key", path.display()))?;
+        text.trim().parse().with_context(|| format!("{} holds no public key of a log", path.display()))
+    }
+
+    /// How many entries its anchor speaks of; only good for showing progress, since nothing is verified.
+    pub fn expected_size(&self) -> Option<u64> {
+        let anchor = fs::read_to_string(self.log.join("anchor")).ok()?;
+        Checkpoint::parse_unverified(&anchor).ok().map(|checkpoint| checkpoint.size)
     }
 }
 

@@ -59,16 +59,7 @@ pub async fn listen(addr: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
 }
 
-/// Serves the gate on a loopback address until `shutdown` is done, then answers what was taken and returns.
-pub async fn serve(
-    gate: Arc<Gate>,
-    addr: SocketAddr,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<()> {
-    serve_on(gate, listen(addr).await?, shutdown).await
-}
-
-/// Serves the gate on a listener from [`listen`], whose port the caller may want to know first.
+/// Serves the gate on a listener from [`listen`] until `shutdown` is done, then answers what was taken and returns.
 pub async fn serve_on(
     gate: Arc<Gate>,
     listener: TcpListener,

@@ -1,11 +1,25 @@
 //! The `countersign` binary: command line, HTTP, demo and bench round the gate.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
 mod bench;
 mod cli;
+mod client;
 mod commands;
+mod config;
 mod data;
 mod demo;
 mod http;
+mod terminal;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -81,7 +81,7 @@ fn within(source: &str, span: &Range<usize>) -> Range<usize> {
 }
 
 /// The candidate that a mistyped name most likely meant.
-pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).clamp(1, 3);
     candidates
         .into_iter()

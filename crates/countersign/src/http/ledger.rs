@@ -133,20 +133,31 @@ pub async fn erase(State(app): State<Arc<App>>, request: Request) -> Result<Resp
         _ => return Err(HttpError::field("exactly one of the fields `entries` and `fact` must be there")),
     };
     let reason = fields.string("reason")?;
+    let dry_run = match fields.take("dry_run") {
+        None => false,
+        Some(Value::Bool(dry_run)) => dry_run,
+        Some(_) => return Err(HttpError::field("field `dry_run` must be true or false")),
+    };
     fields.done()?;
     if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX {
         return Err(HttpError::field(format!("field `reason` must have 1 to {REASON_BYTES_MAX} bytes")));
     }
-    json(&app.blocking(move |gate| erase_all(gate, &by, what, &reason)).await?)
+    json(&app.blocking(move |gate| erase_all(gate, &by, what, &reason, dry_run)).await?)
 }
 
-fn erase_all(gate: &Gate, by: &AgentId, what: Erase, reason: &str) -> Result<ErasureResponse, EraseError> {
+fn erase_all(
+    gate: &Gate,
+    by: &AgentId,
+    what: Erase,
+    reason: &str,
+    dry_run: bool,
+) -> Result<ErasureResponse, EraseError> {
     let plan = match what {
         Erase::Entries(entries) => ErasePlan { entries, kept: Vec::new() },
         Erase::Fact(fact) => gate.erase_plan(&fact)?,
     };
     let mut records = Vec::new();
-    for entries in plan.entries.chunks(ERASED_AT_ONCE_MAX) {
+    for entries in plan.entries.chunks(ERASED_AT_ONCE_MAX).filter(|_| !dry_run) {
         records.push(gate.erase(by.clone(), Auth::None, entries, reason.to_owned())?);
     }
     Ok(ErasureResponse { records, erased: plan.entries, kept: plan.kept })

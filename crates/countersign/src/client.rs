@@ -1,0 +1,164 @@
+//! One way for commands to talk to a gate: over HTTP to one that runs, or to one opened here on its data folder.
+//!
+//! Both speak the same HTTP v1: the embedded gate is called through the very router that `serve` listens with, without a
+//! socket, so that a command cannot mean one thing here and another there.
+
+mod embedded;
+mod remote;
+
+use crate::commands::Failure;
+use anyhow::Result;
+use countersign_api::{AGENT_HEADER, ErrorBody, ErrorDetail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// The largest answer that is read; a page of entries stays far below it.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// A gate to talk to.
+pub enum Client {
+    /// One that runs.
+    Remote(remote::Remote),
+    /// One opened here.
+    Embedded(embedded::Embedded),
+}
+
+/// A request, before it is sent.
+#[derive(Debug, Clone)]
+pub struct Call {
+    method: &'static str,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Option<Vec<u8>>,
+}
+
+/// An answer, before it is understood.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    body: Vec<u8>,
+}
+
+impl Call {
+    /// Asks for something.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self { method: "GET", path: path.into(), headers: Vec::new(), body: None }
+    }
+
+    /// Sends something.
+    pub fn post(path: impl Into<String>) -> Self {
+        Self { method: "POST", ..Self::get(path) }
+    }
+
+    /// Writes something.
+    pub fn put(path: impl Into<String>) -> Self {
+        Self { method: "PUT", ..Self::get(path) }
+    }
+
+    /// Deletes something.
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self { method: "DELETE", ..Self::get(path) }
+    }
+
+    /// Names the agent or operator.
+    pub fn agent(self, agent: &str) -> Self {
+        self.header(AGENT_HEADER, agent)
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds a JSON body.
+    pub fn json(self, body: &impl Serialize) -> Result<Self> {
+        Ok(self.body("application/json", serde_json::to_vec(body)?))
+    }
+
+    /// Adds a body.
+    pub fn body(mut self, content_type: &'static str, body: Vec<u8>) -> Self {
+        self.body = Some(body);
+        self.header("content-type", content_type)
+    }
+}
+
+impl Client {
+    /// A gate that runs at this address.
+    pub fn remote(server: &str) -> Result<Self> {
+        Ok(Self::Remote(remote::Remote::new(server)?))
+    }
+
+    /// A gate opened here on its data folder, which no other process may hold.
+    pub fn embedded(data: &Path) -> Result<Self> {
+        Ok(Self::Embedded(embedded::Embedded::open(data)?))
+    }
+
+    /// Sends a request; anything but an answer of 2xx is an error that says what the gate said.
+    pub fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let path = call.path.clone();
+        let answer = match self {
+            Self::Remote(remote) => remote.send(call)?,
+            Self::Embedded(embedded) => embedded.send(call)?,
+        };
+        if (200..300).contains(&answer.status) {
+            return serde_json::from_slice(&answer.body).map_err(|error| {
+                Failure::cannot(format!("the answer to {path} is not one of this version: {error}"))
+                    .hint("use the same version of countersign here as on the server")
+                    .into()
+            });
+        }
+        Err(refused(&path, &answer))
+    }
+
+    /// Closes an embedded gate cleanly, so that it opens at once the next time.
+    pub fn close(self) -> Result<()> {
+        match self {
+            Self::Remote(_) => Ok(()),
+            Self::Embedded(embedded) => embedded.close(),
+        }
+    }
+}
+
+/// What a gate refused, as an error: those that are an answer to the question exit with 1, the others with 3.
+fn refused(path: &str, answer: &Answer) -> anyhow::Error {
+    let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(&answer.body) else {
+        return Failure::cannot(format!("{path} answered {} without saying why", answer.status))
+            .hint("is this the address of a countersign gate? name another with --server")
+            .into();
+    };
+    let ErrorDetail { code, message, hint, request_id, problems } = error;
+    let text = format!("{message} ({code})");
+    let mut failure = match answer.status {
+        500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
+        _ => Failure::no(text).hint(hint),
+    };
+    for problem in problems {
+        failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
+    }
+    failure.into()
+}
+
+/// Escapes one part of a path, so that an id with a slash stays one part.
+pub fn escape(part: &str) -> String {
+    let mut escaped = String::with_capacity(part.len());
+    for byte in part.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_stay_one_part_of_a_path() {
+        assert_eq!(escape("a/b c?é%"), "a%2Fb%20c%3F%C3%A9%25");
+        assert_eq!(escape("acct_1-2.3~"), "acct_1-2.3~");
+    }
+}

@@ -1,0 +1,73 @@
+//! A gate opened here on its data folder, called without a socket.
+
+use super::{ANSWER_BYTES_MAX, Answer, Call};
+use crate::commands::Failure;
+use crate::data::DataFolder;
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use countersign_engine::gate::Gate;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use tower::Service as _;
+
+/// A gate opened here.
+pub struct Embedded {
+    gate: Arc<Gate>,
+    router: Router,
+    runtime: Runtime,
+}
+
+impl Embedded {
+    pub(super) fn open(data: &Path) -> Result<Self> {
+        let folder = DataFolder::find(data)?;
+        let (gate, report) = folder.open(folder.options())?;
+        if let Some(cut) = &report.storage.cut {
+            crate::terminal::note(format_args!(
+                "note: cut {} bytes of a batch that was never acknowledged from {}",
+                cut.bytes, cut.place
+            ));
+        }
+        let gate = Arc::new(gate);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(Self {
+            router: crate::http::router(Arc::clone(&gate)),
+            gate,
+            runtime: runtime.context("the system gives no runtime")?,
+        })
+    }
+
+    pub(super) fn send(&self, call: Call) -> Result<Answer> {
+        let mut request = Request::builder().method(call.method).uri(&call.path).header("host", "127.0.0.1");
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(call.body.map_or_else(Body::empty, Body::from)).map_err(|error| {
+            Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")
+        })?;
+        let mut router = self.router.clone();
+        self.runtime.block_on(async move {
+            let response = match router.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            let status = response.status().as_u16();
+            let limit = usize::try_from(ANSWER_BYTES_MAX).unwrap_or(usize::MAX);
+            Ok(Answer { status, body: to_bytes(response.into_body(), limit).await?.to_vec() })
+        })
+    }
+
+    pub(super) fn close(self) -> Result<()> {
+        drop(self.router);
+        drop(self.runtime);
+        match Arc::into_inner(self.gate) {
+            Some(gate) => {
+                gate.close().map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")).into())
+            }
+            // Somebody still holds it; its own drop closes it.
+            None => Ok(()),
+        }
+    }
+}

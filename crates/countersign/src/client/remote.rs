@@ -1,0 +1,68 @@
+//! A gate that runs, over HTTP.
+
+use super::{ANSWER_BYTES_MAX, Answer, Call};
+use crate::commands::Failure;
+use anyhow::Result;
+use std::time::Duration;
+
+/// How long an answer may take. A gate answers within milliseconds or says that it is busy.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A gate that runs.
+pub struct Remote {
+    base: String,
+    agent: ureq::Agent,
+}
+
+impl Remote {
+    pub(super) fn new(server: &str) -> Result<Self> {
+        let base = server.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") {
+            return Err(Failure::usage(format!("`{server}` is not the address of a gate"))
+                .hint("write it as http://127.0.0.1:8420; TLS is not spoken yet, so keep to loopback")
+                .into());
+        }
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            // A refusal is an answer with a body to show, not a failure of the transport.
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        Ok(Self { base, agent: config.into() })
+    }
+
+    pub(super) fn send(&self, call: Call) -> Result<Answer> {
+        let mut request = ureq::http::Request::builder().method(call.method).uri(format!("{}{}", self.base, call.path));
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        let unsendable = |error: ureq::http::Error| {
+            Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")
+        };
+        let mut response = match call.body {
+            Some(body) => self.agent.run(request.body(body).map_err(unsendable)?),
+            None => self.agent.run(request.body(()).map_err(unsendable)?),
+        }
+        .map_err(|error| self.unreachable(&error))?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        Ok(Answer { status, body: body.map_err(|error| self.unreachable(&error))? })
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        Failure::cannot(format!("no answer from {}: {}", self.base, cause(error)))
+            .hint("start a gate with `countersign serve`, or name another with --server")
+            .hint("to work on a data folder without a server, name it with --data")
+    }
+}
+
+/// The cause in words that do not change with the system's spelling of it.
+fn cause(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::ConnectionFailed => "nobody listens there".into(),
+        ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => "nobody listens there".into(),
+        ureq::Error::Timeout(_) => format!("it took longer than {} s", TIMEOUT.as_secs()),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,216 @@
+//! `countersign act`: one action of an agent, and the verdict on it.
+
+use super::observe::{agent, observe};
+use super::{Connection, Failure, Outcome, verdict};
+use crate::client::{Call, Client, escape};
+use crate::config::Config;
+use crate::terminal::{note, say_json};
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use clap::Args;
+use countersign_api::{ActionRequest, PactResponse, Verdict, VerdictKind};
+use countersign_core::ids::ActionName;
+use countersign_core::pact::load::load;
+use countersign_core::value::{FieldType, ValueType};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Act as an agent under a pact, and print the verdict
+///
+/// The gate checks every precondition of the action type on the facts as they are now, applies the effects in the same step,
+/// and answers with a verdict. A rejected one says which preconditions failed, what the agent had seen, what is there now,
+/// who changed it and when, and what to observe again.
+///
+/// Parameters are given as NAME=VALUE and read by the types that the pact declares, or as NAME:=JSON as they stand.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD \\
+      destination=acct_treasury_1 --observe 'Account::\"42\"'
+  countersign act --agent refund-1 --pact billing --action refund --params @refund.json --observation $TOKEN
+  countersign act --check …          what would the verdict be now? writes nothing
+
+Exit codes: 0 committed, 1 rejected or waiting for a person, 2 not understood, 3 no verdict (the action may still have
+happened: repeat it with the same --key, which never does it twice)")]
+pub struct ActArgs {
+    /// The agent that acts
+    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
+    agent: Option<String>,
+    /// The pact
+    #[arg(long, value_name = "NAME")]
+    pact: String,
+    /// The action type within the pact
+    #[arg(long, value_name = "NAME")]
+    action: String,
+    /// Parameters, as NAME=VALUE or NAME:=JSON
+    #[arg(value_name = "NAME=VALUE", conflicts_with = "params")]
+    pairs: Vec<String>,
+    /// All parameters as one JSON object, or @FILE
+    #[arg(long, value_name = "JSON")]
+    params: Option<String>,
+    /// Observe this fact first and send the observation along; may be repeated
+    #[arg(long, value_name = "FACT")]
+    observe: Vec<String>,
+    /// Send this observation along; may be repeated
+    #[arg(long, value_name = "TOKEN")]
+    observation: Vec<String>,
+    /// The idempotency key; the same key and body never act twice [default: a random one]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Only check: say what the verdict would be now, and write nothing
+    #[arg(long)]
+    check: bool,
+    /// Print the verdict as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Acts.
+pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
+    let agent = agent(args.agent.as_deref(), config)?;
+    let client = args.connection.client(config)?;
+    let request = ActionRequest {
+        pact: args.pact.clone(),
+        action: args.action.clone(),
+        idempotency_key: args.key.clone().map_or_else(random_key, Ok)?,
+        params: params(args, &client)?,
+        observations: observations(args, &client, &agent)?,
+    };
+    let path = if args.check { "/v1/actions/check" } else { "/v1/actions" };
+    let answer = client.call(Call::post(path).agent(&agent).json(&request)?);
+    let verdict: Verdict = match answer {
+        Ok(verdict) => verdict,
+        Err(error) => return Err(unanswered(error, args.check, &request.idempotency_key)),
+    };
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&verdict)?);
+    } else {
+        verdict::show(&verdict);
+    }
+    Ok(if verdict.verdict == VerdictKind::Committed { Outcome::Yes } else { Outcome::No })
+}
+
+/// An action without an answer may have been done all the same: the key is how to find out.
+fn unanswered(error: anyhow::Error, checked: bool, key: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) if failure.exit == super::Exit::Cannot && !checked => {
+            failure.hint(format!("it is not known whether the action happened; repeat it with --key {key}")).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}
+
+fn random_key() -> Result<String> {
+    let mut bytes = [0; 18];
+    getrandom::fill(&mut bytes).context("the system gives no randomness")?;
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn observations(args: &ActArgs, client: &Client, agent: &str) -> Result<Vec<String>> {
+    let mut tokens = args.observation.clone();
+    if !args.observe.is_empty() {
+        tokens.push(observe(client, agent, &args.observe)?.observation);
+    }
+    Ok(tokens)
+}
+
+fn params(args: &ActArgs, client: &Client) -> Result<Map<String, Value>> {
+    if let Some(given) = &args.params {
+        let text = match given.strip_prefix('@') {
+            Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?,
+            None => given.clone(),
+        };
+        let parsed = countersign_core::json::parse_object(&text);
+        return Ok(parsed.map_err(|error| {
+            Failure::usage(format!("--params is not acceptable JSON: {error}"))
+                .hint("write an object in single quotes, such as '{\"account\":\"42\"}', or @FILE")
+        })?);
+    }
+    let types = if args.pairs.is_empty() { BTreeMap::new() } else { types(args, client) };
+    let mut params = Map::new();
+    for pair in &args.pairs {
+        let (name, value) = param(pair, &types)?;
+        if params.insert(name.clone(), value).is_some() {
+            return Err(Failure::usage(format!("parameter `{name}` is given twice")).hint("give it once").into());
+        }
+    }
+    Ok(params)
+}
+
+/// The types of the parameters as the published pact declares them. Where it cannot be had, the verdict will say why, so
+/// that everything is taken as text here.
+fn types(args: &ActArgs, client: &Client) -> BTreeMap<String, FieldType> {
+    let pact: Result<PactResponse> = client.call(Call::get(format!("/v1/pacts/{}", escape(&args.pact))));
+    let pact = pact.ok().and_then(|pact| load(&pact.source).ok());
+    let name = ActionName::new(args.action.as_str()).ok();
+    let action = pact.as_ref().zip(name).and_then(|(loaded, name)| loaded.pact.actions.get(&name));
+    let types = action.into_iter().flat_map(|action| &action.params.types);
+    types.map(|(name, field)| (name.to_string(), field.clone())).collect()
+}
+
+fn param(pair: &str, types: &BTreeMap<String, FieldType>) -> Result<(String, Value)> {
+    let wrong =
+        |message: String| Failure::usage(message).hint("write NAME=VALUE, or NAME:=JSON to give JSON as it stands");
+    let (name, value) = pair.split_once('=').ok_or_else(|| wrong(format!("`{pair}` is not a parameter")))?;
+    if let Some(name) = name.strip_suffix(':') {
+        let json = countersign_core::json::parse(value);
+        return Ok((
+            name.to_owned(),
+            json.map_err(|error| wrong(format!("`{pair}` is not acceptable JSON: {error}")))?,
+        ));
+    }
+    let misfit = |what: &str| wrong(format!("parameter `{name}` must be {what}, not `{value}`"));
+    let value = match types.get(name).map(|field| &field.ty) {
+        Some(ValueType::Long) => json!(value.parse::<i64>().map_err(|_| misfit("a whole number"))?),
+        Some(ValueType::Bool) => json!(value.parse::<bool>().map_err(|_| misfit("true or false"))?),
+        Some(ValueType::String) | None => json!(value),
+        Some(_) => countersign_core::json::parse(value).map_err(|_| misfit("JSON"))?,
+    };
+    if types.get(name).is_none() && !types.is_empty() {
+        note(format_args!("note: the pact has no parameter `{name}`; it is sent as text"));
+    }
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_by_their_types() {
+        let field = |ty| FieldType { ty, required: true };
+        let types = BTreeMap::from([
+            ("account".to_owned(), field(ValueType::String)),
+            ("amount".to_owned(), field(ValueType::Long)),
+            ("urgent".to_owned(), field(ValueType::Bool)),
+            ("tags".to_owned(), field(ValueType::Set(Box::new(ValueType::String)))),
+        ]);
+        let cases = [
+            ("account=42", json!("42")),
+            ("account=a=b", json!("a=b")),
+            ("amount=42", json!(42)),
+            ("urgent=true", json!(true)),
+            ("tags=[\"a\"]", json!(["a"])),
+            ("amount:=\"x\"", json!("x")),
+        ];
+        for (pair, value) in cases {
+            assert_eq!(param(pair, &types).expect("fits").1, value, "{pair}");
+        }
+        for pair in ["amount=4.2", "urgent=yes", "tags=a", "amount:={", "account"] {
+            let error = param(pair, &types).expect_err("does not fit");
+            assert_eq!(error.downcast_ref::<Failure>().map(|failure| failure.exit), Some(crate::commands::Exit::Usage));
+        }
+    }
+
+    #[test]
+    fn keys_are_long_enough_and_never_the_same() {
+        let (one, other) = (random_key().expect("is random"), random_key().expect("is random"));
+        assert!(one.len() >= countersign_core::limits::IDEMPOTENCY_KEY_CHARS_MIN);
+        assert_ne!(one, other);
+    }
+}

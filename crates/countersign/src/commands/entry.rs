@@ -1,0 +1,70 @@
+//! `countersign entry`: one ledger entry, read closely.
+
+use super::{Connection, Outcome};
+use crate::client::Call;
+use crate::config::Config;
+use crate::terminal::{note, say, say_json};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use countersign_api::{EntryResponse, ReceiptResponse};
+use serde_json::Value;
+
+/// Look at one ledger entry
+#[derive(Debug, Subcommand)]
+pub enum EntryCommand {
+    Show(ShowArgs),
+}
+
+/// Print an entry: its public leaf, and its payload unless it was erased
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign entry show 812
+  countersign entry show 812 --json
+  countersign entry show 812 --receipt > entry-812.receipt    keep it for `countersign verify --against`")]
+pub struct ShowArgs {
+    /// The entry's index
+    #[arg(value_name = "INDEX")]
+    index: u64,
+    /// Print its receipt and nothing else: leaf, inclusion proof and checkpoint
+    #[arg(long, conflicts_with = "json")]
+    receipt: bool,
+    /// Print one JSON object on one line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs it.
+pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
+    let EntryCommand::Show(args) = command;
+    let client = args.connection.client(config)?;
+    let path = format!("/v1/ledger/entries/{}", args.index);
+    if args.receipt {
+        let ReceiptResponse { receipt, .. } = client.call(Call::get(format!("/v1/ledger/receipts/{}", args.index)))?;
+        client.close()?;
+        say(receipt);
+        return Ok(Outcome::Yes);
+    }
+    let entry: EntryResponse = client.call(Call::get(path))?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&entry)?);
+        return Ok(Outcome::Yes);
+    }
+    note(format_args!("Entry {}: the leaf, which is public", entry.index));
+    say(pretty(entry.leaf.get())?);
+    match &entry.payload {
+        Some(payload) => {
+            note("The payload, which can be erased");
+            say(pretty(payload.get())?);
+        }
+        None => note("Its payload was erased; the leaf still commits to it."),
+    }
+    Ok(Outcome::Yes)
+}
+
+fn pretty(json: &str) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&serde_json::from_str::<Value>(json)?)?)
+}

@@ -1,0 +1,126 @@
+//! `countersign erase`: payloads that must go, while the proofs stay.
+
+use super::{Connection, Failure, OPERATOR, Outcome, fact_word};
+use crate::client::{Call, Client};
+use crate::config::Config;
+use crate::terminal::{count, note, say, say_json};
+use anyhow::Result;
+use clap::Args;
+use countersign_api::{ErasureRequest, ErasureResponse};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+/// How many entries one request names; the gate takes no more at once.
+const AT_ONCE: usize = 2048;
+
+/// Erase payloads from the ledger for good
+///
+/// Every entry has a public leaf, which stays, and a payload, which can be erased: the leaf holds only a salted commitment, so
+/// that nothing can be guessed from it and every proof still holds. With --fact, every copy is found: entries that wrote the
+/// fact, read it, were shown it or were rejected over it. Current values are kept; write or delete the fact first. The
+/// erasure is itself an entry, and `countersign audit` says which entries it leaves unverifiable.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign erase --fact Account::42 --reason 'request 7 of the data protection desk' --dry-run
+  countersign erase --entry 812 --entry 813 --reason 'test data' --yes
+
+The reason is kept for ever: do not put personal data into it.")]
+pub struct EraseArgs {
+    /// Erase the payload of this entry; may be repeated
+    #[arg(long, value_name = "INDEX", required_unless_present = "fact", conflicts_with = "fact")]
+    entry: Vec<u64>,
+    /// Erase every copy of this fact except its current value
+    #[arg(long, value_name = "FACT")]
+    fact: Option<String>,
+    /// Why, for the ledger
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Show what would be erased and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// The operator
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Erases.
+pub fn run(args: &EraseArgs, config: &Config) -> Result<Outcome> {
+    let fact = args.fact.as_deref().map(fact_word).transpose()?.map(|fact| fact.to_string());
+    let client = args.connection.client(config)?;
+    let entries = (!args.entry.is_empty()).then(|| args.entry.clone());
+    let plan = send(&client, args, &ErasureRequest { entries, fact, reason: args.reason.clone(), dry_run: true })?;
+    if !args.json || !args.dry_run {
+        show_plan(&plan);
+    }
+    if args.dry_run || plan.erased.is_empty() {
+        client.close()?;
+        if args.json {
+            say_json(&serde_json::to_value(&plan)?);
+        }
+        return Ok(Outcome::Yes);
+    }
+    if !args.yes {
+        confirm()?;
+    }
+    // What was shown is what is erased, whatever was written meanwhile.
+    let mut done = ErasureResponse { records: Vec::new(), erased: Vec::new(), kept: plan.kept };
+    for entries in plan.erased.chunks(AT_ONCE) {
+        let (entries, reason) = (Some(entries.to_vec()), args.reason.clone());
+        let part = send(&client, args, &ErasureRequest { entries, fact: None, reason, dry_run: false })?;
+        done.records.extend(part.records);
+        done.erased.extend(part.erased);
+    }
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&done)?);
+    } else {
+        let payloads = count(u64::try_from(done.erased.len()).unwrap_or(u64::MAX), "payload", "payloads");
+        say(format_args!("erased {payloads}, recorded in entry {}", list(&done.records)));
+    }
+    Ok(Outcome::Yes)
+}
+
+fn send(client: &Client, args: &EraseArgs, request: &ErasureRequest) -> Result<ErasureResponse> {
+    client.call(Call::post("/v1/ledger/erasures").agent(&args.by).json(request)?)
+}
+
+fn list(entries: &[u64]) -> String {
+    entries.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn show_plan(plan: &ErasureResponse) {
+    if plan.erased.is_empty() {
+        note("There is nothing to erase.");
+    } else {
+        note(format_args!("To be erased: the payloads of entries {}", list(&plan.erased)));
+    }
+    if !plan.kept.is_empty() {
+        note(format_args!("Kept, since they hold what is in force: entries {}", list(&plan.kept)));
+        note("hint: write or delete the fact first, then erase again");
+    }
+}
+
+/// Asks; only a clear yes counts, and where nobody can be asked nothing is erased.
+fn confirm() -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody can be asked whether to erase, and nothing was")
+            .hint("say --yes to erase without being asked, or --dry-run to see the plan")
+            .into());
+    }
+    eprint!("This cannot be undone. Erase? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::no("nothing was erased").into())
+}

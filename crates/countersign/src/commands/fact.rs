@@ -1,0 +1,193 @@
+//! `countersign fact`: reading facts, and feeding them as an operator.
+
+use super::{Connection, Failure, OPERATOR, Outcome, fact_id, fact_path};
+use crate::client::Call;
+use crate::config::Config;
+use crate::terminal::{note, say, say_json, time};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use countersign_api::{FactPut, FactResponse, FactWritten, HistoryResponse};
+use countersign_core::ids::FactId;
+use serde_json::Value;
+
+/// Read facts, and feed them as an operator
+///
+/// A fact is one versioned entity of shared state, such as Account::"42" with its attributes. Agents change facts only
+/// through actions; operators feed them from outside. Every write is a new version and a ledger entry.
+#[derive(Debug, Subcommand)]
+pub enum FactCommand {
+    Get(GetArgs),
+    Put(PutArgs),
+    Delete(DeleteArgs),
+}
+
+/// Print a fact as it is now, or all its versions
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign fact get Account 42
+  countersign fact get 'Account::\"42\"' --history --json")]
+pub struct GetArgs {
+    /// The fact, as TYPE ID or as 'Type::"id"'
+    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "ID"])]
+    fact: Vec<String>,
+    /// Print its versions, newest first
+    #[arg(long)]
+    history: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Write a fact as an operator
+///
+/// The value is a JSON object with all attributes; those left out are gone afterwards. With --if-match the write happens
+/// only if the fact is still at that version, so that two operators cannot overwrite each other unseen.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign fact put Account 42 '{\"status\":\"active\",\"balance\":900000,\"owner\":\"ada\"}'
+  countersign fact put Agent refund-1 '{\"roles\":[\"refunder\"],\"standing\":\"active\",\"org\":\"acme\",\"trust\":700}'
+  countersign fact put Account 42 --if-match 7 '{\"status\":\"frozen\",\"balance\":900000,\"owner\":\"ada\"}'")]
+pub struct PutArgs {
+    /// The fact, as TYPE ID or as 'Type::"id"', then its value
+    #[arg(required = true, num_args = 2..=3, value_names = ["TYPE", "ID", "JSON"])]
+    fact: Vec<String>,
+    /// Write only if the fact is at this version; 0 if it must not exist
+    #[arg(long, value_name = "VERSION")]
+    if_match: Option<u64>,
+    /// The operator
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Delete a fact as an operator
+///
+/// The fact keeps its version, so that it can never come back as an old one. Its history stays in the ledger; to remove
+/// that too, see `countersign erase`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign fact delete Account 42 --if-match 8")]
+pub struct DeleteArgs {
+    /// The fact, as TYPE ID or as 'Type::"id"'
+    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "ID"])]
+    fact: Vec<String>,
+    /// Delete only if the fact is at this version
+    #[arg(long, value_name = "VERSION")]
+    if_match: Option<u64>,
+    /// The operator
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs one of them.
+pub fn run(command: &FactCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        FactCommand::Get(args) => get(args, config),
+        FactCommand::Put(args) => put(args, config),
+        FactCommand::Delete(args) => delete(args, config),
+    }
+}
+
+fn get(args: &GetArgs, config: &Config) -> Result<Outcome> {
+    let fact = fact_id(&args.fact)?;
+    if args.history {
+        return history(args, &fact, config);
+    }
+    let client = args.connection.client(config)?;
+    let found: FactResponse = client.call(Call::get(fact_path(&fact)))?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&found)?);
+        return Ok(Outcome::Yes);
+    }
+    let FactResponse { version, written_at, written_by, entry, .. } = &found;
+    note(format_args!("{fact} version {version}, written by {written_by} at {} in entry {entry}", time(*written_at)));
+    say(serde_json::to_string_pretty(&found.value)?);
+    Ok(Outcome::Yes)
+}
+
+fn history(args: &GetArgs, fact: &FactId, config: &Config) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let path = format!("{}/history", fact_path(fact));
+    let mut page: HistoryResponse = client.call(Call::get(&path))?;
+    let mut all = page.clone();
+    while let Some(before) = page.next_before {
+        page = client.call(Call::get(format!("{path}?before={before}")))?;
+        all.versions.append(&mut page.versions);
+        (all.next_before, all.erased_at_entry) = (page.next_before, page.erased_at_entry);
+    }
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&all)?);
+        return Ok(Outcome::Yes);
+    }
+    note(format_args!("{fact}, newest version first"));
+    for version in &all.versions {
+        let value = version.value.as_ref().map_or_else(|| "deleted".to_owned(), value_line);
+        let (number, entry, by) = (version.version, version.entry, &version.written_by);
+        say(format_args!("{number:>6}  {}  entry {entry:<6} {by:<12}  {value}", time(version.written_at)));
+    }
+    if let Some(entry) = all.erased_at_entry {
+        note(format_args!("Older versions cannot be shown: the payload of entry {entry} was erased."));
+    }
+    Ok(Outcome::Yes)
+}
+
+fn put(args: &PutArgs, config: &Config) -> Result<Outcome> {
+    let (value, fact) = args.fact.split_last().ok_or_else(|| Failure::usage("no value is given"))?;
+    let fact = fact_id(fact)?;
+    let value = countersign_core::json::parse_object(value).map_err(|error| {
+        Failure::usage(format!("the value is not acceptable JSON: {error}"))
+            .hint("write an object with every attribute, in single quotes: '{\"status\":\"active\"}'")
+    })?;
+    let client = args.connection.client(config)?;
+    let call = if_match(Call::put(fact_path(&fact)).agent(&args.by), args.if_match).json(&FactPut { value })?;
+    let written: FactWritten = client.call(call)?;
+    client.close()?;
+    show_written(&written, args.json, "written")
+}
+
+fn delete(args: &DeleteArgs, config: &Config) -> Result<Outcome> {
+    let fact = fact_id(&args.fact)?;
+    let client = args.connection.client(config)?;
+    let call = if_match(Call::delete(fact_path(&fact)).agent(&args.by), args.if_match);
+    let written: FactWritten = client.call(call)?;
+    client.close()?;
+    show_written(&written, args.json, "deleted")
+}
+
+fn if_match(call: Call, version: Option<u64>) -> Call {
+    match version {
+        Some(version) => call.header("if-match", format!("\"{version}\"")),
+        None => call,
+    }
+}
+
+fn show_written(written: &FactWritten, json: bool, what: &str) -> Result<Outcome> {
+    if json {
+        say_json(&serde_json::to_value(written)?);
+    } else {
+        say(format_args!("{what} {} version {} in entry {}", written.fact, written.version, written.entry));
+    }
+    Ok(Outcome::Yes)
+}
+
+/// A value on one line: `status: "active", balance: 900000`.
+pub fn value_line(value: &Value) -> String {
+    match value.as_object() {
+        Some(object) => object.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", "),
+        None => value.to_string(),
+    }
+}

@@ -1,0 +1,57 @@
+//! `countersign pact publish`.
+
+use super::problems;
+use super::source::PactFile;
+use crate::client::Call;
+use crate::commands::{Connection, OPERATOR, Outcome};
+use crate::config::Config;
+use crate::terminal::{note, say, say_json};
+use anyhow::Result;
+use clap::Args;
+use countersign_api::PactPublished;
+use std::path::PathBuf;
+
+/// Publish a pact: from its entry on, actions are decided by it
+///
+/// The version must be one above the published one. The same version with other content is refused, and so is a pact whose
+/// fact types disagree with those of other pacts. Actions that are on their way are decided by the version that is current when
+/// they take effect.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign pact publish billing.toml
+  countersign pact publish billing.toml --data countersign-data     without a server")]
+pub struct PublishArgs {
+    /// The pact
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The operator
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Publishes.
+pub fn run(args: &PublishArgs, config: &Config) -> Result<Outcome> {
+    let file = PactFile::read(&args.file)?;
+    problems::show(&file);
+    if !file.is_sound() {
+        note(format_args!("{} was not published.", args.file.display()));
+        return Ok(Outcome::No);
+    }
+    let client = args.connection.client(config)?;
+    let call = Call::post("/v1/pacts").agent(&args.by).body("application/toml", file.text.into_bytes());
+    let published: PactPublished = client.call(call)?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&published)?);
+    } else {
+        let PactPublished { name, version, entry, hash, .. } = &published;
+        say(format_args!("published {name} version {version} in entry {entry}, sha256 {hash}"));
+    }
+    Ok(Outcome::Yes)
+}

@@ -1,0 +1,161 @@
+//! `countersign serve`: a gate that runs.
+
+use super::{Failure, Folder, Outcome};
+use crate::config::{self, Config, LISTEN};
+use crate::data::DataFolder;
+use crate::terminal::{count, note, progress, time};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use countersign_engine::gate::OpenReport;
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// Run the gate on a data folder
+///
+/// Opens the ledger, replays what the newest snapshot does not cover, and listens. One gate a folder: a second one is refused.
+/// SIGINT or SIGTERM ends it cleanly: requests that were taken are answered first. After a crash nothing has to be done:
+/// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
+///
+/// Agents are not authenticated yet, so the gate listens on loopback only.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign serve
+  countersign serve --data gate-data --listen 127.0.0.1:9000
+  RUST_LOG=countersign=debug countersign serve 2>gate.log     logs are JSON where stderr is not a terminal")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    folder: Folder,
+    /// Where to listen [default: 127.0.0.1:8420]; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_LISTEN", hide_env_values = true)]
+    listen: Option<String>,
+    /// How many requests may wait before the gate says that it is busy [default: 8192]
+    #[arg(long, value_name = "N", env = "COUNTERSIGN_QUEUE_LEN", hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    queue_len: Option<u32>,
+}
+
+/// Runs the gate until it is told to end.
+pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
+    let listen = listen(args, config)?;
+    logging();
+    let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
+    let mut options = config.tune(folder.options());
+    if let Some(queue_len) = args.queue_len {
+        options.queue_len = usize::try_from(queue_len).unwrap_or(options.queue_len);
+    }
+    let bar = progress(None, "opening the ledger");
+    let opened = folder.open(options);
+    bar.finish_and_clear();
+    let (gate, report) = opened?;
+    describe(&report, gate.now_ms());
+    let gate = Arc::new(gate);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the system gives no runtime")?;
+    let served = runtime.block_on(async {
+        let ended = ended()?;
+        let listener = crate::http::listen(listen).await?;
+        note(format_args!("Listening on http://{}", listener.local_addr()?));
+        crate::http::serve_on(Arc::clone(&gate), listener, ended).await
+    });
+    drop(runtime);
+    let closed = Arc::into_inner(gate).map_or(Ok(()), countersign_engine::gate::Gate::close);
+    served.map_err(|error| bound(error, listen))?;
+    closed.map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")))?;
+    note("Closed.");
+    Ok(Outcome::Yes)
+}
+
+fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
+    let address = match (&args.listen, config.listen) {
+        (Some(text), _) => config::listen(text).map_err(|error| Failure::usage(error.to_string()))?,
+        (None, Some(address)) => address,
+        (None, None) => config::listen(LISTEN)?,
+    };
+    if !address.ip().is_loopback() {
+        return Err(Failure::usage(format!("{address} can be reached from outside, and agents are not authenticated"))
+            .hint("listen on 127.0.0.1 or [::1]")
+            .into());
+    }
+    Ok(address)
+}
+
+/// Says what opening found, so that whoever restarted the gate knows what happened to it.
+fn describe(report: &OpenReport, now_ms: u64) {
+    let storage = &report.storage;
+    if report.created {
+        note("Began a new ledger.");
+    } else {
+        let ended = if storage.was_clean { "closed cleanly" } else { "not closed cleanly" };
+        let entries = count(storage.size, "entry", "entries");
+        let segments = count(u64::try_from(storage.segments).unwrap_or_default(), "segment", "segments");
+        note(format_args!("Opened a ledger of {entries} in {segments}, {ended}."));
+    }
+    match report.snapshot {
+        Some(at) => note(format_args!(
+            "Used the snapshot at {at}; replayed {} after it.",
+            count(report.replayed, "entry", "entries")
+        )),
+        None if report.replayed > 0 => note(format_args!("Replayed {}.", count(report.replayed, "entry", "entries"))),
+        None => {}
+    }
+    if let Some(cut) = &storage.cut {
+        note(format_args!(
+            "Cut {} bytes of a batch that was never acknowledged from {}: {}.",
+            cut.bytes, cut.place, cut.reason
+        ));
+    }
+    for ignored in &report.ignored {
+        note(format_args!("Passed over a snapshot: {ignored:?}"));
+    }
+    if storage.erasures_finished > 0 {
+        note(format_args!(
+            "Finished {} that a crash had interrupted.",
+            count(storage.erasures_finished, "erasure", "erasures")
+        ));
+    }
+    note(format_args!("Ledger time is {}.", time(now_ms)));
+}
+
+/// Ends with SIGINT or SIGTERM.
+fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        note("Ending: answering what was taken.");
+    })
+}
+
+fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    match io.map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::AddrInUse) => Failure::cannot(format!("{listen} is in use by another process"))
+            .hint("choose another address with --listen; port 0 takes any that is free")
+            .into(),
+        _ => error,
+    }
+}
+
+/// Text for people, JSON for programs; RUST_LOG chooses what.
+fn logging() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let writer = BoxMakeWriter::new(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let terminal = std::io::stderr().is_terminal();
+    let colours = crate::terminal::colours(crate::terminal::Stream::Err);
+    let set = if terminal {
+        subscriber.with_ansi(colours).with_target(false).try_init()
+    } else {
+        subscriber.json().flatten_event(true).try_init()
+    };
+    // Only a second call can fail, and then logging is set up already.
+    drop(set);
+}

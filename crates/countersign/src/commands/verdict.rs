@@ -1,0 +1,90 @@
+//! A verdict as people read it: what was decided, and for a rejection what changed, by whom, when and what to do.
+
+use crate::terminal::{Paint, Stream, Tone, note, say, span, time};
+use countersign_api::{FailedPrecondition, FailedRead, Verdict, VerdictKind, Why};
+use serde_json::Value;
+
+/// Shows a verdict: the answer on stdout, where to look next on stderr.
+pub fn show(verdict: &Verdict) {
+    let paint = Paint::of(Stream::Out);
+    let (tone, word) = match verdict.verdict {
+        VerdictKind::Committed => (Tone::Good, "committed"),
+        VerdictKind::Rejected => (Tone::Bad, "rejected"),
+        VerdictKind::Review => (Tone::Warn, "review"),
+    };
+    say(format_args!("{}{}", paint.word(tone, word), place(verdict)));
+    let wrote = if verdict.checked { "would write" } else { "wrote" };
+    for write in &verdict.wrote {
+        say(format_args!("  {wrote} {} version {}", write.fact, write.version));
+    }
+    if let (Some(code), Some(message)) = (&verdict.code, &verdict.message) {
+        say(format_args!("  {}: {message}", paint.word(Tone::Strong, code)));
+    }
+    for failed in &verdict.failed {
+        show_failed(failed, paint);
+    }
+    if let Some(hint) = &verdict.hint {
+        say(format_args!("  hint: {hint}"));
+    }
+    if let Some(shadowed) = &verdict.shadowed {
+        say(format_args!("  in shadow mode; enforced, it would be rejected: {}: {}", shadowed.code, shadowed.message));
+        for failed in &shadowed.failed {
+            show_failed(failed, paint);
+        }
+    }
+    if let (Some(review), Some(expires)) = (&verdict.review, verdict.expires_at) {
+        say(format_args!("  waits for a person as {review} until {}", time(expires)));
+    }
+    if verdict.erased {
+        note("The reasons of this verdict have been erased since.");
+    }
+    if let Some(entry) = verdict.entry {
+        note(format_args!("See `countersign entry show {entry}`; keep its receipt to hold the log to it."));
+    }
+}
+
+fn place(verdict: &Verdict) -> String {
+    let mut text = match verdict.entry {
+        Some(entry) => format!(" in entry {entry}"),
+        None => " if it were done now; nothing was written".to_owned(),
+    };
+    if let Some(pact) = &verdict.pact {
+        text.push_str(&format!(", under {} version {}", pact.name, pact.version));
+    }
+    if let Some(gap) = verdict.gap_ms {
+        text.push_str(&format!(", {} after it was observed", span(gap)));
+    }
+    if verdict.repeated {
+        text.push_str(" (decided before, under the same key)");
+    }
+    text
+}
+
+fn show_failed(failed: &FailedPrecondition, paint: Paint) {
+    let why = match failed.why {
+        Why::False => "does not hold",
+        Why::Error => "could not be evaluated",
+        Why::Stale => "rests on an observation that is too old",
+        Why::Changed => "rests on a version that is no longer current",
+    };
+    let gap = failed.gap_ms.map(|gap| format!(", {} after it was observed", span(gap))).unwrap_or_default();
+    say(format_args!("  {} {} {why}{gap}", paint.word(Tone::Bad, "✗"), paint.word(Tone::Strong, &failed.precondition)));
+    say(format_args!("      that: {}", failed.that));
+    if let Some(error) = &failed.error {
+        say(format_args!("      {error}"));
+    }
+    for read in &failed.reads {
+        say(format_args!("      {}: {}", read.attribute, change(read, paint)));
+        if let (Some(by), Some(at), Some(entry)) = (&read.changed_by, read.changed_at, read.entry) {
+            say(format_args!("        changed by {by} at {} in entry {entry}", time(at)));
+        }
+    }
+    say(format_args!("      hint: {}", failed.hint));
+}
+
+/// What an agent had seen, and what is there: `"active" -> "frozen"`.
+fn change(read: &FailedRead, paint: Paint) -> String {
+    let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
+    let expected = if read.observed { shown(&read.expected) } else { "not observed".to_owned() };
+    format!("{expected} -> {}", paint.word(Tone::Strong, shown(&read.actual)))
+}

@@ -1,0 +1,224 @@
+//! `countersign verify`: the log, judged offline by its key and by what others hold of it.
+//!
+//! Reads without taking the folder, so that it can run beside a gate, and needs nothing of the folder but the log itself (I7).
+
+use super::{Failure, Folder, Outcome};
+use crate::config::Config;
+use crate::data::LogFolder;
+use crate::terminal::{Paint, Stream, Tone, count, note, progress, say, say_json};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use countersign_engine::fold::payload_matches;
+use countersign_engine::storage::{Place, StorageError, WalkEnd, WalkOptions, walk};
+use countersign_ledger::checkpoint::LogKey;
+use countersign_ledger::receipt::{PREFIX, Receipt};
+use countersign_ledger::tree::Frontier;
+use countersign_ledger::verify::{Broken, Evidence, LogVerifier, Summary};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Check the log offline: structure, hashes, signatures, and what you hold of it
+///
+/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the key that you give, and
+/// every payload against the commitment in its leaf. With --against, also checks that the log still contains what a
+/// checkpoint or receipt that you kept says: that is how you find out that history was rewritten and signed again. Says exactly
+/// where a log breaks. Needs no server and no secret, and changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign verify --data countersign-data --key gate.vkey
+  countersign verify --key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
+
+The key is what `countersign init` printed; take it from whoever you trust, not from the folder that you check.
+Exit codes: 0 the log holds, 1 it is broken or disagrees with what you hold, 3 it cannot be read")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    folder: Folder,
+    /// The log's public key, or a file that holds it
+    #[arg(long, value_name = "KEY|FILE")]
+    key: String,
+    /// A checkpoint or receipt that the log must agree with: a file, or the receipt itself; may be repeated
+    #[arg(long, value_name = "FILE|RECEIPT", num_args = 1..)]
+    against: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a walk over the log counted besides the summary.
+struct Found {
+    summary: Summary,
+    erased: u64,
+    end: WalkEnd,
+}
+
+/// Why the log does not hold.
+struct Flaw {
+    place: Option<Place>,
+    problem: String,
+}
+
+/// Verifies.
+pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
+    let key = key(&args.key)?;
+    let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
+    let mut verifier = LogVerifier::new(key.clone());
+    let mut evidence = Vec::new();
+    for given in &args.against {
+        evidence.push(read_evidence(given, &key)?);
+    }
+    verifier.expect(evidence).map_err(|broken| Failure::no(broken.to_string()))?;
+    match examine(&folder, &key, verifier)? {
+        Ok(found) => {
+            show(&found, args.json);
+            Ok(Outcome::Yes)
+        }
+        Err(flaw) if args.json => {
+            say_json(&flaw.to_json());
+            Ok(Outcome::No)
+        }
+        Err(flaw) => Err(Failure::no(flaw.problem).into()),
+    }
+}
+
+/// A log's public key, given as it stands or as a file.
+pub fn key(given: &str) -> Result<LogKey> {
+    let text = match std::fs::read_to_string(given) {
+        Ok(text) => text,
+        Err(_) if given.contains('+') => given.to_owned(),
+        Err(error) => {
+            return Err(Failure::cannot(format!("cannot read the key file {given}: {error}"))
+                .hint("name the file that holds the log's public key, or give the key itself: ORIGIN+ID+KEY")
+                .into());
+        }
+    };
+    let parsed = text.trim().parse();
+    Ok(parsed.map_err(|error| {
+        Failure::usage(format!("this is not a log's public key: {error}"))
+            .hint("it looks like gate.example.com/log+1a2b3c4d+…, as `countersign init` prints it")
+    })?)
+}
+
+fn read_evidence(given: &str, key: &LogKey) -> Result<Evidence> {
+    let (name, text) = if given.starts_with(PREFIX) {
+        ("the receipt".to_owned(), given.to_owned())
+    } else {
+        let hint = "hint: name a file that holds a checkpoint or a receipt, or give the receipt itself";
+        let text = std::fs::read_to_string(given).with_context(|| format!("cannot read {given}\n{hint}"))?;
+        (
+            Path::new(given).file_name().map_or_else(|| given.to_owned(), |name| name.to_string_lossy().into_owned()),
+            text,
+        )
+    };
+    let forged = |error: String| Failure::no(format!("{name} is not of this log: {error}"));
+    let trimmed = text.trim();
+    let receipt = if trimmed.starts_with(PREFIX) {
+        Some(Receipt::decode(trimmed))
+    } else if trimmed.starts_with("c2sp.org/tlog-proof") {
+        Some(Receipt::from_tlog_proof(&text))
+    } else {
+        None
+    };
+    match receipt {
+        Some(receipt) => {
+            let receipt = receipt.map_err(|error| forged(error.to_string()))?;
+            Ok(Evidence::receipt(&name, &receipt, key).map_err(|error| forged(error.to_string()))?)
+        }
+        None => Ok(Evidence::checkpoint(&name, &text, key).map_err(|error| forged(error.to_string()))?),
+    }
+}
+
+/// Walks the log; the outer error is that it cannot be read, the inner that it does not hold.
+fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Result<Result<Found, Flaw>> {
+    let disk = folder.disk()?;
+    let bar = progress(folder.expected_size(), "verifying");
+    let mut erased = 0;
+    let options = WalkOptions { key, payload_matches: &payload_matches };
+    let walked = walk(&disk, options, Frontier::new(), &mut |placed| {
+        verifier.at_offset(placed.offset);
+        for frame in placed.batch.frames() {
+            verifier.entry(frame.index, frame.leaf)?;
+            erased += u64::from(frame.is_erased());
+        }
+        verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
+        bar.set_position(verifier.size());
+        Ok(())
+    });
+    bar.finish_and_clear();
+    let end = match walked {
+        Ok(end) => end,
+        Err(error @ StorageError::Io { .. }) => return Err(error.into()),
+        Err(error) => return Ok(Err(Flaw::of(error))),
+    };
+    let size = end.end.clone();
+    Ok(verifier
+        .finish()
+        .map(|summary| Found { summary, erased, end })
+        .map_err(|broken: Broken| Flaw { place: size, problem: broken.to_string() }))
+}
+
+impl Flaw {
+    fn of(error: StorageError) -> Self {
+        let place = match &error {
+            StorageError::Corrupt { place, .. }
+            | StorageError::ShorterThanAnchor { place, .. }
+            | StorageError::Fold { place, .. } => Some(place.clone()),
+            _ => None,
+        };
+        let problem = match error {
+            // What the verifier says stands by itself; it names the place too.
+            StorageError::Fold { place, source } => format!("in {}: {source}", place.segment),
+            other => other.to_string(),
+        };
+        Self { place, problem }
+    }
+
+    fn to_json(&self) -> Value {
+        let report = crate::terminal::Report::of(&self.problem);
+        let place = self.place.as_ref();
+        let place = place.map(|place| json!({"segment": place.segment, "offset": place.offset, "entry": place.index}));
+        json!({"ok": false, "problem": report.message, "hint": report.hints.first(), "place": place})
+    }
+}
+
+fn show(found: &Found, json: bool) {
+    let Found { summary, erased, end } = found;
+    if json {
+        let tail = end.tail.as_ref();
+        let tail =
+            tail.map(|tail| json!({"segment": tail.place.segment, "offset": tail.place.offset, "bytes": tail.bytes}));
+        say_json(&json!({"ok": true, "origin": summary.origin, "size": summary.size, "root": summary.root.to_string(),
+            "checkpoints": summary.checkpoints, "segments": end.segments, "evidence": summary.evidence, "erased": erased,
+            "torn_tail": tail}));
+        return;
+    }
+    let paint = Paint::of(Stream::Out);
+    let entries = count(summary.size, "entry", "entries");
+    let checkpoints = count(summary.checkpoints, "checkpoint", "checkpoints");
+    say(format_args!("{} {}: {entries}, {checkpoints}", paint.word(Tone::Good, "holds"), summary.origin));
+    say(format_args!("  root {}", summary.root));
+    if summary.evidence > 0 {
+        let pieces = u64::try_from(summary.evidence).unwrap_or_default();
+        say(format_args!(
+            "  agrees with {} that you hold",
+            count(pieces, "checkpoint or receipt", "checkpoints and receipts")
+        ));
+    }
+    if *erased > 0 {
+        say(format_args!(
+            "  {} erased; the leaves still commit to them",
+            count(*erased, "payload was", "payloads were")
+        ));
+    }
+    if let Some(tail) = &end.tail {
+        note(format_args!(
+            "note: after the last whole batch, {} bytes in {} that were never acknowledged: {}",
+            tail.bytes, tail.place, tail.reason
+        ));
+    }
+    if summary.evidence == 0 {
+        note(
+            "note: with --against and a checkpoint that you kept, a log that was rewritten and signed again is found too",
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Settings from a file, the environment and flags, in rising precedence, parsed once into checked types.
+//!
+//! The file is `countersign.toml` in the current folder, or what `--config` or `COUNTERSIGN_CONFIG` names. Unknown keys are
+//! refused: a mistyped limit that is silently ignored is a limit that is not there.
+
+use anyhow::{Context as _, Result, bail};
+use countersign_engine::gate::Options;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+/// The file that is read when none is named.
+pub const FILE: &str = "countersign.toml";
+/// Where a gate listens unless told otherwise. Loopback: agents are not authenticated yet.
+pub const LISTEN: &str = "127.0.0.1:8420";
+/// Where commands look for a gate unless told otherwise.
+pub const SERVER: &str = "http://127.0.0.1:8420";
+/// The data folder unless told otherwise.
+pub const DATA: &str = "countersign-data";
+
+/// The longest queue that is taken: each place in it costs memory before anything was decided.
+const QUEUE_LEN_MAX: i64 = 1 << 20;
+/// The largest batch that is taken; a batch is one write and one sync.
+const BATCH_MAX: i64 = 1 << 14;
+
+const KEYS: [&str; 8] = ["agent", "batch_max", "data", "listen", "origin", "queue_len", "server", "snapshot_every"];
+
+/// What the file says; each is `None` where it says nothing.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The data folder; relative paths start at the file's own folder.
+    pub data: Option<PathBuf>,
+    /// Where `serve` listens.
+    pub listen: Option<SocketAddr>,
+    /// The gate that commands talk to.
+    pub server: Option<String>,
+    /// The agent that commands act as.
+    pub agent: Option<String>,
+    /// The origin of a new log.
+    pub origin: Option<String>,
+    /// How many requests may wait.
+    pub queue_len: Option<usize>,
+    /// Most requests in one batch.
+    pub batch_max: Option<usize>,
+    /// Entries between snapshots.
+    pub snapshot_every: Option<u64>,
+}
+
+impl Config {
+    /// Reads the named file, or the usual one if it is there.
+    pub fn load(named: Option<&Path>) -> Result<Self> {
+        let path = match named {
+            Some(path) => path,
+            None if Path::new(FILE).exists() => Path::new(FILE),
+            None => return Ok(Self::default()),
+        };
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("cannot read {}\nhint: name a file that is there with --config, or leave it out", path.display())
+        })?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("")))
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    }
+
+    /// Reads the text of a file; `base` is where relative paths start.
+    pub fn parse(text: &str, base: &Path) -> Result<Self> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or("").lines().count().max(1));
+            anyhow::anyhow!("line {line}: {}\nhint: the file is TOML, one `key = value` a line", error.message())
+        })?;
+        let mut config = Self::default();
+        for (key, value) in &table {
+            match key.as_str() {
+                "agent" => config.agent = Some(string(key, value)?),
+                "batch_max" => config.batch_max = Some(number(key, value, 1, BATCH_MAX)?),
+                "data" => config.data = Some(base.join(string(key, value)?)),
+                "listen" => config.listen = Some(listen(&string(key, value)?)?),
+                "origin" => config.origin = Some(string(key, value)?),
+                "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),
+                "server" => config.server = Some(string(key, value)?),
+                "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
+                unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown)),
+            }
+        }
+        Ok(config)
+    }
+
+    /// The data folder: the flag or the environment, else the file, else the usual one.
+    pub fn data(&self, flag: Option<&Path>) -> PathBuf {
+        flag.map(Path::to_path_buf).or_else(|| self.data.clone()).unwrap_or_else(|| DATA.into())
+    }
+
+    /// A gate's options, with what the file says about them.
+    pub fn tune(&self, mut options: Options) -> Options {
+        options.queue_len = self.queue_len.unwrap_or(options.queue_len);
+        options.batch_max = self.batch_max.unwrap_or(options.batch_max);
+        options.snapshot_every = self.snapshot_every.unwrap_or(options.snapshot_every);
+        options
+    }
+}
+
+/// An address to listen on.
+pub fn listen(text: &str) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        anyhow::anyhow!(
+            "`{text}` is not an address to listen on\nhint: write an IP address and a port, such as {LISTEN}"
+        )
+    })
+}
+
+fn string(key: &str, value: &Value) -> Result<String> {
+    match value.as_str() {
+        Some(text) if !text.is_empty() => Ok(text.to_owned()),
+        _ => bail!("key `{key}` must be a string that is not empty\nhint: write `{key} = \"…\"`"),
+    }
+}
+
+fn number<T: TryFrom<i64>>(key: &str, value: &Value, least: i64, most: i64) -> Result<T> {
+    let number = value.as_integer().filter(|number| (least..=most).contains(number));
+    match number.and_then(|number| T::try_from(number).ok()) {
+        Some(number) => Ok(number),
+        None => bail!("key `{key}` must be a whole number from {least} to {most}\nhint: write it without quotes"),
+    }
+}
+
+fn suggestion(unknown: &str) -> String {
+    match countersign_core::pact::diagnostic::closest(unknown, KEYS) {
+        Some(close) => format!("did you mean `{close}`?"),
+        None => format!("the keys are {}", KEYS.map(|key| format!("`{key}`")).join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Config::parse(text, Path::new("")).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "agent = \"a\"\nbatch_max = 2\ndata = \"d\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
+                    server = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
+        let config = Config::parse(text, Path::new("/etc")).expect("is right");
+        assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
+        assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));
+        assert_eq!(config.listen.map(|listen| listen.port()), Some(1));
+        assert_eq!(text.lines().count(), KEYS.len());
+    }
+
+    #[test]
+    fn what_is_not_known_or_does_not_fit_is_refused_with_a_hint() {
+        assert!(refused("queue_lenght = 1").ends_with("hint: did you mean `queue_len`?"));
+        assert!(refused("zebra = 1").contains("the keys are `agent`"));
+        assert!(refused("queue_len = \"1\"").contains("whole number from 1"));
+        assert!(refused("queue_len = 0").contains("whole number from 1"));
+        assert!(refused("data = 3").contains("must be a string"));
+        assert!(refused("listen = \"localhost\"").contains("127.0.0.1:8420"));
+        assert!(refused("a = 1\nb = = 2").starts_with("line 2: "));
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_usual() {
+        let config = Config { data: Some("file".into()), ..Config::default() };
+        assert_eq!(config.data(Some(Path::new("flag"))), Path::new("flag"));
+        assert_eq!(config.data(None), Path::new("file"));
+        assert_eq!(Config::default().data(None), Path::new(DATA));
+    }
+}

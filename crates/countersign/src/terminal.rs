@@ -1,0 +1,256 @@
+//! What the command line shows: colours only where somebody looks, errors as a cause and its hints, progress on stderr.
+//!
+//! Data goes to stdout and everything else to stderr, so that a pipe carries only data. Nothing here decides anything.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
+
+/// Where text goes, which decides whether it may be coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Data.
+    Out,
+    /// Everything else.
+    Err,
+}
+
+/// Whether colours are shown on a stream: a terminal, and nobody asked for none (see no-color.org).
+pub fn colours(stream: Stream) -> bool {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let terminal = match stream {
+        Stream::Out => std::io::stdout().is_terminal(),
+        Stream::Err => std::io::stderr().is_terminal(),
+    };
+    terminal && !plain
+}
+
+/// How a word is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Went well.
+    Good,
+    /// Did not.
+    Bad,
+    /// Needs a look.
+    Warn,
+    /// A name that the eye should find.
+    Strong,
+}
+
+/// Paints words for one stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// For a stream.
+    pub fn of(stream: Stream) -> Self {
+        Self(colours(stream))
+    }
+
+    /// A word in a tone.
+    pub fn word(self, tone: Tone, text: impl Display) -> String {
+        let code = match tone {
+            Tone::Good => "1;32",
+            Tone::Bad => "1;31",
+            Tone::Warn => "1;33",
+            Tone::Strong => "1",
+        };
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_string() }
+    }
+}
+
+/// Writes one line of data. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools.
+pub fn say(line: impl Display) {
+    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Writes one JSON document on a line of its own.
+pub fn say_json(json: &serde_json::Value) {
+    say(json);
+}
+
+/// Writes one line for people, beside the data.
+pub fn note(line: impl Display) {
+    // There is nobody left to tell when stderr is closed.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// An error as it is shown: what happened on one line, then what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What happened.
+    pub message: String,
+    /// What to do about it.
+    pub hints: Vec<String>,
+}
+
+impl Report {
+    /// Takes the hints out of an error's text. Errors of the lower crates carry theirs in brackets, after a semicolon or
+    /// on a line of their own, since they are also read in logs.
+    pub fn of(text: &str) -> Self {
+        let (mut message, mut hints) = (String::new(), Vec::new());
+        let mut rest = text;
+        while let Some(at) = rest.find("hint: ") {
+            let (before, after) = rest.split_at(at);
+            let bracketed = before.ends_with('(');
+            let before = before.trim_end_matches(['(', ' ', '\n', ';', ',']);
+            message.push_str(before);
+            let after = after.trim_start_matches("hint: ");
+            let end = if bracketed { closing_bracket(after) } else { after.find('\n').unwrap_or(after.len()) };
+            let (hint, tail) = after.split_at(end);
+            // A cause that follows a bracketed hint belongs to the message.
+            let (hint, tail) = match hint.find("; hint: ").filter(|_| !bracketed) {
+                Some(next) => after.split_at(next),
+                None => (hint, tail),
+            };
+            hints.push(one_line(hint));
+            rest = if bracketed { tail.strip_prefix(')').unwrap_or(tail) } else { tail };
+        }
+        message.push_str(rest);
+        Self { message: one_line(&message), hints }
+    }
+
+    /// An error with its causes: their messages one after the other, and all their hints.
+    pub fn of_error(error: &anyhow::Error) -> Self {
+        let mut whole = Self { message: String::new(), hints: Vec::new() };
+        for cause in error.chain() {
+            let part = Self::of(&cause.to_string());
+            // Some errors say what caused them in their own message already.
+            if !whole.message.contains(&part.message) {
+                whole.message.push_str(if whole.message.is_empty() { "" } else { ": " });
+                whole.message.push_str(&part.message);
+            }
+            whole.hints.extend(part.hints.into_iter().filter(|hint| !hint.is_empty()));
+        }
+        whole.hints.dedup();
+        whole
+    }
+
+    /// Shows it on stderr.
+    pub fn show(&self) {
+        let paint = Paint::of(Stream::Err);
+        note(format_args!("{} {}", paint.word(Tone::Bad, "error:"), self.message));
+        for hint in &self.hints {
+            note(format_args!("{} {hint}", paint.word(Tone::Strong, "hint:")));
+        }
+    }
+}
+
+/// Where the bracket that was opened before this text closes.
+fn closing_bracket(text: &str) -> usize {
+    let mut depth = 1_u32;
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' if depth == 1 => return at,
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A bar on stderr for work that may take more than a second; nothing is drawn unless stderr is a terminal.
+pub fn progress(total: Option<u64>, what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match total {
+        Some(total) => (ProgressBar::new(total), "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg} {human_pos} {per_sec}"),
+    };
+    let bar = match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    };
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Ledger milliseconds as people read them: `2026-11-15T09:30:00.123Z`.
+pub fn time(ms: u64) -> String {
+    let (days, in_day) = (ms / 86_400_000, ms % 86_400_000);
+    // Days to a civil date, by eras of 400 years that start in March, so that the leap day comes last.
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
+    let (second, milli) = (in_day / 1_000 % 60, in_day % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// A span of milliseconds as people read it.
+pub fn span(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
+        _ => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+/// A count with its noun.
+pub fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_taken_out_of_messages_wherever_they_stand() {
+        let cases = [
+            ("it is so\nhint: do this", "it is so", vec!["do this"]),
+            ("it is so (hint: stop (all) of it)", "it is so", vec!["stop (all) of it"]),
+            ("cannot sync (hint: check the disk): more", "cannot sync: more", vec!["check the disk"]),
+            ("at entry 3: altered; hint: look", "at entry 3: altered", vec!["look"]),
+            ("a\nhint: b\nhint: c", "a", vec!["b", "c"]),
+            ("nothing to add", "nothing to add", vec![]),
+        ];
+        for (text, message, hints) in cases {
+            let report = Report::of(text);
+            assert_eq!(
+                (report.message.as_str(), report.hints),
+                (message, hints.iter().map(|h| (*h).to_owned()).collect())
+            );
+        }
+    }
+
+    #[test]
+    fn causes_are_joined_and_said_once() {
+        let io = std::io::Error::other("disk on fire");
+        let error = anyhow::Error::new(io).context("cannot read x\nhint: look").context("disk on fire, says somebody");
+        let report = Report::of_error(&error);
+        assert_eq!(report.message, "disk on fire, says somebody: cannot read x");
+        assert_eq!(report.hints, ["look"]);
+    }
+
+    #[test]
+    fn time_is_the_calendar_in_utc() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(time(1_794_700_000_123), "2026-11-14T23:06:40.123Z");
+        assert_eq!(time(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
+    }
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!(["150 ms", "1.2 s", "2 min 5 s", "3 h 0 min"], [150, 1_250, 125_000, 10_800_000].map(span));
+    }
+}
