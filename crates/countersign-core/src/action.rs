@@ -40,8 +40,8 @@ pub struct ActionRequest {
     pub action: ActionName,
     /// The caller's key for retries.
     pub idempotency_key: IdempotencyKey,
-    /// The parameters, not yet bound.
-    pub params: Map<String, Json>,
+    /// The parameters, an object, not yet bound.
+    pub params: Json,
     /// Observation tokens, not yet opened.
     pub observations: Vec<String>,
 }
@@ -89,9 +89,9 @@ impl ActionRequest {
         let idempotency_key =
             IdempotencyKey::new(text("idempotency_key")?).map_err(|e| RequestError::Name("idempotency_key", e))?;
         let params = match object.swap_remove("params") {
-            Some(Json::Object(params)) => params,
+            Some(params @ Json::Object(_)) => params,
             Some(_) => return Err(RequestError::Type("params", "an object")),
-            None => Map::new(),
+            None => Json::Object(Map::new()),
         };
         let observations = match object.swap_remove("observations") {
             None => Vec::new(),
@@ -154,6 +154,8 @@ pub struct Action {
     pub auth: Auth,
     /// The raw body, kept.
     pub body: Arc<str>,
+    /// What stands for the agent's idempotency key.
+    pub key: KeyDigest,
     /// The body, parsed.
     pub request: ActionRequest,
     /// The observations it carries, opened; at most one for each fact.
@@ -175,20 +177,20 @@ impl Action {
                 None => latest.push(observation),
             }
         }
-        Self { id: Digest::of(body.as_bytes()), agent, auth, body, request, observed: latest, bound: None }
-    }
-
-    /// What stands for the agent's idempotency key.
-    pub fn key_digest(&self) -> KeyDigest {
-        let key = self.request.idempotency_key.as_str().as_bytes();
-        let Digest(digest) = Digest::of(&[self.agent.as_str().as_bytes(), b"\0", key].concat());
-        digest.first_chunk().copied().unwrap_or_default()
+        let id = Digest::of(body.as_bytes());
+        let key = key_digest(&agent, &request.idempotency_key);
+        Self { id, agent, auth, body, key, request, observed: latest, bound: None }
     }
 
     /// What was observed of a fact.
     pub fn observation_of(&self, fact: &FactId) -> Option<&Observed> {
         self.observed.iter().find(|observed| observed.fact == *fact)
     }
+}
+
+fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {
+    let Digest(digest) = Digest::of(&[agent.as_str().as_bytes(), b"\0", key.as_str().as_bytes()].concat());
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
 impl Observed {

@@ -97,10 +97,15 @@ impl Canonical {
     }
 
     fn hex(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            for nibble in [byte >> 4, byte & 15] {
-                self.out.push(char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }));
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for chunk in bytes.chunks(32) {
+            let mut text = [0; 64];
+            for (pair, byte) in text.chunks_exact_mut(2).zip(chunk) {
+                let digits = [byte >> 4, byte & 15].map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'));
+                pair.copy_from_slice(&digits);
             }
+            let text = text.get(..2 * chunk.len()).and_then(|text| std::str::from_utf8(text).ok());
+            self.out.push_str(text.unwrap_or_default());
         }
     }
 

@@ -148,7 +148,7 @@ impl Sequencer {
     }
 
     fn act(&mut self, batch: &mut Batch, keys: &mut Idempotency, action: Action, reply: Reply, now_ms: u64) {
-        let key = action.key_digest();
+        let key = action.key;
         match keys.lookup(&key, &action.id, now_ms) {
             Lookup::New => {}
             Lookup::Same(entry) => return batch.answers.push((reply, Ok(entry))),

@@ -8,19 +8,20 @@ use crate::pact::ActionType;
 use crate::value::Value;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 /// Most problems reported at once; a hostile body must not make a long record.
 const PROBLEMS_MAX: usize = 8;
 
 /// Binds parameters to an action type. Pure, so admission may do it ahead and `decide` may do it again.
-pub fn bind(kind: &ActionType, params: &Map<String, Json>) -> Binding {
-    // The validator takes a `Value`; wrapping a clone costs less than the validation itself.
-    let whole = Json::Object(params.clone());
-    if !kind.params.validator.is_valid(&whole) {
-        let problems = kind.params.validator.iter_errors(&whole).take(PROBLEMS_MAX);
+pub fn bind(kind: &ActionType, params: &Json) -> Binding {
+    if !kind.params.validator.is_valid(params) {
+        let problems = kind.params.validator.iter_errors(params).take(PROBLEMS_MAX);
         return Err(problems.map(|error| problem(&error)).collect());
     }
+    let Json::Object(params) = params else {
+        return Err(vec![BindProblem { at: String::new(), message: "the parameters are not an object".to_owned() }]);
+    };
     params
         .iter()
         .map(|(name, json)| match kind.params.types.get(name.as_str()) {

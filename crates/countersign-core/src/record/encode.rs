@@ -50,7 +50,7 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     out.u64(entry.index);
     if let Event::Action(decided) = &entry.event {
         out.key("key");
-        out.hex_string(&decided.action.key_digest());
+        out.hex_string(&decided.action.key);
     }
     out.key("kind");
     out.string(entry.event.kind());
