@@ -8,7 +8,7 @@ mod remote;
 
 use crate::commands::Failure;
 use anyhow::Result;
-use countersign_api::{AGENT_HEADER, ErrorBody, ErrorDetail};
+use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -121,7 +121,8 @@ impl Client {
     }
 }
 
-/// What a gate refused, as an error: those that are an answer to the question exit with 1, the others with 3.
+/// What a gate refused, as an error: what it did not understand exits with 2, what it
+/// answered with no with 1, and what it could not do with 3.
 fn refused(path: &str, answer: &Answer) -> anyhow::Error {
     let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(&answer.body) else {
         return Failure::cannot(format!("{path} answered {} without saying why", answer.status))
@@ -132,6 +133,8 @@ fn refused(path: &str, answer: &Answer) -> anyhow::Error {
     let text = format!("{message} ({code})");
     let mut failure = match answer.status {
         500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
+        // A token that was refused is an answer about the token, not a mistake in the command.
+        400 if code != ErrorCode::ObservationRefused.as_str() => Failure::usage(text).hint(hint),
         _ => Failure::no(text).hint(hint),
     };
     for problem in problems {

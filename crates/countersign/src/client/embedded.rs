@@ -42,7 +42,7 @@ impl Embedded {
     pub(super) fn send(&self, call: Call) -> Result<Answer> {
         let mut request = Request::builder().method(call.method).uri(&call.path).header("host", "127.0.0.1");
         for (name, value) in &call.headers {
-            request = request.header(*name, value);
+            request = request.header(*name, value.as_bytes());
         }
         let request = request.body(call.body.map_or_else(Body::empty, Body::from)).map_err(|error| {
             Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")

@@ -35,7 +35,7 @@ impl Remote {
     pub(super) fn send(&self, call: Call) -> Result<Answer> {
         let mut request = ureq::http::Request::builder().method(call.method).uri(format!("{}{}", self.base, call.path));
         for (name, value) in &call.headers {
-            request = request.header(*name, value);
+            request = request.header(*name, value.as_bytes());
         }
         let unsendable = |error: ureq::http::Error| {
             Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")

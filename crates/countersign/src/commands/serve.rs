@@ -110,7 +110,7 @@ fn describe(report: &OpenReport, now_ms: u64) {
         ));
     }
     for ignored in &report.ignored {
-        note(format_args!("Passed over a snapshot: {ignored:?}"));
+        note(format_args!("Passed over snapshot {}: {}.", ignored.name, ignored.reason));
     }
     if storage.erasures_finished > 0 {
         note(format_args!(
