@@ -164,8 +164,15 @@ fn erasure_takes_every_copy_and_says_what_it_leaves_unverifiable() {
 
     let second = index(write(&gate, 1, "a second secret"));
     index(write(&gate, 2, "plain"));
+    // Rejected before the note was looked at: its body still speaks of it.
+    let unresolved = serde_json::json!({
+        "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 3),
+        "params": {"note": "1", "text": "third", "more": true},
+    });
+    let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, unresolved.to_string().into()).unwrap();
+    let third = index(gate.call(Request::Act(Box::new(action))).unwrap());
     let plan = gate.erase_plan(&note).unwrap();
-    assert_eq!(plan.entries, [current, second]);
+    assert_eq!(plan.entries, [current, second, third]);
     let erasure = gate.erase(operator(), Auth::None, &plan.entries, "asked for".into()).unwrap();
     assert!(!folder_holds(dir.path(), "a first secret"), "a copy is left");
     assert!(!folder_holds(dir.path(), "a second secret"), "a copy is left");

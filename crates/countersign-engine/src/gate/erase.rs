@@ -49,7 +49,7 @@ impl Gate {
             for entry in entries {
                 let Some(payload) = &entry.payload else { continue };
                 let json: Json = serde_json::from_slice(payload).unwrap_or_default();
-                if !names(&json, &name) {
+                if !names(&json, &name) && !asks_for(&json, fact.id()) {
                     continue;
                 }
                 let damaged = |error: DecodeError| LogError::Damaged(entry.index, error.to_string());
@@ -93,6 +93,14 @@ impl Gate {
         remove_older_than(self.shared.log.disk().as_ref(), position)?;
         Ok(entered.entry.index)
     }
+}
+
+/// Whether an action that was rejected before its facts were resolved has the fact's id among its parameters. Such an
+/// entry had no effect, so rather one too many is erased than one too few.
+fn asks_for(payload: &Json, id: &str) -> bool {
+    let body = payload.get("body").and_then(Json::as_str).filter(|_| payload.get("reads").is_none());
+    let body: Json = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    body.get("params").is_some_and(|params| names(params, id))
 }
 
 /// Whether a JSON value names a fact: as a member `fact`, or in a list of reads.
