@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
     wants_segment: AtomicBool,
+    handed_over: AtomicU64,
     snapshotting: Mutex<()>,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
@@ -190,15 +191,16 @@ impl Gate {
         let (queue, queued) = bounded(shared.options.queue_len);
         // One batch is being made durable, one waits, one is being decided.
         let (decided, to_commit) = bounded(1);
+        let committer = Arc::new(Mutex::new(Some(committer)));
         let spawn =
             |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
         let sequencing = {
-            let shared = Arc::clone(&shared);
-            spawn("sequence", Box::new(move || sequence_loop(&shared, sequencer, &queued, &decided)))?
+            let (shared, committer) = (Arc::clone(&shared), Arc::clone(&committer));
+            spawn("sequence", Box::new(move || sequence_loop(&shared, sequencer, &committer, &queued, &decided)))?
         };
         let committing = {
             let shared = Arc::clone(&shared);
-            spawn("commit", Box::new(move || commit_loop(&shared, committer, &to_commit)))?
+            spawn("commit", Box::new(move || commit_loop(&shared, &committer, &to_commit)))?
         };
         let housekeeper = housekeeping::start(Arc::clone(&shared), snapshot_due)?;
         Ok(Self {
@@ -225,7 +227,13 @@ fn body_len(request: &Request) -> usize {
     }
 }
 
-fn sequence_loop(shared: &Shared, mut sequencer: Sequencer, queued: &Receiver<Submission>, decided: &Sender<Batch>) {
+fn sequence_loop(
+    shared: &Shared,
+    mut sequencer: Sequencer,
+    committer: &Mutex<Option<Committer>>,
+    queued: &Receiver<Submission>,
+    decided: &Sender<Batch>,
+) {
     let mut taken = Vec::with_capacity(shared.options.batch_max);
     while let Ok(first) = queued.recv() {
         let mut bytes = body_len(&first.request);
@@ -242,26 +250,43 @@ fn sequence_loop(shared: &Shared, mut sequencer: Sequencer, queued: &Receiver<Su
             continue;
         }
         let batch = sequencer.sequence(taken.drain(..), &*shared.clock);
+        // With nobody else waiting, handing over to another thread would only add to the one caller's wait. The commit
+        // stage is idle exactly when nothing was handed to it that it has not finished, so the order stays.
+        if queued.is_empty() && shared.handed_over.load(Ordering::Acquire) == 0 {
+            if let Some(committer) = &mut *committer.lock() {
+                commit(shared, committer, batch);
+            }
+            continue;
+        }
+        shared.handed_over.fetch_add(1, Ordering::AcqRel);
         if decided.send(batch).is_err() {
             break;
         }
     }
 }
 
-fn commit_loop(shared: &Shared, mut committer: Committer, to_commit: &Receiver<Batch>) {
+fn commit_loop(shared: &Shared, committer: &Mutex<Option<Committer>>, to_commit: &Receiver<Batch>) {
     while let Ok(batch) = to_commit.recv() {
-        shared.count(&batch);
-        if let Err(error) = committer.commit(batch) {
-            tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
-            shared.failed.lock().get_or_insert(error.to_string());
+        if let Some(committer) = &mut *committer.lock() {
+            commit(shared, committer, batch);
         }
-        shared.counters.log_bytes.store(committer.bytes(), Ordering::Relaxed);
-        if committer.log().wants_next() {
-            shared.wants_segment.store(true, Ordering::Relaxed);
-        }
+        shared.handed_over.fetch_sub(1, Ordering::AcqRel);
     }
-    if let Err(error) = committer.close() {
+    // The sequencer has ended: it held the other end.
+    if let Some(Err(error)) = committer.lock().take().map(Committer::close) {
         shared.closing.lock().get_or_insert(error.to_string());
+    }
+}
+
+fn commit(shared: &Shared, committer: &mut Committer, batch: Batch) {
+    shared.count(&batch);
+    if let Err(error) = committer.commit(batch) {
+        tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
+        shared.failed.lock().get_or_insert(error.to_string());
+    }
+    shared.counters.log_bytes.store(committer.bytes(), Ordering::Relaxed);
+    if committer.log().wants_next() {
+        shared.wants_segment.store(true, Ordering::Relaxed);
     }
 }
 
