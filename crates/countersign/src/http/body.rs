@@ -1,12 +1,14 @@
 //! Reading bodies: bounded, in time, UTF-8, and strict.
 
 use super::error::{HttpError, invalid_json, too_large, unknown_field};
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest as _, Request};
-use axum::http::{StatusCode, header};
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use axum::http::header;
 use countersign_api::ErrorCode;
 use countersign_core::json::parse_object;
 use serde_json::{Map, Value};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,24 +22,18 @@ pub const JSON: &[&str] = &["application/json"];
 /// The content types of pacts.
 pub const TOML: &[&str] = &["application/toml", "text/plain"];
 
+/// How much of a body that is too large is still read and thrown away, so that an honest caller gets to read the answer: a
+/// connection that is closed with bytes unread is reset, and the answer is lost with it.
+const DRAINED_BYTES_MAX: usize = 1 << 20;
+
 /// Reads a body as text.
-pub async fn text(mut request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
+pub async fn text(request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
     check_type(&request, types)?;
-    DefaultBodyLimit::max(bytes_max).apply(&mut request);
-    let read = tokio::time::timeout(ARRIVES_WITHIN, Bytes::from_request(request, &())).await;
-    let bytes = read
-        .map_err(|_| {
-            let message = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
-            HttpError::new(ErrorCode::BodyTimeout, message, "send the whole body at once; nothing was decided")
-        })?
-        .map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => too_large(format!("the body has more than {bytes_max} bytes")),
-            _ => HttpError::new(
-                ErrorCode::BadRequest,
-                "the body could not be read",
-                "send the whole body; nothing was decided",
-            ),
-        })?;
+    let read = tokio::time::timeout(ARRIVES_WITHIN, collect(request.into_body(), bytes_max)).await;
+    let bytes = read.map_err(|_| {
+        let message = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
+        HttpError::new(ErrorCode::BodyTimeout, message, "send the whole body at once; nothing was decided")
+    })??;
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(text.into()),
         Err(error) => Err(HttpError::new(
@@ -46,6 +42,28 @@ pub async fn text(mut request: Request, types: &[&str], bytes_max: usize) -> Res
             "encode the body as UTF-8",
         )),
     }
+}
+
+async fn collect(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, HttpError> {
+    let too_large = || too_large(format!("the body has more than {bytes_max} bytes"));
+    let mut bytes = Vec::new();
+    let mut arrived = 0_usize;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| {
+            let hint = "send the whole body; nothing was decided";
+            HttpError::new(ErrorCode::BadRequest, "the body could not be read", hint)
+        })?;
+        // Trailers say nothing that is read here.
+        let Ok(data) = frame.into_data() else { continue };
+        arrived = arrived.saturating_add(data.len());
+        if arrived > bytes_max.saturating_add(DRAINED_BYTES_MAX) {
+            return Err(too_large());
+        }
+        if arrived <= bytes_max {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    if arrived > bytes_max { Err(too_large()) } else { Ok(bytes) }
 }
 
 fn check_type(request: &Request, types: &[&str]) -> Result<(), HttpError> {
