@@ -64,3 +64,10 @@ pub const EXPRESSION_DEPTH_MAX: usize = 24;
 
 /// Most words, numbers, strings and signs in an expression.
 pub const EXPRESSION_TOKENS_MAX: usize = 512;
+
+/// Most bytes of expected and actual values that one rejection quotes; beyond, values are named by their digest, so that
+/// an explanation can never outgrow its record.
+pub const EXPLAINED_BYTES_MAX: usize = 64 * 1024;
+
+/// Most payloads that one erasure names: its leaf lists them, and must stay a leaf.
+pub const ERASED_MAX: usize = 2048;

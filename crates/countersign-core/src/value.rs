@@ -190,6 +190,18 @@ impl Value {
         }
     }
 
+    /// How many bytes the canonical form has at the most, without writing it.
+    pub fn bytes_bound(&self) -> usize {
+        match self {
+            Self::Bool(_) => 5,
+            Self::Long(_) => 20,
+            // A control character takes six bytes.
+            Self::String(text) => text.len().saturating_mul(6).saturating_add(2),
+            Self::Set(items) => items.iter().map(|item| item.bytes_bound() + 1).sum::<usize>() + 2,
+            Self::Record(fields) => fields.iter().map(|(name, field)| name.len() + 4 + field.bytes_bound()).sum::<usize>() + 2,
+        }
+    }
+
     /// Writes the value in canonical form.
     pub fn write(&self, out: &mut Canonical) {
         match self {
@@ -367,17 +379,14 @@ impl Attributes {
 
     /// How many bytes the canonical object has at the most, without writing it.
     pub fn bytes_bound(&self) -> usize {
-        fn bound(value: &Value) -> usize {
-            match value {
-                Value::Bool(_) => 5,
-                Value::Long(_) => 20,
-                // A control character takes six bytes.
-                Value::String(text) => text.len().saturating_mul(6).saturating_add(2),
-                Value::Set(items) => items.iter().map(|item| bound(item) + 1).sum::<usize>() + 2,
-                Value::Record(fields) => fields.iter().map(|(name, field)| name.len() + 4 + bound(field)).sum::<usize>() + 2,
-            }
-        }
-        self.iter().map(|(name, value)| name.len() + 4 + bound(value)).sum::<usize>() + 2
+        self.iter().map(|(name, value)| name.len() + 4 + value.bytes_bound()).sum::<usize>() + 2
+    }
+
+    /// How many bytes the canonical object has.
+    pub fn bytes(&self) -> usize {
+        let mut out = Canonical::new();
+        self.write(&mut out);
+        out.as_str().len()
     }
 
     /// Writes the attributes as a canonical object.

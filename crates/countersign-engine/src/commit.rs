@@ -3,16 +3,18 @@
 //! A batch is its entries and its signed checkpoint, one write and one sync (I2, I7). If the disk fails, nobody is told a
 //! verdict: what was written may or may not be there, and the gate refuses everything until it is opened again.
 
-use crate::request::{Answer, Entered, Refusal, Reply};
+use crate::request::{Answer, Entered, Refusal};
 use crate::sequence::{Batch, Sequenced, change};
 use crate::storage::{LogWriter, StorageError};
 use crate::view::View;
+use countersign_core::limits::EXPLAINED_BYTES_MAX;
 use countersign_core::record::{Encoder, Entry, Event};
+use countersign_core::value::Attributes;
 use countersign_ledger::checkpoint::Checkpoint;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::receipt::Receipt;
-use countersign_ledger::segment::{BatchEncoder, EncodeError};
+use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder, EncodeError, LEAF_BYTES_MAX};
 use countersign_ledger::tree::{BatchProver, Frontier};
 use ed25519_dalek::SigningKey;
 use parking_lot::RwLock;
@@ -104,29 +106,42 @@ impl Committer {
     /// Makes a batch durable, publishes it and answers. On an error everybody waiting is told, and no verdict is given.
     pub fn commit(&mut self, batch: Batch) -> Result<(), CommitError> {
         let Batch { entries, answers, clock_step } = batch;
-        let stored = self.store(&entries);
-        match stored {
-            Ok(Some(proof)) => {
-                let leaves = proof.1;
-                let proof = Arc::new(proof.0);
-                self.publish(&entries, &leaves, &proof, clock_step.is_some());
+        let mut rest = entries;
+        while !rest.is_empty() {
+            // Usually all of them: only a batch of very large entries is made durable in several steps.
+            let later = rest.split_off(fitting(&rest));
+            if let Err(error) = self.commit_some(rest, clock_step.is_some()) {
+                let refusal = Refusal::Poisoned(error.to_string());
+                let waiting = later.into_iter().filter_map(|sequenced| sequenced.reply);
+                for reply in waiting.chain(answers.into_iter().map(|(reply, _)| reply)) {
+                    reply(Err(refusal.clone()));
+                }
+                return Err(error);
+            }
+            rest = later;
+        }
+        for (reply, answer) in answers {
+            reply(answer.map(Answer::Repeated));
+        }
+        Ok(())
+    }
+
+    fn commit_some(&mut self, entries: Vec<Sequenced>, clock_stepped: bool) -> Result<(), CommitError> {
+        match self.store(&entries) {
+            Ok(Some((proof, leaves))) => {
+                let proof = Arc::new(proof);
+                self.publish(&entries, &leaves, &proof, clock_stepped);
                 for Sequenced { entry, reply, .. } in entries {
                     if let Some(reply) = reply {
                         reply(Ok(Answer::Entered(Entered { entry, proof: Arc::clone(&proof) })));
                     }
                 }
-                answer(answers);
                 Ok(())
             }
-            Ok(None) => {
-                answer(answers);
-                Ok(())
-            }
+            Ok(None) => Ok(()),
             Err(error) => {
-                let refusal = Refusal::Poisoned(error.to_string());
-                let waiting = entries.into_iter().filter_map(|sequenced| sequenced.reply);
-                for reply in waiting.chain(answers.into_iter().map(|(reply, _)| reply)) {
-                    reply(Err(refusal.clone()));
+                for reply in entries.into_iter().filter_map(|sequenced| sequenced.reply) {
+                    reply(Err(Refusal::Poisoned(error.to_string())));
                 }
                 Err(error)
             }
@@ -197,8 +212,23 @@ impl Committer {
     }
 }
 
-fn answer(answers: Vec<(Reply, Result<u64, Refusal>)>) {
-    for (reply, answer) in answers {
-        reply(answer.map(Answer::Repeated));
-    }
+/// Most bytes that a batch on disk is meant to have: a quarter of what its format takes.
+const BATCH_BYTES: usize = BATCH_BYTES_MAX / 4;
+
+/// How many entries from the front fit one batch on disk; at least one.
+fn fitting(entries: &[Sequenced]) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |sequenced: &&Sequenced| {
+        let values = sequenced.entry.event.writes().iter().filter_map(|write| write.value.as_ref());
+        let values: usize = values.map(Attributes::bytes_bound).sum();
+        let body = match &sequenced.entry.event {
+            // A control character takes six bytes, and what was observed and read is bounded like a body.
+            Event::Action(decided) => decided.action.body.len().saturating_mul(6).saturating_add(EXPLAINED_BYTES_MAX),
+            Event::Pact { source, .. } => source.len().saturating_mul(6),
+            _ => LEAF_BYTES_MAX,
+        };
+        bytes = bytes.saturating_add(values).saturating_add(if sequenced.facts.is_empty() { body } else { body / 8 });
+        bytes <= BATCH_BYTES
+    };
+    entries.iter().take_while(fits).count().max(1)
 }

@@ -4,6 +4,7 @@ use crate::commit::BatchProof;
 use countersign_core::action::{Action, Auth};
 use countersign_core::decision::Charge;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::record::Entry;
@@ -137,6 +138,9 @@ pub enum Refusal {
     /// The entry cannot be erased.
     #[error("entry {0} cannot be erased: {1}")]
     NotErasable(u64, &'static str),
+    /// More payloads than one erasure can name.
+    #[error("one erasure names at most {ERASED_MAX} entries, not {0}; erase them in several steps")]
+    TooManyErased(usize),
     /// There is no clock step to confirm.
     #[error("the clock has not stepped; there is nothing to confirm")]
     ClockSteady,

@@ -12,6 +12,7 @@ use countersign_core::decide::decide;
 use countersign_core::decision::Charge;
 use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId, Tag};
+use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX};
 use countersign_core::record::{Decided, Entry, Event};
 use countersign_core::state::{Change, State};
 use countersign_core::value::Attributes;
@@ -194,7 +195,12 @@ impl Sequencer {
         let schema = schema.ok_or_else(|| Refusal::UnknownType(fact.ty().to_string()))?;
         if let Some(value) = value {
             let fits = value.check(schema);
-            fits.map_err(|problem| Refusal::InvalidValue { fact: fact.clone(), problem: problem.to_string() })?;
+            let invalid = |problem: String| Refusal::InvalidValue { fact: fact.clone(), problem };
+            fits.map_err(|problem| invalid(problem.to_string()))?;
+            let bytes = if value.bytes_bound() > FACT_BYTES_MAX { value.bytes() } else { 0 };
+            if bytes > FACT_BYTES_MAX {
+                return Err(invalid(format!("it has {bytes} bytes; at most {FACT_BYTES_MAX} are kept")));
+            }
         }
         let current = self.state.facts.get(fact).map_or(0, |fact| fact.version());
         match if_match.filter(|expected| *expected != current) {
@@ -204,6 +210,9 @@ impl Sequencer {
     }
 
     fn check_erase(&self, targets: &[EraseTarget]) -> Result<Vec<u64>, Refusal> {
+        if targets.len() > ERASED_MAX {
+            return Err(Refusal::TooManyErased(targets.len()));
+        }
         for EraseTarget { entry, writes, charges } in targets {
             if *entry >= self.next_index {
                 return Err(Refusal::NotErasable(*entry, "there is no such entry"));

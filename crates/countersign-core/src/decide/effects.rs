@@ -1,7 +1,6 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
 use super::{Deciding, Snapshot, blocked};
-use crate::canonical::Canonical;
 use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Charge, Write};
 use crate::expression::{Expression, Inputs};
@@ -59,7 +58,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.clone()).unwrap_or_default();
         let after = before.with(changes);
         // Most facts are far from the limit, and need not be written out to know it.
-        let bytes = if after.bytes_bound() > FACT_BYTES_MAX { written_bytes(&after) } else { 0 };
+        let bytes = if after.bytes_bound() > FACT_BYTES_MAX { after.bytes() } else { 0 };
         if bytes > FACT_BYTES_MAX {
             let message = format!("`{name}` would have {bytes} bytes; at most {FACT_BYTES_MAX} are kept");
             return Err(blocked(
@@ -116,10 +115,4 @@ impl<S: Snapshot> Deciding<'_, S> {
             amount,
         }
     }
-}
-
-fn written_bytes(value: &Attributes) -> usize {
-    let mut out = Canonical::new();
-    value.write(&mut out);
-    out.as_str().len()
 }

@@ -2,10 +2,12 @@
 
 use super::{Deciding, Snapshot, Stopped, blocked};
 use crate::code::Code;
-use crate::decision::{Blocked, FailedPrecondition, Why};
+use crate::decision::{Blocked, Expected, FailedPrecondition, Why};
 use crate::expression::Inputs;
 use crate::pact::{OnFail, Presence, Require};
-use crate::value::Attributes;
+use crate::ids::Digest;
+use crate::limits::EXPLAINED_BYTES_MAX;
+use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 impl<S: Snapshot> Deciding<'_, S> {
@@ -59,6 +61,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 }
             }
         }
+        bound_values(&mut failed);
         let (Some(first), count) = (failed.first(), failed.len()) else {
             return Ok(());
         };
@@ -113,5 +116,22 @@ impl<S: Snapshot> Deciding<'_, S> {
             gap_ms: self.gap_ms(std::iter::once(read)),
             hint: self.hint(&[read]),
         })
+    }
+}
+
+/// Names values by their digest once a rejection has quoted as much as its record has room for.
+fn bound_values(failed: &mut [FailedPrecondition]) {
+    let mut left = EXPLAINED_BYTES_MAX;
+    let mut quote = |value: &mut Value| match left.checked_sub(value.bytes_bound()) {
+        Some(rest) => left = rest,
+        None => *value = Value::String(format!("sha256:{}", Digest::of(value.to_string().as_bytes())).into()),
+    };
+    for read in failed.iter_mut().flat_map(|failed| &mut failed.reads) {
+        if let Expected::Value(expected) = &mut read.expected {
+            quote(expected);
+        }
+        if let Some(actual) = &mut read.actual {
+            quote(actual);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::storage::StorageError;
 use crate::storage::snapshot::remove_older_than;
 use countersign_core::action::Auth;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::limits::ERASED_MAX;
 use countersign_core::record::{DecodeError, Leaf};
 use serde_json::Value as Json;
 
@@ -68,7 +69,8 @@ impl Gate {
         }
     }
 
-    /// Erases the payloads of entries. The erasure is itself an entry; the leaves and all proofs stay.
+    /// Erases the payloads of entries. The erasure is itself an entry (several for very many); the leaves and all proofs
+    /// stay. Gives the last erasure.
     pub fn erase(&self, by: AgentId, auth: Auth, entries: &[u64], reason: String) -> Result<u64, EraseError> {
         let mut targets = Vec::with_capacity(entries.len());
         for index in entries {
@@ -86,12 +88,17 @@ impl Gate {
             let index = entries.first().copied().unwrap_or_default();
             return Err(Refusal::NotErasable(index, "its payload is erased already").into());
         }
-        let answer = self.call(Request::Erase { by, auth, targets, reason })?;
-        let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
+        let mut erasure = 0;
+        for targets in targets.chunks(ERASED_MAX) {
+            let (by, targets, reason) = (by.clone(), targets.to_vec(), reason.clone());
+            let answer = self.call(Request::Erase { by, auth, targets, reason })?;
+            let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
+            erasure = entered.entry.index;
+        }
         // Older snapshots may hold what was current then: one without takes their place.
         let position = self.snapshot()?;
         remove_older_than(self.shared.log.disk().as_ref(), position)?;
-        Ok(entered.entry.index)
+        Ok(erasure)
     }
 }
 

@@ -112,6 +112,7 @@ impl From<Refusal> for HttpError {
             Refusal::NotErasable(..) => {
                 (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet")
             }
+            Refusal::TooManyErased(_) => (Code::NotErasable, "name fewer entries at a time"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)
