@@ -1,0 +1,58 @@
+//! Help that teaches, for each subcommand.
+
+use crate::sandbox::Sandbox;
+
+const COMMANDS: [&str; 21] = [
+    "init",
+    "serve",
+    "pact",
+    "pact check",
+    "pact publish",
+    "pact export",
+    "pact list",
+    "fact",
+    "fact get",
+    "fact put",
+    "fact delete",
+    "observe",
+    "act",
+    "entry show",
+    "ledger list",
+    "clock confirm",
+    "verify",
+    "audit",
+    "replay",
+    "erase",
+    "",
+];
+
+#[test]
+fn every_command_explains_itself() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS {
+        let line = format!("{command} --help");
+        let run = sandbox.run(line.trim_start()).must(0);
+        assert_eq!(run.stderr, "", "help is data");
+        let name = if command.is_empty() { "countersign".to_owned() } else { command.replace(' ', "-") };
+        insta::with_settings!({snapshot_suffix => name, omit_expression => true}, {
+            insta::assert_snapshot!("help", run.shown());
+        });
+    }
+}
+
+#[test]
+fn every_command_that_does_something_shows_how_it_is_used() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS.into_iter().filter(|command| !["", "pact", "fact"].contains(command)) {
+        let help = sandbox.run(&format!("{command} --help")).must(0).stdout;
+        assert!(help.contains("Examples:\n"), "{command} has no example");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_usage() {
+    let sandbox = Sandbox::new();
+    let runs = ["sevre", "act --pact billing", "fact get", "erase --reason x", "fact get Account --data data"];
+    let shown: Vec<_> = runs.iter().map(|line| sandbox.run(line).must(2).shown()).collect();
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!("usage", shown.join("\n")) });
+}

@@ -1,0 +1,23 @@
+//! Whole runs of the built command line, as snapshots: what stands on stdout, what on stderr, and how it ends.
+//!
+//! What differs from run to run (hashes, tokens, times, ports, the folder) is replaced by its name, so that everything else
+//! is compared. Runs are in a folder of their own with an empty environment; servers listen on loopback, on a port that is free,
+//! and are ended by their process id.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod acting;
+mod configuring;
+mod erasing;
+mod helping;
+mod pacts;
+mod redact;
+mod sandbox;
+mod serving;
+mod verifying;
