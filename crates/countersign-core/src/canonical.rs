@@ -101,7 +101,8 @@ impl Canonical {
         for chunk in bytes.chunks(32) {
             let mut text = [0; 64];
             for (pair, byte) in text.chunks_exact_mut(2).zip(chunk) {
-                let digits = [byte >> 4, byte & 15].map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'));
+                let digits =
+                    [byte >> 4, byte & 15].map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'));
                 pair.copy_from_slice(&digits);
             }
             let text = text.get(..2 * chunk.len()).and_then(|text| std::str::from_utf8(text).ok());

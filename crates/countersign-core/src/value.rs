@@ -198,7 +198,9 @@ impl Value {
             // A control character takes six bytes.
             Self::String(text) => text.len().saturating_mul(6).saturating_add(2),
             Self::Set(items) => items.iter().map(|item| item.bytes_bound() + 1).sum::<usize>() + 2,
-            Self::Record(fields) => fields.iter().map(|(name, field)| name.len() + 4 + field.bytes_bound()).sum::<usize>() + 2,
+            Self::Record(fields) => {
+                fields.iter().map(|(name, field)| name.len() + 4 + field.bytes_bound()).sum::<usize>() + 2
+            }
         }
     }
 

@@ -4,9 +4,9 @@ use super::{Deciding, Snapshot, Stopped, blocked};
 use crate::code::Code;
 use crate::decision::{Blocked, Expected, FailedPrecondition, Why};
 use crate::expression::Inputs;
-use crate::pact::{OnFail, Presence, Require};
 use crate::ids::Digest;
 use crate::limits::EXPLAINED_BYTES_MAX;
+use crate::pact::{OnFail, Presence, Require};
 use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
