@@ -1,0 +1,233 @@
+//! Whether every answer that was given is borne out by the log, and every entry was asked for.
+
+use super::history::{Answered, Asked, LogEntry, Operation, Shown};
+use super::model::Model;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Judges all answers.
+pub(super) fn check(operations: &[Operation], entries: &[LogEntry], model: &Model, complaints: &mut Vec<String>) {
+    let judge = Judge { operations, entries, model };
+    for (at, operation) in operations.iter().enumerate() {
+        if let Err(complaint) = judge.operation(operation) {
+            complaints.push(format!("operation {at} by {}: {complaint}", operation.by));
+        }
+    }
+    complaints.extend(judge.real_time());
+    complaints.extend(judge.asked_for());
+    complaints.extend(judge.observations());
+}
+
+struct Judge<'a> {
+    operations: &'a [Operation],
+    entries: &'a [LogEntry],
+    model: &'a Model,
+}
+
+/// The entry that an operation became, by its answer.
+fn index_of(operation: &Operation) -> Option<u64> {
+    match operation.answer {
+        Some(Answered::Entered { index, .. }) => Some(index),
+        _ => None,
+    }
+}
+
+impl Judge<'_> {
+    fn entry(&self, index: u64) -> Result<&LogEntry, String> {
+        let entry = usize::try_from(index).ok().and_then(|at| self.entries.get(at));
+        entry.ok_or_else(|| format!("it was told entry {index}, and the log has only {}", self.entries.len()))
+    }
+
+    fn operation(&self, operation: &Operation) -> Result<(), String> {
+        let Some(answer) = &operation.answer else { return Ok(()) };
+        match answer {
+            Answered::Entered { index, .. } => {
+                let entry = self.entry(*index)?;
+                is_of(operation, entry)?;
+                is_told(answer, entry)
+            }
+            Answered::Repeated { index } => self.repeated(operation, *index, true),
+            Answered::KeyReused { index } => self.repeated(operation, *index, false),
+            Answered::Observed { position, facts, .. } => self.shown(operation, *position, facts),
+            _ => self.refused(operation, answer),
+        }
+    }
+
+    fn repeated(&self, operation: &Operation, index: u64, same: bool) -> Result<(), String> {
+        let Asked::Act { body } = &operation.asked else { return Err("only actions repeat".to_owned()) };
+        let entry = self.entry(index)?;
+        let key = key_of(body);
+        if !self.model.entries_of_key(&operation.by, &key).iter().any(|(used, _)| *used == index) {
+            return Err(format!("entry {index} was not made under its key"));
+        }
+        if (entry.payload["body"].as_str() == Some(body)) != same {
+            return Err(format!("whether entry {index} holds the same body was told wrongly"));
+        }
+        Ok(())
+    }
+
+    /// What was shown is what was so at the position shown; and it was no older than what had been answered before.
+    fn shown(&self, operation: &Operation, position: u64, facts: &[Shown]) -> Result<(), String> {
+        if position > self.entries.len() as u64 {
+            return Err(format!("it was shown position {position}, which was not durable"));
+        }
+        let (earliest, _) = self.window(operation);
+        if position < earliest {
+            return Err(format!("it was shown position {position}, although {earliest} was known before"));
+        }
+        for Shown { fact, version, value } in facts {
+            let (expected, held) = self.model.at(fact, position).map_or((0, None), |at| (at.version, at.value.as_ref()));
+            if *version != expected || value.as_ref() != held {
+                return Err(format!("it was shown version {version} of {fact} at {position}, which was at {expected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The positions at which an operation without an entry may have been answered.
+    fn window(&self, operation: &Operation) -> (u64, u64) {
+        let before = self.operations.iter().filter(|other| other.ended.is_some_and(|ended| ended < operation.started));
+        let earliest = before.filter_map(index_of).max().map_or(0, |index| index + 1);
+        let ended = operation.ended.unwrap_or(u64::MAX);
+        let after = self.operations.iter().filter(|other| other.started > ended);
+        let latest = after.filter_map(index_of).min().unwrap_or(self.entries.len() as u64);
+        (earliest, latest)
+    }
+
+    /// A refusal must have been right at some position at which it may have been given.
+    fn refused(&self, operation: &Operation, answer: &Answered) -> Result<(), String> {
+        let (earliest, latest) = self.window(operation);
+        let model = self.model;
+        let was_right = |position: u64| match (&operation.asked, answer) {
+            (Asked::Feed { fact, if_match: Some(asked), .. }, Answered::VersionMismatch { current }) => {
+                asked != current && model.version_at(fact, position) == *current
+            }
+            (Asked::Feed { fact, .. }, Answered::UnknownType) => {
+                !fact.starts_with("Agent::") && model.pact_at(position).is_none()
+            }
+            (Asked::Publish { version, .. }, Answered::NotNextVersion) => {
+                model.pact_at(position).map_or(0, |(current, _)| current) + 1 != *version
+            }
+            (Asked::Erase { entries }, Answered::CurrentValue { index, fact }) => {
+                entries.contains(index) && model.at(fact, position).is_some_and(|version| version.entry == *index)
+            }
+            (Asked::ConfirmClock, Answered::ClockSteady) => true,
+            _ => false,
+        };
+        if (earliest..=latest).any(was_right) {
+            return Ok(());
+        }
+        Err(format!("it was refused ({answer:?}), which was right nowhere between {earliest} and {latest}"))
+    }
+
+    /// What began after an answer stands behind what was answered.
+    fn real_time(&self) -> Vec<String> {
+        let mut ended: Vec<(u64, u64)> =
+            self.operations.iter().filter_map(|operation| Some((operation.ended?, index_of(operation)?))).collect();
+        ended.sort_unstable();
+        // The largest index answered up to each moment.
+        let mut largest = 0;
+        for (_, index) in &mut ended {
+            largest = largest.max(*index);
+            *index = largest;
+        }
+        let late = self.operations.iter().filter_map(|operation| {
+            let index = index_of(operation)?;
+            let known = ended.partition_point(|(moment, _)| *moment < operation.started).checked_sub(1);
+            let (_, largest) = known.and_then(|at| ended.get(at))?;
+            (index <= *largest).then(|| format!("entry {index} was asked for after entry {largest} had been answered"))
+        });
+        late.collect()
+    }
+
+    /// Every entry of a client was asked for, and no two answers name the same one.
+    fn asked_for(&self) -> Vec<String> {
+        let mut claimed: BTreeMap<u64, usize> = BTreeMap::new();
+        for index in self.operations.iter().filter_map(index_of) {
+            *claimed.entry(index).or_default() += 1;
+        }
+        let twice = claimed.iter().filter(|(_, count)| **count > 1);
+        let mut complaints: Vec<String> = twice.map(|(index, _)| format!("entry {index} was answered twice")).collect();
+        let mut open: Vec<&Operation> = self.operations.iter().filter(|operation| operation.answer.is_none()).collect();
+        for (index, entry) in (0u64..).zip(self.entries).filter(|(index, _)| !claimed.contains_key(index)) {
+            let is_own = entry.leaf["kind"] == "genesis" || entry.leaf["by"] == "gate";
+            if is_own {
+                continue;
+            }
+            match open.iter().position(|operation| is_of(operation, entry).is_ok()) {
+                Some(at) => drop(open.swap_remove(at)),
+                None => complaints.push(format!("entry {index} was asked for by nobody")),
+            }
+        }
+        complaints
+    }
+
+    /// No action rests on an observation that its agent was not given.
+    fn observations(&self) -> Vec<String> {
+        let was_given = |agent: &Json, observed: &Json| {
+            self.operations.iter().any(|operation| match &operation.answer {
+                Some(Answered::Observed { at_ms, facts, .. }) if *agent == operation.by.as_str() => {
+                    observed["at"] == *at_ms
+                        && facts.iter().any(|shown| observed["fact"] == shown.fact.as_str() && observed["version"] == shown.version)
+                }
+                _ => false,
+            })
+        };
+        let mut complaints = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            for observed in entry.payload["observed"].as_array().into_iter().flatten() {
+                if !was_given(&entry.leaf["by"], observed) {
+                    complaints.push(format!("entry {index} rests on an observation that was never given: {observed}"));
+                }
+            }
+        }
+        complaints
+    }
+}
+
+fn key_of(body: &str) -> String {
+    let body: Json = serde_json::from_str(body).unwrap_or_default();
+    body["idempotency_key"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether an entry is the one that an operation asked for.
+fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
+    let (leaf, payload) = (&entry.leaf, &entry.payload);
+    let is_same = match &operation.asked {
+        Asked::Act { body } => payload["body"].as_str() == Some(body),
+        Asked::Feed { fact, value, if_match } => {
+            let write = &payload["writes"][0];
+            let fits = if_match.is_none_or(|version| write["version"] == version + 1);
+            leaf["kind"] == "feed" && write["fact"] == fact.as_str() && write.get("value") == value.as_ref() && fits
+        }
+        Asked::Publish { version, source } => leaf["pact"]["version"] == *version && payload["source"] == source.as_str(),
+        Asked::Erase { entries } => leaf["erased"] == Json::from(entries.clone()),
+        Asked::ConfirmClock => leaf["kind"] == "clock" && payload["confirmed"] == true,
+        Asked::Observe { .. } => false,
+    };
+    if is_same && leaf["by"] == operation.by.as_str() {
+        return Ok(());
+    }
+    Err(format!("entry {} is not what it asked for, but {leaf}", leaf["index"]))
+}
+
+/// Whether an answer says what the entry says.
+fn is_told(answer: &Answered, entry: &LogEntry) -> Result<(), String> {
+    let Answered::Entered { index, verdict, code, failed, wrote } = answer else { return Ok(()) };
+    let decision = &entry.payload["decision"];
+    let strings = |list: &Json, member: &str| -> Vec<String> {
+        let texts = list.as_array().into_iter().flatten().filter_map(|item| item[member].as_str());
+        texts.map(str::to_owned).collect()
+    };
+    let written = entry.payload["writes"].as_array().into_iter().flatten();
+    let written: Vec<(String, u64)> =
+        written.filter_map(|write| Some((write["fact"].as_str()?.to_owned(), write["version"].as_u64()?))).collect();
+    let is_same = decision["verdict"].as_str() == verdict.as_deref()
+        && decision["blocked"]["code"].as_str() == code.as_deref()
+        && strings(&decision["blocked"]["failed"], "precondition") == *failed
+        && written == *wrote;
+    if is_same {
+        return Ok(());
+    }
+    Err(format!("entry {index} says {} and writes {written:?}, but it was told {answer:?}", decision))
+}

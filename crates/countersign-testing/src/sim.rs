@@ -1,0 +1,270 @@
+//! The seeded simulator: the shipped sequencer and commit stage, driven on one thread under a virtual clock and on a disk
+//! that crashes, tears, forgets and fails, by several agents that race.
+//!
+//! A run is a few lives of one data folder. Each life opens it, acts, and ends by a crash at some step of the disk, a failed
+//! sync, a kill, a power cut or a clean close. Whenever the folder is opened, everything that was ever answered is compared
+//! with what is there (I1, I2, I3, I7). One number names a whole run.
+
+mod clients;
+mod clock;
+mod judge;
+mod record;
+
+use crate::checker::Operation;
+use crate::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
+use clients::Clients;
+use clock::VirtualClock;
+use countersign_engine::clock::{Clock as _, LedgerClock};
+use countersign_engine::gate::{Environment, Options, Parts};
+use countersign_engine::storage::Fill;
+use countersign_engine::storage::snapshot::remove_older_than;
+use countersign_ledger::LogKey;
+use countersign_ledger::receipt::Receipt;
+use ed25519_dalek::SigningKey;
+use record::Slot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The origin of the simulated log.
+pub const ORIGIN: &str = "sim.test/log";
+/// Small, so that a run crosses several segments.
+const SEGMENT_BYTES: u64 = 24 << 10;
+const TOKEN_KEY: [u8; 32] = [9; 32];
+
+/// What a run came to.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Stats {
+    /// How often the folder was opened.
+    pub opened: usize,
+    /// How often the power failed or a sync did.
+    pub faults: usize,
+    /// How many operations the clients sent.
+    pub operations: usize,
+    /// How many entries the log has.
+    pub entries: usize,
+    /// How many actions committed.
+    pub committed: usize,
+    /// How many were rejected or wait for a person.
+    pub blocked: usize,
+}
+
+impl Stats {
+    /// Adds the numbers of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.opened += other.opened;
+        self.faults += other.faults;
+        self.operations += other.operations;
+        self.entries += other.entries;
+        self.committed += other.committed;
+        self.blocked += other.blocked;
+    }
+}
+
+/// The key that signs the simulated log.
+#[must_use]
+pub fn signing_key() -> SigningKey {
+    SigningKey::from_bytes(&[8; 32])
+}
+
+/// How one life of the folder ended.
+enum End {
+    /// The power failed, or a step of the disk did.
+    Fault(&'static str),
+    /// Nothing happened; the parts are still there.
+    Alive(Box<Parts>),
+}
+
+/// One run.
+pub struct Simulation<'t> {
+    rng: SplitMix,
+    disk: FaultyDisk,
+    clock: Arc<VirtualClock>,
+    key: LogKey,
+    clients: Clients,
+    operations: Vec<Operation>,
+    moment: u64,
+    /// Payloads as the log held them, for those that are erased later.
+    payloads: BTreeMap<u64, Vec<u8>>,
+    /// Keys in the bodies of entries whose erasure was acknowledged.
+    secrets: Vec<String>,
+    receipts: Vec<Receipt>,
+    stats: Stats,
+    trace: &'t mut dyn FnMut(String),
+}
+
+/// Runs one seed and hands each step to `trace`.
+///
+/// # Errors
+/// Says which promise was broken.
+pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
+    let mut rng = SplitMix::new(seed ^ 0x51a1_0000_0000_0000);
+    let key = LogKey::new(ORIGIN, signing_key().verifying_key()).map_err(|error| error.to_string())?;
+    let lives = 1 + rng.below(4);
+    let mut simulation = Simulation {
+        disk: FaultyDisk::new(rng.next(), Faults::default()),
+        clock: Arc::new(VirtualClock::new(1_800_000_000_000 + rng.below(1 << 30))),
+        key,
+        clients: Clients::new(rng.fork(), &TOKEN_KEY),
+        operations: Vec::new(),
+        moment: 0,
+        payloads: BTreeMap::new(),
+        secrets: Vec::new(),
+        receipts: Vec::new(),
+        stats: Stats::default(),
+        trace,
+        rng,
+    };
+    for _ in 0..lives {
+        simulation.life()?;
+    }
+    simulation.last_judgement()?;
+    Ok(simulation.stats)
+}
+
+impl Simulation<'_> {
+    fn say(&mut self, line: impl FnOnce() -> String) {
+        let line = line();
+        (self.trace)(format!("{:>13} ms  {line}", self.clock.wall_ms()));
+    }
+
+    fn open(&mut self) -> Result<Parts, String> {
+        let mut seed = [0; 32];
+        seed.fill_with(|| (self.rng.next() & 0xff) as u8);
+        let environment = Environment {
+            disk: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            seed,
+            log_key: signing_key(),
+            token_key: TOKEN_KEY,
+        };
+        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, ..Options::new(ORIGIN) };
+        self.stats.opened += 1;
+        Parts::open(environment, options).map_err(|error| error.to_string())
+    }
+
+    fn faults(&mut self) -> Faults {
+        let mut faults = Faults { short_writes: self.rng.below(2) * 4, ..Faults::default() };
+        match self.rng.below(8) {
+            // Soon, while the folder is being opened or filled.
+            0 => faults.crash_at = Some(1 + self.rng.below(24)),
+            1..=3 => faults.crash_at = Some(1 + self.rng.below(160)),
+            4 | 5 => {
+                let how = if self.rng.below(2) == 0 { FailedSync::Dropped } else { FailedSync::KeptClean };
+                faults.fail_sync = Some((1 + self.rng.below(40), how));
+            }
+            _ => {}
+        }
+        faults
+    }
+
+    /// Opens the folder, acts, and ends in one of the ways that a process ends.
+    fn life(&mut self) -> Result<(), String> {
+        let faults = self.faults();
+        self.disk.set_faults(faults);
+        self.say(|| format!("opens; {faults:?}"));
+        let end = match self.open() {
+            Ok(parts) => {
+                self.judge(&parts)?;
+                self.act(parts)?
+            }
+            Err(_) if self.disk.is_down() => End::Fault("the power failed while opening"),
+            Err(error) if faults.fail_sync.is_some() => {
+                self.say(|| format!("opening failed: {error}"));
+                End::Fault("a sync failed while opening")
+            }
+            Err(error) => return Err(format!("the folder does not open: {error}")),
+        };
+        let seed = self.rng.next();
+        let how = match end {
+            End::Fault(why) => {
+                self.stats.faults += 1;
+                if self.disk.is_down() || self.rng.below(2) == 0 {
+                    self.disk = self.disk.crash(seed);
+                    why
+                } else {
+                    self.disk = self.disk.restart();
+                    "a sync failed and the process was started anew"
+                }
+            }
+            End::Alive(parts) => self.end(*parts, seed)?,
+        };
+        self.say(|| format!("ends: {how}"));
+        self.clients.forget_what_was_under_way();
+        self.clock.restart(self.rng.below(3_000));
+        Ok(())
+    }
+
+    fn end(&mut self, parts: Parts, seed: u64) -> Result<&'static str, String> {
+        match self.rng.below(3) {
+            0 => {
+                let Parts { committer, .. } = parts;
+                self.disk.set_faults(Faults::default());
+                committer.close().map_err(|error| format!("it does not close: {error}"))?;
+                Ok("closed")
+            }
+            1 => {
+                drop(parts);
+                self.disk = self.disk.restart();
+                Ok("killed")
+            }
+            _ => {
+                self.disk = self.disk.crash(seed);
+                self.stats.faults += 1;
+                Ok("the power was cut")
+            }
+        }
+    }
+
+    /// Lets the clients act until something fails or enough happened.
+    fn act(&mut self, mut parts: Parts) -> Result<End, String> {
+        let mut ledger_clock = LedgerClock::start(&*self.clock, parts.view().read().time_ms);
+        for _ in 0..2 + self.rng.below(16) {
+            self.clock.pass(&mut self.rng);
+            if let Some(why) = self.keep_house(&parts) {
+                return Ok(End::Fault(why));
+            }
+            for _ in 0..self.rng.below(3) {
+                self.observe(&parts, &mut ledger_clock);
+            }
+            let slot = Slot::default();
+            let submissions = self.ask(&parts, &slot)?;
+            let batch = parts.sequencer.sequence(submissions, &*self.clock);
+            let committed = parts.committer.commit(batch);
+            self.take_answers(&slot)?;
+            if let Err(error) = committed {
+                self.say(|| format!("the batch failed: {error}"));
+                return Ok(End::Fault("the disk failed"));
+            }
+            if let Some(why) = self.finish_erasure(&parts) {
+                return Ok(End::Fault(why));
+            }
+        }
+        Ok(End::Alive(Box::new(parts)))
+    }
+
+    /// Anchor, next segment, snapshot: what the gate's housekeeper does. Gives why the life ends, if so.
+    fn keep_house(&mut self, parts: &Parts) -> Option<&'static str> {
+        let log = parts.committer.log();
+        let done = match self.rng.below(8) {
+            0 => log.log().anchor_tick(self.clock.monotonic_ms()).map(|_| "anchors"),
+            1 | 2 if log.wants_next() => log.log().prepare_next(Fill::Reserved).map(|()| "prepares a segment"),
+            3 => parts.snapshot().map(|_| "takes a snapshot"),
+            _ => return None,
+        };
+        self.say(|| done.as_ref().map_or_else(|error| format!("housekeeping failed: {error}"), |what| (*what).to_owned()));
+        // Housekeeping that fails leaves the log as it was; if the power is off, the life is over.
+        self.disk.is_down().then_some("the power failed while keeping house")
+    }
+
+    /// After an erasure was acknowledged, a fresh snapshot takes the place of those that may hold what was erased.
+    fn finish_erasure(&mut self, parts: &Parts) -> Option<&'static str> {
+        let key = self.clients.erased.take()?;
+        let done = parts.snapshot().and_then(|position| remove_older_than(&self.disk, position));
+        match (done, key) {
+            (Ok(_), Some(key)) => self.secrets.push(key),
+            (Ok(_), None) => {}
+            (Err(error), _) => self.say(|| format!("the erasure could not be finished: {error}")),
+        }
+        self.disk.is_down().then_some("the power failed while erasing")
+    }
+}

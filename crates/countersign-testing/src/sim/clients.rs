@@ -1,0 +1,233 @@
+//! The clients: agents that observe, think for a while and act, and an operator that feeds, publishes and erases.
+//!
+//! They only choose what to ask; what should come of it is the checker's business.
+
+use crate::bank;
+use crate::checker::Asked;
+use crate::disk::SplitMix;
+use countersign_engine::token::Sealer;
+use countersign_engine::view::View;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// The agents, with their roles.
+pub(super) const AGENTS: [(&str, &[&str]); 4] = [
+    ("refund-1", &["refunder"]),
+    ("refund-2", &["refunder"]),
+    ("fraud-1", &["fraud"]),
+    ("pay-1", &["payments", "refunder"]),
+];
+pub(super) const OPERATOR: &str = "operator";
+const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
+
+pub(super) struct Clients {
+    rng: SplitMix,
+    pub(super) sealer: Sealer,
+    /// The tokens that each agent holds, oldest first.
+    tokens: BTreeMap<&'static str, Vec<String>>,
+    /// Bodies that were sent, with who sent them.
+    sent: Vec<(&'static str, String)>,
+    /// Set when an erasure was acknowledged: the key in the erased body, if it was an action.
+    pub(super) erased: Option<Option<String>>,
+    /// The erasure under way: the key in the body that it erases.
+    pub(super) erasing: Option<Option<String>>,
+    actions: u64,
+    feeds: u64,
+}
+
+impl Clients {
+    pub(super) fn new(rng: SplitMix, token_key: &[u8; 32]) -> Self {
+        Self {
+            rng,
+            sealer: Sealer::new(token_key),
+            tokens: BTreeMap::new(),
+            sent: Vec::new(),
+            erased: None,
+            erasing: None,
+            actions: 0,
+            feeds: 0,
+        }
+    }
+
+    pub(super) fn forget_what_was_under_way(&mut self) {
+        (self.erased, self.erasing) = (None, None);
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T], otherwise: T) -> T {
+        let at = self.rng.below(from.len() as u64);
+        usize::try_from(at).ok().and_then(|at| from.get(at)).copied().unwrap_or(otherwise)
+    }
+
+    fn account(&mut self) -> &'static str {
+        self.pick(&ACCOUNTS, "a")
+    }
+
+    fn transfer(&mut self) -> String {
+        format!("t{}", self.rng.below(5))
+    }
+
+    pub(super) fn agent(&mut self) -> &'static str {
+        self.pick(&AGENTS, ("refund-1", &[])).0
+    }
+
+    pub(super) fn nonce(&mut self) -> [u8; 24] {
+        let mut nonce = [0; 24];
+        nonce.fill_with(|| (self.rng.next() & 0xff) as u8);
+        nonce
+    }
+
+    /// What an agent wants to see.
+    pub(super) fn curiosity(&mut self, agent: &str, view: &View) -> Vec<String> {
+        let account = |id: &str| format!("Account::\"{id}\"");
+        if agent != "pay-1" || self.rng.below(4) == 0 {
+            let mut facts = vec![account(self.account())];
+            if self.rng.below(4) == 0 {
+                facts.push(format!("Transfer::\"{}\"", self.transfer()));
+            }
+            return facts;
+        }
+        let transfer = format!("Transfer::\"{}\"", self.transfer());
+        let value = transfer.parse().ok().and_then(|id| view.state.facts.get(&id)).and_then(|fact| fact.value.as_ref());
+        let value = value.map(|value| value.to_json()).unwrap_or_default();
+        let ends = ["from", "to"].map(|end| value[end].as_str().map(account));
+        [Some(transfer)].into_iter().chain(ends).flatten().collect()
+    }
+
+    pub(super) fn keep_token(&mut self, agent: &'static str, token: String) {
+        let held = self.tokens.entry(agent).or_default();
+        held.push(token);
+        if held.len() > 4 {
+            held.remove(0);
+        }
+    }
+
+    /// The next thing that some client asks.
+    pub(super) fn next(&mut self, view: &View) -> (&'static str, Asked) {
+        match self.rng.below(100) {
+            0..74 => self.action(),
+            74..80 => self.repeat(),
+            80..94 => (OPERATOR, self.feed(view)),
+            94..97 => (OPERATOR, self.publish(view)),
+            _ => (OPERATOR, Asked::ConfirmClock),
+        }
+    }
+
+    /// Everything that the bank needs to begin.
+    pub(super) fn opening(&mut self) -> Vec<(&'static str, Asked)> {
+        let mut asked = vec![(OPERATOR, Asked::Publish { version: 1, source: bank::pact(1, 90_000) })];
+        for (agent, roles) in AGENTS {
+            asked.push((OPERATOR, feed_agent(agent, roles, "active")));
+        }
+        for account in ACCOUNTS {
+            let value = json!({"balance": 200_000, "owner": format!("owner-of-{account}"), "status": "active"});
+            asked.push((OPERATOR, Asked::Feed { fact: format!("Account::\"{account}\""), value: Some(value), if_match: None }));
+        }
+        asked
+    }
+
+    fn action(&mut self) -> (&'static str, Asked) {
+        let mut agent = self.agent();
+        let (account, transfer) = (self.account(), self.transfer());
+        let amount = match self.rng.below(10) {
+            0 => self.rng.below(600_000),
+            1 | 2 => self.rng.below(120_000),
+            _ => 1 + self.rng.below(50_000),
+        };
+        // Mostly an agent does what it may.
+        let kind = self.rng.below(24);
+        if self.rng.below(20) > 0 {
+            agent = match kind {
+                0..10 => self.pick(&["refund-1", "refund-2", "pay-1"], agent),
+                10..16 => "fraud-1",
+                _ => "pay-1",
+            };
+        }
+        let (action, params) = match kind {
+            0..8 => ("refund", json!({"account": account, "amount": amount})),
+            8..10 => ("tip", json!({"account": account, "amount": amount})),
+            10..12 => ("freeze", json!({"account": account})),
+            12..15 => ("thaw", json!({"account": account})),
+            15 => ("close", json!({"account": account})),
+            16..18 => {
+                let (from, to) = (self.account(), self.account());
+                ("request", json!({"transfer": transfer, "from": from, "to": to, "amount": amount}))
+            }
+            18..23 => ("execute", json!({"transfer": transfer})),
+            _ => self.mistake(account),
+        };
+        let tokens = self.tokens_of(agent);
+        self.actions += 1;
+        let pact = if self.rng.below(60) == 0 { "bonk" } else { "bank" };
+        let body = json!({
+            "pact": pact, "action": action, "params": params, "observations": tokens,
+            "idempotency_key": format!("key-{:028}", self.actions),
+        });
+        let body = body.to_string();
+        self.sent.push((agent, body.clone()));
+        (agent, Asked::Act { body })
+    }
+
+    fn mistake(&mut self, account: &str) -> (&'static str, Json) {
+        match self.rng.below(3) {
+            0 => ("rob", json!({"account": account})),
+            1 => ("freeze", json!({})),
+            _ => ("refund", json!({"account": account, "amount": "all"})),
+        }
+    }
+
+    fn tokens_of(&mut self, agent: &str) -> Vec<String> {
+        let held = self.tokens.get(agent).cloned().unwrap_or_default();
+        let newest = held.len().saturating_sub(usize::try_from(self.rng.below(3)).unwrap_or(0));
+        match self.rng.below(8) {
+            0 => Vec::new(),
+            1 => held,
+            _ => held.get(newest.saturating_sub(1)..newest).unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// A client that heard nothing asks again; now and then with another body under the same key.
+    fn repeat(&mut self) -> (&'static str, Asked) {
+        let at = self.rng.below(self.sent.len() as u64);
+        let Some((agent, body)) = usize::try_from(at).ok().and_then(|at| self.sent.get(at)).cloned() else {
+            return self.action();
+        };
+        let body = if self.rng.below(4) == 0 { body.replace("\"amount\":", "\"amount\": ") } else { body };
+        (agent, Asked::Act { body })
+    }
+
+    fn feed(&mut self, view: &View) -> Asked {
+        if self.rng.below(8) == 0 {
+            let (agent, roles) = self.pick(&AGENTS, ("refund-1", &["refunder"]));
+            let standing = if self.rng.below(3) == 0 { "suspended" } else { "active" };
+            return feed_agent(agent, roles, standing);
+        }
+        self.feeds += 1;
+        let fact = format!("Account::\"{}\"", self.account());
+        let balance = match self.rng.below(12) {
+            0 => 0,
+            1 => 9_007_199_254_740_991 - self.rng.below(100),
+            _ => self.rng.below(300_000),
+        };
+        let status = self.pick(&["active", "active", "active", "frozen", "closed"], "active");
+        let value = json!({"balance": balance, "owner": format!("owner-{}", self.feeds), "status": status});
+        let value = (self.rng.below(12) > 0).then_some(value);
+        let current = fact.parse().ok().and_then(|id| view.state.facts.get(&id)).map_or(0, |fact| fact.version());
+        let if_match = match self.rng.below(4) {
+            0 => Some(current),
+            1 => Some(current.saturating_sub(self.rng.below(2))),
+            _ => None,
+        };
+        Asked::Feed { fact, value, if_match }
+    }
+
+    fn publish(&mut self, view: &View) -> Asked {
+        let current = view.state.pacts.values().next().map_or(0, |pact| pact.version);
+        let version = current + 1 - u64::from(current > 0 && self.rng.below(6) == 0);
+        Asked::Publish { version, source: bank::pact(version, 40_000 + self.rng.below(60_000)) }
+    }
+}
+
+fn feed_agent(agent: &str, roles: &[&str], standing: &str) -> Asked {
+    let value = json!({"org": "bank", "roles": roles, "standing": standing, "trust": 500});
+    Asked::Feed { fact: format!("Agent::\"{agent}\""), value: Some(value), if_match: None }
+}

@@ -1,0 +1,147 @@
+//! The judgement over what is on the disk: the walk that `countersign verify` takes, the independent checker, and the
+//! state that readers would see.
+
+use super::Simulation;
+use crate::checker::{self, LogEntry, Model};
+use crate::disk::Faults;
+use countersign_engine::fold::payload_matches;
+use countersign_engine::gate::Parts;
+use countersign_engine::storage::disk::Disk as _;
+use countersign_engine::storage::{WalkOptions, walk};
+use countersign_engine::view::View;
+use countersign_ledger::verify::{Evidence, LogVerifier};
+use countersign_ledger::{Checkpoint, Frontier};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// One entry as it was read: the leaf, and the payload unless it was erased.
+type Read = (Vec<u8>, Option<Vec<u8>>);
+
+impl Simulation<'_> {
+    fn read_log(&self) -> Result<Vec<Read>, String> {
+        let mut entries = Vec::new();
+        let options = WalkOptions { key: &self.key, payload_matches: &payload_matches };
+        let walked = walk(&self.disk, options, Frontier::new(), &mut |placed| {
+            for frame in placed.batch.frames() {
+                entries.push((frame.leaf.to_vec(), (!frame.is_erased()).then(|| frame.payload.to_vec())));
+            }
+            Ok(())
+        });
+        walked.map_err(|error| format!("the log does not verify: {error}"))?;
+        Ok(entries)
+    }
+
+    /// Remembers what the log holds, for judging what depended on it after it was erased.
+    pub(super) fn note_payloads(&mut self) -> Result<(), String> {
+        for (index, (_, payload)) in (0..).zip(self.read_log()?) {
+            if let Some(payload) = payload {
+                self.payloads.entry(index).or_insert(payload);
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a folder that was just opened.
+    pub(super) fn judge(&mut self, parts: &Parts) -> Result<(), String> {
+        self.note_payloads()?;
+        let mut entries = Vec::new();
+        for (index, (leaf, payload)) in (0u64..).zip(self.read_log()?) {
+            let is_erased = payload.is_none();
+            let payload = payload.or_else(|| self.payloads.get(&index).cloned());
+            let payload = payload.ok_or_else(|| format!("entry {index} was erased before anybody saw it"))?;
+            let parse = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).map_err(|error| error.to_string());
+            entries.push(LogEntry { leaf: parse(&leaf)?, payload: parse(&payload)?, is_erased });
+        }
+        let judged = checker::check(&self.operations, &entries).map_err(|complaints| complaints.join("\n"))?;
+        self.stats.entries = entries.len();
+        (self.stats.committed, self.stats.blocked) = (judged.committed, judged.blocked);
+        let view = parts.view().read();
+        compare(&view, &judged.model, entries.len() as u64)?;
+        let checkpoint = Checkpoint::open(&view.checkpoint, &self.key).map_err(|error| error.to_string())?;
+        if checkpoint.size != view.position {
+            return Err(format!("{} entries are visible under a checkpoint of {}", view.position, checkpoint.size));
+        }
+        Ok(())
+    }
+
+    /// The folder after everything: it must open without faults, hold every receipt that was given, and nothing erased.
+    pub(super) fn last_judgement(&mut self) -> Result<(), String> {
+        self.disk.set_faults(Faults::default());
+        let parts = self.open().map_err(|error| format!("the folder does not open at the end: {error}"))?;
+        self.judge(&parts)?;
+        self.verify_receipts()?;
+        self.search_for_secrets()
+    }
+
+    fn verify_receipts(&mut self) -> Result<(), String> {
+        let mut verifier = LogVerifier::new(self.key.clone());
+        let evidence: Result<Vec<_>, _> =
+            self.receipts.iter().map(|receipt| Evidence::receipt("a receipt", receipt, &self.key)).collect();
+        verifier.expect(evidence.map_err(|error| error.to_string())?).map_err(|broken| broken.to_string())?;
+        let mut broken = None;
+        let options = WalkOptions { key: &self.key, payload_matches: &payload_matches };
+        let walked = walk(&self.disk, options, Frontier::new(), &mut |placed| {
+            for frame in placed.batch.frames() {
+                verifier.entry(frame.index, frame.leaf)?;
+            }
+            verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
+            Ok(())
+        });
+        if let Err(error) = walked {
+            broken.get_or_insert(error.to_string());
+        }
+        match broken {
+            Some(error) => Err(format!("the log does not verify: {error}")),
+            None => verifier.finish().map(|_| ()).map_err(|broken| broken.to_string()),
+        }
+    }
+
+    /// What was erased must be in no file, unless a later entry holds it again.
+    fn search_for_secrets(&mut self) -> Result<(), String> {
+        let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+        for payload in self.payloads.values() {
+            let text = std::str::from_utf8(payload).unwrap_or_default();
+            for secret in self.secrets.iter().filter(|secret| text.contains(secret.as_str())) {
+                *uses.entry(secret).or_default() += 1;
+            }
+        }
+        for name in self.disk.list().map_err(|error| error.to_string())? {
+            let bytes = self.disk.contents(&name).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            for (secret, _) in uses.iter().filter(|(_, count)| **count == 1) {
+                if text.contains(secret) {
+                    return Err(format!("{name} still holds {secret}, which was erased"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares what readers see with what the checker made of the log.
+fn compare(view: &View, model: &Model, entries: u64) -> Result<(), String> {
+    if view.position != entries {
+        return Err(format!("{} entries are visible, the log has {entries}", view.position));
+    }
+    let mut count = 0;
+    for (fact, version) in model.latest() {
+        count += 1;
+        let id = fact.parse().map_err(|error| format!("{fact}: {error}"))?;
+        let held = view.state.facts.get(&id).ok_or_else(|| format!("{fact} is not visible"))?;
+        let value = held.value.as_ref().map(|value| value.to_json());
+        if held.version() != version.version || value != version.value || held.written.entry != version.entry {
+            return Err(format!("{fact} is seen as version {} {value:?}, not as {version:?}", held.version()));
+        }
+    }
+    if view.state.facts.len() != count {
+        return Err(format!("{} facts are visible, the log made {count}", view.state.facts.len()));
+    }
+    for (budget, held) in &view.state.budgets {
+        let agent = budget.agent.as_ref().map(|agent| agent.as_str()).unwrap_or_default();
+        let spent = model.spent_by(agent, held.window);
+        if held.used != spent {
+            return Err(format!("{agent} is charged {} in window {}, but spent {spent}", held.used, held.window));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Asking and being answered: the clients' wishes become requests of the engine, its answers become history.
+
+use super::Simulation;
+use super::clients::OPERATOR;
+use crate::checker::{Answered, Asked, Operation, Shown};
+use countersign_core::action::{Action, ActionRequest, Auth, Observed};
+use countersign_core::decide::bind;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::load::load;
+use countersign_core::record::{Event, Leaf};
+use countersign_core::value::Attributes;
+use countersign_engine::clock::LedgerClock;
+use countersign_engine::fold::Fold;
+use countersign_engine::gate::Parts;
+use countersign_engine::request::{Answer, EraseTarget, Refusal, Request, Submission};
+use countersign_engine::token::Observation;
+use serde_json::Value as Json;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where the answers of one batch arrive.
+#[derive(Default, Clone)]
+pub(super) struct Slot {
+    answers: Arc<Mutex<Vec<(usize, Result<Answer, Refusal>)>>>,
+}
+
+fn agent_id(name: &str) -> Result<AgentId, String> {
+    AgentId::new(name).map_err(|error| error.to_string())
+}
+
+fn fact_id(text: &str) -> Result<FactId, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
+}
+
+impl Simulation<'_> {
+    fn now(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Shows facts to some agent, as the gate does.
+    pub(super) fn observe(&mut self, parts: &Parts, ledger_clock: &mut LedgerClock) {
+        let by = self.clients.agent();
+        let started = self.now();
+        let at_ms = ledger_clock.read(&*self.clock);
+        let view = parts.view().read();
+        let facts = self.clients.curiosity(by, &view);
+        let (mut shown, mut observed) = (Vec::new(), Vec::new());
+        for text in &facts {
+            let Ok(id) = fact_id(text) else { continue };
+            let fact = view.state.facts.get(&id);
+            let (version, value) = fact.map_or((0, None), |fact| (fact.version(), fact.value.clone()));
+            shown.push(Shown { fact: text.clone(), version, value: value.as_ref().map(Attributes::to_json) });
+            observed.push(Observed { fact: id, version, at_ms, value });
+        }
+        let position = view.position;
+        drop(view);
+        let Ok(agent) = agent_id(by) else { return };
+        let nonce = self.clients.nonce();
+        let token = self.clients.sealer.seal(&Observation { agent, position, observed }, nonce);
+        self.clients.keep_token(by, token);
+        self.say(|| format!("{by} observes {facts:?} at {position}"));
+        let ended = Some(self.now());
+        let answer = Some(Answered::Observed { position, at_ms, facts: shown });
+        self.operations.push(Operation { by: by.to_owned(), asked: Asked::Observe { facts }, started, ended, answer });
+    }
+
+    /// Takes a batch of wishes from the clients.
+    pub(super) fn ask(&mut self, parts: &Parts, slot: &Slot) -> Result<Vec<Submission>, String> {
+        let is_new = parts.view().read().state.pacts.is_empty();
+        let mut asked = Vec::new();
+        if is_new && self.rng.below(10) > 0 {
+            asked = self.clients.opening();
+        } else if self.rng.below(12) == 0 {
+            asked.extend(self.pick_erasure(parts)?);
+        } else {
+            for _ in 0..=self.rng.below(6) {
+                asked.push(self.clients.next(&parts.view().read()));
+            }
+        }
+        let mut submissions = Vec::new();
+        for (by, asked) in asked {
+            submissions.extend(self.submit(parts, slot, by, asked)?);
+        }
+        Ok(submissions)
+    }
+
+    fn submit(&mut self, parts: &Parts, slot: &Slot, by: &str, asked: Asked) -> Result<Option<Submission>, String> {
+        let Some(request) = self.request(parts, by, &asked)? else { return Ok(None) };
+        let (at, answers) = (self.operations.len(), Arc::clone(&slot.answers));
+        let reply = Box::new(move |answer| {
+            answers.lock().unwrap_or_else(PoisonError::into_inner).push((at, answer));
+        });
+        let started = self.now();
+        self.stats.operations += 1;
+        self.operations.push(Operation { by: by.to_owned(), asked, started, ended: None, answer: None });
+        Ok(Some(Submission { request, reply }))
+    }
+
+    fn request(&mut self, parts: &Parts, by: &str, asked: &Asked) -> Result<Option<Request>, String> {
+        let (by, auth) = (agent_id(by)?, Auth::None);
+        Ok(Some(match asked {
+            Asked::Act { body } => Request::Act(Box::new(self.admit(parts, by, body)?)),
+            Asked::Feed { fact, value, if_match } => {
+                let value = value.as_ref().and_then(Json::as_object).map(Attributes::from_untyped_json);
+                let value = value.transpose().map_err(|error| error.to_string())?;
+                Request::Feed { by, auth, fact: fact_id(fact)?, value, if_match: *if_match }
+            }
+            Asked::Publish { source, .. } => {
+                let loaded = load(source).map_err(|problems| format!("the bank's pact does not load: {problems:?}"))?;
+                Request::Publish { by, auth, pact: Arc::new(loaded.pact) }
+            }
+            Asked::Erase { entries } => {
+                let mut targets = Vec::new();
+                for entry in entries {
+                    let stored = parts.committer.log().log().read_entry(*entry).map_err(|error| error.to_string())?;
+                    let Some((_, payload)) = stored.content else { return Ok(None) };
+                    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+                    let writes = Fold::writes_of(&leaf, &payload).map_err(|error| error.to_string())?;
+                    targets.push(EraseTarget { entry: *entry, writes });
+                }
+                Request::Erase { by, auth, targets, reason: "a customer asked".to_owned() }
+            }
+            Asked::ConfirmClock => Request::ConfirmClock { by, auth },
+            Asked::Observe { .. } => return Ok(None),
+        }))
+    }
+
+    /// Admission, as the gate does it: the binding is by the pact of now, which may be another when it is decided.
+    fn admit(&self, parts: &Parts, agent: AgentId, body: &str) -> Result<Action, String> {
+        let request = ActionRequest::parse(body).map_err(|error| error.to_string())?;
+        let mut observed = Vec::new();
+        for token in &request.observations {
+            observed.extend(self.clients.sealer.open(token, &agent).map_err(|error| error.to_string())?.observed);
+        }
+        let pact = parts.view().read().state.pacts.get(&request.pact).cloned();
+        let kind = pact.as_ref().and_then(|pact| Some((pact.hash, pact.actions.get(&request.action)?)));
+        let bound = kind.map(|(hash, kind)| (hash, bind(kind, &request.params)));
+        let mut action = Action::new(agent, Auth::None, body.into(), request, observed);
+        action.bound = bound;
+        Ok(action)
+    }
+
+    /// Some entry to erase. What the log holds is noted first: afterwards nobody can know it.
+    fn pick_erasure(&mut self, parts: &Parts) -> Result<Option<(&'static str, Asked)>, String> {
+        self.note_payloads()?;
+        let position = parts.view().read().position;
+        let entry = self.rng.below(position);
+        let stored = parts.committer.log().log().read_entry(entry).map_err(|error| error.to_string())?;
+        let leaf: Json = serde_json::from_slice(&stored.leaf).unwrap_or_default();
+        let Some((_, payload)) = stored.content else { return Ok(None) };
+        if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed")) {
+            return Ok(None);
+        }
+        let payload: Json = serde_json::from_slice(&payload).unwrap_or_default();
+        let body: Json = payload["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+        self.clients.erasing = Some(body["idempotency_key"].as_str().map(str::to_owned));
+        Ok(Some((OPERATOR, Asked::Erase { entries: vec![entry] })))
+    }
+
+    /// Notes the answers of one batch.
+    pub(super) fn take_answers(&mut self, slot: &Slot) -> Result<(), String> {
+        let answers = std::mem::take(&mut *slot.answers.lock().unwrap_or_else(PoisonError::into_inner));
+        for (at, answer) in answers {
+            let answered = self.answered(answer)?;
+            let ended = self.now();
+            let Some(operation) = self.operations.get_mut(at) else { continue };
+            if matches!((&operation.asked, &answered), (Asked::Erase { .. }, Some(Answered::Entered { .. }))) {
+                self.clients.erased = self.clients.erasing.take();
+            }
+            let line = format!("{} {} -> {answered:?}", operation.by, brief(&operation.asked));
+            // An answer that says nothing is none: the operation may still turn up in the log.
+            operation.ended = answered.is_some().then_some(ended);
+            operation.answer = answered;
+            self.say(|| line);
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, answer: Result<Answer, Refusal>) -> Result<Option<Answered>, String> {
+        Ok(Some(match answer {
+            Ok(Answer::Repeated(index)) => Answered::Repeated { index },
+            Ok(Answer::Entered(entered)) => {
+                if self.rng.below(4) == 0 {
+                    let receipt = entered.proof.receipt(&entered.entry).ok_or("an entry has no receipt")?;
+                    receipt.verify(&self.key).map_err(|error| format!("a receipt does not verify: {error}"))?;
+                    self.receipts.push(receipt);
+                }
+                let event = &entered.entry.event;
+                let wrote = event.writes().iter().map(|write| (write.fact.to_string(), write.version)).collect();
+                let decision = if let Event::Action(decided) = event { Some(&decided.decision) } else { None };
+                let blocked = decision.and_then(|decision| decision.blocked());
+                Answered::Entered {
+                    index: entered.entry.index,
+                    verdict: decision.map(|decision| decision.verdict.as_str().to_owned()),
+                    code: blocked.map(|blocked| blocked.code.as_str().to_owned()),
+                    failed: blocked.iter().flat_map(|b| &b.failed).map(|failed| failed.id.to_string()).collect(),
+                    wrote,
+                }
+            }
+            Err(Refusal::Poisoned(_)) => return Ok(None),
+            Err(Refusal::KeyReused(index)) => Answered::KeyReused { index },
+            Err(Refusal::VersionMismatch { current, .. }) => Answered::VersionMismatch { current },
+            Err(Refusal::Publish(_)) => Answered::NotNextVersion,
+            Err(Refusal::UnknownType(_)) => Answered::UnknownType,
+            Err(Refusal::CurrentValue { entry, fact }) => {
+                Answered::CurrentValue { index: entry, fact: fact.to_string() }
+            }
+            Err(Refusal::ClockSteady) => Answered::ClockSteady,
+            Err(refusal) => return Err(format!("nobody should be told this: {refusal}")),
+        }))
+    }
+}
+
+/// What was asked, on one line of a trace.
+fn brief(asked: &Asked) -> String {
+    match asked {
+        Asked::Act { body } => {
+            let body: Json = serde_json::from_str(body).unwrap_or_default();
+            let (action, params, key) = (&body["action"], &body["params"], &body["idempotency_key"]);
+            let tokens = body["observations"].as_array().map_or(0, Vec::len);
+            format!("does {action} {params} with {tokens} observations under {key}")
+        }
+        Asked::Publish { version, .. } => format!("publishes version {version}"),
+        other => format!("asks {other:?}"),
+    }
+}
