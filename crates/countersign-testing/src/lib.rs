@@ -3,5 +3,6 @@
 pub mod bank;
 pub mod checker;
 pub mod disk;
+pub mod folder;
 pub mod log_workload;
 pub mod sim;

@@ -10,7 +10,7 @@ mod clock;
 mod judge;
 mod record;
 
-use crate::checker::Operation;
+use crate::checker::{LogEntry, Operation};
 use crate::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
 use clients::Clients;
 use clock::VirtualClock;
@@ -75,13 +75,15 @@ enum End {
 }
 
 /// One run.
-pub struct Simulation<'t> {
+struct Simulation<'t> {
     rng: SplitMix,
     disk: FaultyDisk,
     clock: Arc<VirtualClock>,
     key: LogKey,
     clients: Clients,
     operations: Vec<Operation>,
+    /// The log as it was judged last.
+    entries: Vec<LogEntry>,
     moment: u64,
     /// Payloads as the log held them, for those that are erased later.
     payloads: BTreeMap<u64, Vec<u8>>,
@@ -92,11 +94,34 @@ pub struct Simulation<'t> {
     trace: &'t mut dyn FnMut(String),
 }
 
+/// A history that a run left, for tests of the checker itself.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// What was asked and answered.
+    pub operations: Vec<Operation>,
+    /// What the log holds.
+    pub entries: Vec<LogEntry>,
+}
+
 /// Runs one seed and hands each step to `trace`.
 ///
 /// # Errors
 /// Says which promise was broken.
 pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
+    play(seed, trace).map(|simulation| simulation.stats)
+}
+
+/// Runs one seed and gives the history it left.
+///
+/// # Errors
+/// Says which promise was broken.
+pub fn record(seed: u64) -> Result<History, String> {
+    let mut silent = |_| ();
+    let Simulation { operations, entries, .. } = play(seed, &mut silent)?;
+    Ok(History { operations, entries })
+}
+
+fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, String> {
     let mut rng = SplitMix::new(seed ^ 0x51a1_0000_0000_0000);
     let key = LogKey::new(ORIGIN, signing_key().verifying_key()).map_err(|error| error.to_string())?;
     let lives = 1 + rng.below(4);
@@ -106,6 +131,7 @@ pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
         key,
         clients: Clients::new(rng.fork(), &TOKEN_KEY),
         operations: Vec::new(),
+        entries: Vec::new(),
         moment: 0,
         payloads: BTreeMap::new(),
         secrets: Vec::new(),
@@ -118,7 +144,7 @@ pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
         simulation.life()?;
     }
     simulation.last_judgement()?;
-    Ok(simulation.stats)
+    Ok(simulation)
 }
 
 impl Simulation<'_> {
@@ -251,7 +277,9 @@ impl Simulation<'_> {
             3 => parts.snapshot().map(|_| "takes a snapshot"),
             _ => return None,
         };
-        self.say(|| done.as_ref().map_or_else(|error| format!("housekeeping failed: {error}"), |what| (*what).to_owned()));
+        self.say(|| {
+            done.as_ref().map_or_else(|error| format!("housekeeping failed: {error}"), |what| (*what).to_owned())
+        });
         // Housekeeping that fails leaves the log as it was; if the power is off, the life is over.
         self.disk.is_down().then_some("the power failed while keeping house")
     }

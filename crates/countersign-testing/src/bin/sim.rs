@@ -59,6 +59,11 @@ fn many(seeds: std::ops::Range<u64>) -> ExitCode {
             eprintln!("seed {seed}, {:.1} s", started.elapsed().as_secs_f64());
         }
     }
-    println!("seeds {}..{}: every promise was kept in {:.1} s; {total:?}", seeds.start, seeds.end, started.elapsed().as_secs_f64());
+    println!(
+        "seeds {}..{}: every promise was kept in {:.1} s; {total:?}",
+        seeds.start,
+        seeds.end,
+        started.elapsed().as_secs_f64()
+    );
     ExitCode::SUCCESS
 }

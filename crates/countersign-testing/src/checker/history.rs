@@ -97,6 +97,11 @@ pub enum Answered {
         /// The fact.
         fact: String,
     },
+    /// An entry was charged to a window that was still open.
+    WindowOpen {
+        /// The entry.
+        index: u64,
+    },
     /// There was no clock step to confirm.
     ClockSteady,
     /// Facts were shown.

@@ -16,6 +16,8 @@ pub struct Model {
     pacts: Vec<(u64, u64, i64)>,
     /// What each agent spent, by window.
     pub(super) spent: BTreeMap<(String, u64), i64>,
+    /// For each entry that charged a budget: the agent and the window.
+    charged: BTreeMap<u64, (String, u64)>,
     keys: BTreeMap<(String, String), Vec<(u64, u64)>>,
     erased: BTreeMap<u64, u64>,
     time_ms: u64,
@@ -77,6 +79,13 @@ impl Model {
         Some((*version, *limit))
     }
 
+    /// Whether what an entry charged still counted before the entry at `position`.
+    pub(super) fn is_window_open(&self, entry: u64, position: u64) -> bool {
+        let Some((agent, window)) = self.charged.get(&entry) else { return false };
+        let last = self.charged.range(..position).rev().find(|(_, (by, _))| by == agent);
+        last.is_some_and(|(_, (_, last))| last == window)
+    }
+
     /// The entries made under an agent's key.
     pub(super) fn entries_of_key(&self, agent: &str, key: &str) -> &[(u64, u64)] {
         self.keys.get(&(agent.to_owned(), key.to_owned())).map_or(&[], Vec::as_slice)
@@ -112,7 +121,8 @@ impl Model {
             return Err(format!("pact version {version} follows {before}"));
         }
         let source = text(&entry.payload, "source")?;
-        let limit = source.split("context.amount <= ").nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        let limit =
+            source.split("context.amount <= ").nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
         let limit = limit.and_then(|digits| digits.parse().ok()).ok_or("the pact sets no limit")?;
         self.pacts.push((index, version, limit));
         Ok(())
@@ -121,7 +131,8 @@ impl Model {
     /// Checks that each version follows the one before, and takes them.
     fn replay_writes(&mut self, index: u64, entry: &LogEntry) -> Result<(), String> {
         let in_leaf: Vec<u64> = items(&entry.leaf["writes"]).filter_map(|write| write[1].as_u64()).collect();
-        let in_payload: Vec<u64> = items(&entry.payload["writes"]).filter_map(|write| write["version"].as_u64()).collect();
+        let in_payload: Vec<u64> =
+            items(&entry.payload["writes"]).filter_map(|write| write["version"].as_u64()).collect();
         if in_leaf != in_payload {
             return Err(format!("the leaf writes versions {in_leaf:?}, the payload {in_payload:?}"));
         }
@@ -143,9 +154,13 @@ impl Model {
 
     fn replay_erasure(&mut self, index: u64, entry: &LogEntry) -> Result<(), String> {
         for erased in items(&entry.leaf["erased"]).filter_map(Json::as_u64) {
-            let holds = self.facts.iter().find(|(_, versions)| versions.last().is_some_and(|last| last.entry == erased));
+            let holds =
+                self.facts.iter().find(|(_, versions)| versions.last().is_some_and(|last| last.entry == erased));
             if let Some((fact, _)) = holds {
                 return Err(format!("it erases entry {erased}, which holds the current version of {fact}"));
+            }
+            if self.is_window_open(erased, index) {
+                return Err(format!("it erases entry {erased}, which counts against an open window"));
             }
             if erased >= index {
                 return Err(format!("it erases entry {erased}, which is not before it"));
@@ -169,6 +184,7 @@ impl Model {
         // The writes are taken in any case, so that one wrong entry is not reported again for each that follows.
         let replayed = self.replay_writes(index, entry);
         if let Some((window, amount)) = expected.spent {
+            self.charged.insert(index, (agent.to_owned(), window));
             *self.spent.entry((agent.to_owned(), window)).or_default() += amount;
         }
         compared.and(replayed)?;
@@ -180,8 +196,10 @@ impl Model {
         let gone = (0u64..).zip(entries).filter(|(_, entry)| entry.is_erased).map(|(index, _)| index);
         let gone: BTreeSet<u64> = gone.collect();
         let named: BTreeSet<u64> = self.erased.keys().copied().collect();
-        let lost = gone.difference(&named).map(|index| format!("the payload of entry {index} is gone, and nobody erased it"));
-        let kept = named.difference(&gone).map(|index| format!("entry {index} was erased, and its payload is still there"));
+        let lost =
+            gone.difference(&named).map(|index| format!("the payload of entry {index} is gone, and nobody erased it"));
+        let kept =
+            named.difference(&gone).map(|index| format!("entry {index} was erased, and its payload is still there"));
         lost.chain(kept).collect()
     }
 }
@@ -218,13 +236,14 @@ fn compare(expected: &Outcome, entry: &LogEntry) -> Result<(), String> {
     let writes: BTreeMap<&str, Option<&Json>> = items(&entry.payload["writes"])
         .filter_map(|write| Some((write["fact"].as_str()?, write.get("value"))))
         .collect();
-    let expected_writes: BTreeMap<_, _> = expected.writes.iter().map(|(fact, value)| (fact.as_str(), value.as_ref())).collect();
+    let expected_writes: BTreeMap<_, _> =
+        expected.writes.iter().map(|(fact, value)| (fact.as_str(), value.as_ref())).collect();
     if writes != expected_writes {
         return say("what it writes", &expected_writes, &writes);
     }
-    let charged = items(&entry.payload["charges"]).next().and_then(|charge| {
-        Some((charge["window"].as_u64()?, charge["amount"].as_i64()?))
-    });
+    let charged = items(&entry.payload["charges"])
+        .next()
+        .and_then(|charge| Some((charge["window"].as_u64()?, charge["amount"].as_i64()?)));
     if charged != expected.spent {
         return say("the charge", &expected.spent, &charged);
     }

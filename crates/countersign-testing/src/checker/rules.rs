@@ -277,11 +277,7 @@ impl Acting<'_> {
         done["state"] = json!("executed");
         from["balance"] = json!(balance(&from) - amount);
         to["balance"] = json!(balance(&to) + amount);
-        rule.writes = vec![
-            (resource.clone(), Some(done)),
-            (source.clone(), Some(from)),
-            (target.clone(), Some(to)),
-        ];
+        rule.writes = vec![(resource.clone(), Some(done)), (source.clone(), Some(from)), (target.clone(), Some(to))];
     }
 
     fn judge(&self, agent: &str, rule: Rule, is_allowed: bool, gap_ms: Option<u64>) -> Outcome {

@@ -18,6 +18,8 @@ pub(super) const AGENTS: [(&str, &[&str]); 4] = [
     ("pay-1", &["payments", "refunder"]),
 ];
 pub(super) const OPERATOR: &str = "operator";
+/// The limit in the first version of the pact.
+const FIRST_LIMIT: u64 = 90_000;
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
 
 pub(super) struct Clients {
@@ -31,13 +33,16 @@ pub(super) struct Clients {
     pub(super) erased: Option<Option<String>>,
     /// The erasure under way: the key in the body that it erases.
     pub(super) erasing: Option<Option<String>>,
+    /// Whether the operator changes the pact: loading one costs as much as a hundred actions, so only some runs do.
+    publishes: bool,
     actions: u64,
     feeds: u64,
 }
 
 impl Clients {
-    pub(super) fn new(rng: SplitMix, token_key: &[u8; 32]) -> Self {
+    pub(super) fn new(mut rng: SplitMix, token_key: &[u8; 32]) -> Self {
         Self {
+            publishes: rng.below(4) == 0,
             rng,
             sealer: Sealer::new(token_key),
             tokens: BTreeMap::new(),
@@ -107,20 +112,23 @@ impl Clients {
             0..74 => self.action(),
             74..80 => self.repeat(),
             80..94 => (OPERATOR, self.feed(view)),
-            94..97 => (OPERATOR, self.publish(view)),
+            94..97 if self.publishes || view.state.pacts.is_empty() => (OPERATOR, self.publish(view)),
             _ => (OPERATOR, Asked::ConfirmClock),
         }
     }
 
     /// Everything that the bank needs to begin.
     pub(super) fn opening(&mut self) -> Vec<(&'static str, Asked)> {
-        let mut asked = vec![(OPERATOR, Asked::Publish { version: 1, source: bank::pact(1, 90_000) })];
+        let mut asked = vec![(OPERATOR, Asked::Publish { version: 1, source: bank::pact(1, FIRST_LIMIT) })];
         for (agent, roles) in AGENTS {
             asked.push((OPERATOR, feed_agent(agent, roles, "active")));
         }
         for account in ACCOUNTS {
             let value = json!({"balance": 200_000, "owner": format!("owner-of-{account}"), "status": "active"});
-            asked.push((OPERATOR, Asked::Feed { fact: format!("Account::\"{account}\""), value: Some(value), if_match: None }));
+            asked.push((
+                OPERATOR,
+                Asked::Feed { fact: format!("Account::\"{account}\""), value: Some(value), if_match: None },
+            ));
         }
         asked
     }
@@ -223,7 +231,8 @@ impl Clients {
     fn publish(&mut self, view: &View) -> Asked {
         let current = view.state.pacts.values().next().map_or(0, |pact| pact.version);
         let version = current + 1 - u64::from(current > 0 && self.rng.below(6) == 0);
-        Asked::Publish { version, source: bank::pact(version, 40_000 + self.rng.below(60_000)) }
+        let limit = if version == 1 { FIRST_LIMIT } else { 40_000 + self.rng.below(60_000) };
+        Asked::Publish { version, source: bank::pact(version, limit) }
     }
 }
 

@@ -4,18 +4,19 @@
 use super::Simulation;
 use crate::checker::{self, LogEntry, Model};
 use crate::disk::Faults;
+use crate::folder;
+use countersign_engine::audit::audit;
 use countersign_engine::fold::payload_matches;
 use countersign_engine::gate::Parts;
 use countersign_engine::storage::disk::Disk as _;
 use countersign_engine::storage::{WalkOptions, walk};
 use countersign_engine::view::View;
-use countersign_ledger::verify::{Evidence, LogVerifier};
 use countersign_ledger::{Checkpoint, Frontier};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// One entry as it was read: the leaf, and the payload unless it was erased.
-type Read = (Vec<u8>, Option<Vec<u8>>);
+pub(super) type Read = (Vec<u8>, Option<Vec<u8>>);
 
 impl Simulation<'_> {
     fn read_log(&self) -> Result<Vec<Read>, String> {
@@ -31,21 +32,21 @@ impl Simulation<'_> {
         Ok(entries)
     }
 
-    /// Remembers what the log holds, for judging what depended on it after it was erased.
-    pub(super) fn note_payloads(&mut self) -> Result<(), String> {
-        for (index, (_, payload)) in (0..).zip(self.read_log()?) {
+    /// Reads the log, and remembers what it holds for judging what depended on it after it was erased.
+    pub(super) fn note_payloads(&mut self) -> Result<Vec<Read>, String> {
+        let entries = self.read_log()?;
+        for (index, (_, payload)) in (0..).zip(&entries) {
             if let Some(payload) = payload {
-                self.payloads.entry(index).or_insert(payload);
+                self.payloads.entry(index).or_insert_with(|| payload.clone());
             }
         }
-        Ok(())
+        Ok(entries)
     }
 
     /// Judges a folder that was just opened.
     pub(super) fn judge(&mut self, parts: &Parts) -> Result<(), String> {
-        self.note_payloads()?;
         let mut entries = Vec::new();
-        for (index, (leaf, payload)) in (0u64..).zip(self.read_log()?) {
+        for (index, (leaf, payload)) in (0u64..).zip(self.note_payloads()?) {
             let is_erased = payload.is_none();
             let payload = payload.or_else(|| self.payloads.get(&index).cloned());
             let payload = payload.ok_or_else(|| format!("entry {index} was erased before anybody saw it"))?;
@@ -57,6 +58,7 @@ impl Simulation<'_> {
         (self.stats.committed, self.stats.blocked) = (judged.committed, judged.blocked);
         let view = parts.view().read();
         compare(&view, &judged.model, entries.len() as u64)?;
+        self.entries = entries;
         let checkpoint = Checkpoint::open(&view.checkpoint, &self.key).map_err(|error| error.to_string())?;
         if checkpoint.size != view.position {
             return Err(format!("{} entries are visible under a checkpoint of {}", view.position, checkpoint.size));
@@ -69,30 +71,22 @@ impl Simulation<'_> {
         self.disk.set_faults(Faults::default());
         let parts = self.open().map_err(|error| format!("the folder does not open at the end: {error}"))?;
         self.judge(&parts)?;
-        self.verify_receipts()?;
+        self.audit()?;
+        folder::verify(&self.disk, &self.key, &self.receipts)?;
         self.search_for_secrets()
     }
 
-    fn verify_receipts(&mut self) -> Result<(), String> {
-        let mut verifier = LogVerifier::new(self.key.clone());
-        let evidence: Result<Vec<_>, _> =
-            self.receipts.iter().map(|receipt| Evidence::receipt("a receipt", receipt, &self.key)).collect();
-        verifier.expect(evidence.map_err(|error| error.to_string())?).map_err(|broken| broken.to_string())?;
-        let mut broken = None;
-        let options = WalkOptions { key: &self.key, payload_matches: &payload_matches };
-        let walked = walk(&self.disk, options, Frontier::new(), &mut |placed| {
-            for frame in placed.batch.frames() {
-                verifier.entry(frame.index, frame.leaf)?;
-            }
-            verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
-            Ok(())
-        });
-        if let Err(error) = walked {
-            broken.get_or_insert(error.to_string());
+    /// Every entry decided again gives the same bytes, but for what an erasure leaves unknowable.
+    fn audit(&self) -> Result<(), String> {
+        let report = audit(&self.disk, &self.key, &mut |_| ()).map_err(|error| format!("the audit failed: {error}"))?;
+        if let Some(differing) = report.differing.first() {
+            return Err(format!("the audit of entry {} differs: {}", differing.entry, differing.what));
         }
-        match broken {
-            Some(error) => Err(format!("the log does not verify: {error}")),
-            None => verifier.finish().map(|_| ()).map_err(|broken| broken.to_string()),
+        match report.unverifiable.first() {
+            Some(first) if first.erased_by.is_none() => {
+                Err(format!("the audit cannot judge entry {} and says not why", first.entry))
+            }
+            _ => Ok(()),
         }
     }
 

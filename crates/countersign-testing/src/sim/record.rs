@@ -6,16 +6,17 @@ use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Auth, Observed};
 use countersign_core::decide::bind;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
 use countersign_core::record::{Event, Leaf};
 use countersign_core::value::Attributes;
 use countersign_engine::clock::LedgerClock;
 use countersign_engine::fold::Fold;
 use countersign_engine::gate::Parts;
-use countersign_engine::request::{Answer, EraseTarget, Refusal, Request, Submission};
+use countersign_engine::request::{Answer, Refusal, Request, Submission};
 use countersign_engine::token::Observation;
 use serde_json::Value as Json;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Where the answers of one batch arrive.
 #[derive(Default, Clone)]
@@ -105,18 +106,14 @@ impl Simulation<'_> {
                 let value = value.transpose().map_err(|error| error.to_string())?;
                 Request::Feed { by, auth, fact: fact_id(fact)?, value, if_match: *if_match }
             }
-            Asked::Publish { source, .. } => {
-                let loaded = load(source).map_err(|problems| format!("the bank's pact does not load: {problems:?}"))?;
-                Request::Publish { by, auth, pact: Arc::new(loaded.pact) }
-            }
+            Asked::Publish { source, .. } => Request::Publish { by, auth, pact: loaded(source)? },
             Asked::Erase { entries } => {
                 let mut targets = Vec::new();
                 for entry in entries {
                     let stored = parts.committer.log().log().read_entry(*entry).map_err(|error| error.to_string())?;
                     let Some((_, payload)) = stored.content else { return Ok(None) };
                     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-                    let writes = Fold::writes_of(&leaf, &payload).map_err(|error| error.to_string())?;
-                    targets.push(EraseTarget { entry: *entry, writes });
+                    targets.push(Fold::erase_target(&leaf, &payload).map_err(|error| error.to_string())?);
                 }
                 Request::Erase { by, auth, targets, reason: "a customer asked".to_owned() }
             }
@@ -205,10 +202,25 @@ impl Simulation<'_> {
             Err(Refusal::CurrentValue { entry, fact }) => {
                 Answered::CurrentValue { index: entry, fact: fact.to_string() }
             }
+            Err(Refusal::NotErasable(index, _)) => Answered::WindowOpen { index },
             Err(Refusal::ClockSteady) => Answered::ClockSteady,
             Err(refusal) => return Err(format!("nobody should be told this: {refusal}")),
         }))
     }
+}
+
+/// A loaded pact; the first version is the same in every run, and loading is slow.
+fn loaded(source: &str) -> Result<Arc<Pact>, String> {
+    static FIRST: OnceLock<Arc<Pact>> = OnceLock::new();
+    if let Some(first) = FIRST.get().filter(|first| &*first.source == source) {
+        return Ok(Arc::clone(first));
+    }
+    let pact = load(source).map_err(|problems| format!("the bank's pact does not load: {problems:?}"))?.pact;
+    let pact = Arc::new(pact);
+    if pact.version == 1 {
+        FIRST.get_or_init(|| Arc::clone(&pact));
+    }
+    Ok(pact)
 }
 
 /// What was asked, on one line of a trace.
