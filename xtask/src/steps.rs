@@ -58,9 +58,10 @@ const STEPS: &[Step] = &[
     long_step("fuzz", &[&setup::C_COMPILER], |root| cargo::fuzz(root, FUZZ_SECONDS * LONG_FUZZ_FACTOR)),
 ];
 
-/// Golden files must be compared, not rewritten, whatever the caller's environment says.
+/// Golden files must be compared, not rewritten, whatever the caller's environment says; and each decoder is fuzzed for a
+/// few seconds on every change.
 fn tests(mut command: Command) -> Command {
-    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
+    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS").env("FUZZ_SECONDS", FUZZ_SECONDS.to_string());
     command
 }
 
