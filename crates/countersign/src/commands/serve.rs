@@ -118,7 +118,7 @@ fn describe(report: &OpenReport, now_ms: u64) {
             count(storage.erasures_finished, "erasure", "erasures")
         ));
     }
-    note(format_args!("Ledger time is {}.", time(now_ms)));
+    note(format_args!("Ledger time is {}", time(now_ms)));
 }
 
 /// Ends with SIGINT or SIGTERM.
