@@ -103,7 +103,7 @@ const DOCTORS: &[(&str, Doctor)] = &[
         Some(())
     }),
     ("time goes back", |history| {
-        let last = history.entries.last_mut()?;
+        let last = history.entries.get_mut(1..)?.last_mut()?;
         last.leaf["time"] = json!(1);
         Some(())
     }),
@@ -261,18 +261,21 @@ fn renumber(history: &mut History, from: usize) {
 #[test]
 fn a_doctored_history_is_refused() {
     let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unnoticed = Vec::new();
     for seed in 10_000..10_060 {
         let history = record(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         check(&history.operations, &history.entries).unwrap_or_else(|why| panic!("seed {seed}: {why:?}"));
         for (name, doctor) in DOCTORS {
             let mut doctored = history.clone();
             if doctor(&mut doctored).is_some() {
-                let verdict = check(&doctored.operations, &doctored.entries);
-                assert!(verdict.is_err(), "seed {seed}: nobody noticed that {name}");
+                if check(&doctored.operations, &doctored.entries).is_ok() {
+                    unnoticed.push(format!("seed {seed}: nobody noticed that {name}"));
+                }
                 *tried.entry(name).or_default() += 1;
             }
         }
     }
+    assert!(unnoticed.is_empty(), "{}", unnoticed.join("\n"));
     for (name, _) in DOCTORS {
         assert!(tried.contains_key(name), "no history had a place for: {name}");
     }
