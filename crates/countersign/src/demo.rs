@@ -1,1 +1,230 @@
 //! The demo: races lost without the gate and won with it.
+//!
+//! Every scenario is one schedule, played twice: on a service that checks and acts in separate steps, and through a real
+//! gate with a real ledger. What is printed is what happened: harm is computed from the end state, and verdict, reasons, gap
+//! and entry are the gate's own answer. Only time is arranged (see [`schedule`]).
+
+mod guarded;
+mod rows;
+mod scenarios;
+mod schedule;
+mod screen;
+mod unguarded;
+
+use crate::data::DataFolder;
+use anyhow::{Context, Result, anyhow};
+use countersign_core::decision::{Decision, Verdict};
+use guarded::GatedWorld;
+use rows::Rows;
+use scenarios::Scenario;
+use serde::Serialize;
+use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The origin of the demo's log.
+const ORIGIN: &str = "countersign.example/demo";
+
+/// Two agents race for one account, first without the gate, then with it.
+///
+/// Plays seven scenarios in a few seconds: a $4,800 refund against a freeze, a dismissed employee, a price that moves, a
+/// swapped source account, a grant against a revocation, two spends on one balance, and write skew. Each is played on a plain
+/// service that checks first and acts later, and then through a real gate, with what it answered.
+///
+/// Exit code: 0 if every race does harm without the gate and none with it, 1 otherwise.
+#[derive(Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Run once and exit. This is what the demo does in any case; scripts say it so that they go on meaning it.
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object a line for each scenario (`id`, `unguarded_harm`, `verdict`, `failed`, `gap_ms`, `entry`)
+    /// and nothing else on standard output.
+    #[arg(long)]
+    pub json: bool,
+    /// Run only this scenario.
+    #[arg(long, value_name = "ID", value_parser = clap::builder::PossibleValuesParser::new(scenarios::IDS))]
+    pub scenario: Option<String>,
+    /// Make the gate's data folder here and keep it, for `countersign verify` and `countersign audit`. Without it, the demo
+    /// uses a temporary folder and removes it.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+/// What came of one scenario in both worlds.
+struct Report {
+    scenario: &'static Scenario,
+    unguarded: Vec<unguarded::Outcome>,
+    unguarded_harm: Option<String>,
+    guarded: Vec<guarded::Outcome>,
+    guarded_harm: Option<String>,
+    entry: u64,
+    decision: Decision,
+}
+
+/// One scenario as a program reads it.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    unguarded_harm: bool,
+    verdict: &'a str,
+    failed: Vec<&'a str>,
+    gap_ms: Option<u64>,
+    entry: u64,
+}
+
+/// Runs the demo.
+pub fn run(args: &DemoArgs) -> Result<ExitCode> {
+    let temporary = match &args.data {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().context("no temporary folder can be made\nhint: name a folder with --data")?),
+    };
+    let root = match (&args.data, &temporary) {
+        (Some(root), _) => root.clone(),
+        (None, Some(folder)) => folder.path().join("data"),
+        (None, None) => return Err(anyhow!("the demo has no folder\nhint: name one with --data")),
+    };
+    let reports = play_all(&DataFolder::create(&root, ORIGIN)?, args.scenario.as_deref())?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        write_json(&mut out, &reports)?;
+    } else {
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        out.write_all(screen::draw(&reports, args.data.as_deref(), colour).as_bytes())?;
+    }
+    out.flush()?;
+    let as_it_should = reports.iter().all(Report::is_as_it_should);
+    Ok(if as_it_should { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Plays the scenarios asked for, in both worlds, on one gate.
+fn play_all(data: &DataFolder, only: Option<&str>) -> Result<Vec<Report>> {
+    let world = GatedWorld::open(data)?;
+    let chosen = scenarios::ALL.into_iter().filter(|scenario| only.is_none_or(|id| id == scenario.id));
+    let reports = chosen.map(|scenario| play_one(scenario, &world)).collect::<Result<_>>()?;
+    world.close()?;
+    Ok(reports)
+}
+
+fn play_one(scenario: &'static Scenario, world: &GatedWorld) -> Result<Report> {
+    let before = Rows::parse(scenario.facts)?;
+    let judged = before.clone();
+    let service = unguarded::Service::new(before.clone(), move |rows| (scenario.harm)(&judged, rows));
+    let unguarded = schedule::play(scenario.steps, &service)?;
+
+    let prepared = world.prepare(scenario)?;
+    let guarded = schedule::play(scenario.steps, &prepared)?;
+    let last = guarded.iter().rev().find_map(|outcome| match outcome {
+        guarded::Outcome::Decided(entry, decision) => Some((*entry, Decision::clone(decision))),
+        _ => None,
+    });
+    let (entry, decision) = last.with_context(|| format!("nothing was decided in {}", scenario.id))?;
+    Ok(Report {
+        scenario,
+        unguarded,
+        unguarded_harm: service.harm(),
+        guarded,
+        guarded_harm: (scenario.harm)(&before, &world.rows()),
+        entry,
+        decision,
+    })
+}
+
+fn write_json(out: &mut impl Write, reports: &[Report]) -> Result<()> {
+    for report in reports {
+        serde_json::to_writer(&mut *out, &report.line())?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+impl Report {
+    /// The race is lost without the gate; with it, the late action is rejected for a reason, everything before it commits, and
+    /// no harm is done.
+    fn is_as_it_should(&self) -> bool {
+        let rejected = matches!(&self.decision.verdict, Verdict::Rejected(blocked) if !blocked.failed.is_empty());
+        let others_committed = self.guarded.iter().all(|outcome| match outcome {
+            guarded::Outcome::Decided(entry, decision) => {
+                *entry == self.entry || decision.verdict == Verdict::Committed
+            }
+            _ => true,
+        });
+        self.unguarded_harm.is_some() && self.guarded_harm.is_none() && rejected && others_committed
+    }
+
+    /// The ids of the preconditions that failed.
+    fn failed(&self) -> Vec<&str> {
+        let failed = self.decision.blocked().map_or(&[][..], |blocked| &blocked.failed);
+        failed.iter().map(|failed| failed.id.as_str()).collect()
+    }
+
+    fn line(&self) -> Line<'_> {
+        Line {
+            id: self.scenario.id,
+            unguarded_harm: self.unguarded_harm.is_some(),
+            verdict: self.decision.verdict.as_str(),
+            failed: self.failed(),
+            gap_ms: self.decision.gap_ms,
+            entry: self.entry,
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+mod tests {
+    use super::*;
+
+    fn played() -> (tempfile::TempDir, DataFolder, Vec<Report>) {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataFolder::create(&folder.path().join("data"), ORIGIN).unwrap();
+        let reports = play_all(&data, None).unwrap();
+        (folder, data, reports)
+    }
+
+    #[test]
+    fn every_race_is_lost_without_the_gate_and_won_with_it() {
+        let (_folder, data, reports) = played();
+        let lines: Vec<_> = reports.iter().map(|r| (r.scenario.id, r.failed(), r.decision.gap_ms)).collect();
+        let expected = [
+            ("CONC-2", vec!["account-is-active"], Some(150)),
+            ("AG-097-A", vec!["employee-is-active"], Some(45_000)),
+            ("AG-097-B", vec!["within-mandate-ceiling", "price-within-two-percent"], Some(3_000)),
+            ("AG-097-C", vec!["source-is-owned-by-requester"], Some(12_000)),
+            ("CONC-5", vec!["member-was-not-revoked"], Some(150)),
+            ("CONC-6", vec!["balance-covers-amount"], Some(150)),
+            ("CONC-7", vec!["colleague-stays-on-call"], Some(150)),
+        ];
+        assert_eq!(lines, expected);
+        for report in &reports {
+            assert!(report.is_as_it_should(), "{}", report.scenario.id);
+        }
+        // The folder is an ordinary one: a gate on the machine's own clock opens it and is ready.
+        let (gate, opened) = data.open(data.options()).unwrap();
+        assert!(!opened.created);
+        assert_eq!(gate.view().position, reports.last().unwrap().entry + 1);
+        assert_eq!(gate.not_ready(), None);
+    }
+
+    #[test]
+    fn a_page_fits_its_width_and_has_colours_only_when_asked() {
+        let (_folder, _, reports) = played();
+        let page = screen::draw(&reports, None, false);
+        println!("{page}");
+        for line in page.lines() {
+            assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+            assert!(!line.contains('\u{1b}'), "{line:?}");
+        }
+        assert!(screen::draw(&reports, None, true).contains("\u{1b}[31m"));
+    }
+
+    #[test]
+    fn a_gate_that_lets_harm_through_would_be_seen() {
+        let (_folder, _, mut reports) = played();
+        let report = reports.first_mut().unwrap();
+        report.guarded_harm = Some("made up".to_owned());
+        assert!(!report.is_as_it_should());
+        report.guarded_harm = None;
+        report.unguarded_harm = None;
+        assert!(!report.is_as_it_should());
+    }
+}
