@@ -106,7 +106,7 @@ static TERMINATED: Scenario = Scenario {
         Step {
             at_ms: 0,
             agent: "workflow-1",
-            says: "reads: employee active, move authorised",
+            says: "reads: active, and move authorised",
             deed: Read {
                 facts: &[EMPLOYEE, REQUEST],
                 check: |rows| {

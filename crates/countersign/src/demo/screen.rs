@@ -10,6 +10,9 @@ use std::path::Path;
 /// Columns of the page.
 const WIDTH: usize = 100;
 
+/// Where the reasons of a rejection begin.
+const MARGIN: &str = "             ";
+
 /// How a piece of text looks.
 #[derive(Clone, Copy)]
 enum Look {
@@ -68,44 +71,34 @@ fn scenario(page: &mut Page, report: &Report) {
         page.line(Look::Bad, "  with     ", &format!("✗ {harm}"));
     }
     if let Some(blocked) = report.decision.blocked() {
-        page.line(Look::Good, "  with     ", &format!("✓ {}", rejection(report)));
-        for failed in &blocked.failed {
-            reasons(page, failed, report);
-        }
+        let gap = report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
+        let (verdict, failed) = (report.decision.verdict.as_str(), report.failed().join(", "));
+        page.line(Look::Good, "  with     ", &format!("✓ {verdict} in entry {}, {gap}: {failed}", report.entry));
+        changes(page, &blocked.failed);
         let hint = blocked.failed.first().map_or(&blocked.hint, |failed| &failed.hint);
-        page.wrapped(Look::Dim, "             ", &format!("hint: {hint}"));
+        page.wrapped(Look::Dim, MARGIN, &format!("hint: {hint}"));
     }
     page.end();
 }
 
-fn rejection(report: &Report) -> String {
-    let gap = report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
-    format!("{} in entry {}, {gap}", report.decision.verdict.as_str(), report.entry)
-}
-
-/// One line for each attribute that is not as it was seen.
-fn reasons(page: &mut Page, failed: &FailedPrecondition, report: &Report) {
+/// One line for each attribute that is not as it was seen; several preconditions may rest on the same one.
+fn changes(page: &mut Page, failed: &[FailedPrecondition]) {
     let differs = |read: &&FailedRead| match (&read.expected, &read.actual) {
         (Expected::Value(expected), Some(actual)) => expected != actual,
         (Expected::Absent, None) => false,
         _ => true,
     };
-    let last_at_ms = report.scenario.steps.last().map_or(0, |step| step.at_ms);
-    let mut label = failed.id.as_str();
-    for read in failed.reads.iter().filter(differs) {
-        page.put(Look::Plain, "", 13);
-        page.put(Look::Stopped, label, 30);
-        page.put(Look::Plain, &change(read), 0);
-        if let Some(changed) = &read.changed {
-            page.put(Look::Dim, &format!(" by {}, entry {}", changed.by, changed.entry), 0);
+    let mut shown: Vec<&FailedRead> = Vec::new();
+    for read in failed.iter().flat_map(|failed| &failed.reads).filter(differs) {
+        if shown.contains(&read) {
+            continue;
         }
-        page.end();
-        label = "";
-    }
-    if !label.is_empty() {
-        page.put(Look::Plain, "", 13);
-        page.put(Look::Stopped, label, 30);
-        page.put(Look::Plain, &format!("does not hold at {}", time(last_at_ms)), 0);
+        shown.push(read);
+        page.put(Look::Plain, MARGIN, 0);
+        page.put(Look::Stopped, &change(read), 0);
+        if let Some(changed) = &read.changed {
+            page.put(Look::Plain, &format!(", by {} in entry {}", changed.by, changed.entry), 0);
+        }
         page.end();
     }
 }
@@ -149,18 +142,17 @@ fn with(outcome: &guarded::Outcome) -> (Look, String) {
 
 fn summary(page: &mut Page, reports: &[Report]) {
     let row = |page: &mut Page, look, cells: [&str; 5]| {
-        for (cell, width) in cells.into_iter().zip([10, 49, 12, 10, 0]) {
+        for (cell, width) in cells.into_iter().zip([10, 54, 12, 10, 0]) {
             page.put(look, cell, width);
         }
         page.end();
     };
     row(page, Look::Bold, ["", "without the gate", "with it", "gap", "entry"]);
     for report in reports {
-        let harm = report.unguarded_harm.as_deref().unwrap_or("no harm");
+        let harm = report.unguarded_harm.as_ref().map_or_else(|| "  no harm".to_owned(), |harm| format!("✗ {harm}"));
         let gap = report.decision.gap_ms.map_or_else(String::new, time);
-        let look = if report.is_as_it_should() { Look::Plain } else { Look::Bad };
-        let harm = format!("✗ {harm}");
-        let verdict = format!("✓ {}", report.decision.verdict.as_str());
+        let (look, mark) = if report.is_as_it_should() { (Look::Plain, "✓") } else { (Look::Bad, "✗") };
+        let verdict = format!("{mark} {}", report.decision.verdict.as_str());
         row(page, look, [report.scenario.id, &harm, &verdict, &gap, &report.entry.to_string()]);
     }
     page.end();
