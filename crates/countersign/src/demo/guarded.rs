@@ -106,7 +106,8 @@ impl GatedWorld {
         if self.gate.view().state.pacts.contains_key(&PactName::new(file.name)?) {
             return Ok(());
         }
-        let loaded = load(file.source).map_err(|problems| anyhow!("pact `{}` does not load: {problems:?}", file.name))?;
+        let loaded =
+            load(file.source).map_err(|problems| anyhow!("pact `{}` does not load: {problems:?}", file.name))?;
         let by = AgentId::new("operator")?;
         self.enter(Request::Publish { by, auth: Auth::None, pact: Arc::new(loaded.pact) })?;
         Ok(())
@@ -123,7 +124,9 @@ impl GatedWorld {
     fn enter(&self, request: Request) -> Result<Entered> {
         match self.gate.call(request)? {
             Answer::Entered(entered) => Ok(entered),
-            Answer::Repeated(entry) => bail!("the gate knows this request from entry {entry}; the demo never repeats one"),
+            Answer::Repeated(entry) => {
+                bail!("the gate knows this request from entry {entry}; the demo never repeats one")
+            }
         }
     }
 }

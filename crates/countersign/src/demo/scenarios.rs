@@ -109,9 +109,7 @@ static TERMINATED: Scenario = Scenario {
             says: "reads: active, and move authorised",
             deed: Read {
                 facts: &[EMPLOYEE, REQUEST],
-                check: |rows| {
-                    rows.text(EMPLOYEE, "status") == "active" && rows.text(REQUEST, "state") == "authorised"
-                },
+                check: |rows| rows.text(EMPLOYEE, "status") == "active" && rows.text(REQUEST, "state") == "authorised",
             },
         },
         Step {
@@ -156,10 +154,7 @@ static PRICE_MOVED: Scenario = Scenario {
     title: "10,000 shares under a ceiling of £500,000, and the price moves",
     pact: PactFile { name: "trading", source: include_str!("../../../../examples/trading.toml") },
     agents: &[("trader-1", "trader")],
-    facts: &[
-        (QUOTE, r#"{"price":4520,"halted":false}"#),
-        (MANDATE, r#"{"ceiling":50000000,"spent":0,"active":true}"#),
-    ],
+    facts: &[(QUOTE, r#"{"price":4520,"halted":false}"#), (MANDATE, r#"{"ceiling":50000000,"spent":0,"active":true}"#)],
     steps: &[
         Step {
             at_ms: 0,

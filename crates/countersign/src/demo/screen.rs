@@ -71,7 +71,8 @@ fn scenario(page: &mut Page, report: &Report) {
         page.line(Look::Bad, "  with     ", &format!("✗ {harm}"));
     }
     if let Some(blocked) = report.decision.blocked() {
-        let gap = report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
+        let gap =
+            report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
         let (verdict, failed) = (report.decision.verdict.as_str(), report.failed().join(", "));
         page.line(Look::Good, "  with     ", &format!("✓ {verdict} in entry {}, {gap}: {failed}", report.entry));
         changes(page, &blocked.failed);
