@@ -3,13 +3,13 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 done or yes, 1 the answer is no, 2 not understood, 3 could
 //! not (docs/guides/command-line.md).
 
-use crate::bench;
 use crate::commands::{
     Exit, Failure, Outcome, act, audit, clock, entry, erase, fact, init, ledger, observe, pact, replay,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours};
+use crate::{bench, demo};
 use anyhow::Result;
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ struct Cli {
 enum Command {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
     #[command(subcommand)]
     Pact(pact::PactCommand),
     #[command(subcommand)]
@@ -103,6 +104,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
     let outcome = match command {
         Command::Init(args) => init::run(&args, config),
         Command::Serve(args) => serve::run(&args, config),
+        Command::Demo(args) => return demo::run(&args),
         Command::Pact(command) => pact::run(&command, config),
         Command::Fact(command) => fact::run(&command, config),
         Command::Observe(args) => observe::run(&args, config),

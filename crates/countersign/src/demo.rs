@@ -12,40 +12,46 @@ mod screen;
 mod unguarded;
 
 use crate::data::DataFolder;
+use crate::terminal::{Stream, colours};
 use anyhow::{Context, Result, anyhow};
 use countersign_core::decision::{Decision, Verdict};
 use guarded::GatedWorld;
 use rows::Rows;
 use scenarios::Scenario;
 use serde::Serialize;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The origin of the demo's log.
 const ORIGIN: &str = "countersign.example/demo";
 
-/// Two agents race for one account, first without the gate, then with it.
+/// Watch agents race for one account, without the gate and with it
 ///
 /// Plays seven scenarios in a few seconds: a $4,800 refund against a freeze, a dismissed employee, a price that moves, a
 /// swapped source account, a grant against a revocation, two spends on one balance, and write skew. Each is played on a plain
 /// service that checks first and acts later, and then through a real gate, with what it answered.
-///
-/// Exit code: 0 if every race does harm without the gate and none with it, 1 otherwise.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  countersign demo
+  countersign demo --scenario CONC-2
+  countersign demo --once --json --data race
+
+Exit codes: 0 every race does harm without the gate and none with it, 1 not so, 3 it could not be played")]
 pub struct DemoArgs {
-    /// Run once and exit. This is what the demo does in any case; scripts say it so that they go on meaning it.
+    /// Run once and exit; the demo does so in any case, and scripts say it so that they go on meaning it
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object a line for each scenario (`id`, `unguarded_harm`, `verdict`, `failed`, `gap_ms`, `entry`)
-    /// and nothing else on standard output.
+    /// and nothing else on standard output
     #[arg(long)]
     pub json: bool,
-    /// Run only this scenario.
+    /// Run only this scenario
     #[arg(long, value_name = "ID", value_parser = clap::builder::PossibleValuesParser::new(scenarios::IDS))]
     pub scenario: Option<String>,
     /// Make the gate's data folder here and keep it, for `countersign verify` and `countersign audit`. Without it, the demo
-    /// uses a temporary folder and removes it.
+    /// uses a temporary folder and removes it
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 }
@@ -88,8 +94,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     if args.json {
         write_json(&mut out, &reports)?;
     } else {
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        out.write_all(screen::draw(&reports, args.data.as_deref(), colour).as_bytes())?;
+        out.write_all(screen::draw(&reports, args.data.as_deref(), colours(Stream::Out)).as_bytes())?;
     }
     out.flush()?;
     let as_it_should = reports.iter().all(Report::is_as_it_should);

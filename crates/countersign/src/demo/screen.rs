@@ -180,7 +180,7 @@ fn next(page: &mut Page, kept: Option<&Path>) {
         Some(folder) => {
             let folder = folder.display();
             [
-                (format!("countersign verify --data {folder}"), "check the ledger's hashes and signatures"),
+                (format!("countersign verify --data {folder} --key {folder}/log.vkey"), "check hashes and signatures"),
                 (format!("countersign audit --data {folder}"), "decide every entry again and compare"),
             ]
         }
@@ -191,7 +191,7 @@ fn next(page: &mut Page, kept: Option<&Path>) {
     };
     for (command, what) in commands {
         page.put(Look::Plain, "", 2);
-        page.put(Look::Plain, &command, 44);
+        page.put(Look::Plain, &command, 58);
         page.put(Look::Dim, what, 0);
         page.end();
     }
