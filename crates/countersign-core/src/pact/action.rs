@@ -59,6 +59,10 @@ pub(super) fn read<'a>(
     let params = params::read(source, params_node, problems);
     let reads = reads::read(source, &mut body, params.as_ref(), facts, problems);
     let mut ids = Ids::default();
+    // A rejection names a fact that changed by these ids, so no precondition may have them.
+    for read in reads.iter().flat_map(|reads| &reads.reads).filter(|read| read.unchanged) {
+        ids.take_default(&format!("{}-unchanged", read.name));
+    }
     let budgets = budgets::read(source, &mut body, params.as_ref(), &mut ids, problems);
     let allow = body.required_string("allow", ALLOW_HINT, problems);
     let written = preconditions(source, &mut body, &mut ids, problems);

@@ -8,7 +8,11 @@ use crate::limits::{BUDGETS_MAX, INTEGER_MAX};
 use crate::value::ValueType;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
+use std::ops::Range;
 use toml::de::DeValue;
+
+/// Who may share a budget.
+const BY: [(&str, BudgetBy); 2] = [("agent", BudgetBy::Agent), ("pact", BudgetBy::Pact)];
 
 /// Reads `budget`: one table or a list of them.
 pub(super) fn read<'a>(
@@ -55,11 +59,10 @@ fn one<'a>(
     let max = body.integer("max", 1..=INTEGER_MAX, problems);
     let per_ms = body.duration("per", problems);
     let per = body.string("per", problems).map(|text| text.value.to_owned());
-    let by_words = [("agent", BudgetBy::Agent), ("pact", BudgetBy::Pact)];
     if body.get("by").is_none() {
         body.missing("by", "say who shares it: by = \"agent\", or by = \"pact\" for all agents together", problems);
     }
-    let by = body.choice("by", &by_words, problems);
+    let by = body.choice("by", &BY, problems);
     let span = body.span.clone();
     body.finish(problems);
     let measure = match (count, sum) {
@@ -75,20 +78,34 @@ fn one<'a>(
     let id = match id {
         Some(text) => ids.take(&text, problems)?,
         None => {
-            let what = match &measure {
-                Measure::Count => "count",
-                Measure::Sum(param) => param.as_str(),
-            };
-            let by_word = by_words.iter().find(|(_, choice)| *choice == by).map_or("", |(word, _)| *word);
-            let made_up = format!("{what}-per-{}-by-{by_word}", per.unwrap_or_default());
-            let Some(id) = ids.take_default(&made_up) else {
-                problems.error(&span, format!("the id `{made_up}` is already taken in this action"), "give it an `id`");
-                return None;
-            };
-            id
+            let by_word = BY.iter().find(|(_, choice)| *choice == by);
+            let by_word = by_word.map_or("", |(word, _)| *word);
+            made_up_id(&measure, &per.unwrap_or_default(), by_word, &span, ids, problems)?
         }
     };
     Some(Budget { id, measure, max, per_ms, by })
+}
+
+/// An id that says what the budget is; two budgets alike need ids of their own.
+fn made_up_id(
+    measure: &Measure,
+    per: &str,
+    by: &str,
+    span: &Range<usize>,
+    ids: &mut Ids,
+    problems: &mut Problems,
+) -> Option<SmolStr> {
+    let what = match measure {
+        Measure::Count => "count",
+        Measure::Sum(param) => param.as_str(),
+    };
+    let made_up = format!("{what}-per-{per}-by-{by}");
+    let id = ids.take_default(&made_up);
+    if id.is_none() {
+        let message = format!("the id `{made_up}` is already taken in this action");
+        problems.error(span, message, "give it an `id`");
+    }
+    id
 }
 
 /// A parameter that can be added up: always there, whole, and never negative, which would give budget back.

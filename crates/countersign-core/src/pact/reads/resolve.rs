@@ -1,0 +1,153 @@
+//! Putting the reads of an action type into order, and checking what their templates are built from.
+
+use super::{Reads, Written};
+use crate::limits::READ_DEPTH_MAX;
+use crate::pact::diagnostic::{Problems, suggestion};
+use crate::pact::source::shorten;
+use crate::pact::template::Part;
+use crate::pact::{Params, Presence, Read, TemplatePart};
+use crate::value::ValueType;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Sorts the reads and turns names into indices. Reads that become ready together are taken in the order of their
+/// names, so the order in the text has no meaning.
+pub(super) fn resolve(written: Vec<Written>, params: &Params, problems: &mut Problems) -> Option<Reads> {
+    let before = problems.errors();
+    for one in &written {
+        check_parts(one, &written, params, problems);
+        check_ambiguity(one, params, problems);
+    }
+    if problems.errors() > before {
+        return None;
+    }
+    let mut waiting: BTreeMap<(bool, SmolStr), Written> =
+        written.into_iter().map(|one| ((one.name != "resource", one.name.clone()), one)).collect();
+    let mut done = Reads { reads: Vec::new(), schemas: Vec::new(), spans: Vec::new() };
+    let mut depths: Vec<usize> = Vec::new();
+    while !waiting.is_empty() {
+        let ready = waiting.iter().find_map(|(key, one)| Some((key.clone(), template(one, &done)?)));
+        let Some((key, template)) = ready else {
+            for one in waiting.values() {
+                let message = format!("`{}` cannot be read: it needs a fact that needs it", one.name);
+                problems.error(&one.span, message, "break the circle by taking one of the ids from a parameter");
+            }
+            return None;
+        };
+        let Some(one) = waiting.remove(&key) else {
+            continue;
+        };
+        let deepest = template.iter().filter_map(|part| match part {
+            TemplatePart::Attribute { read, .. } => depths.get(*read).map(|depth| depth + 1),
+            _ => None,
+        });
+        let depth = deepest.max().unwrap_or(0);
+        if depth > READ_DEPTH_MAX {
+            let message = format!("`{}` is reached through more than {READ_DEPTH_MAX} other facts", one.name);
+            problems.error(&one.span, message, "take one of the ids from a parameter instead");
+        }
+        depths.push(depth);
+        done.schemas.push(one.schema);
+        done.spans.push(one.span);
+        let (name, ty, presence, unchanged) = (one.name, one.ty, one.presence, one.unchanged);
+        done.reads.push(Read { name, ty, template, presence, unchanged });
+    }
+    Some(done)
+}
+
+/// The template by index, if everything it needs has been read.
+fn template(one: &Written, done: &Reads) -> Option<Vec<TemplatePart>> {
+    one.parts
+        .iter()
+        .map(|part| match part {
+            Part::Literal(text) => Some(TemplatePart::Literal(SmolStr::new(text))),
+            Part::Param(name, _) => Some(TemplatePart::Param(SmolStr::new(name))),
+            Part::Attribute(read, attribute, _) => {
+                let read = done.position(read)?;
+                Some(TemplatePart::Attribute { read, attribute: SmolStr::new(attribute) })
+            }
+        })
+        .collect()
+}
+
+fn check_parts(one: &Written, all: &[Written], params: &Params, problems: &mut Problems) {
+    for part in &one.parts {
+        match part {
+            Part::Literal(_) => {}
+            Part::Param(name, span) => check_param(name, span, params, problems),
+            Part::Attribute(read, attribute, span) if one.name == "resource" => {
+                let message = format!("`resource` is read first, so its id cannot use `{read}.{attribute}`");
+                let hint = format!("make `{read}` the resource and read this fact under `reads`");
+                problems.error(span, message, hint);
+            }
+            Part::Attribute(read, attribute, span) => check_attribute(read, attribute, span, all, problems),
+        }
+    }
+}
+
+/// Warns where two different sets of parameters could build one id, as `a/b` + `c` and `a` + `b/c` do.
+fn check_ambiguity(one: &Written, params: &Params, problems: &mut Problems) {
+    let free = |part: &&Part| match part {
+        Part::Literal(_) => false,
+        Part::Param(name, _) => {
+            let property = params.schema.get("properties").and_then(|all| all.get(name.as_str()));
+            let bound = |key| property.is_some_and(|property| property.get(key).is_some());
+            let is_text = params.types.get(name.as_str()).is_some_and(|field| field.ty == ValueType::String);
+            is_text && !["pattern", "enum", "const"].into_iter().any(bound)
+        }
+        Part::Attribute(..) => true,
+    };
+    if one.parts.iter().filter(free).count() > 1 {
+        let message = format!("two different requests could mean the same `{}`: its id joins several texts", one.name);
+        let hint = "give all but one of the parameters a `pattern` without what stands between them: \"^[a-z0-9-]+$\"";
+        problems.warning(&one.span, message, hint);
+    }
+}
+
+fn check_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
+    let Some(field) = params.types.get(name) else {
+        let names: Vec<&str> = params.types.keys().map(SmolStr::as_str).collect();
+        let hint = suggestion(name, &names, "declare it under `params`, or use one of");
+        problems.error(span, format!("`{}` is not a parameter of this action", shorten(name)), hint);
+        return;
+    };
+    if !matches!(field.ty, ValueType::String | ValueType::Long) {
+        let message = format!("`{name}` is {}, so it cannot be part of an id", field.ty);
+        problems.error(span, message, "use a string or an integer");
+    } else if !field.required {
+        let message = format!("`{name}` may be missing, so it cannot be part of an id");
+        problems.error(span, message, format!("add \"{name}\" to `required`"));
+    }
+}
+
+fn check_attribute(read: &str, attribute: &str, span: &Range<usize>, all: &[Written], problems: &mut Problems) {
+    let Some(other) = all.iter().find(|other| other.name == read) else {
+        let names: Vec<&str> = all.iter().map(|other| other.name.as_str()).collect();
+        let hint = suggestion(read, &names, "declare it under `reads`, or use one of");
+        problems.error(span, format!("`{}` is not a fact that this action reads", shorten(read)), hint);
+        return;
+    };
+    if other.presence != Presence::Required {
+        let message = format!("`{read}` may be missing, so its attributes cannot be part of an id");
+        problems.error(span, message, "use a fact that must exist, or take the id from a parameter");
+        return;
+    }
+    match other.schema.get(attribute) {
+        None => {
+            let names: Vec<&str> = other.schema.keys().map(SmolStr::as_str).collect();
+            let hint = suggestion(attribute, &names, "use one of");
+            let message = format!("fact type `{}` has no attribute `{}`", other.ty, shorten(attribute));
+            problems.error(span, message, hint);
+        }
+        Some(field) if !matches!(field.ty, ValueType::String | ValueType::Long) => {
+            let message = format!("`{read}.{attribute}` is {}, so it cannot be part of an id", field.ty);
+            problems.error(span, message, "use a string or an integer");
+        }
+        Some(field) if !field.required => {
+            let message = format!("`{read}.{attribute}` may be missing, so it cannot be part of an id");
+            problems.error(span, message, "use an attribute that is always there");
+        }
+        Some(_) => {}
+    }
+}
