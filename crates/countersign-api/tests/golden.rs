@@ -1,6 +1,11 @@
 //! The OpenAPI document is checked in: a change of the contract shows in the diff of `openapi.json`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed, which is what it is for")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 
 use countersign_api::{ErrorCode, openapi};
 use std::path::Path;

@@ -76,12 +76,11 @@ pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Re
     Ok(auditor.finish(end))
 }
 
+/// Takes one entry: its leaf, and its payload unless that was erased.
+type Visit<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError>;
+
 /// Reads every entry of a folder in order; says whether a torn tail follows.
-fn walk_entries(
-    disk: &dyn Disk,
-    key: &LogKey,
-    visit: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError>,
-) -> Result<bool, StorageError> {
+fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool, StorageError> {
     let options = WalkOptions { key, payload_matches: &payload_matches };
     let end = walk(disk, options, Frontier::new(), &mut |placed| {
         for frame in placed.batch.frames() {

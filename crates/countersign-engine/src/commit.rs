@@ -57,6 +57,9 @@ pub struct BatchProof {
     checkpoint: Arc<str>,
 }
 
+/// What proves a batch that was stored, and its leaf hashes.
+type Stored = (BatchProof, Arc<[Hash]>);
+
 impl BatchProof {
     /// The receipt of an entry of the batch.
     pub fn receipt(&self, entry: &Entry) -> Option<Receipt> {
@@ -148,7 +151,7 @@ impl Committer {
         }
     }
 
-    fn store(&mut self, entries: &[Sequenced]) -> Result<Option<(BatchProof, Arc<[Hash]>)>, CommitError> {
+    fn store(&mut self, entries: &[Sequenced]) -> Result<Option<Stored>, CommitError> {
         let Some(first) = entries.first() else { return Ok(None) };
         let before = self.frontier.clone();
         let first_index = first.entry.index;

@@ -144,10 +144,8 @@ fn answered(asked: &Asked, status: u16, json: &Json) -> Option<Answered> {
         return Some(Answered::Repeated { index });
     }
     let list = |name: &str| json.get(name).and_then(Json::as_array).cloned().unwrap_or_default();
-    let mut wrote: Vec<(String, u64)> = list("wrote")
-        .iter()
-        .map(|write| (text(&write["fact"]).unwrap(), write["version"].as_u64().unwrap()))
-        .collect();
+    let mut wrote: Vec<(String, u64)> =
+        list("wrote").iter().map(|write| (text(&write["fact"]).unwrap(), write["version"].as_u64().unwrap())).collect();
     if let (Asked::Feed { fact, .. }, Some(version)) = (asked, json.get("version").and_then(Json::as_u64)) {
         wrote = vec![(fact.clone(), version)];
     }
@@ -268,7 +266,8 @@ fn race(seconds: u64, kills: u32) {
         .collect();
     let started = Instant::now();
     for kill in 1..=kills {
-        let at = Duration::from_millis(seconds * 1000 * u64::from(kill) / u64::from(kills + 1) + u64::from(kill * 137 % 90));
+        let at =
+            Duration::from_millis(seconds * 1000 * u64::from(kill) / u64::from(kills + 1) + u64::from(kill * 137 % 90));
         std::thread::sleep(at.saturating_sub(started.elapsed()));
         server.kill();
         server = Server::start(&data);
