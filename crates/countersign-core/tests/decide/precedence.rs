@@ -1,0 +1,96 @@
+//! The precedence of rejections: one action with every fault there is; each row mends the fault of the row above.
+
+use crate::world::{World, in_words};
+use countersign_core::code::Code;
+use serde_json::json;
+
+const PACT: &str = r#"
+pact = "bank"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[facts.Receipt]
+attributes = { amount = "Long" }
+
+[action.pay]
+resource = 'Account::"{from}"'
+reads.target = 'Account::"{to}"'
+reads.receipt = { fact = 'Receipt::"{number}"', create = true }
+allow = 'principal.roles.contains("payer")'
+min_trust = 600
+require_observation = true
+budget = { sum = "amount", max = 1000, per = "1h", by = "agent" }
+
+[action.pay.set]
+balance = "resource.balance - context.amount"
+target.balance = "context.target.balance + context.amount"
+receipt.amount = "context.amount"
+
+[action.pay.params]
+type = "object"
+additionalProperties = false
+required = ["from", "to", "number", "amount"]
+properties.from = { type = "string" }
+properties.to = { type = "string" }
+properties.number = { type = "string" }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.pay.require]]
+id = "source-is-active"
+that = 'resource.status == "active"'
+"#;
+
+/// A row: the code that the faults so far lead to, and what mends the fault behind it.
+type Row = (Code, fn(&mut World));
+
+const ROWS: [Row; 15] = [
+    (Code::UnknownPact, |world| world.pact = "bank".to_owned()),
+    (Code::UnknownAction, |world| world.action = "pay".to_owned()),
+    (Code::InvalidParams, |world| world.params["amount"] = json!(2_000)),
+    (Code::UnknownAgent, |world| world.register(&[], "suspended", 0)),
+    (Code::AgentNotActive, |world| world.register(&[], "active", 0)),
+    (Code::InvalidFactId, |world| world.params["to"] = json!("a")),
+    (Code::FactMissing, |world| world.feed("Account::\"a\"", Some(json!({"status": "frozen", "balance": 0})))),
+    (Code::FactExists, |world| world.params["number"] = json!("r2")),
+    (Code::AliasedWrite, |world| {
+        world.feed("Account::\"b\"", Some(json!({"status": "active", "balance": 9_007_199_254_740_991_i64})));
+        world.params["to"] = json!("b");
+    }),
+    (Code::NotAllowed, |world| world.register(&["payer"], "active", 0)),
+    (Code::TrustTooLow, |world| world.register(&["payer"], "active", 600)),
+    (Code::ObservationRequired, |world| world.observe(&["Account::\"a\"", "Account::\"b\""])),
+    (Code::PreconditionFailed, |world| {
+        world.feed("Account::\"a\"", Some(json!({"status": "active", "balance": 5_000})));
+    }),
+    (Code::BudgetExceeded, |world| world.params["amount"] = json!(1_000)),
+    (Code::EffectInvalid, |world| world.feed("Account::\"b\"", Some(json!({"status": "active", "balance": 7})))),
+];
+
+#[test]
+fn each_row_mends_the_fault_of_the_row_above() {
+    let params = json!({"from": "a", "to": "line\nfeed", "number": "r1", "amount": "all"});
+    let mut world = World::new(PACT, "rob", params);
+    world.pact = "bonk".to_owned();
+    world.feed("Receipt::\"r1\"", Some(json!({"amount": 1})));
+    for (at, (code, mend)) in ROWS.iter().enumerate() {
+        let decision = world.decide();
+        let blocked = decision.blocked().unwrap_or_else(|| panic!("row {at} ({code}) committed"));
+        assert_eq!(blocked.code, *code, "row {at}: {}", blocked.message);
+        assert!(!blocked.message.is_empty() && !blocked.hint.is_empty(), "row {at} explains nothing");
+        assert!(decision.writes.is_empty() && decision.charges.is_empty(), "row {at} does something");
+        mend(&mut world);
+    }
+    let decision = world.act();
+    assert_eq!(in_words(&decision), "committed");
+    assert_eq!(world.value("Account::\"a\"")["balance"], 4_000);
+    assert_eq!(world.value("Account::\"b\"")["balance"], 1_007);
+    assert_eq!(world.value("Receipt::\"r2\"")["amount"], 1_000);
+}
+
+#[test]
+fn the_table_has_every_code_in_the_order_of_precedence() {
+    assert_eq!(ROWS.map(|(code, _)| code), Code::ALL);
+    assert!(Code::ALL.is_sorted());
+}

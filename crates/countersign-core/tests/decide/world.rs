@@ -1,0 +1,137 @@
+//! A state that tests fill by hand, and one action to decide on it.
+
+use countersign_core::action::{Action, ActionRequest, Auth, Observed};
+use countersign_core::decide::decide;
+use countersign_core::decision::{Decision, Verdict};
+use countersign_core::ids::{AgentId, FactId, Tag};
+use countersign_core::pact::load::load;
+use countersign_core::state::{Change, State};
+use countersign_core::value::Attributes;
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+/// Facts, pacts, and the action under test.
+#[derive(Clone)]
+pub struct World {
+    pub state: State,
+    pub now_ms: u64,
+    pub agent: &'static str,
+    pub pact: String,
+    pub action: String,
+    pub params: Json,
+    pub observed: Vec<Observed>,
+    next_entry: u64,
+}
+
+impl World {
+    /// A world in which a pact is published, and nothing else.
+    pub fn new(source: &str, action: &str, params: Json) -> Self {
+        let pact = load(source).unwrap_or_else(|problems| panic!("{problems:#?}\n{source}")).pact;
+        let mut state = State::default();
+        let catalogue = state.check_publish(&pact).unwrap();
+        let name = pact.name.to_string();
+        state.publish(Arc::new(pact), catalogue);
+        Self {
+            state,
+            now_ms: 1_000_000,
+            agent: "agent-1",
+            pact: name,
+            action: action.to_owned(),
+            params,
+            observed: Vec::new(),
+            next_entry: 1,
+        }
+    }
+
+    /// Registers the agent with these roles, in good standing.
+    pub fn with_agent(mut self, roles: &[&str]) -> Self {
+        self.register(roles, "active", 700);
+        self
+    }
+
+    pub fn register(&mut self, roles: &[&str], standing: &str, trust: i64) {
+        let value = json!({"org": "acme", "roles": roles, "standing": standing, "trust": trust});
+        self.feed(&format!("Agent::\"{}\"", self.agent), Some(value));
+    }
+
+    /// Feeds a fact; `None` deletes it.
+    pub fn feed(&mut self, fact: &str, value: Option<Json>) {
+        let value = value.map(|value| Attributes::from_untyped_json(value.as_object().unwrap()).unwrap());
+        let mut write = self.state.feed(&fact.parse().unwrap(), value);
+        let [.., low] = self.next_entry.to_be_bytes();
+        write.tag.get_or_insert(Tag([low; 12]));
+        let by = AgentId::new("operator").unwrap();
+        let change =
+            Change { entry: self.next_entry, time_ms: self.now_ms, by: &by, writes: std::slice::from_ref(&write), charges: &[] };
+        self.state.apply(&change, |_| ());
+        self.next_entry += 1;
+    }
+
+    /// Lets the agent observe facts now; of two observations of one fact the later counts.
+    pub fn observe(&mut self, facts: &[&str]) {
+        self.observe_at(facts, self.now_ms);
+    }
+
+    pub fn observe_at(&mut self, facts: &[&str], at_ms: u64) {
+        for fact in facts {
+            let id: FactId = fact.parse().unwrap();
+            let held = self.state.facts.get(&id);
+            let (version, value) = held.map_or((0, None), |held| (held.version(), held.value.clone()));
+            self.observed.push(Observed { fact: id, version, at_ms, value });
+        }
+    }
+
+    pub fn request(&self) -> Action {
+        let body = json!({
+            "pact": self.pact, "action": self.action, "params": self.params,
+            "idempotency_key": "0123456789abcdef0123456789abcdef",
+        });
+        let body: Arc<str> = body.to_string().into();
+        let request = ActionRequest::parse(&body).unwrap();
+        Action::new(AgentId::new(self.agent).unwrap(), Auth::None, body, request, self.observed.clone())
+    }
+
+    pub fn decide(&self) -> Decision {
+        decide(&self.request(), &self.state, self.now_ms)
+    }
+
+    /// Decides, and applies what was decided.
+    pub fn act(&mut self) -> Decision {
+        let mut decision = self.decide();
+        for write in &mut decision.writes {
+            write.tag.get_or_insert(Tag([0; 12]));
+        }
+        let by = AgentId::new(self.agent).unwrap();
+        let change = Change {
+            entry: self.next_entry,
+            time_ms: self.now_ms,
+            by: &by,
+            writes: &decision.writes,
+            charges: &decision.charges,
+        };
+        self.state.apply(&change, |_| ());
+        self.next_entry += 1;
+        decision
+    }
+
+    /// The verdict in one word: `committed`, or the code, or `review`; with the failed preconditions.
+    pub fn verdict(&self) -> String {
+        in_words(&self.decide())
+    }
+
+    pub fn value(&self, fact: &str) -> Json {
+        let held = self.state.facts.get(&fact.parse().unwrap());
+        held.and_then(|fact| fact.value.as_ref()).map(Attributes::to_json).unwrap_or_default()
+    }
+}
+
+/// A decision in one word, with the failed preconditions.
+pub fn in_words(decision: &Decision) -> String {
+    let Some(blocked) = decision.blocked() else { return "committed".to_owned() };
+    let failed: Vec<_> = blocked.failed.iter().map(|failed| format!("{} {}", failed.id, failed.why.as_str())).collect();
+    let word = match decision.verdict {
+        Verdict::Review { .. } => "review".to_owned(),
+        _ => blocked.code.to_string(),
+    };
+    if failed.is_empty() { word } else { format!("{word}: {}", failed.join(", ")) }
+}
