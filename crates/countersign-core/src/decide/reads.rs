@@ -26,13 +26,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .find(|(read, resolved)| read.presence == presence && resolved.live().is_some() == exists)
         };
         if let Some((_, missing)) = unmet(Presence::Required, false) {
-            let gone = if missing.record.is_some() { "has been deleted" } else { "does not exist" };
-            let message = format!("{} {gone}", missing.id);
-            return Err(blocked(
-                Code::FactMissing,
-                message,
-                "mend the parameter that names it, or have an operator feed it",
-            ));
+            return Err(fact_missing(missing));
         }
         if let Some((_, existing)) = unmet(Presence::Create, true) {
             let message = format!("{} exists already, at version {}", existing.id, existing.version());
@@ -66,6 +60,13 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Blocked> {
+        let leads_on = |part: &TemplatePart| match part {
+            TemplatePart::Attribute { read, .. } => self.reads.get(*read).filter(|earlier| earlier.live().is_none()),
+            _ => None,
+        };
+        if let Some(missing) = read.template.iter().find_map(leads_on) {
+            return Err(fact_missing(missing));
+        }
         let built = self.fill(read).and_then(|id| FactId::new(read.ty.clone(), id).map_err(|e: IdError| e.to_string()));
         built.map_err(|why| {
             let message = format!("the id of `{}` ({}) cannot be built: {why}", read.name, read.ty);
@@ -117,4 +118,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         Ok(())
     }
+}
+
+fn fact_missing(missing: &Resolved<'_>) -> Blocked {
+    let gone = if missing.record.is_some() { "has been deleted" } else { "does not exist" };
+    let hint = "mend the parameter that names it, or have an operator feed it";
+    blocked(Code::FactMissing, format!("{} {gone}", missing.id), hint)
 }

@@ -72,7 +72,8 @@ that = '''{condition}'''
 }
 
 fn account() -> impl Strategy<Value = Json> {
-    let balance = prop_oneof![-20i64..20, Just(9_007_199_254_740_991), Just(-9_007_199_254_740_991), -1_000i64..100_000];
+    let balance =
+        prop_oneof![-20i64..20, Just(9_007_199_254_740_991), Just(-9_007_199_254_740_991), -1_000i64..100_000];
     let parts = (prop::sample::select(vec!["active", "frozen", "a"]), balance, prop::option::of("[ax]{0,2}"));
     (parts, prop::collection::btree_set("[abx]", 0..3)).prop_map(|((status, balance, note), tags)| {
         let mut value = json!({"status": status, "balance": balance, "tags": tags});
@@ -96,7 +97,8 @@ struct Case {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let facts = (account(), prop::option::weighted(0.8, account()), prop::option::of(account()), prop::option::of(account()));
+    let facts =
+        (account(), prop::option::weighted(0.8, account()), prop::option::of(account()), prop::option::of(account()));
     let agent = (prop::sample::subsequence(vec!["payer", "boss", "x"], 0..=3), 0i64..8);
     let amount = prop_oneof![-20i64..20, 0i64..100_000, Just(9_007_199_254_740_991)];
     (facts, agent, amount, "[abx]", prop::option::of("[ax]{0,3}"), 999_990u64..1_000_020).prop_map(

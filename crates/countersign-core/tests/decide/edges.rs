@@ -169,7 +169,8 @@ PARAMS
 id = "active"
 that = 'resource.status == "active"'
 "#;
-    let rules = rules.replace("PARAMS", &PARAMS.replace("{ type = \"integer\" }", "{ type = \"integer\", minimum = 1 }"));
+    let rules =
+        rules.replace("PARAMS", &PARAMS.replace("{ type = \"integer\" }", "{ type = \"integer\", minimum = 1 }"));
     let mut world = world(&rules);
     let held = world.act();
     assert_eq!((in_words(&held).as_str(), held.shadowed.is_none()), ("committed", true));
@@ -257,7 +258,9 @@ budget = [
 set = { balance = "resource.balance - context.amount" }
 PARAMS
 "#;
-    let mut world = world(&rules.replace("PARAMS", &PARAMS.replace("{ type = \"integer\" }", "{ type = \"integer\", minimum = 0 }")));
+    let mut world = world(
+        &rules.replace("PARAMS", &PARAMS.replace("{ type = \"integer\" }", "{ type = \"integer\", minimum = 0 }")),
+    );
     // The end of a minute and of an hour, in fixed windows since the epoch.
     world.now_ms = 7_200_000 - 60_000;
     world.params["amount"] = json!(30);

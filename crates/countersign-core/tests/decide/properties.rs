@@ -84,11 +84,12 @@ fn any_params() -> impl Strategy<Value = Map<String, Json>> {
     let good = ("t[0-2]", "[a-c]", 0i64..2_000).prop_map(|(transfer, account, amount)| {
         json!({"transfer": transfer, "account": account, "amount": amount}).as_object().unwrap().clone()
     });
-    let spoilt = (good.clone(), prop_oneof![Just("transfer"), Just("account"), Just("amount"), Just("memo")], any_json())
-        .prop_map(|(mut params, name, value)| {
-            params.insert(name.to_owned(), value);
-            params
-        });
+    let spoilt =
+        (good.clone(), prop_oneof![Just("transfer"), Just("account"), Just("amount"), Just("memo")], any_json())
+            .prop_map(|(mut params, name, value)| {
+                params.insert(name.to_owned(), value);
+                params
+            });
     let wild = any_json().prop_map(|json| json.as_object().cloned().unwrap_or_default());
     prop_oneof![6 => good, 3 => spoilt, 1 => wild]
 }
@@ -131,13 +132,12 @@ fn any_case() -> impl Strategy<Value = Case> {
         0..5,
     );
     let roles = prop_oneof![4 => Just(vec!["payer"]), 1 => Just(vec![])];
-    (any_params(), facts, roles, observed, prop_oneof![Just(1_000_000u64), 999_000u64..1_003_000, any::<u64>()]).prop_map(
-        |(params, (a, b, new, transfer), roles, observed, now_ms)| {
+    (any_params(), facts, roles, observed, prop_oneof![Just(1_000_000u64), 999_000u64..1_003_000, any::<u64>()])
+        .prop_map(|(params, (a, b, new, transfer), roles, observed, now_ms)| {
             let mut facts = vec![(NAMES[0], a), (NAMES[1], b), (NAMES[3], transfer)];
             facts.extend(new.map(|new| (NAMES[2], new)));
             Case { params, facts, roles, observed, now_ms }
-        },
-    )
+        })
 }
 
 fn attributes(value: Json) -> Option<Attributes> {
@@ -188,7 +188,12 @@ fn entry(world: &World, action: Action, mut decision: Decision, tags: &mut dyn F
 }
 
 fn failed(decision: &Decision) -> BTreeSet<String> {
-    decision.blocked().into_iter().flat_map(|blocked| &blocked.failed).map(|failed| format!("{} {}", failed.id, failed.why.as_str())).collect()
+    decision
+        .blocked()
+        .into_iter()
+        .flat_map(|blocked| &blocked.failed)
+        .map(|failed| format!("{} {}", failed.id, failed.why.as_str()))
+        .collect()
 }
 
 proptest! {

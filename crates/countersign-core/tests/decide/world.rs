@@ -61,8 +61,13 @@ impl World {
         let [.., low] = self.next_entry.to_be_bytes();
         write.tag.get_or_insert(Tag([low; 12]));
         let by = AgentId::new("operator").unwrap();
-        let change =
-            Change { entry: self.next_entry, time_ms: self.now_ms, by: &by, writes: std::slice::from_ref(&write), charges: &[] };
+        let change = Change {
+            entry: self.next_entry,
+            time_ms: self.now_ms,
+            by: &by,
+            writes: std::slice::from_ref(&write),
+            charges: &[],
+        };
         self.state.apply(&change, |_| ());
         self.next_entry += 1;
     }

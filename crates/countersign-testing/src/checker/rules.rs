@@ -106,7 +106,7 @@ pub(super) fn outcome(model: &Model, agent: &str, body: &Json, observed: &Json, 
     let acting = Acting { model, params, observed, now_ms, limit };
     let reads = match acting.reads(action) {
         Ok(reads) => reads,
-        Err(known) => return Outcome::rejected("invalid_fact_id", acting.gap_ms(&known)),
+        Err(known) => return Outcome::rejected("fact_missing", acting.gap_ms(&known)),
     };
     let gap_ms = acting.gap_ms(&reads);
     let creates = if action == "request" { reads.clone() } else { Vec::new() };
