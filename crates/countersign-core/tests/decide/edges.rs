@@ -21,11 +21,19 @@ properties.amount = { type = "integer" }
 properties.other = { type = "string" }
 "#;
 
+const ALWAYS: &str = r#"
+[[action.act.require]]
+id = "always"
+that = 'resource.status != "nowhere"'
+"#;
+
 const A: &str = "Account::\"a\"";
 
 /// A world with one account and one agent; `rules` completes the action type.
 fn world(rules: &str) -> World {
-    let source = format!("{HEAD}\n[action.act]\nallow = 'true'\n{}", rules.replace("PARAMS", PARAMS));
+    // A pact without any precondition is refused; where a test speaks of something else, one that holds is added.
+    let filler = if rules.contains("require]]") { "" } else { ALWAYS };
+    let source = format!("{HEAD}\n[action.act]\nallow = 'true'\n{}{filler}", rules.replace("PARAMS", PARAMS));
     let mut world = World::new(&source, "act", json!({"account": "a", "amount": 10})).with_agent(&[]);
     world.feed(A, Some(account("active", 100)));
     world
@@ -199,7 +207,7 @@ set.fresh = { balance = "context.amount", status = '"active"' }
 PARAMS
 [[action.act.require]]
 id = "optional-is-not-frozen"
-that = '!(context has maybe) || context.maybe.status != "frozen"'
+that = '!(context has maybe && context.maybe.status == "frozen")'
 "#;
     let mut world = world(rules);
     assert_eq!(world.verdict(), "committed");

@@ -48,8 +48,8 @@ const REQUIRES: [&str; 6] = [
     "id = \"active\"\nthat = 'context.source.status == \"active\"'\nstale_after = \"1s\"",
     "id = \"covered\"\nthat = 'context.source.balance >= resource.amount'",
     "id = \"product\"\nthat = 'context.source.balance * context.amount < 1000000'\non_fail = \"review\"",
-    "id = \"maybe\"\nthat = '!(context has maybe) || context.maybe.balance > 0'",
-    "id = \"note\"\nthat = '!(context.source has note) || context.source.note like \"a*\"'\non_fail = \"review\"",
+    "id = \"maybe\"\nthat = '!(context has maybe && context.maybe.balance <= 0)'",
+    "id = \"note\"\nthat = '!(context.source has note && !(context.source.note like \"a*\"))'\non_fail = \"review\"",
     "id = \"late\"\nthat = 'context.now > 1000000'",
 ];
 
