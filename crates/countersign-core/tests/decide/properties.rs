@@ -74,7 +74,7 @@ fn any_json() -> impl Strategy<Value = Json> {
     leaf.prop_recursive(3, 24, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
-            prop::collection::btree_map("[a-z]{1,8}", inner, 0..4).prop_map(|map| Json::from_iter(map)),
+            prop::collection::btree_map("[a-z]{1,8}", inner, 0..4).prop_map(Json::from_iter),
         ]
     })
 }

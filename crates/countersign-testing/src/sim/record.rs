@@ -18,10 +18,13 @@ use countersign_engine::token::Observation;
 use serde_json::Value as Json;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+/// The number of an operation, and what it was answered.
+type Given = (usize, Result<Answer, Refusal>);
+
 /// Where the answers of one batch arrive.
 #[derive(Default, Clone)]
 pub(super) struct Slot {
-    answers: Arc<Mutex<Vec<(usize, Result<Answer, Refusal>)>>>,
+    answers: Arc<Mutex<Vec<Given>>>,
 }
 
 fn agent_id(name: &str) -> Result<AgentId, String> {

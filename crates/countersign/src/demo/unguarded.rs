@@ -8,10 +8,13 @@ use super::schedule::{Deed, Step, World};
 use anyhow::Result;
 use std::sync::{Mutex, PoisonError};
 
+/// What, if any, harm the end state shows.
+type Harm = Box<dyn Fn(&Rows) -> Option<String> + Sync>;
+
 /// The service.
 pub struct Service {
     rows: Mutex<Rows>,
-    harm: Box<dyn Fn(&Rows) -> Option<String> + Sync>,
+    harm: Harm,
 }
 
 /// What came of a step.
