@@ -235,6 +235,7 @@ fn sequence_loop(
     decided: &Sender<Batch>,
 ) {
     let mut taken = Vec::with_capacity(shared.options.batch_max);
+    let mut was_alone = true;
     while let Ok(first) = queued.recv() {
         let mut bytes = body_len(&first.request);
         taken.push(first);
@@ -249,10 +250,14 @@ fn sequence_loop(
             }
             continue;
         }
+        let is_alone = taken.len() == 1;
         let batch = sequencer.sequence(taken.drain(..), &*shared.clock);
-        // With nobody else waiting, handing over to another thread would only add to the one caller's wait. The commit
-        // stage is idle exactly when nothing was handed to it that it has not finished, so the order stays.
-        if queued.is_empty() && shared.handed_over.load(Ordering::Acquire) == 0 {
+        // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed over:
+        // the next batch is decided while this one is made durable. The commit stage is idle exactly when nothing was
+        // handed to it that it has not finished, so the order stays.
+        let before_too = std::mem::replace(&mut was_alone, is_alone);
+        let lone = is_alone && before_too && queued.is_empty();
+        if lone && shared.handed_over.load(Ordering::Acquire) == 0 {
             if let Some(committer) = &mut *committer.lock() {
                 commit(shared, committer, batch);
             }

@@ -17,6 +17,7 @@ pub fn per_second(bench: &mut Bench, hot: bool, seconds: f64) -> Result<f64> {
         took += bench.spend(20_000, hot)?;
         actions += 20_000;
     }
+    eprintln!("DEBUG batches {} entries {}", bench.gate.counters().batches.load(std::sync::atomic::Ordering::Relaxed), bench.gate.counters().committed.load(std::sync::atomic::Ordering::Relaxed));
     Ok(actions as f64 / took.as_secs_f64())
 }
 
