@@ -107,7 +107,10 @@ fn pact_text() {
 
 #[test]
 fn action_body() {
-    let body = r#"{"pact":"bank","action":"refund","idempotency_key":"0123456789abcdef0123456789abcdef","params":{"account":"a","amount":5,"deep":[[{"x":null}]]},"observations":["obs1.AAAA"]}"#;
+    let body = concat!(
+        r#"{"pact":"bank","action":"refund","idempotency_key":"0123456789abcdef0123456789abcdef","#,
+        r#""params":{"account":"a","amount":5,"deep":[[{"x":null}]]},"observations":["obs1.AAAA"]}"#
+    );
     fuzz(texts(&[body]), |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         if let Ok(request) = ActionRequest::parse(text) {

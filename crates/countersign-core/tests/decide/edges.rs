@@ -342,7 +342,8 @@ set = { balance = "resource.balance - context.amount" }
 PARAMS
 [[action.act.require]]
 id = "near-what-was-seen"
-that = 'resource.balance * 100 <= context.observed.resource.balance * 102 && resource.balance * 100 >= context.observed.resource.balance * 98'
+that = '''resource.balance * 100 <= context.observed.resource.balance * 102
+  && resource.balance * 100 >= context.observed.resource.balance * 98'''
 "#;
     for (balance, expected) in [
         (1_000, "committed"),

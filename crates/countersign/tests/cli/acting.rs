@@ -2,7 +2,8 @@
 
 use crate::sandbox::Sandbox;
 
-const REFUND: &str = "act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD destination=acct_treasury_1";
+const REFUND: &str = "act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD \
+    destination=acct_treasury_1";
 const FREEZE: &str = r#"fact put Account 42 {"status":"frozen","balance":900000,"owner":"ada"} --as fraud-desk"#;
 
 #[test]
