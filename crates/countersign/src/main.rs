@@ -22,7 +22,7 @@ mod http;
 mod terminal;
 
 /// Entries are made on one thread and freed on another, which the system's allocator does not like: with this one the
-/// bench commits a good third more (docs/performance.md).
+/// bench commits half as much again (docs/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
