@@ -1,6 +1,7 @@
 //! Canonical JSON (RFC 8785) as it is written, not sorted afterwards.
 //!
-//! Callers name keys in ascending order, which for our ASCII keys is JCS order; `debug_assert` checks it. No generic
+//! Callers name keys in ascending order, which for our ASCII keys is JCS order; a test of the engine holds the entries
+//! of a log against the generic writer below. No generic
 //! serialiser runs on the commit path: a record of known shape is written straight into its bytes.
 
 use crate::ids::FactId;

@@ -224,13 +224,19 @@ fn fitting(entries: &[Sequenced]) -> usize {
     let fits = |sequenced: &&Sequenced| {
         let values = sequenced.entry.event.writes().iter().filter_map(|write| write.value.as_ref());
         let values: usize = values.map(Attributes::bytes_bound).sum();
-        let body = match &sequenced.entry.event {
-            // A control character takes six bytes, and what was observed and read is bounded like a body.
-            Event::Action(decided) => decided.action.body.len().saturating_mul(6).saturating_add(EXPLAINED_BYTES_MAX),
+        let rest = match &sequenced.entry.event {
+            // A control character takes six bytes; what was observed came within the body.
+            Event::Action(decided) => {
+                let blocked = decided.decision.blocked().or(decided.decision.shadowed.as_ref());
+                let explained = blocked.is_some_and(|blocked| !blocked.failed.is_empty());
+                let explained = if explained { EXPLAINED_BYTES_MAX } else { 0 };
+                decided.action.body.len().saturating_mul(6).saturating_add(explained)
+            }
             Event::Pact { source, .. } => source.len().saturating_mul(6),
-            _ => LEAF_BYTES_MAX,
+            Event::Erasure { .. } => LEAF_BYTES_MAX,
+            _ => 0,
         };
-        bytes = bytes.saturating_add(values).saturating_add(if sequenced.facts.is_empty() { body } else { body / 8 });
+        bytes = bytes.saturating_add(values).saturating_add(rest);
         bytes <= BATCH_BYTES
     };
     entries.iter().take_while(fits).count().max(1)

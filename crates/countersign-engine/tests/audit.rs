@@ -9,6 +9,7 @@
 )]
 
 use countersign_core::action::Auth;
+use countersign_core::canonical::Canonical;
 use countersign_core::decision::Verdict;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
@@ -115,6 +116,14 @@ fn an_honest_log_is_verified_whole() {
     let observed = gate.observe(AgentId::new("writer").unwrap(), vec!["Note::\"1\"".parse().unwrap()]);
     assert!(observed.facts[0].fact.is_some());
     write(&gate, 2, "two");
+    for index in 0..gate.view().position {
+        let stored = gate.read_log(index).unwrap();
+        for bytes in [stored.leaf, stored.payload.unwrap()] {
+            let mut sorted = Canonical::new();
+            sorted.json(&serde_json::from_slice(&bytes).unwrap());
+            assert_eq!(sorted.as_str().as_bytes(), bytes, "entry {index} is not canonical");
+        }
+    }
     gate.close().unwrap();
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &key(), &mut |_| ()).unwrap();
     assert_eq!((report.entries, report.verified), (7, 7), "{report:?}");
