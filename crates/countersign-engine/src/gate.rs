@@ -8,6 +8,7 @@ mod erase;
 mod housekeeping;
 mod open;
 mod outside;
+mod pipeline;
 mod read;
 
 pub use admit::AdmitError;
@@ -20,27 +21,25 @@ use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;
 use crate::idempotency::Idempotency;
 use crate::request::{Answer, Refusal, Reply, Request, Submission};
-use crate::sequence::{Batch, Sequencer};
+use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
 use crate::token::Sealer;
 use crate::view::View;
-use countersign_core::record::Event;
 use countersign_ledger::checkpoint::LogKey;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Sender, TrySendError, bounded};
 use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use pipeline::Pipeline;
 use rand_chacha::ChaCha12Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Most bytes of bodies that one batch takes, so that a batch always fits its format.
-const BATCH_BODY_BYTES_MAX: usize = 4 << 20;
-
 /// An open gate. Dropping it closes it.
 pub struct Gate {
     queue: Option<Sender<Submission>>,
     queue_len: usize,
+    pipeline: Arc<Pipeline>,
     threads: Vec<JoinHandle<()>>,
     housekeeper: Option<housekeeping::Housekeeper>,
     shared: Arc<Shared>,
@@ -61,7 +60,6 @@ pub(crate) struct Shared {
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
     wants_segment: AtomicBool,
-    handed_over: AtomicU64,
     snapshotting: Mutex<()>,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
@@ -111,8 +109,13 @@ impl Gate {
         })
     }
 
-    /// Hands in a request and waits for the answer.
+    /// Hands in a request and waits for the answer. Where nobody else waits, the work is done on this thread.
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {
+        let is_idle = self.queue.as_ref().is_some_and(Sender::is_empty);
+        let request = match if is_idle { self.pipeline.call_here(request) } else { Err(request) } {
+            Ok(answer) => return answer,
+            Err(request) => request,
+        };
         let (answer, answered) = bounded(1);
         self.submit(
             request,
@@ -189,138 +192,16 @@ impl Gate {
         snapshot_due: u64,
     ) -> std::io::Result<Self> {
         let (queue, queued) = bounded(shared.options.queue_len);
-        // One batch is being made durable, one waits, one is being decided.
-        let (decided, to_commit) = bounded(1);
-        let committer = Arc::new(Mutex::new(Some(committer)));
-        let spawn =
-            |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
-        let sequencing = {
-            let (shared, committer) = (Arc::clone(&shared), Arc::clone(&committer));
-            spawn("sequence", Box::new(move || sequence_loop(&shared, sequencer, &committer, &queued, &decided)))?
-        };
-        let committing = {
-            let shared = Arc::clone(&shared);
-            spawn("commit", Box::new(move || commit_loop(&shared, &committer, &to_commit)))?
-        };
+        let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer));
+        let threads = pipeline.start(queued)?;
         let housekeeper = housekeeping::start(Arc::clone(&shared), snapshot_due)?;
-        Ok(Self {
-            queue: Some(queue),
-            queue_len: shared.options.queue_len,
-            threads: vec![sequencing, committing],
-            housekeeper: Some(housekeeper),
-            shared,
-        })
+        let queue_len = shared.options.queue_len;
+        Ok(Self { queue: Some(queue), queue_len, pipeline, threads, housekeeper: Some(housekeeper), shared })
     }
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
         self.shut();
-    }
-}
-
-fn body_len(request: &Request) -> usize {
-    match request {
-        Request::Act(action) => action.body.len(),
-        Request::Publish { pact, .. } => pact.source.len(),
-        _ => 1024,
-    }
-}
-
-fn sequence_loop(
-    shared: &Shared,
-    mut sequencer: Sequencer,
-    committer: &Mutex<Option<Committer>>,
-    queued: &Receiver<Submission>,
-    decided: &Sender<Batch>,
-) {
-    let mut taken = Vec::with_capacity(shared.options.batch_max);
-    let mut was_alone = true;
-    while let Ok(first) = queued.recv() {
-        let mut bytes = body_len(&first.request);
-        taken.push(first);
-        while taken.len() < shared.options.batch_max && bytes < BATCH_BODY_BYTES_MAX {
-            let Ok(next) = queued.try_recv() else { break };
-            bytes += body_len(&next.request);
-            taken.push(next);
-        }
-        if let Some(cause) = shared.failed.lock().clone() {
-            for submission in taken.drain(..) {
-                (submission.reply)(Err(Refusal::Poisoned(cause.clone())));
-            }
-            continue;
-        }
-        let is_alone = taken.len() == 1;
-        let batch = sequencer.sequence(taken.drain(..), &*shared.clock);
-        // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed over:
-        // the next batch is decided while this one is made durable. The commit stage is idle exactly when nothing was
-        // handed to it that it has not finished, so the order stays.
-        let before_too = std::mem::replace(&mut was_alone, is_alone);
-        let lone = is_alone && before_too && queued.is_empty();
-        if lone && shared.handed_over.load(Ordering::Acquire) == 0 {
-            if let Some(committer) = &mut *committer.lock() {
-                commit(shared, committer, batch);
-            }
-            continue;
-        }
-        shared.handed_over.fetch_add(1, Ordering::AcqRel);
-        if decided.send(batch).is_err() {
-            break;
-        }
-    }
-}
-
-fn commit_loop(shared: &Shared, committer: &Mutex<Option<Committer>>, to_commit: &Receiver<Batch>) {
-    while let Ok(batch) = to_commit.recv() {
-        if let Some(committer) = &mut *committer.lock() {
-            commit(shared, committer, batch);
-        }
-        shared.handed_over.fetch_sub(1, Ordering::AcqRel);
-    }
-    // The sequencer has ended: it held the other end.
-    if let Some(Err(error)) = committer.lock().take().map(Committer::close) {
-        shared.closing.lock().get_or_insert(error.to_string());
-    }
-}
-
-fn commit(shared: &Shared, committer: &mut Committer, batch: Batch) {
-    shared.count(&batch);
-    if let Err(error) = committer.commit(batch) {
-        tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
-        shared.failed.lock().get_or_insert(error.to_string());
-    }
-    shared.counters.log_bytes.store(committer.bytes(), Ordering::Relaxed);
-    if committer.log().wants_next() {
-        shared.wants_segment.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    fn count(&self, batch: &Batch) {
-        let counters = &self.counters;
-        let (mut committed, mut rejected) = (0, 0);
-        for sequenced in &batch.entries {
-            match &sequenced.entry.event {
-                Event::Action(decided) => {
-                    match decided.decision.verdict.as_str() {
-                        "committed" => committed += 1,
-                        "rejected" => rejected += 1,
-                        _ => drop(counters.review.fetch_add(1, Ordering::Relaxed)),
-                    }
-                    if decided.decision.shadowed.is_some() {
-                        counters.shadowed.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                Event::Feed { .. } => drop(counters.fed.fetch_add(1, Ordering::Relaxed)),
-                _ => {}
-            }
-        }
-        counters.committed.fetch_add(committed, Ordering::Relaxed);
-        counters.rejected.fetch_add(rejected, Ordering::Relaxed);
-        for (_, answer) in &batch.answers {
-            let counter = if answer.is_ok() { &counters.repeated } else { &counters.refused };
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-        counters.batches.fetch_add(1, Ordering::Relaxed);
     }
 }

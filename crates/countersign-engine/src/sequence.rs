@@ -21,9 +21,6 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng as _;
 use std::sync::Arc;
 
-/// After how many decisions the sequencer gives way: some fifty microseconds.
-const GIVE_WAY_EVERY: usize = 16;
-
 /// The sequencer: the state ahead of the disk, and the order.
 pub struct Sequencer {
     state: State,
@@ -43,6 +40,18 @@ pub struct Batch {
     pub answers: Vec<(Reply, Result<u64, Refusal>)>,
     /// Whether the wall clock has stepped and waits for confirmation.
     pub clock_step: Option<Step>,
+}
+
+impl Batch {
+    /// How many requests it holds.
+    pub fn len(&self) -> usize {
+        self.entries.len() + self.answers.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// One entry with what it changes.
@@ -69,30 +78,28 @@ impl Sequencer {
         Self { state, keys, next_index, clock, step_entered: false, random }
     }
 
-    /// Decides a batch of requests at one reading of the clock.
-    pub fn sequence(&mut self, submissions: impl IntoIterator<Item = Submission>, clock: &dyn Clock) -> Batch {
+    /// Decides requests at one reading of the clock and adds them to a batch.
+    pub fn sequence(
+        &mut self,
+        batch: &mut Batch,
+        submissions: impl IntoIterator<Item = Submission>,
+        clock: &dyn Clock,
+    ) {
         let (now_ms, stepped) = {
             let mut ledger_clock = self.clock.lock();
             (ledger_clock.read(clock), ledger_clock.stepped())
         };
-        let mut batch = Batch::default();
         if let Some(step) = stepped.filter(|_| !self.step_entered) {
             let event = Event::Clock { wall_ms: step.wall_ms, confirmed: false };
-            self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
         }
         self.step_entered = stepped.is_some();
         let keys = Arc::clone(&self.keys);
         let mut keys = keys.lock();
-        for (done, Submission { request, reply }) in submissions.into_iter().enumerate() {
-            // The commit stage sleeps in a sync most of the time. A scheduler that does not preempt for it would let it
-            // wait for the next tick, milliseconds away; giving way costs next to nothing when nobody waits.
-            if done % GIVE_WAY_EVERY == GIVE_WAY_EVERY - 1 {
-                std::thread::yield_now();
-            }
-            self.one(&mut batch, &mut keys, request, reply, now_ms, clock);
+        for Submission { request, reply } in submissions {
+            self.one(batch, &mut keys, request, reply, now_ms, clock);
         }
         batch.clock_step = self.clock.lock().stepped();
-        batch
     }
 
     /// The first entry of a new log.

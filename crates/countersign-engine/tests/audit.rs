@@ -20,6 +20,7 @@ use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::payload_matches;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
+use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::RealDisk;
 use countersign_engine::storage::{WalkOptions, walk};
 use countersign_ledger::checkpoint::LogKey;
@@ -145,7 +146,8 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
     // The holder of the log key lies: a rejection is recorded as a commit.
     let mut parts = Parts::open(environment(dir.path()), options()).unwrap();
     let submission = Submission { request: Request::Act(Box::new(action)), reply: Box::new(|_| ()) };
-    let mut batch = parts.sequencer.sequence([submission], &SystemClock::default());
+    let mut batch = Batch::default();
+    parts.sequencer.sequence(&mut batch, [submission], &SystemClock::default());
     let Event::Action(decided) = &mut batch.entries[0].entry.event else { panic!() };
     assert!(matches!(decided.decision.verdict, Verdict::Rejected(_)));
     decided.decision.verdict = Verdict::Committed;

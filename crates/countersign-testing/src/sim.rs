@@ -16,6 +16,7 @@ use clients::Clients;
 use clock::VirtualClock;
 use countersign_engine::clock::{Clock as _, LedgerClock};
 use countersign_engine::gate::{Environment, Options, Parts};
+use countersign_engine::sequence::Batch;
 use countersign_engine::storage::Fill;
 use countersign_engine::storage::snapshot::remove_older_than;
 use countersign_ledger::LogKey;
@@ -254,7 +255,8 @@ impl Simulation<'_> {
             }
             let slot = Slot::default();
             let submissions = self.ask(&parts, &slot)?;
-            let batch = parts.sequencer.sequence(submissions, &*self.clock);
+            let mut batch = Batch::default();
+            parts.sequencer.sequence(&mut batch, submissions, &*self.clock);
             let committed = parts.committer.commit(batch);
             self.take_answers(&slot)?;
             if let Err(error) = committed {

@@ -8,6 +8,7 @@ use countersign_core::value::Attributes;
 use countersign_engine::clock::Clock;
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::request::{Answer, Request, Submission};
+use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::Disk;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::receipt::Receipt;
@@ -95,7 +96,8 @@ fn folder() -> (FaultyDisk, Vec<Receipt>) {
             });
             Submission { request, reply }
         });
-        let batch = parts.sequencer.sequence(submissions.collect::<Vec<_>>(), &*clock);
+        let mut batch = Batch::default();
+        parts.sequencer.sequence(&mut batch, submissions.collect::<Vec<_>>(), &*clock);
         parts.committer.commit(batch).unwrap();
     }
     let Parts { committer, .. } = parts;

@@ -50,6 +50,9 @@ pub struct BenchArgs {
     /// Leave PostgreSQL out.
     #[arg(long)]
     pub no_postgres: bool,
+    /// Stop after the gate and its floor: half a minute, for whoever tunes or profiles.
+    #[arg(long, conflicts_with = "full")]
+    pub gate_only: bool,
     /// Where to write; must be on the disk to be measured. A folder is made in it and removed afterwards.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
@@ -63,23 +66,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
 
     said("the gate, and the floor beside it");
     let bench = Bench::new(&folder.path.join("gate"), FACTS)?;
-    let mut bench = measure_gate(bench, &folder.path, &mut report)?;
-
-    said("HTTP");
-    let http = http::http(&mut bench, FACTS, 4.0)?;
-    report.put("http_per_s", http.per_s);
-    report.put("http_p50_us", http.p50_us);
-    report.put("http_p99_us", http.p99_us);
-
-    said("a million entries: verify, audit, open again");
-    measure_log(bench, 1_000_000, "1m", &mut report)?;
-
-    if !args.no_postgres {
-        said("PostgreSQL, with the same work as a function under SERIALIZABLE");
-        measure_postgres(&folder.path, &mut report)?;
-    }
-    if args.full {
-        measure_growth(&folder.path, &mut report, said)?;
+    let bench = measure_gate(bench, &folder.path, &mut report)?;
+    if !args.gate_only {
+        measure_around(args, bench, &folder.path, &mut report, said)?;
     }
     report.ratios();
     if args.json {
@@ -88,6 +77,33 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         print!("{}", report.table());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything around the gate: HTTP, the log, PostgreSQL, growth.
+fn measure_around(
+    args: &BenchArgs,
+    mut bench: Bench,
+    dir: &Path,
+    report: &mut Report,
+    said: impl Fn(&str),
+) -> Result<()> {
+    said("HTTP");
+    let http = http::http(&mut bench, FACTS, 4.0)?;
+    report.put("http_per_s", http.per_s);
+    report.put("http_p50_us", http.p50_us);
+    report.put("http_p99_us", http.p99_us);
+
+    said("a million entries: verify, audit, open again");
+    measure_log(bench, 1_000_000, "1m", report)?;
+
+    if !args.no_postgres {
+        said("PostgreSQL, with the same work as a function under SERIALIZABLE");
+        measure_postgres(dir, report)?;
+    }
+    if args.full {
+        measure_growth(dir, report, said)?;
+    }
+    Ok(())
 }
 
 fn measure_gate(mut bench: Bench, dir: &Path, report: &mut Report) -> Result<Bench> {

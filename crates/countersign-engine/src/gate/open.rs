@@ -176,7 +176,6 @@ impl Parts {
             failed: Mutex::new(None),
             closing: Mutex::new(None),
             wants_segment: false.into(),
-            handed_over: 0.into(),
             snapshotting: Mutex::new(()),
             counters: Counters::default(),
         });

@@ -160,10 +160,6 @@ impl Bench {
             Arc::new(Done { count: AtomicU64::new(0), failed: AtomicU64::new(0), driver: std::thread::current() });
         let started = Instant::now();
         for number in 0..count {
-            // One thread stands for a few hundred callers, each of which would sleep after its request.
-            if number.is_multiple_of(16) {
-                std::thread::yield_now();
-            }
             while number - done.count.load(Ordering::Acquire) >= IN_FLIGHT {
                 std::thread::park_timeout(Duration::from_millis(10));
             }
