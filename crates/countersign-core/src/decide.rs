@@ -16,13 +16,14 @@ pub use bind::bind;
 use crate::action::Action;
 use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Decision, PactRef, ReadVersion, Verdict};
-use crate::expression::{Base, Inputs, InputsBuilder, Mention};
+use crate::expression::{Base, Input, Inputs, Mention, Source};
 use crate::fact::Fact;
 use crate::ids::{FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::value::Value;
 use smol_str::SmolStr;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -184,49 +185,29 @@ impl<S: Snapshot> Deciding<'_, S> {
         observed.map(|observed| self.now_ms.saturating_sub(observed.at_ms)).max()
     }
 
-    /// Collects, once, what the expressions of the action type mention.
-    fn inputs(&self) -> Inputs<'static> {
-        let mut inputs = InputsBuilder::default();
-        for (key, mention) in &self.kind.inputs {
-            self.input(&mut inputs, key, mention);
-        }
-        inputs.build()
+    fn inputs(&self) -> Inputs<'_> {
+        Inputs::new(self, &self.kind.inputs)
     }
+}
 
-    fn input(&self, inputs: &mut InputsBuilder, key: &SmolStr, mention: &Mention) {
+impl<S: Snapshot> Source for Deciding<'_, S> {
+    fn input(&self, mention: &Mention) -> Option<Input<'_>> {
         let value_of = |base: Base| match base {
             Base::Principal => self.principal.and_then(|fact| fact.value.as_ref()),
             Base::Read(read) => self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.as_ref()),
         };
         match mention {
-            Mention::Param(name) => {
-                if let Some(value) = self.params.get(name) {
-                    inputs.value(key, value);
-                }
-            }
-            Mention::Now => inputs.long(key, i64::try_from(self.now_ms).unwrap_or(i64::MAX)),
-            Mention::Entity(Base::Principal) => inputs.agent(key, &self.action.agent),
+            Mention::Param(name) => self.params.get(name).map(Input::Value),
+            Mention::Now => Some(Input::Long(i64::try_from(self.now_ms).unwrap_or(i64::MAX))),
+            Mention::Entity(Base::Principal) => Some(Input::Fact(Cow::Owned(FactId::of_agent(&self.action.agent)))),
             // The main fact is named even where it is about to be created; a read is there only if it exists.
             Mention::Entity(Base::Read(read)) => {
-                if let Some(resolved) = self.reads.get(*read).filter(|r| *read == 0 || r.live().is_some()) {
-                    inputs.fact(key, &resolved.id);
-                }
+                let resolved = self.reads.get(*read).filter(|r| *read == 0 || r.live().is_some());
+                resolved.map(|resolved| Input::Fact(Cow::Borrowed(&resolved.id)))
             }
-            Mention::Attribute(base, attribute) => {
-                if let Some(value) = value_of(*base).and_then(|value| value.get(attribute)) {
-                    inputs.value(key, value);
-                }
-            }
-            Mention::ObservedFact(read) => {
-                if self.observed_value(*read).is_some() {
-                    inputs.present(key);
-                }
-            }
-            Mention::Observed(read, attribute) => {
-                if let Some(value) = self.observed_value(*read).and_then(|value| value.get(attribute)) {
-                    inputs.value(key, value);
-                }
-            }
+            Mention::Attribute(base, attribute) => value_of(*base)?.get(attribute).map(Input::Value),
+            Mention::ObservedFact(read) => self.observed_value(*read).map(|_| Input::Present),
+            Mention::Observed(read, attribute) => self.observed_value(*read)?.get(attribute).map(Input::Value),
         }
     }
 }

@@ -41,6 +41,11 @@ impl Set {
         self.items.iter()
     }
 
+    /// Whether a value is among them.
+    pub fn contains(&self, value: &Value) -> bool {
+        self.items.contains(value)
+    }
+
     fn to_cedar(&self) -> CedarValue {
         let build = || {
             let set = CedarSet::new(self.items.iter().map(Value::to_cedar));

@@ -1,0 +1,236 @@
+//! Rewriting: from the names of a pact to flat keys, and a refusal of everything that reaches further than the action's reads.
+
+use super::{Base, ExpressionError, Mention, Scope};
+use crate::pact::diagnostic::closest;
+use cedar_policy_core::ast::{BinaryOp, Expr, ExprKind, Var};
+use smol_str::{SmolStr, format_smolstr};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One expression on its way.
+pub(super) struct Rewriter<'a> {
+    scope: &'a Scope<'a>,
+    text: &'a str,
+    /// What it mentions, by flat key.
+    pub(super) mentions: BTreeMap<SmolStr, Mention>,
+    /// Everything that is wrong with it.
+    pub(super) errors: Vec<ExpressionError>,
+}
+
+/// A chain of attribute accesses that starts at a variable.
+enum Path {
+    Principal,
+    Fact(usize),
+    Context,
+    Param,
+    Observed,
+    ObservedFact(usize),
+    Plain,
+}
+
+impl<'a> Rewriter<'a> {
+    pub(super) fn new(scope: &'a Scope<'a>, text: &'a str) -> Self {
+        Self { scope, text, mentions: BTreeMap::new(), errors: Vec::new() }
+    }
+
+    fn error(&mut self, at: &Expr, message: String, hint: &str) {
+        let span =
+            at.source_loc().map_or(0..self.text.len(), |loc| loc.span.offset()..loc.span.offset() + loc.span.len());
+        let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
+        self.errors.push(ExpressionError { span, message, hint });
+    }
+
+    fn flat(&mut self, key: SmolStr, mention: Mention) -> Expr {
+        self.mentions.insert(key.clone(), mention);
+        Expr::get_attr(Expr::var(Var::Context), key)
+    }
+
+    fn flat_has(&mut self, key: SmolStr, mention: Mention) -> Expr {
+        self.mentions.insert(key.clone(), mention);
+        Expr::has_attr(Expr::var(Var::Context), key)
+    }
+
+    fn read_named(&self, name: &str) -> Option<usize> {
+        self.scope.reads.iter().position(|(n, _)| n == name)
+    }
+
+    fn read_name(&self, read: usize) -> SmolStr {
+        self.scope.reads.get(read).map(|(name, _)| name.clone()).unwrap_or_default()
+    }
+
+    /// What an expression denotes if it is a chain of names.
+    fn path(&self, expr: &Expr) -> Path {
+        match expr.expr_kind() {
+            ExprKind::Var(Var::Principal) => Path::Principal,
+            ExprKind::Var(Var::Resource) => Path::Fact(0),
+            ExprKind::Var(Var::Context) => Path::Context,
+            ExprKind::GetAttr { expr, attr } => match self.path(expr) {
+                Path::Context if attr == "observed" => Path::Observed,
+                Path::Context if attr == "now" => Path::Plain,
+                Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
+                    Some(read) => Path::Fact(read),
+                    None => Path::Param,
+                },
+                Path::Observed => self.read_named(attr).map_or(Path::Plain, Path::ObservedFact),
+                Path::Param => Path::Param,
+                _ => Path::Plain,
+            },
+            _ => Path::Plain,
+        }
+    }
+
+    /// The expression as a value in its own right.
+    pub(super) fn rewrite(&mut self, expr: &Expr) -> Expr {
+        match expr.expr_kind() {
+            ExprKind::Lit(literal) => Expr::val(literal.clone()),
+            ExprKind::Var(Var::Principal) => self.flat("principal".into(), Mention::Entity(Base::Principal)),
+            ExprKind::Var(Var::Resource) => self.flat("resource".into(), Mention::Entity(Base::Read(0))),
+            ExprKind::Var(Var::Action) => {
+                self.error(
+                    expr,
+                    "`action` says nothing here: a condition belongs to one action type".into(),
+                    "remove it",
+                );
+                Expr::val(false)
+            }
+            ExprKind::Var(Var::Context) => {
+                self.error(
+                    expr,
+                    "`context` as a whole cannot be used".into(),
+                    "name the parameter or fact: context.amount",
+                );
+                Expr::val(false)
+            }
+            ExprKind::GetAttr { expr: base, attr } => self.get(expr, base, attr),
+            ExprKind::HasAttr { expr: base, attr } => self.has(expr, base, attr),
+            ExprKind::ExtHasAttr { expr: base, attrs } => {
+                let mut base = base.as_ref().clone();
+                let mut all: Option<Expr> = None;
+                for attr in attrs {
+                    let has = self.has(expr, &base, attr);
+                    all = Some(match all {
+                        Some(before) => Expr::and(before, has),
+                        None => has,
+                    });
+                    base = Expr::get_attr(base, attr.clone());
+                }
+                all.unwrap_or_else(|| Expr::val(false))
+            }
+            ExprKind::If { test_expr, then_expr, else_expr } => {
+                Expr::ite(self.rewrite(test_expr), self.rewrite(then_expr), self.rewrite(else_expr))
+            }
+            ExprKind::And { left, right } => Expr::and(self.rewrite(left), self.rewrite(right)),
+            ExprKind::Or { left, right } => Expr::or(self.rewrite(left), self.rewrite(right)),
+            ExprKind::UnaryApp { op, arg } => Expr::unary_app(*op, self.rewrite(arg)),
+            ExprKind::BinaryApp { op: BinaryOp::In | BinaryOp::GetTag | BinaryOp::HasTag, .. } => {
+                self.error(
+                    expr,
+                    "facts have no parents and no tags".into(),
+                    "compare with == or test an attribute: principal.roles.contains(\"refunder\")",
+                );
+                Expr::val(false)
+            }
+            ExprKind::BinaryApp { op, arg1, arg2 } => Expr::binary_app(*op, self.rewrite(arg1), self.rewrite(arg2)),
+            ExprKind::Like { expr, pattern } => Expr::like(self.rewrite(expr), pattern.clone()),
+            ExprKind::Is { expr, entity_type } => Expr::is_entity_type(self.rewrite(expr), entity_type.clone()),
+            ExprKind::Set(items) => Expr::set(items.iter().map(|item| self.rewrite(item)).collect::<Vec<_>>()),
+            ExprKind::Record(fields) => {
+                let fields = fields.iter().map(|(name, field)| (name.clone(), self.rewrite(field))).collect();
+                Expr::record_arc(Arc::new(fields))
+            }
+            ExprKind::ExtensionFunctionApp { .. } => {
+                self.error(
+                    expr,
+                    "extension functions are not available in pacts".into(),
+                    "times are Long milliseconds (context.now), money is Long minor units",
+                );
+                Expr::val(false)
+            }
+            ExprKind::Slot(_) | ExprKind::Unknown(_) => {
+                self.error(expr, "placeholders are not available in pacts".into(), "use a parameter: context.amount");
+                Expr::val(false)
+            }
+        }
+    }
+
+    fn get(&mut self, whole: &Expr, base: &Expr, attr: &SmolStr) -> Expr {
+        match self.path(base) {
+            Path::Principal => {
+                self.flat(format_smolstr!("principal.{attr}"), Mention::Attribute(Base::Principal, attr.clone()))
+            }
+            Path::Fact(read) => {
+                let key = format_smolstr!("{}.{attr}", self.read_name(read));
+                self.flat(key, Mention::Attribute(Base::Read(read), attr.clone()))
+            }
+            Path::ObservedFact(read) => {
+                let key = format_smolstr!("observed.{}.{attr}", self.read_name(read));
+                self.flat(key, Mention::Observed(read, attr.clone()))
+            }
+            Path::Context if attr == "now" => self.flat("now".into(), Mention::Now),
+            Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
+                Some(read) => self.flat(attr.clone(), Mention::Entity(Base::Read(read))),
+                None if self.scope.params.contains_key(attr) => self.flat(attr.clone(), Mention::Param(attr.clone())),
+                None => {
+                    let reads = self.scope.reads.iter().map(|(name, _)| name.as_str());
+                    let names = self.scope.params.keys().map(SmolStr::as_str).chain(reads);
+                    let hint = match closest(attr, names) {
+                        Some(name) => format!("did you mean `context.{name}`?"),
+                        None => "declare it under `params` or `reads`".to_owned(),
+                    };
+                    let message = format!("`context.{attr}` is neither a parameter nor a read of this action");
+                    self.error(whole, message, &hint);
+                    Expr::val(false)
+                }
+            },
+            Path::Param => Expr::get_attr(self.rewrite(base), attr.clone()),
+            Path::Observed => {
+                self.error(
+                    whole,
+                    format!("`context.observed.{attr}` is not a read of this action, or is used as a whole"),
+                    "name an attribute of a read: context.observed.resource.price",
+                );
+                Expr::val(false)
+            }
+            Path::Plain if matches!(base.expr_kind(), ExprKind::Record(_)) => {
+                Expr::get_attr(self.rewrite(base), attr.clone())
+            }
+            Path::Plain => {
+                self.error(
+                    whole,
+                    "attributes can only be read from `principal`, `resource` and the declared reads".into(),
+                    "declare the fact under `reads` and name it: context.to.balance",
+                );
+                Expr::val(false)
+            }
+        }
+    }
+
+    fn has(&mut self, whole: &Expr, base: &Expr, attr: &SmolStr) -> Expr {
+        match self.path(base) {
+            Path::Principal => {
+                self.flat_has(format_smolstr!("principal.{attr}"), Mention::Attribute(Base::Principal, attr.clone()))
+            }
+            Path::Fact(read) => {
+                let key = format_smolstr!("{}.{attr}", self.read_name(read));
+                self.flat_has(key, Mention::Attribute(Base::Read(read), attr.clone()))
+            }
+            Path::ObservedFact(read) => {
+                let key = format_smolstr!("observed.{}.{attr}", self.read_name(read));
+                self.flat_has(key, Mention::Observed(read, attr.clone()))
+            }
+            Path::Observed => match self.read_named(attr) {
+                Some(read) => self.flat_has(format_smolstr!("observed.{attr}"), Mention::ObservedFact(read)),
+                None => {
+                    self.error(whole, format!("`{attr}` is not a read of this action"), "declare it under `reads`");
+                    Expr::val(false)
+                }
+            },
+            Path::Context if attr == "observed" => Expr::val(true),
+            Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
+                Some(read) => self.flat_has(attr.clone(), Mention::Entity(Base::Read(read))),
+                None => self.flat_has(attr.clone(), Mention::Param(attr.clone())),
+            },
+            Path::Param | Path::Plain => Expr::has_attr(self.rewrite(base), attr.clone()),
+        }
+    }
+}
