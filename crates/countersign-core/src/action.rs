@@ -1,13 +1,17 @@
 //! An agent's request to do one thing under a pact, as it comes to be decided.
 
 use crate::canonical::Canonical;
+use crate::decide::bind;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
-use crate::json::{JsonError, parse_object};
+use crate::json::{JsonError, Strict, parse_as};
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
-use crate::value::{Attributes, Value};
+use crate::pact::ActionType;
+use crate::value::Attributes;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 /// How the sender of an entry was authenticated.
@@ -78,22 +82,22 @@ impl ActionRequest {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
-        let mut object = parse_object(body)?;
-        let mut text = |field| match object.swap_remove(field) {
+        let Fields { pact, action, idempotency_key, params, observations, unknown } = parse_as(body, FieldsVisitor)?;
+        let text = |field, value| match value {
             Some(Json::String(text)) => Ok(text),
             Some(_) => Err(RequestError::Type(field, "a string")),
             None => Err(RequestError::Missing(field)),
         };
-        let pact = PactName::new(text("pact")?).map_err(|e| RequestError::Name("pact", e))?;
-        let action = ActionName::new(text("action")?).map_err(|e| RequestError::Name("action", e))?;
-        let idempotency_key =
-            IdempotencyKey::new(text("idempotency_key")?).map_err(|e| RequestError::Name("idempotency_key", e))?;
-        let params = match object.swap_remove("params") {
+        let pact = PactName::new(text("pact", pact)?).map_err(|e| RequestError::Name("pact", e))?;
+        let action = ActionName::new(text("action", action)?).map_err(|e| RequestError::Name("action", e))?;
+        let idempotency_key = IdempotencyKey::new(text("idempotency_key", idempotency_key)?)
+            .map_err(|e| RequestError::Name("idempotency_key", e))?;
+        let params = match params {
             Some(params @ Json::Object(_)) => params,
             Some(_) => return Err(RequestError::Type("params", "an object")),
             None => Json::Object(Map::new()),
         };
-        let observations = match object.swap_remove("observations") {
+        let observations = match observations {
             None => Vec::new(),
             Some(Json::Array(items)) if items.len() > OBSERVATIONS_MAX => {
                 return Err(RequestError::Observations(items.len()));
@@ -107,10 +111,53 @@ impl ActionRequest {
                 .collect::<Result<_, _>>()?,
             Some(_) => return Err(RequestError::Type("observations", "an array of strings")),
         };
-        match object.keys().next() {
-            Some(unknown) => Err(RequestError::Unknown(unknown.clone())),
+        match unknown {
+            Some(unknown) => Err(RequestError::Unknown(unknown)),
             None => Ok(Self { pact, action, idempotency_key, params, observations }),
         }
+    }
+}
+
+/// The members of an action's body, each at most once, without a map in between: most requests come this way.
+#[derive(Default)]
+struct Fields {
+    pact: Option<Json>,
+    action: Option<Json>,
+    idempotency_key: Option<Json>,
+    params: Option<Json>,
+    observations: Option<Json>,
+    unknown: Option<String>,
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        while let Some(key) = members.next_key::<SmolStr>()? {
+            let value = members.next_value_seed(Strict::member())?;
+            let field = match key.as_str() {
+                "pact" => &mut fields.pact,
+                "action" => &mut fields.action,
+                "idempotency_key" => &mut fields.idempotency_key,
+                "params" => &mut fields.params,
+                "observations" => &mut fields.observations,
+                unknown => {
+                    fields.unknown.get_or_insert_with(|| unknown.to_owned());
+                    continue;
+                }
+            };
+            if field.replace(value).is_some() {
+                return Err(A::Error::custom(format_args!("key `{key}` stands twice")));
+            }
+        }
+        Ok(fields)
     }
 }
 
@@ -132,7 +179,7 @@ pub struct Observed {
 }
 
 /// Bound parameters, or every reason why they do not fit.
-pub type Binding = Result<BTreeMap<SmolStr, Value>, Vec<BindProblem>>;
+pub type Binding = Result<Attributes, Vec<BindProblem>>;
 
 /// One reason why parameters do not fit their schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,12 +203,16 @@ pub struct Action {
     pub body: Arc<str>,
     /// What stands for the agent's idempotency key.
     pub key: KeyDigest,
-    /// The body, parsed.
-    pub request: ActionRequest,
+    /// The pact it is under.
+    pub pact: PactName,
+    /// The action type.
+    pub action: ActionName,
     /// The observations it carries, opened; at most one for each fact.
     pub observed: Vec<Observed>,
+    /// The parameters, until they are bound.
+    params: Option<Json>,
     /// A binding made at admission, good for the pact with this hash only.
-    pub bound: Option<(Digest, Binding)>,
+    bound: Option<(Digest, Binding)>,
 }
 
 impl Action {
@@ -179,7 +230,29 @@ impl Action {
         }
         let id = Digest::of(body.as_bytes());
         let key = key_digest(&agent, &request.idempotency_key);
-        Self { id, agent, auth, body, key, request, observed: latest, bound: None }
+        let ActionRequest { pact, action, params, .. } = request;
+        Self { id, agent, auth, body, key, pact, action, observed: latest, params: Some(params), bound: None }
+    }
+
+    /// Binds the parameters ahead of the decision, by the action type of the pact with this hash.
+    pub fn bind(&mut self, pact: Digest, kind: &ActionType) {
+        self.bound = Some((pact, bind(kind, &self.params())));
+        // They can be had from the body again; an action waits in queues and should be light.
+        self.params = None;
+    }
+
+    /// The binding made ahead, if it was by the pact with this hash.
+    pub fn bound_by(&self, pact: &Digest) -> Option<&Binding> {
+        self.bound.as_ref().filter(|(hash, _)| hash == pact).map(|(_, binding)| binding)
+    }
+
+    /// The parameters as sent.
+    pub fn params(&self) -> Cow<'_, Json> {
+        match &self.params {
+            Some(params) => Cow::Borrowed(params),
+            // The body was parsed before, so it parses again; if it did not, no parameters fit nothing.
+            None => Cow::Owned(ActionRequest::parse(&self.body).map_or(Json::Null, |request| request.params)),
+        }
     }
 
     /// What was observed of a fact.

@@ -55,8 +55,17 @@ impl Canonical {
         self.first = false;
     }
 
-    /// Starts the next member of an object; keys must come in ascending order.
+    /// Starts the next member of an object; keys must come in ascending order, and hold nothing that needs an escape: the
+    /// format's own names, and names of attributes.
     pub fn key(&mut self, key: &str) {
+        self.out.push_str(if self.first { "\"" } else { ",\"" });
+        self.first = false;
+        self.out.push_str(key);
+        self.out.push_str("\":");
+    }
+
+    /// Starts the next member under a key that may hold anything.
+    pub fn any_key(&mut self, key: &str) {
         self.element();
         self.string(key);
         self.out.push(':');
@@ -170,7 +179,7 @@ impl Canonical {
                 members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
                 self.open('{');
                 for (key, value) in members {
-                    self.key(key);
+                    self.any_key(key);
                     self.json(value);
                 }
                 self.close('}');

@@ -21,10 +21,8 @@ use crate::fact::Fact;
 use crate::ids::{FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
-use crate::value::Value;
-use smol_str::SmolStr;
+use crate::value::{Attributes, Value};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What `decide` may look at: the current facts, pacts and budgets, and nothing else.
@@ -39,24 +37,23 @@ pub trait Snapshot {
 
 /// Decides one action.
 pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
-    let Some(pact) = snapshot.pact(&action.request.pact) else {
-        let message = format!("no pact named `{}` has been published", action.request.pact);
+    let Some(pact) = snapshot.pact(&action.pact) else {
+        let message = format!("no pact named `{}` has been published", action.pact);
         let hint = "publish it with `countersign pact publish FILE`, or mend the name";
         return Decision::refused(None, blocked(Code::UnknownPact, message, hint));
     };
     let pact_ref = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
-    let Some(kind) = pact.actions.get(&action.request.action) else {
+    let Some(kind) = pact.actions.get(&action.action) else {
         let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
-        let message =
-            format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.request.action);
+        let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);
         let hint = format!("it has: {}", known.join(", "));
         return Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint));
     };
     let rebound;
-    let binding = match &action.bound {
-        Some((hash, binding)) if *hash == pact.hash => binding,
-        _ => {
-            rebound = bind(kind, &action.request.params);
+    let binding = match action.bound_by(&pact.hash) {
+        Some(binding) => binding,
+        None => {
+            rebound = bind(kind, &action.params());
             &rebound
         }
     };
@@ -91,7 +88,7 @@ struct Deciding<'a, S> {
     snapshot: &'a S,
     now_ms: u64,
     kind: &'a ActionType,
-    params: &'a BTreeMap<SmolStr, Value>,
+    params: &'a Attributes,
     principal: Option<&'a Arc<Fact>>,
     reads: Vec<Resolved<'a>>,
 }

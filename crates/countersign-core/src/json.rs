@@ -15,8 +15,13 @@ pub struct JsonError(pub String);
 
 /// Reads one JSON document strictly.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
+    parse_as(text, Strict { depth: JSON_DEPTH_MAX })
+}
+
+/// Reads one JSON document with a visitor of its own, which must be as strict: see [`Strict::member`].
+pub(crate) fn parse_as<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth: JSON_DEPTH_MAX }.deserialize(&mut reader).map_err(|e| JsonError(e.to_string()))?;
+    let value = reader.deserialize_any(visitor).map_err(|e| JsonError(e.to_string()))?;
     reader.end().map_err(|e| JsonError(e.to_string()))?;
     Ok(value)
 }
@@ -29,12 +34,18 @@ pub fn parse_object(text: &str) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
+/// Reads any value strictly.
 #[derive(Clone, Copy)]
-struct Strict {
+pub(crate) struct Strict {
     depth: usize,
 }
 
 impl Strict {
+    /// For the values of the outermost object's members.
+    pub(crate) fn member() -> Self {
+        Self { depth: JSON_DEPTH_MAX - 1 }
+    }
+
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.checked_sub(1);
         let depth = depth.ok_or_else(|| E::custom(format_args!("nested deeper than {JSON_DEPTH_MAX} levels")))?;

@@ -226,7 +226,7 @@ impl Value {
             Self::Record(fields) => {
                 out.open('{');
                 for (name, field) in fields.iter() {
-                    out.key(name);
+                    out.any_key(name);
                     field.write(out);
                 }
                 out.close('}');
@@ -343,6 +343,9 @@ impl Attributes {
 
     /// Sorts and wraps fields; a later field of the same name wins.
     pub fn from_fields(fields: Vec<(SmolStr, Value)>) -> Self {
+        if fields.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return Self(fields.into());
+        }
         let sorted: BTreeMap<_, _> = fields.into_iter().collect();
         Self(sorted.into_iter().collect())
     }

@@ -5,10 +5,11 @@ use crate::action::{BindProblem, Binding};
 use crate::code::Code;
 use crate::decision::Blocked;
 use crate::pact::ActionType;
-use crate::value::Value;
+use crate::value::{Attributes, Value};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value as Json;
+use smol_str::SmolStr;
 
 /// Most problems reported at once; a hostile body must not make a long record.
 const PROBLEMS_MAX: usize = 8;
@@ -26,11 +27,12 @@ pub fn bind(kind: &ActionType, params: &Json) -> Binding {
         .iter()
         .map(|(name, json)| match kind.params.types.get(name.as_str()) {
             Some(field) => Value::from_json(json, &field.ty, name)
-                .map(|value| (name.into(), value))
+                .map(|value| (SmolStr::new(name), value))
                 .map_err(|error| BindProblem { at: format!("/{name}"), message: error.to_string() }),
             None => Err(BindProblem { at: format!("/{name}"), message: format!("`{name}` is not a parameter") }),
         })
-        .collect::<Result<_, _>>()
+        .collect::<Result<Vec<_>, _>>()
+        .map(Attributes::from_fields)
         .map_err(|problem| vec![problem])
 }
 

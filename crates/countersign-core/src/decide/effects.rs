@@ -103,7 +103,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         Charge {
             budget: BudgetKey {
-                pact: self.action.request.pact.clone(),
+                pact: self.action.pact.clone(),
                 action: self.kind.name.clone(),
                 id: budget.id.clone(),
                 agent: match budget.by {

@@ -105,7 +105,7 @@ pub fn replay(
 fn compare(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], stored: &Stored, under: &Under<'_>) {
     let Stored::Action(stored) = stored else { return };
     let Ok(action) = action_again(leaf, stored) else { return };
-    if !under.pacts.contains_key(&action.request.pact) {
+    if !under.pacts.contains_key(&action.pact) {
         report.other_pacts += 1;
         return;
     }
@@ -115,8 +115,8 @@ fn compare(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], stored: &Stor
     if recorded != replayed {
         report.differing.push(Difference {
             entry: leaf.index,
-            pact: action.request.pact.clone(),
-            action: action.request.action.to_string(),
+            pact: action.pact.clone(),
+            action: action.action.to_string(),
             agent: action.agent.to_string(),
             recorded,
             replayed,

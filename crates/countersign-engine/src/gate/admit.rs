@@ -3,7 +3,7 @@
 use super::Gate;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, Auth, RequestError};
-use countersign_core::decide::{bind, decide};
+use countersign_core::decide::decide;
 use countersign_core::decision::Decision;
 use countersign_core::ids::AgentId;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ impl Gate {
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
         let pact = self.view().state.pacts.get(&request.pact).cloned();
-        let kind = pact.as_ref().and_then(|pact| Some((pact.hash, pact.actions.get(&request.action)?)));
-        let bound = kind.map(|(hash, kind)| (hash, bind(kind, &request.params)));
         let mut action = Action::new(agent, auth, body, request, observed);
-        action.bound = bound;
+        if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
+            action.bind(pact.hash, kind);
+        }
         Ok(action)
     }
 

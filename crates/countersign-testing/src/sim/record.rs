@@ -4,7 +4,6 @@ use super::Simulation;
 use super::clients::OPERATOR;
 use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Auth, Observed};
-use countersign_core::decide::bind;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
@@ -133,10 +132,10 @@ impl Simulation<'_> {
             observed.extend(self.clients.sealer.open(token, &agent).map_err(|error| error.to_string())?.observed);
         }
         let pact = parts.view().read().state.pacts.get(&request.pact).cloned();
-        let kind = pact.as_ref().and_then(|pact| Some((pact.hash, pact.actions.get(&request.action)?)));
-        let bound = kind.map(|(hash, kind)| (hash, bind(kind, &request.params)));
         let mut action = Action::new(agent, Auth::None, body.into(), request, observed);
-        action.bound = bound;
+        if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
+            action.bind(pact.hash, kind);
+        }
         Ok(action)
     }
 
