@@ -1,0 +1,152 @@
+//! Signatures on requests: HTTP Message Signatures (RFC 9421) with Ed25519, and `Content-Digest` (RFC 9530).
+//!
+//! Pure functions over what stood on the wire. Of the many things the standard allows, one is taken: a single signature, over
+//! at least method, authority, path, query and digest, with `created`, `nonce`, `keyid` and a `tag` that names this gate. The
+//! fields must be in canonical form, so that what was signed can be rebuilt from what an entry keeps, byte for byte, years
+//! later. Whether the key is known, the time right and the nonce new is for the gate to say; nothing here asks a clock.
+
+mod error;
+mod fields;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use error::SignatureError;
+pub use write::{Headers, Signable, authority, content_digest, sign};
+
+use countersign_core::identity::{KeyName, Signed};
+use ed25519_dalek::{Signature, VerifyingKey};
+use fields::Input;
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// How short a nonce may be: 16 characters of base64 are 96 bits, enough to be drawn at random within any window.
+pub const NONCE_CHARS_MIN: usize = 16;
+/// How long a nonce may be: each is remembered for as long as its signature could come again.
+pub const NONCE_CHARS_MAX: usize = 64;
+/// The longest field that is looked at; what is needed takes a third of it.
+const FIELD_BYTES_MAX: usize = 2048;
+
+/// A request as it stood on the wire, as far as its signature speaks of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wire<'a> {
+    /// The method, in upper case.
+    pub method: &'a str,
+    /// Host and port that the request was sent to, as [`authority`] gives them.
+    pub authority: &'a str,
+    /// The path, not decoded.
+    pub path: &'a str,
+    /// The query without its question mark, not decoded; `None` where there is none.
+    pub query: Option<&'a str>,
+    /// The body; empty and absent are the same.
+    pub body: &'a str,
+    /// The field `Content-Digest`.
+    pub content_digest: Option<&'a str>,
+    /// The field `Signature-Input`.
+    pub input: Option<&'a str>,
+    /// The field `Signature`.
+    pub signature: Option<&'a str>,
+}
+
+/// A signature that covers everything it must, and that nothing says to be right yet.
+#[derive(Debug, Clone)]
+pub struct Presented {
+    /// What is kept with the entry.
+    pub signed: Signed,
+    /// When it was made, in seconds since 1970 by the caller's clock.
+    pub created_s: u64,
+    /// After when it is worth nothing, likewise.
+    pub expires_s: Option<u64>,
+    /// What makes it unlike every other by the same key.
+    pub nonce: SmolStr,
+}
+
+/// The tag that says which gate a signature is for.
+pub fn tag(origin: &str) -> String {
+    format!("countersign:{origin}")
+}
+
+/// Reads a request's signature, checks that it covers what it must and that the body has the digest it was signed with.
+pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError> {
+    let (Some(input), Some(signature)) = (wire.input, wire.signature) else {
+        return Err(SignatureError::Missing);
+    };
+    let (label, input) = fields::input(input)?;
+    let signature = fields::signature(signature, &label)?;
+    let parameters = input.parameters(&tag(origin))?;
+    input.require("@method")?;
+    input.require("@authority")?;
+    if !input.covers("@request-target") {
+        input.require("@path")?;
+        if wire.query.is_some() {
+            input.require("@query")?;
+        }
+    }
+    if !wire.body.is_empty() {
+        input.require("content-digest")?;
+    }
+    match wire.content_digest {
+        Some(sent) => fields::check_digest(sent, wire.body.as_bytes())?,
+        None if input.covers("content-digest") => return Err(SignatureError::Incomplete("content-digest".to_owned())),
+        None => {}
+    }
+    let signed = Signed {
+        key: parameters.key,
+        input: Arc::from(input.text.as_str()),
+        method: wire.method.into(),
+        authority: wire.authority.into(),
+        path: wire.path.into(),
+        query: wire.query.map(SmolStr::from),
+        body: (!wire.body.is_empty()).then(|| Arc::from(wire.body)),
+        signature,
+    };
+    Ok(Presented {
+        signed,
+        created_s: parameters.created_s,
+        expires_s: parameters.expires_s,
+        nonce: parameters.nonce,
+    })
+}
+
+/// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
+pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
+    let input = Input::parse(&signed.input)?;
+    let body = signed.body.as_deref().or(kept).unwrap_or_default();
+    let mut base = String::with_capacity(256 + signed.input.len());
+    for component in &input.components {
+        let value = match component.as_str() {
+            "@method" => signed.method.to_string(),
+            "@authority" => signed.authority.to_string(),
+            "@path" => signed.path.to_string(),
+            // A request without a query is signed as if it had an empty one (RFC 9421, 2.2.7).
+            "@query" => format!("?{}", signed.query.as_deref().unwrap_or_default()),
+            "@request-target" => match &signed.query {
+                Some(query) => format!("{}?{query}", signed.path),
+                None => signed.path.to_string(),
+            },
+            "content-digest" => content_digest(body.as_bytes()),
+            other => return Err(SignatureError::Component(other.to_owned())),
+        };
+        base.push('"');
+        base.push_str(component);
+        base.push_str("\": ");
+        base.push_str(&value);
+        base.push('\n');
+    }
+    base.push_str("\"@signature-params\": ");
+    base.push_str(&signed.input);
+    Ok(base)
+}
+
+/// Whether the key it names made this signature. Strict: keys of small order and signatures that could be written in
+/// another way are refused.
+pub fn verify_strict(signed: &Signed, kept: Option<&str>) -> Result<(), SignatureError> {
+    let base = base(signed, kept)?;
+    let key = VerifyingKey::from_bytes(&signed.key.public_key()).map_err(|_| SignatureError::Invalid)?;
+    key.verify_strict(base.as_bytes(), &Signature::from_bytes(&signed.signature)).map_err(|_| SignatureError::Invalid)
+}
+
+/// The name of a public key.
+pub fn key_name(key: &VerifyingKey) -> KeyName {
+    KeyName::of(key.to_bytes())
+}

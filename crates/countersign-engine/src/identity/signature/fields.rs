@@ -1,0 +1,160 @@
+//! The three fields, read strictly. Parsing is `sfv`'s; what is added here is that each field must be written the one
+//! canonical way, which leaves no room for a second member, a repeated parameter or anything a reader could take otherwise.
+
+use super::{FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError};
+use countersign_core::identity::KeyName;
+use sfv::{Dictionary, FieldType as _, InnerList, Key, List, ListEntry, Parameters, Parser};
+use sha2::{Digest as _, Sha256};
+use smol_str::SmolStr;
+
+/// What can be covered: what an entry keeps, or what follows from it.
+const KNOWN: [&str; 6] = ["@method", "@authority", "@path", "@query", "@request-target", "content-digest"];
+
+/// What a signature covers, and with which parameters.
+pub(super) struct Input {
+    /// In canonical form, without its label.
+    pub(super) text: String,
+    /// What is covered, in order.
+    pub(super) components: Vec<SmolStr>,
+    parameters: Parameters,
+}
+
+/// The parameters that count.
+pub(super) struct Checked {
+    pub(super) key: KeyName,
+    pub(super) created_s: u64,
+    pub(super) expires_s: Option<u64>,
+    pub(super) nonce: SmolStr,
+}
+
+fn malformed(why: impl Into<String>) -> SignatureError {
+    SignatureError::Malformed(why.into())
+}
+
+/// The one member of a dictionary that is written in canonical form.
+fn only_member(name: &str, field: &str) -> Result<(Key, ListEntry), SignatureError> {
+    if field.len() > FIELD_BYTES_MAX {
+        return Err(malformed(format!("`{name}` has more than {FIELD_BYTES_MAX} bytes")));
+    }
+    let members: Dictionary =
+        Parser::new(field).parse().map_err(|error| malformed(format!("`{name}` is no structured field: {error}")))?;
+    if members.len() != 1 {
+        return Err(malformed(format!("`{name}` must have exactly one member, and has {}", members.len())));
+    }
+    if members.serialize().as_deref() != Some(field.trim_matches(' ')) {
+        return Err(malformed(format!("`{name}` is not in canonical form, or names something twice")));
+    }
+    members.into_iter().next().ok_or_else(|| malformed(format!("`{name}` is empty")))
+}
+
+/// Reads `Signature-Input`.
+pub(super) fn input(field: &str) -> Result<(Key, Input), SignatureError> {
+    match only_member("Signature-Input", field)? {
+        (label, ListEntry::InnerList(list)) => Ok((label, Input::new(list)?)),
+        _ => Err(malformed("the member of `Signature-Input` is not a list of components")),
+    }
+}
+
+/// Reads `Signature`, whose label must be the same.
+pub(super) fn signature(field: &str, label: &Key) -> Result<[u8; 64], SignatureError> {
+    let (found, member) = only_member("Signature", field)?;
+    if found != *label {
+        return Err(malformed("`Signature` and `Signature-Input` have different labels"));
+    }
+    let bytes = match &member {
+        ListEntry::Item(item) if item.params.is_empty() => item.bare_item.as_byte_sequence(),
+        _ => None,
+    };
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| malformed("the signature is not a sequence of 64 bytes"))
+}
+
+/// Checks `Content-Digest` against the body.
+pub(super) fn check_digest(field: &str, body: &[u8]) -> Result<(), SignatureError> {
+    let (algorithm, member) = only_member("Content-Digest", field)?;
+    let digest = match &member {
+        ListEntry::Item(item) if algorithm.as_str() == "sha-256" && item.params.is_empty() => {
+            item.bare_item.as_byte_sequence()
+        }
+        _ => return Err(malformed("`Content-Digest` must be of the form sha-256=:…: and have nothing else")),
+    };
+    if digest == Some(Sha256::digest(body).as_slice()) { Ok(()) } else { Err(SignatureError::Digest) }
+}
+
+impl Input {
+    /// Reads the member's value alone, as it is kept.
+    pub(super) fn parse(text: &str) -> Result<Self, SignatureError> {
+        let mut members: List = Parser::new(text).parse().map_err(|error| malformed(error.to_string()))?;
+        match (members.pop(), members.is_empty()) {
+            (Some(ListEntry::InnerList(list)), true) => Self::new(list),
+            _ => Err(malformed("this is not one list of components")),
+        }
+    }
+
+    fn new(list: InnerList) -> Result<Self, SignatureError> {
+        let mut components: Vec<SmolStr> = Vec::with_capacity(list.items.len());
+        for item in &list.items {
+            let Some(name) = item.bare_item.as_string() else {
+                return Err(malformed("a covered component is not a string"));
+            };
+            let name = name.as_str();
+            if !item.params.is_empty() || !KNOWN.contains(&name) {
+                return Err(SignatureError::Component(name.to_owned()));
+            }
+            if components.iter().any(|covered| covered == name) {
+                return Err(malformed(format!("`{name}` is covered twice")));
+            }
+            components.push(name.into());
+        }
+        let parameters = list.params.clone();
+        let text = vec![ListEntry::InnerList(list)].serialize().unwrap_or_default();
+        Ok(Self { text, components, parameters })
+    }
+
+    pub(super) fn covers(&self, component: &str) -> bool {
+        self.components.iter().any(|covered| covered == component)
+    }
+
+    pub(super) fn require(&self, component: &str) -> Result<(), SignatureError> {
+        if self.covers(component) { Ok(()) } else { Err(SignatureError::Incomplete(component.to_owned())) }
+    }
+
+    /// The parameters, each of its type; one that is not known is refused, since it might mean something.
+    pub(super) fn parameters(&self, tag: &str) -> Result<Checked, SignatureError> {
+        let known = ["created", "expires", "nonce", "alg", "keyid", "tag"];
+        if let Some(unknown) = self.parameters.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(malformed(format!("the parameter `{unknown}` is not known")));
+        }
+        match self.string("alg")? {
+            None | Some("ed25519") => {}
+            Some(other) => return Err(SignatureError::Algorithm(other.to_owned())),
+        }
+        let lacks = |name: &str| SignatureError::Incomplete(name.to_owned());
+        let found = self.string("tag")?.ok_or_else(|| lacks("tag"))?;
+        if found != tag {
+            return Err(SignatureError::Tag { found: found.to_owned(), expected: tag.to_owned() });
+        }
+        let created_s = self.seconds("created")?.ok_or_else(|| lacks("created"))?;
+        let nonce = self.string("nonce")?.ok_or_else(|| lacks("nonce"))?;
+        let is_printable = nonce.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_printable || !(NONCE_CHARS_MIN..=NONCE_CHARS_MAX).contains(&nonce.len()) {
+            return Err(SignatureError::Nonce);
+        }
+        let keyid = self.string("keyid")?.ok_or_else(|| lacks("keyid"))?;
+        let key = keyid.parse().map_err(|error| malformed(format!("`keyid`: {error}")))?;
+        Ok(Checked { key, created_s, expires_s: self.seconds("expires")?, nonce: nonce.into() })
+    }
+
+    fn string(&self, name: &str) -> Result<Option<&str>, SignatureError> {
+        let Some(value) = self.parameters.get(name) else { return Ok(None) };
+        let text = value.as_string().ok_or_else(|| malformed(format!("the parameter `{name}` is not a string")))?;
+        Ok(Some(text.as_str()))
+    }
+
+    fn seconds(&self, name: &str) -> Result<Option<u64>, SignatureError> {
+        let Some(value) = self.parameters.get(name) else { return Ok(None) };
+        let seconds = value.as_integer().and_then(|seconds| u64::try_from(i64::from(seconds)).ok());
+        seconds.map(Some).ok_or_else(|| malformed(format!("the parameter `{name}` is not a time in whole seconds")))
+    }
+}

@@ -1,0 +1,111 @@
+//! The other side: signing a request, as clients do.
+
+use super::{SignatureError, base, key_name, tag};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use countersign_core::identity::Signed;
+use ed25519_dalek::{Signer as _, SigningKey};
+use sfv::{KeyRef, ListSerializer, StringRef};
+use sha2::{Digest as _, Sha256};
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// Under which label our signatures stand.
+const LABEL: &str = "sig1";
+
+/// A request that is about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Signable<'a> {
+    /// The method, in upper case.
+    pub method: &'a str,
+    /// Host and port it goes to, as [`authority`] gives them.
+    pub authority: &'a str,
+    /// The path, encoded as it is sent.
+    pub path: &'a str,
+    /// The query without its question mark, encoded as it is sent.
+    pub query: Option<&'a str>,
+    /// The body; empty for none.
+    pub body: &'a str,
+}
+
+/// The fields that make a request a signed one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headers {
+    /// `Content-Digest`, where there is a body.
+    pub content_digest: Option<String>,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+}
+
+/// Host and port as signatures have them: lower case, without the port that http implies.
+pub fn authority(host: &str) -> SmolStr {
+    let host = host.to_ascii_lowercase();
+    host.strip_suffix(":80").unwrap_or(&host).into()
+}
+
+/// The field `Content-Digest` of a body.
+pub fn content_digest(body: &[u8]) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(body)))
+}
+
+/// Signs a request to the gate with this origin. The nonce must be new and unguessable, the time the present.
+pub fn sign(
+    key: &SigningKey,
+    request: &Signable<'_>,
+    origin: &str,
+    created_s: u64,
+    nonce: &str,
+) -> Result<Headers, SignatureError> {
+    let name = key_name(&key.verifying_key());
+    let mut signed = Signed {
+        input: Arc::from(input(request, origin, created_s, nonce, name.as_str())?),
+        key: name,
+        method: request.method.into(),
+        authority: request.authority.into(),
+        path: request.path.into(),
+        query: request.query.map(SmolStr::from),
+        body: (!request.body.is_empty()).then(|| Arc::from(request.body)),
+        signature: [0; 64],
+    };
+    signed.signature = key.sign(base(&signed, None)?.as_bytes()).to_bytes();
+    Ok(Headers {
+        content_digest: signed.body.as_ref().map(|body| content_digest(body.as_bytes())),
+        input: format!("{LABEL}={}", signed.input),
+        signature: format!("{LABEL}=:{}:", STANDARD.encode(signed.signature)),
+    })
+}
+
+fn input(
+    request: &Signable<'_>,
+    origin: &str,
+    created_s: u64,
+    nonce: &str,
+    keyid: &str,
+) -> Result<String, SignatureError> {
+    let refused = |error: sfv::Error| SignatureError::Malformed(error.to_string());
+    let text = |text| StringRef::from_str(text).map_err(refused);
+    let name = |name| KeyRef::from_str(name).map_err(refused);
+    let created = i64::try_from(created_s).ok().and_then(|created| sfv::Integer::try_from(created).ok());
+    let created = created.ok_or_else(|| SignatureError::Malformed("`created` is out of range".to_owned()))?;
+    let tag = tag(origin);
+    let mut list = ListSerializer::new();
+    let mut covered = list.inner_list();
+    for component in ["@method", "@authority", "@path"] {
+        let _ = covered.bare_item(text(component)?);
+    }
+    if request.query.is_some() {
+        let _ = covered.bare_item(text("@query")?);
+    }
+    if !request.body.is_empty() {
+        let _ = covered.bare_item(text("content-digest")?);
+    }
+    let _ = covered
+        .finish()
+        .parameter(name("created")?, created)
+        .parameter(name("nonce")?, text(nonce)?)
+        .parameter(name("keyid")?, text(keyid)?)
+        .parameter(name("tag")?, text(&tag)?);
+    Ok(list.finish().unwrap_or_default())
+}
