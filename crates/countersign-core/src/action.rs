@@ -2,6 +2,7 @@
 
 use crate::canonical::Canonical;
 use crate::decide::bind;
+use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
 use crate::json::{JsonError, Strict, parse_as};
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
@@ -13,27 +14,6 @@ use smol_str::SmolStr;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-
-/// How the sender of an entry was authenticated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Auth {
-    /// Not at all: loopback, before identity exists.
-    None,
-}
-
-impl Auth {
-    /// As it stands in records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-        }
-    }
-
-    /// Reads it back; an unknown kind is refused, never guessed.
-    pub fn parse(text: &str) -> Option<Self> {
-        (text == "none").then_some(Self::None)
-    }
-}
 
 /// What an action's body says, parsed.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,10 +14,14 @@ pub enum Code {
     UnknownAction,
     /// The parameters do not fit their schema.
     InvalidParams,
+    /// The action is not signed, and this gate takes nothing unsigned.
+    NotAuthenticated,
     /// The agent is not registered.
     UnknownAgent,
     /// The agent is not active.
     AgentNotActive,
+    /// The key that signed is not a key of the agent at this time.
+    KeyNotCurrent,
     /// A fact id built from parameters or attributes is not a valid id.
     InvalidFactId,
     /// A fact that must exist does not.
@@ -42,12 +46,14 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::UnknownPact,
         Self::UnknownAction,
         Self::InvalidParams,
+        Self::NotAuthenticated,
         Self::UnknownAgent,
         Self::AgentNotActive,
+        Self::KeyNotCurrent,
         Self::InvalidFactId,
         Self::FactMissing,
         Self::FactExists,
@@ -66,8 +72,10 @@ impl Code {
             Self::UnknownPact => "unknown_pact",
             Self::UnknownAction => "unknown_action",
             Self::InvalidParams => "invalid_params",
+            Self::NotAuthenticated => "not_authenticated",
             Self::UnknownAgent => "unknown_agent",
             Self::AgentNotActive => "agent_not_active",
+            Self::KeyNotCurrent => "key_not_current",
             Self::InvalidFactId => "invalid_fact_id",
             Self::FactMissing => "fact_missing",
             Self::FactExists => "fact_exists",

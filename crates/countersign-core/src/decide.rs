@@ -33,6 +33,8 @@ pub trait Snapshot {
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>>;
     /// What a budget's window already holds.
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
+    /// Whether operators are known, so that nothing unsigned is taken.
+    fn is_identified(&self) -> bool;
 }
 
 /// Decides one action.

@@ -175,6 +175,10 @@ impl FactId {
     pub fn of_agent(agent: &AgentId) -> Self {
         Self { ty: FactType(SmolStr::new_static("Agent")), id: agent.0.clone() }
     }
+    /// The fact of an operator.
+    pub fn of_operator(operator: &AgentId) -> Self {
+        Self { ty: FactType(SmolStr::new_static("Operator")), id: operator.0.clone() }
+    }
     /// The type.
     pub fn ty(&self) -> &FactType {
         &self.ty

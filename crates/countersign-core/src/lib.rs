@@ -21,6 +21,7 @@ pub mod decide;
 pub mod decision;
 pub mod expression;
 pub mod fact;
+pub mod identity;
 pub mod ids;
 pub mod json;
 pub mod limits;

@@ -7,11 +7,12 @@
 mod decode;
 mod encode;
 
-pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, decode};
+pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, decode, decode_with_auth};
 pub use encode::Encoder;
 
-use crate::action::{Action, Auth};
+use crate::action::Action;
 use crate::decision::{Decision, Write};
+use crate::identity::Auth;
 use crate::ids::{AgentId, Digest, PactName};
 use std::sync::Arc;
 

@@ -10,9 +10,10 @@ pub use facts::{FactMap, SHARDS};
 use crate::decide::Snapshot;
 use crate::decision::{BudgetKey, Charge, Write};
 use crate::fact::{Fact, Written};
+use crate::identity::Keys;
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
-use crate::pact::catalogue::Catalogue;
+use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct State {
     pub catalogue: Arc<Catalogue>,
     /// What each budget's latest window holds.
     pub budgets: BTreeMap<BudgetKey, BudgetUse>,
+    /// Which key is whose.
+    keys: Keys,
 }
 
 /// What a budget holds in its latest window.
@@ -94,11 +97,31 @@ impl State {
     /// changes nothing, which is what lets a snapshot be taken while entries go on.
     pub fn apply(&mut self, change: &Change<'_>, mut changed: impl FnMut(&Arc<Fact>)) {
         for write in change.writes {
-            if let Some(fact) = self.facts.apply(change, write) {
+            if let Some(fact) = self.facts.after(change, write) {
+                self.put(Arc::clone(&fact));
                 changed(&fact);
             }
         }
         self.charge(change);
+    }
+
+    /// Puts a version of a fact in the place of the one before.
+    pub fn put(&mut self, fact: Arc<Fact>) {
+        if matches!(fact.id.ty().as_str(), AGENT | OPERATOR) {
+            self.keys.put(self.facts.get(&fact.id).map(AsRef::as_ref), &fact);
+        }
+        self.facts.put(fact);
+    }
+
+    /// Which key is whose.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Whether an operator was ever named. Until then the gate is open and authenticates nobody; from then on it takes
+    /// nothing unsigned.
+    pub fn is_identified(&self) -> bool {
+        self.keys.is_identified()
     }
 
     /// Applies the charges of one entry.
@@ -151,7 +174,8 @@ impl State {
 }
 
 impl FactMap {
-    fn apply(&mut self, change: &Change<'_>, write: &Write) -> Option<Arc<Fact>> {
+    /// The version that a write makes; `None` where it is there already.
+    fn after(&self, change: &Change<'_>, write: &Write) -> Option<Arc<Fact>> {
         let before = self.get(&write.fact);
         if before.is_some_and(|fact| fact.version() >= write.version) {
             return None;
@@ -161,9 +185,7 @@ impl FactMap {
         let tag = write.tag.unwrap_or(Tag([0; 12]));
         let after =
             Fact::after(before.map(AsRef::as_ref), write.fact.clone(), tag, write.value.clone(), Arc::new(written));
-        let after = Arc::new(after);
-        self.put(after.clone());
-        Some(after)
+        Some(Arc::new(after))
     }
 }
 
@@ -176,5 +198,8 @@ impl Snapshot for State {
     }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.budgets.get(budget).filter(|held| held.window == window).map_or(0, |held| held.used)
+    }
+    fn is_identified(&self) -> bool {
+        self.keys.is_identified()
     }
 }

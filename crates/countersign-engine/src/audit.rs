@@ -13,8 +13,9 @@ use crate::storage::{StorageError, WalkOptions, walk};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::decide;
 use countersign_core::decision::Write;
+use countersign_core::identity::Auth;
 use countersign_core::ids::Digest;
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, decode};
+use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, decode_with_auth};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
@@ -119,8 +120,8 @@ impl Auditor {
         }
         match payload {
             Some(payload) => {
-                let stored = decode(&leaf, payload).map_err(unreadable)?;
-                let again = again(&leaf, &stored, &self.fold.state);
+                let (stored, auth) = decode_with_auth(&leaf, payload).map_err(unreadable)?;
+                let again = again(&leaf, &stored, auth, &self.fold.state);
                 self.compare(&leaf, leaf_bytes, payload, again);
                 self.fold.apply(&leaf, &stored)?;
             }
@@ -181,12 +182,11 @@ impl Auditor {
 }
 
 /// The entry as it should have been, from its recorded inputs.
-fn again(leaf: &Leaf, stored: &Stored, state: &State) -> Result<Entry, String> {
+fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entry, String> {
     let by = leaf.by().map_err(|error| error.to_string())?;
-    let auth = leaf.auth().map_err(|error| error.to_string())?;
     let mut event = match stored {
         Stored::Action(stored) => {
-            let action = action_again(leaf, stored)?;
+            let action = action_again(leaf, stored, auth.clone())?;
             let decision = decide(&action, state, leaf.time);
             Event::Action(Box::new(Decided { action, decision }))
         }
@@ -204,10 +204,9 @@ fn give_tags(writes: &mut [Write], recorded: &[Write]) {
     }
 }
 
-fn action_again(leaf: &Leaf, stored: &StoredAction) -> Result<Action, String> {
+fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action, String> {
     let request = ActionRequest::parse(&stored.body).map_err(|error| format!("the recorded body: {error}"))?;
     let by = leaf.by().map_err(|error| error.to_string())?;
-    let auth = leaf.auth().map_err(|error| error.to_string())?;
     Ok(Action::new(by, auth, stored.body.clone(), request, stored.observed.clone()))
 }
 

@@ -193,7 +193,7 @@ impl Committer {
         let mut view = self.view.write();
         for Sequenced { entry, facts, published, .. } in entries {
             for fact in facts {
-                view.state.facts.put(Arc::clone(fact));
+                view.state.put(Arc::clone(fact));
             }
             view.state.charge(&change(entry));
             if let Some(published) = published {
@@ -236,7 +236,8 @@ fn fitting(entries: &[Sequenced]) -> usize {
             Event::Erasure { .. } => LEAF_BYTES_MAX,
             _ => 0,
         };
-        bytes = bytes.saturating_add(values).saturating_add(rest);
+        let auth = sequenced.entry.auth.bytes_bound();
+        bytes = bytes.saturating_add(values).saturating_add(rest).saturating_add(auth);
         bytes <= BATCH_BYTES
     };
     entries.iter().take_while(fits).count().max(1)

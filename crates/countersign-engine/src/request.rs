@@ -1,8 +1,9 @@
 //! What can be asked of the sequencer, and what it answers.
 
 use crate::commit::BatchProof;
-use countersign_core::action::{Action, Auth};
+use countersign_core::action::Action;
 use countersign_core::decision::Charge;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;

@@ -7,10 +7,11 @@
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
-use countersign_core::action::{Action, Auth};
+use countersign_core::action::Action;
 use countersign_core::decide::decide;
 use countersign_core::decision::Charge;
 use countersign_core::fact::Fact;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX};
 use countersign_core::record::{Decided, Entry, Event};
@@ -172,7 +173,7 @@ impl Sequencer {
         }
         let decision = decide(&action, &self.state, now_ms);
         keys.insert(key, &action.id, self.next_index, now_ms);
-        let (by, auth) = (action.agent.clone(), action.auth);
+        let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter(batch, now_ms, by, auth, event, None, Some(reply));
     }

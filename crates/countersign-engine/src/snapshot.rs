@@ -296,7 +296,7 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;
             let fact = restore_fact(stored).map_err(bad)?;
-            fold.state.facts.put(Arc::new(fact));
+            fold.state.put(Arc::new(fact));
         }
         "budgets" => {
             let stored: StoredBudget = serde_json::from_slice(line).map_err(json)?;

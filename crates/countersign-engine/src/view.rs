@@ -36,4 +36,7 @@ impl Snapshot for View {
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.state.budget_used(budget, window)
     }
+    fn is_identified(&self) -> bool {
+        self.state.is_identified()
+    }
 }

@@ -8,9 +8,9 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
-use countersign_core::action::Auth;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::Verdict;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
 use countersign_core::record::Event;

@@ -172,7 +172,7 @@ fn leaf() {
     let samples = ENTRIES.iter().map(|(leaf, _)| leaf.clone()).collect();
     fuzz(samples, |bytes| {
         if let Ok(leaf) = Leaf::decode(bytes) {
-            let _ = (leaf.commitment(), leaf.by(), leaf.auth(), leaf.key_digest());
+            let _ = (leaf.commitment(), leaf.by(), leaf.is_signed(), leaf.key_digest());
         }
     });
 }

@@ -1,7 +1,8 @@
 //! Tampering with the folder of a gate: whatever is changed behind its back is detected and located (I7).
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-use countersign_core::action::{Action, ActionRequest, Auth};
+use countersign_core::action::{Action, ActionRequest};
+use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
 use countersign_core::value::Attributes;

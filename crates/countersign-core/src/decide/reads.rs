@@ -3,6 +3,8 @@
 use super::{Deciding, Resolved, Snapshot, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
+use crate::fact::Fact;
+use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{FactId, IdError};
 use crate::pact::{Presence, Read, TemplatePart};
 use crate::value::Value;
@@ -37,13 +39,18 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     fn resolve_principal(&mut self) -> Result<(), Blocked> {
         let agent = &self.action.agent;
+        if self.action.auth == Auth::None && self.snapshot.is_identified() {
+            let message = format!("the action is not signed, and this gate takes nothing unsigned from {agent}");
+            let hint = "sign the request with the agent's key: `countersign act --key FILE`";
+            return Err(blocked(Code::NotAuthenticated, message, hint));
+        }
         self.principal = self.snapshot.fact(&FactId::of_agent(agent)).filter(|fact| fact.value.is_some());
         let Some(principal) = self.principal else {
             let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
             return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
         };
         match principal.value.as_ref().and_then(|value| value.get("standing")) {
-            Some(Value::String(standing)) if standing == "active" => Ok(()),
+            Some(Value::String(standing)) if standing == ACTIVE => self.check_key(principal),
             Some(standing) => {
                 let written = principal.changed("standing");
                 let message = format!(
@@ -57,6 +64,20 @@ impl<S: Snapshot> Deciding<'_, S> {
                 Err(blocked(Code::AgentNotActive, message, "an operator sets Agent.standing to \"active\""))
             }
         }
+    }
+
+    /// The key must be the agent's at this very instant, not only when the signature was verified.
+    fn check_key(&self, principal: &Fact) -> Result<(), Blocked> {
+        let Some(signed) = self.action.auth.signed() else { return Ok(()) };
+        if holds_key(principal, &signed.key, self.now_ms) {
+            return Ok(());
+        }
+        let (agent, written) = (&self.action.agent, principal.changed("key"));
+        let message = format!(
+            "key {} is not a key of agent {agent} at {} ms; its keys were last set by entry {} at {} ms by {}",
+            signed.key, self.now_ms, written.entry, written.at_ms, written.by
+        );
+        Err(blocked(Code::KeyNotCurrent, message, "sign with the agent's current key"))
     }
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Blocked> {

@@ -12,10 +12,17 @@ use std::collections::BTreeMap;
 /// The name of the built-in type of agents.
 pub const AGENT: &str = "Agent";
 
+/// The name of the built-in type of operators. Pacts neither read nor write it.
+pub const OPERATOR: &str = "Operator";
+
 /// The attributes of the built-in type `Agent`.
 pub fn agent_schema() -> FactSchema {
     let required = |ty| FieldType { ty, required: true };
+    let optional = |ty| FieldType { ty, required: false };
     BTreeMap::from([
+        (SmolStr::new_static("key"), optional(ValueType::String)),
+        (SmolStr::new_static("old_key"), optional(ValueType::String)),
+        (SmolStr::new_static("old_key_until"), optional(ValueType::Long)),
         (SmolStr::new_static("org"), required(ValueType::String)),
         (SmolStr::new_static("roles"), required(ValueType::Set(Box::new(ValueType::String)))),
         (SmolStr::new_static("standing"), required(ValueType::String)),
@@ -23,7 +30,20 @@ pub fn agent_schema() -> FactSchema {
     ])
 }
 
-/// The fact types of a gate: `Agent`, and those of all published pacts.
+/// The attributes of the built-in type `Operator`.
+pub fn operator_schema() -> FactSchema {
+    let required = |ty| FieldType { ty, required: true };
+    let optional = |ty| FieldType { ty, required: false };
+    BTreeMap::from([
+        (SmolStr::new_static("key"), required(ValueType::String)),
+        (SmolStr::new_static("old_key"), optional(ValueType::String)),
+        (SmolStr::new_static("old_key_until"), optional(ValueType::Long)),
+        (SmolStr::new_static("roles"), required(ValueType::Set(Box::new(ValueType::String)))),
+        (SmolStr::new_static("standing"), required(ValueType::String)),
+    ])
+}
+
+/// The fact types of a gate: `Agent`, `Operator`, and those of all published pacts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalogue {
     types: BTreeMap<FactType, FactSchema>,
@@ -39,7 +59,8 @@ impl Catalogue {
     /// The catalogue of a gate without pacts.
     pub fn new() -> Self {
         let agent = FactType::new(AGENT).map(|ty| (ty, agent_schema()));
-        Self { types: agent.into_iter().collect() }
+        let operator = FactType::new(OPERATOR).map(|ty| (ty, operator_schema()));
+        Self { types: agent.into_iter().chain(operator).collect() }
     }
 
     /// All types.

@@ -1,7 +1,7 @@
 //! The fact types that a pact declares.
 
 use super::FactSchema;
-use super::catalogue::{AGENT, agent_schema};
+use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
 use super::source::{Node, Table, string, table};
 use crate::ids::{FactType, check_identifier};
@@ -115,6 +115,11 @@ fn read_type<'a>(
     if name == AGENT {
         let message = "`Agent` is built in and must not be declared";
         problems.error(span, message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
+        return None;
+    }
+    if name == OPERATOR {
+        let message = "`Operator` is built in and must not be declared";
+        problems.error(span, message, "rename it; who operates the gate is no matter of pacts");
         return None;
     }
     if !check_name(name, span, problems) {

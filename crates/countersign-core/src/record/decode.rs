@@ -4,8 +4,9 @@
 //! values) and the changes (writes, charges) that the fold applies.
 
 use super::{Event, FORMAT};
-use crate::action::{Auth, KeyDigest, Observed};
+use crate::action::{KeyDigest, Observed};
 use crate::decision::{BudgetKey, Charge, Write};
+use crate::identity::{Auth, StoredSigned};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
 use crate::value::{Attributes, ValueError};
 use serde::Deserialize;
@@ -36,6 +37,9 @@ pub enum DecodeError {
     /// A field that this kind needs is missing.
     #[error("field `{0}` is missing")]
     Missing(&'static str),
+    /// The signed request is not one, or stands where the leaf says that nothing was signed.
+    #[error("the signed request is not acceptable: `{0}`")]
+    Signed(&'static str),
 }
 
 /// The public part of an entry.
@@ -113,9 +117,13 @@ impl Leaf {
         Ok(self.commitment.parse()?)
     }
 
-    /// How the sender was authenticated.
-    pub fn auth(&self) -> Result<Auth, DecodeError> {
-        Auth::parse(&self.auth).ok_or_else(|| DecodeError::Auth(self.auth.clone()))
+    /// Whether the sender signed; an unknown kind is refused, never guessed.
+    pub fn is_signed(&self) -> Result<bool, DecodeError> {
+        match self.auth.as_str() {
+            "none" => Ok(false),
+            "signature" => Ok(true),
+            unknown => Err(DecodeError::Auth(unknown.to_owned())),
+        }
     }
 
     /// The digest of the action's idempotency key.
@@ -189,6 +197,7 @@ struct Payload<'a> {
     observed: Vec<StoredObserved>,
     origin: Option<String>,
     reason: Option<String>,
+    signed: Option<StoredSigned>,
     source: Option<String>,
     wall: Option<u64>,
     #[serde(default)]
@@ -261,7 +270,22 @@ impl StoredObserved {
 
 /// Reads the payload of an entry whose leaf is known.
 pub fn decode(leaf: &Leaf, payload: &[u8]) -> Result<Stored, DecodeError> {
-    let payload: Payload<'_> = serde_json::from_slice(payload)?;
+    decode_with_auth(leaf, payload).map(|(stored, _)| stored)
+}
+
+/// Reads the payload of an entry whose leaf is known, with how its sender was authenticated.
+pub fn decode_with_auth(leaf: &Leaf, payload: &[u8]) -> Result<(Stored, Auth), DecodeError> {
+    let mut payload: Payload<'_> = serde_json::from_slice(payload)?;
+    let auth = match (leaf.is_signed()?, payload.signed.take()) {
+        (false, None) => Auth::None,
+        (true, Some(signed)) => Auth::Signature(Arc::new(signed.decode().map_err(DecodeError::Signed)?)),
+        (true, None) => return Err(DecodeError::Missing("signed")),
+        (false, Some(_)) => return Err(DecodeError::Signed("signed")),
+    };
+    Ok((decode_event(leaf, payload)?, auth))
+}
+
+fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError> {
     let missing = DecodeError::Missing;
     let mut writes = payload.writes.into_iter().map(StoredWrite::decode).collect::<Result<Vec<_>, _>>()?;
     let event = match leaf.kind.as_str() {

@@ -127,21 +127,25 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.string(origin);
         }
         Event::Pact { source, .. } => {
+            write_signed(out, entry);
             out.key("source");
             out.string(source);
         }
         Event::Feed { write } => {
+            write_signed(out, entry);
             out.key("writes");
             write_writes(out, std::slice::from_ref(write));
         }
-        Event::Action(decided) => write_decided(out, decided),
+        Event::Action(decided) => write_decided(out, entry, decided),
         Event::Erasure { reason, .. } => {
             out.key("reason");
             out.string(reason);
+            write_signed(out, entry);
         }
         Event::Clock { wall_ms, confirmed } => {
             out.key("confirmed");
             out.bool(*confirmed);
+            write_signed(out, entry);
             out.key("wall");
             out.u64(*wall_ms);
         }
@@ -149,7 +153,15 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
     out.close('}');
 }
 
-fn write_decided(out: &mut Canonical, decided: &Decided) {
+/// The signed request, where there is one: its member comes after `reason` and before `source`.
+fn write_signed(out: &mut Canonical, entry: &Entry) {
+    if let Some(signed) = entry.auth.signed() {
+        out.key("signed");
+        signed.write(out);
+    }
+}
+
+fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided) {
     let Decided { action, decision } = decided;
     out.key("body");
     out.string(&action.body);
@@ -189,6 +201,7 @@ fn write_decided(out: &mut Canonical, decided: &Decided) {
         }
         out.close(']');
     }
+    write_signed(out, entry);
     if !decision.writes.is_empty() {
         out.key("writes");
         write_writes(out, &decision.writes);

@@ -38,7 +38,7 @@ impl FactMap {
     }
 
     /// Puts a version in the place of the one before.
-    pub fn put(&mut self, fact: Arc<Fact>) {
+    pub(super) fn put(&mut self, fact: Arc<Fact>) {
         let hash = self.hasher.hash_one(&fact.id);
         let hasher = &self.hasher;
         let Some(shard) = self.shards.get_mut(Self::shard_of(hash)) else { return };

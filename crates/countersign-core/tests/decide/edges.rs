@@ -193,7 +193,7 @@ that = 'resource.status == "active"'
     // Who may act at all, and what cannot be computed, is not a matter of mode.
     world.feed(A, Some(account("active", -9_007_199_254_740_991)));
     assert_eq!(world.verdict(), "effect_invalid");
-    world.register(&[], "suspended", 0);
+    world.register(&[], "quarantined", 0);
     assert_eq!(world.verdict(), "agent_not_active");
 }
 

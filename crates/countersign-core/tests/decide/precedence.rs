@@ -2,6 +2,7 @@
 
 use crate::world::{World, in_words};
 use countersign_core::code::Code;
+use countersign_core::identity::KeyName;
 use serde_json::json;
 
 const PACT: &str = r#"
@@ -45,12 +46,17 @@ that = 'resource.status == "active"'
 /// A row: the code that the faults so far lead to, and what mends the fault behind it.
 type Row = (Code, fn(&mut World));
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     (Code::UnknownPact, |world| world.pact = "bank".to_owned()),
     (Code::UnknownAction, |world| world.action = "pay".to_owned()),
     (Code::InvalidParams, |world| world.params["amount"] = json!(2_000)),
-    (Code::UnknownAgent, |world| world.register(&[], "suspended", 0)),
+    (Code::NotAuthenticated, |world| world.sign_with(KeyName::of([9; 32]))),
+    (Code::UnknownAgent, |world| world.register(&[], "quarantined", 0)),
     (Code::AgentNotActive, |world| world.register(&[], "active", 0)),
+    (Code::KeyNotCurrent, |world| {
+        world.key = Some(KeyName::of([9; 32]));
+        world.register(&[], "active", 0);
+    }),
     (Code::InvalidFactId, |world| world.params["to"] = json!("a")),
     (Code::FactMissing, |world| world.feed("Account::\"a\"", Some(json!({"status": "frozen", "balance": 0})))),
     (Code::FactExists, |world| world.params["number"] = json!("r2")),
@@ -74,6 +80,7 @@ fn each_row_mends_the_fault_of_the_row_above() {
     let mut world = World::new(PACT, "rob", params);
     world.pact = "bonk".to_owned();
     world.feed("Receipt::\"r1\"", Some(json!({"amount": 1})));
+    world.identify();
     for (at, (code, mend)) in ROWS.iter().enumerate() {
         let decision = world.decide();
         let blocked = decision.blocked().unwrap_or_else(|| panic!("row {at} ({code}) committed"));

@@ -1,12 +1,13 @@
 //! Properties of `decide` on any input: it answers, it answers the same again, and order has no meaning.
 
 use crate::world::World;
-use countersign_core::action::{Action, ActionRequest, Auth, Observed};
+use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::code::Code;
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode};
+use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
 use countersign_core::value::Attributes;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -182,9 +183,9 @@ fn entry(world: &World, action: Action, mut decision: Decision, tags: &mut dyn F
     for write in &mut decision.writes {
         write.tag.get_or_insert_with(&mut *tags);
     }
-    let by = action.agent.clone();
+    let (by, auth) = (action.agent.clone(), action.auth.clone());
     let event = Event::Action(Box::new(Decided { action, decision }));
-    Entry { index: 77, time_ms: world.now_ms.min(1 << 52), by, auth: Auth::None, event }
+    Entry { index: 77, time_ms: world.now_ms.min(1 << 52), by, auth, event }
 }
 
 fn failed(decision: &Decision) -> BTreeSet<String> {
@@ -226,9 +227,9 @@ proptest! {
         let leaf_bytes = leaves.leaf(&first, &[5; 32]).to_owned();
 
         let leaf = Leaf::decode(leaf_bytes.as_bytes()).unwrap();
-        let Stored::Action(stored) = decode(&leaf, payload.as_bytes()).unwrap() else { panic!("not an action") };
+        let (Stored::Action(stored), auth) = decode_with_auth(&leaf, payload.as_bytes()).unwrap() else { panic!("not an action") };
         let request = ActionRequest::parse(&stored.body).unwrap();
-        let again = Action::new(leaf.by().unwrap(), leaf.auth().unwrap(), Arc::clone(&stored.body), request, stored.observed);
+        let again = Action::new(leaf.by().unwrap(), auth, Arc::clone(&stored.body), request, stored.observed);
         let decision = decide(&again, &world.state, world.now_ms);
         let second = entry(&world, again, decision, &mut || Tag([7; 12]));
         prop_assert_eq!(payloads.payload(&second), payload);

@@ -1,8 +1,9 @@
 //! A state that tests fill by hand, and one action to decide on it.
 
-use countersign_core::action::{Action, ActionRequest, Auth, Observed};
+use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::pact::load::load;
 use countersign_core::state::{Change, State};
@@ -20,6 +21,10 @@ pub struct World {
     pub action: String,
     pub params: Json,
     pub observed: Vec<Observed>,
+    /// How the action is authenticated.
+    pub auth: Auth,
+    /// The key that the agent is registered with.
+    pub key: Option<KeyName>,
     next_entry: u64,
 }
 
@@ -39,6 +44,8 @@ impl World {
             action: action.to_owned(),
             params,
             observed: Vec::new(),
+            auth: Auth::None,
+            key: None,
             next_entry: 1,
         }
     }
@@ -50,8 +57,32 @@ impl World {
     }
 
     pub fn register(&mut self, roles: &[&str], standing: &str, trust: i64) {
-        let value = json!({"org": "acme", "roles": roles, "standing": standing, "trust": trust});
+        let mut value = json!({"org": "acme", "roles": roles, "standing": standing, "trust": trust});
+        if let Some(key) = &self.key {
+            value["key"] = key.as_str().into();
+        }
         self.feed(&format!("Agent::\"{}\"", self.agent), Some(value));
+    }
+
+    /// Names an operator, so that nothing unsigned is taken any more.
+    pub fn identify(&mut self) {
+        let key = KeyName::of([1; 32]);
+        let value = json!({"key": key.as_str(), "roles": ["admin"], "standing": "active"});
+        self.feed("Operator::\"root\"", Some(value));
+    }
+
+    /// Has the action signed with a key; `decide` is told so and verifies nothing.
+    pub fn sign_with(&mut self, key: KeyName) {
+        self.auth = Auth::Signature(Arc::new(Signed {
+            key,
+            input: "(\"@method\");created=1".into(),
+            method: "POST".into(),
+            authority: "localhost".into(),
+            path: "/v1/actions".into(),
+            query: None,
+            body: None,
+            signature: [3; 64],
+        }));
     }
 
     /// Feeds a fact; `None` deletes it.
@@ -93,7 +124,7 @@ impl World {
         });
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
-        Action::new(AgentId::new(self.agent).unwrap(), Auth::None, body, request, self.observed.clone())
+        Action::new(AgentId::new(self.agent).unwrap(), self.auth.clone(), body, request, self.observed.clone())
     }
 
     pub fn decide(&self) -> Decision {

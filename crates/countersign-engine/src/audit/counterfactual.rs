@@ -6,9 +6,10 @@ use crate::storage::disk::Disk;
 use countersign_core::decide::{Snapshot, decide};
 use countersign_core::decision::{BudgetKey, Decision};
 use countersign_core::fact::Fact;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
-use countersign_core::record::{Leaf, Stored, decode};
+use countersign_core::record::{Leaf, Stored, StoredAction, decode_with_auth};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use serde::Deserialize;
@@ -72,6 +73,9 @@ impl Snapshot for Under<'_> {
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.state.budget_used(budget, window)
     }
+    fn is_identified(&self) -> bool {
+        self.state.is_identified()
+    }
 }
 
 /// Decides every recorded action again under the given pacts; `progress` is told the entries done.
@@ -88,9 +92,11 @@ pub fn replay(
         let leaf = Leaf::decode(leaf_bytes).map_err(|source| FoldError::Decode { index, source })?;
         match payload {
             Some(payload) => {
-                let stored = decode(&leaf, payload).map_err(|source| FoldError::Decode { index, source })?;
-                if let Stored::Action(_) = &stored {
-                    compare(&mut report, &leaf, payload, &stored, &Under { state: &fold.state, pacts });
+                let decoded = decode_with_auth(&leaf, payload);
+                let (stored, auth) = decoded.map_err(|source| FoldError::Decode { index, source })?;
+                if let Stored::Action(stored) = &stored {
+                    let under = Under { state: &fold.state, pacts };
+                    compare(&mut report, &leaf, payload, (stored, auth), &under);
                 }
             }
             None => report.erased += u64::from(leaf.action.is_some()),
@@ -102,9 +108,14 @@ pub fn replay(
     Ok(report)
 }
 
-fn compare(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], stored: &Stored, under: &Under<'_>) {
-    let Stored::Action(stored) = stored else { return };
-    let Ok(action) = action_again(leaf, stored) else { return };
+fn compare(
+    report: &mut ReplayReport,
+    leaf: &Leaf,
+    payload: &[u8],
+    (stored, auth): (&StoredAction, Auth),
+    under: &Under<'_>,
+) {
+    let Ok(action) = action_again(leaf, stored, auth) else { return };
     if !under.pacts.contains_key(&action.pact) {
         report.other_pacts += 1;
         return;

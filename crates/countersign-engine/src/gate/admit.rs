@@ -2,9 +2,10 @@
 
 use super::Gate;
 use crate::token::TokenError;
-use countersign_core::action::{Action, ActionRequest, Auth, RequestError};
+use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::decide::decide;
 use countersign_core::decision::Decision;
+use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use std::sync::Arc;
 

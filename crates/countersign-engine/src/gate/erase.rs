@@ -6,7 +6,7 @@ use crate::fold::Fold;
 use crate::request::{Answer, Refusal, Request};
 use crate::storage::StorageError;
 use crate::storage::snapshot::remove_older_than;
-use countersign_core::action::Auth;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::record::{DecodeError, Leaf};
@@ -90,7 +90,7 @@ impl Gate {
         }
         let mut erasure = 0;
         for targets in targets.chunks(ERASED_MAX) {
-            let (by, targets, reason) = (by.clone(), targets.to_vec(), reason.clone());
+            let (by, auth, targets, reason) = (by.clone(), auth.clone(), targets.to_vec(), reason.clone());
             let answer = self.call(Request::Erase { by, auth, targets, reason })?;
             let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
             erasure = entered.entry.index;

@@ -206,7 +206,7 @@ impl Clients {
     fn feed(&mut self, view: &View) -> Asked {
         if self.rng.below(8) == 0 {
             let (agent, roles) = self.pick(&AGENTS, ("refund-1", &["refunder"]));
-            let standing = if self.rng.below(3) == 0 { "suspended" } else { "active" };
+            let standing = if self.rng.below(3) == 0 { "quarantined" } else { "active" };
             return feed_agent(agent, roles, standing);
         }
         self.feeds += 1;

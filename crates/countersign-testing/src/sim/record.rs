@@ -3,7 +3,8 @@
 use super::Simulation;
 use super::clients::OPERATOR;
 use crate::checker::{Answered, Asked, Operation, Shown};
-use countersign_core::action::{Action, ActionRequest, Auth, Observed};
+use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;

@@ -2,7 +2,8 @@
 
 use crate::data::DataFolder;
 use anyhow::{Context as _, Result, bail};
-use countersign_core::action::{Action, Auth};
+use countersign_core::action::Action;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, FactType};
 use countersign_core::pact::load::load;
 use countersign_core::value::{Attributes, Value};

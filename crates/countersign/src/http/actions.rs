@@ -5,7 +5,7 @@ use super::{App, body, caller, json, verdict};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use countersign_api::{Atomicity, ObserveResponse, ObservedFact};
-use countersign_core::action::Auth;
+use countersign_core::identity::Auth;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
 use countersign_engine::gate::{LogError, Shown};

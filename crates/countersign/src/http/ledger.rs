@@ -7,7 +7,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use countersign_api::{ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ReceiptResponse};
-use countersign_core::action::Auth;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};

@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use countersign_api::{ErrorCode, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
-use countersign_core::action::Auth;
+use countersign_core::identity::Auth;
 use countersign_core::ids::PactName;
 use countersign_core::limits::PACT_BYTES_MAX;
 use countersign_core::pact::Pact;

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::{ClockConfirmed, ErrorCode, Health, Ready};
-use countersign_core::action::Auth;
+use countersign_core::identity::Auth;
 use countersign_engine::request::Request;
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ fn outsiders_get_checkpoints_tiles_and_consistency() {
 
 /// One feed without HTTP, to fill the log.
 fn feed_directly(server: &Server, balance: i64) {
-    use countersign_core::action::Auth;
+    use countersign_core::identity::Auth;
     use countersign_core::ids::AgentId;
     use countersign_core::value::Attributes;
     let value = account("active", balance);

@@ -1,0 +1,105 @@
+//! What operators may do.
+
+use super::{ACTIVE, Auth, has_role, holds_key, text};
+use crate::decide::Snapshot;
+use crate::ids::{AgentId, FactId};
+use std::fmt;
+
+/// A role of an operator. None implies another: an admin that is to publish is given that role too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Publishes pacts.
+    Publisher,
+    /// Feeds facts, but neither agents nor operators.
+    Feeder,
+    /// Decides reviews.
+    Reviewer,
+    /// Reads payloads.
+    Auditor,
+    /// Registers agents and operators, halts, erases, confirms the clock.
+    Admin,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 5] = [Self::Publisher, Self::Feeder, Self::Reviewer, Self::Auditor, Self::Admin];
+
+    /// As it stands in an operator's `roles`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Feeder => "feeder",
+            Self::Reviewer => "reviewer",
+            Self::Auditor => "auditor",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Somebody may not do what only an operator with a role may do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{by} may not do this, which takes an active operator with role `{role}`: {why}")]
+pub struct NoAuthority {
+    /// Who asked.
+    pub by: AgentId,
+    /// The role it takes.
+    pub role: Role,
+    /// Why it is not there.
+    pub why: WhyNot,
+}
+
+/// Why somebody has no authority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WhyNot {
+    /// The request is not signed, and this gate takes nothing unsigned.
+    #[error("the request is not signed")]
+    Unsigned,
+    /// There is no such operator.
+    #[error("there is no operator of this name")]
+    NotAnOperator,
+    /// The operator is not active.
+    #[error("the operator is {0}, not active")]
+    NotActive(String),
+    /// The key that signed is not the operator's, or no longer.
+    #[error("the key that signed is not a current key of this operator")]
+    KeyNotCurrent,
+    /// The operator does not have the role.
+    #[error("the operator does not have the role")]
+    RoleMissing,
+}
+
+/// Whether somebody may do what takes a role, at this place in the order. An open gate asks nobody.
+pub fn authorise(
+    snapshot: &impl Snapshot,
+    by: &AgentId,
+    auth: &Auth,
+    role: Role,
+    now_ms: u64,
+) -> Result<(), NoAuthority> {
+    if !snapshot.is_identified() {
+        return Ok(());
+    }
+    let refused = |why| Err(NoAuthority { by: by.clone(), role, why });
+    let Some(signed) = auth.signed() else { return refused(WhyNot::Unsigned) };
+    let operator = snapshot.fact(&FactId::of_operator(by));
+    let Some((fact, value)) = operator.and_then(|fact| Some((fact, fact.value.as_ref()?))) else {
+        return refused(WhyNot::NotAnOperator);
+    };
+    match text(value, "standing") {
+        Some(ACTIVE) => {}
+        standing => return refused(WhyNot::NotActive(standing.unwrap_or("without standing").to_owned())),
+    }
+    if !holds_key(fact, &signed.key, now_ms) {
+        return refused(WhyNot::KeyNotCurrent);
+    }
+    if !has_role(value, role.as_str()) {
+        return refused(WhyNot::RoleMissing);
+    }
+    Ok(())
+}
