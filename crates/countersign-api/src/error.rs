@@ -99,8 +99,30 @@ codes! {
     InvalidHeader = 400,
     /// The request itself is not acceptable HTTP.
     BadRequest = 400,
+    /// The request is not signed, and this gate takes nothing unsigned.
+    SignatureMissing = 401,
+    /// The signature cannot be read, or not in one way only.
+    SignatureMalformed = 401,
+    /// The signature does not cover what it must.
+    SignatureIncomplete = 401,
+    /// The signature is for another gate.
+    SignatureTag = 401,
+    /// The signature is of another algorithm.
+    SignatureAlgorithm = 401,
+    /// The signature is too old, or from the future.
+    SignatureExpired = 401,
+    /// Nobody is registered with the key.
+    KeyUnknown = 401,
+    /// The key did not make this signature over this request.
+    SignatureInvalid = 401,
+    /// This very signature was here before.
+    SignatureReplayed = 401,
+    /// The body is not the one that was signed.
+    DigestMismatch = 401,
     /// The request comes from a web page of another site.
     CrossOrigin = 403,
+    /// The caller is known, and may not do this.
+    NotAuthorised = 403,
     /// There is no such resource.
     NotFound = 404,
     /// There is no such fact.
@@ -165,7 +187,18 @@ impl ErrorCode {
             Self::InvalidPath => "invalid_path",
             Self::InvalidHeader => "invalid_header",
             Self::BadRequest => "bad_request",
+            Self::SignatureMissing => "signature_missing",
+            Self::SignatureMalformed => "signature_malformed",
+            Self::SignatureIncomplete => "signature_incomplete",
+            Self::SignatureTag => "signature_tag",
+            Self::SignatureAlgorithm => "signature_algorithm",
+            Self::SignatureExpired => "signature_expired",
+            Self::KeyUnknown => "key_unknown",
+            Self::SignatureInvalid => "signature_invalid",
+            Self::SignatureReplayed => "signature_replayed",
+            Self::DigestMismatch => "digest_mismatch",
             Self::CrossOrigin => "cross_origin",
+            Self::NotAuthorised => "not_authorised",
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
             Self::PactNotFound => "pact_not_found",
