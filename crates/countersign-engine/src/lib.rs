@@ -1,6 +1,6 @@
 //! The shell round the core: store, commit loop, recovery, observations.
 //!
-//! Synchronous, with two threads of its own: one decides, one makes durable. It knows no HTTP and makes no rules.
+//! Synchronous, with three threads of its own: one decides, one encodes, one makes durable. It knows no HTTP and makes no rules.
 
 #![cfg_attr(
     test,

@@ -67,12 +67,12 @@ pub fn written(rng: &mut SplitMix, payload_len_max: u64) -> Written {
 ///
 /// # Errors
 /// If an entry is longer than the format allows.
-pub fn encode<'e>(
-    encoder: &'e mut BatchEncoder,
+pub fn encode(
+    encoder: &mut BatchEncoder,
     frontier: &mut Frontier,
     entries: &[Written],
     key: &SigningKey,
-) -> Result<&'e [u8], countersign_ledger::segment::EncodeError> {
+) -> Result<Vec<u8>, countersign_ledger::segment::EncodeError> {
     encoder.begin(frontier.size());
     for entry in entries {
         encoder.push_frame(&entry.leaf, &entry.salt, &entry.payload)?;
@@ -145,7 +145,7 @@ impl Session {
         let bytes = encode(&mut self.encoder, &mut frontier, &entries, &signing_key())
             .map_err(|error| StorageError::NotNext { reason: error.to_string() })?;
         memory.in_flight = entries;
-        self.writer.append(bytes)?;
+        self.writer.append(&bytes)?;
         self.frontier = frontier;
         memory.acknowledged.append(&mut memory.in_flight);
         Ok(())

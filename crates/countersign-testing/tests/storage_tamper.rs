@@ -173,7 +173,7 @@ fn a_batch_signed_with_another_key_is_refused() {
     let mut encoder = BatchEncoder::new();
     let entries = [written(&mut SplitMix::new(9), 200)];
     let bytes = encode(&mut encoder, &mut frontier, &entries, &SigningKey::from_bytes(&[8; 32])).unwrap();
-    session.writer.append(bytes).unwrap();
+    session.writer.append(&bytes).unwrap();
     session.writer.log().anchor_tick(0).unwrap();
     drop(session);
     // The anchor carries the other key's signature as well, and says so first.

@@ -237,7 +237,7 @@ fn rewrite(disk: &FaultyDisk, key: &SigningKey, change: impl Fn(u64, &mut Vec<u8
                 frontier.push(leaf_hash(&leaf));
             }
             let checkpoint = Checkpoint { origin: ORIGIN.to_owned(), size: frontier.size(), root: frontier.root() };
-            new.extend_from_slice(encoder.finish(checkpoint.sign(key).as_bytes()).unwrap());
+            new.extend_from_slice(&encoder.finish(checkpoint.sign(key).as_bytes()).unwrap());
         }
         new.resize(bytes.len().max(new.len()), 0);
         disk.tamper(&name, new);

@@ -2,7 +2,7 @@
 
 use super::{Counters, Gate, Shared};
 use crate::clock::{Clock, LedgerClock};
-use crate::commit::{CommitError, Committer};
+use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::fold::{Fold, payload_matches};
 use crate::sequence::Sequencer;
 use crate::snapshot;
@@ -149,14 +149,10 @@ impl Parts {
         let keys = Arc::new(Mutex::new(keys));
         let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
         let mut sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
-        let mut committer = Committer::new(
-            opened.writer,
-            opened.frontier,
-            options.origin.clone(),
-            log_key.clone(),
-            Arc::clone(&view),
-            random(),
-        );
+        let mut committer = Committer {
+            encode: EncodeStage::new(opened.frontier, options.origin.clone(), log_key.clone(), random()),
+            store: StoreStage::new(opened.writer, Arc::clone(&view)),
+        };
         let created = position == 0;
         if created {
             committer.commit(sequencer.genesis(options.origin.clone(), public.to_string(), &*clock))?;

@@ -1,11 +1,12 @@
-//! Deciding and making durable, as a pipeline of two stages: while one batch is synced, the next is decided.
+//! Deciding, encoding and making durable, as a pipeline of three stages: while one batch is synced, the next is encoded and the
+//! one after that is decided.
 //!
 //! Each stage is behind a lock, and there is one of each, so whoever holds the lock is the single writer. Usually that is the
 //! stage's own thread. A caller that finds the pipeline idle takes the locks itself: then a lone action costs one sync and no
 //! change of threads.
 
 use super::Shared;
-use crate::commit::Committer;
+use crate::commit::{CommitError, Committer, EncodeStage, Encoded, StoreStage};
 use crate::request::{Answer, Refusal, Request, Submission};
 use crate::sequence::{Batch, Sequencer};
 use countersign_core::record::Event;
@@ -19,47 +20,57 @@ use std::time::Duration;
 /// Most bytes of bodies that one batch takes, so that a batch always fits its format.
 const BATCH_BODY_BYTES_MAX: usize = 4 << 20;
 
-/// How often the sequencer looks for more while the commit stage is busy: a few times in one sync. Looking at every arrival
+/// How often the sequencer looks for more while the next stage is busy: a few times in one sync. Looking at every arrival
 /// would cost a change of threads for each.
 const LOOK_AGAIN: Duration = Duration::from_micros(150);
 
-/// The two stages.
+/// The three stages.
 pub(super) struct Pipeline {
     shared: Arc<Shared>,
     sequencer: Mutex<Sequencer>,
-    committer: Mutex<Option<Committer>>,
+    encode: Mutex<EncodeStage>,
+    store: Mutex<Option<StoreStage>>,
+    /// Memory of batches that are on disk.
+    spare: Mutex<Vec<u8>>,
     /// Batches decided and handed over, not yet durable. Changed upwards only by whoever holds the sequencer.
     handed_over: AtomicU64,
 }
 
 impl Pipeline {
     pub(super) fn new(shared: Arc<Shared>, sequencer: Sequencer, committer: Committer) -> Self {
-        let (sequencer, committer) = (Mutex::new(sequencer), Mutex::new(Some(committer)));
-        Self { shared, sequencer, committer, handed_over: AtomicU64::new(0) }
+        let Committer { encode, store } = committer;
+        Self {
+            shared,
+            sequencer: Mutex::new(sequencer),
+            encode: Mutex::new(encode),
+            store: Mutex::new(Some(store)),
+            spare: Mutex::default(),
+            handed_over: AtomicU64::new(0),
+        }
     }
 
-    /// Starts the threads of both stages. They end when the queue's other end is dropped.
+    /// Starts the threads of the stages. They end when the queue's other end is dropped.
     pub(super) fn start(self: &Arc<Self>, queued: Receiver<Submission>) -> std::io::Result<Vec<JoinHandle<()>>> {
-        // No room: a batch changes hands only when the commit stage is ready for it.
-        let (decided, to_commit) = bounded(0);
+        // No room: a batch changes hands only when the next stage is ready for it.
+        let (decided, to_encode) = bounded(0);
+        let (encoded, to_store) = bounded(0);
         let spawn =
             |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
-        let (sequencing, committing) = (Arc::clone(self), Arc::clone(self));
+        let (sequencing, encoding, storing) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         Ok(vec![
             spawn("sequence", Box::new(move || sequencing.sequence_loop(&queued, &decided)))?,
-            spawn("commit", Box::new(move || committing.commit_loop(&to_commit)))?,
+            spawn("encode", Box::new(move || encoding.encode_loop(&to_encode, &encoded)))?,
+            spawn("commit", Box::new(move || storing.store_loop(&to_store)))?,
         ])
     }
 
     /// Does a request on the caller's own thread if the pipeline is idle; gives the request back if it is not.
     pub(super) fn call_here(&self, request: Request) -> Result<Result<Answer, Refusal>, Request> {
         let Some(mut sequencer) = self.sequencer.try_lock() else { return Err(request) };
-        // Nothing can be handed over while the sequencer is held: from here on, the commit stage stays idle.
+        // Nothing can be handed over while the sequencer is held: from here on, the stages behind it stay idle.
         if self.handed_over.load(Ordering::Acquire) > 0 {
             return Err(request);
         }
-        let Some(mut committer) = self.committer.try_lock() else { return Err(request) };
-        let Some(committer) = &mut *committer else { return Ok(Err(Refusal::Closed)) };
         if let Some(cause) = self.shared.failed.lock().clone() {
             return Ok(Err(Refusal::Poisoned(cause)));
         }
@@ -68,7 +79,7 @@ impl Pipeline {
         let reply = Box::new(move |result| drop(answer.try_send(result)));
         let mut batch = Batch::default();
         sequencer.sequence(&mut batch, [Submission { request, reply }], &*self.shared.clock);
-        self.commit(committer, batch);
+        self.commit_here(batch);
         Ok(answered.try_recv().unwrap_or(Err(Refusal::Closed)))
     }
 
@@ -93,13 +104,11 @@ impl Pipeline {
             let before_too = std::mem::replace(&mut was_alone, is_alone);
             let lone = is_alone && before_too && queued.is_empty();
             if lone && self.handed_over.load(Ordering::Acquire) == 0 {
-                if let Some(committer) = &mut *self.committer.lock() {
-                    self.commit(committer, batch);
-                }
+                self.commit_here(batch);
                 continue;
             }
             self.handed_over.fetch_add(1, Ordering::AcqRel);
-            // While the commit stage is busy the batch stays open: what comes in the meantime shares its sync.
+            // While the next stage is busy the batch stays open: what comes in the meantime shares its sync.
             while let Err(error) = decided.send_timeout(batch, LOOK_AGAIN) {
                 let SendTimeoutError::Timeout(still_open) = error else { return };
                 batch = still_open;
@@ -129,30 +138,59 @@ impl Pipeline {
         }
     }
 
-    fn commit_loop(&self, to_commit: &Receiver<Batch>) {
-        while let Ok(batch) = to_commit.recv() {
-            if let Some(committer) = &mut *self.committer.lock() {
-                self.commit(committer, batch);
+    fn encode_loop(&self, to_encode: &Receiver<Batch>, encoded: &Sender<Vec<Encoded>>) {
+        while let Ok(batch) = to_encode.recv() {
+            let pieces = self.encode(batch);
+            if encoded.send(pieces).is_err() {
+                break;
             }
+        }
+    }
+
+    fn store_loop(&self, to_store: &Receiver<Vec<Encoded>>) {
+        while let Ok(pieces) = to_store.recv() {
+            self.store(pieces);
             self.handed_over.fetch_sub(1, Ordering::AcqRel);
         }
-        // The sequencer has ended: it held the other end.
-        if let Some(Err(error)) = self.committer.lock().take().map(Committer::close) {
+        // The stages before have ended: they held the other end.
+        if let Some(Err(error)) = self.store.lock().take().map(StoreStage::close) {
             self.shared.closing.lock().get_or_insert(error.to_string());
         }
     }
 
-    fn commit(&self, committer: &mut Committer, batch: Batch) {
-        let shared = &self.shared;
-        shared.count(&batch);
-        if let Err(error) = committer.commit(batch) {
-            tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
-            shared.failed.lock().get_or_insert(error.to_string());
+    /// Both halves of a commit, on this thread: only while nothing is handed over.
+    fn commit_here(&self, batch: Batch) {
+        let pieces = self.encode(batch);
+        self.store(pieces);
+    }
+
+    fn encode(&self, batch: Batch) -> Vec<Encoded> {
+        self.shared.count(&batch);
+        let mut stage = self.encode.lock();
+        stage.reuse(std::mem::take(&mut *self.spare.lock()));
+        stage.encode(batch).unwrap_or_else(|error| {
+            self.failed(&error);
+            Vec::new()
+        })
+    }
+
+    fn store(&self, pieces: Vec<Encoded>) {
+        let Some(stage) = &mut *self.store.lock() else { return };
+        for piece in pieces {
+            match stage.store(piece) {
+                Ok(spare) => *self.spare.lock() = spare,
+                Err(error) => self.failed(&error),
+            }
         }
-        shared.counters.log_bytes.store(committer.bytes(), Ordering::Relaxed);
-        if committer.log().wants_next() {
-            shared.wants_segment.store(true, Ordering::Relaxed);
+        self.shared.counters.log_bytes.store(stage.bytes(), Ordering::Relaxed);
+        if stage.log().wants_next() {
+            self.shared.wants_segment.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn failed(&self, error: &CommitError) {
+        tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
+        self.shared.failed.lock().get_or_insert(error.to_string());
     }
 }
 

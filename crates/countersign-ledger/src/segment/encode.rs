@@ -25,7 +25,7 @@ pub enum EncodeError {
     Empty,
 }
 
-/// Builds a batch frame by frame. The buffer is kept from batch to batch, so that steady state allocates nothing.
+/// Builds a batch frame by frame. Memory that comes back by [`BatchEncoder::reuse`] is used again.
 #[derive(Debug, Default)]
 pub struct BatchEncoder {
     bytes: Vec<u8>,
@@ -86,8 +86,8 @@ impl BatchEncoder {
         Ok(())
     }
 
-    /// Closes the batch with the signed checkpoint that covers it and gives its bytes, good until the next `begin`.
-    pub fn finish(&mut self, note: &[u8]) -> Result<&[u8], EncodeError> {
+    /// Closes the batch with the signed checkpoint that covers it and gives its bytes.
+    pub fn finish(&mut self, note: &[u8]) -> Result<Vec<u8>, EncodeError> {
         if self.count == 0 {
             return Err(EncodeError::Empty);
         }
@@ -100,7 +100,15 @@ impl BatchEncoder {
         if let Some(slot) = self.bytes.first_chunk_mut::<BATCH_HEADER_LEN>() {
             *slot = header;
         }
-        Ok(&self.bytes)
+        self.count = 0;
+        Ok(std::mem::take(&mut self.bytes))
+    }
+
+    /// Takes memory for the next batch, if it is more than there is.
+    pub fn reuse(&mut self, bytes: Vec<u8>) {
+        if bytes.capacity() > self.bytes.capacity() && self.count == 0 {
+            self.bytes = bytes;
+        }
     }
 }
 

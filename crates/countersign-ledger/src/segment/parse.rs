@@ -226,7 +226,7 @@ mod tests {
         encoder.push_frame(b"leaf-a", &[1; 32], b"payload-a").unwrap();
         encoder.push_frame(b"", &[2; 32], b"").unwrap();
         encoder.push_frame(b"leaf-c", &[3; 32], b"c").unwrap();
-        encoder.finish(b"signed note\n").unwrap().to_vec()
+        encoder.finish(b"signed note\n").unwrap()
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! The first half of the commit stage: from decisions to the bytes of a batch, with everything that proves them.
+
+use super::{BatchProof, CommitError};
+use crate::request::{Refusal, Reply};
+use crate::sequence::{Batch, Sequenced};
+use countersign_core::limits::EXPLAINED_BYTES_MAX;
+use countersign_core::record::{Encoder, Event};
+use countersign_core::value::Attributes;
+use countersign_ledger::checkpoint::Checkpoint;
+use countersign_ledger::commitment::commitment;
+use countersign_ledger::hash::{Hash, leaf_hash};
+use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder, LEAF_BYTES_MAX};
+use countersign_ledger::tree::{BatchProver, Frontier};
+use ed25519_dalek::SigningKey;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::Rng as _;
+use std::sync::Arc;
+
+/// Encodes, hashes and signs.
+pub struct EncodeStage {
+    frontier: Frontier,
+    origin: String,
+    key: SigningKey,
+    random: ChaCha12Rng,
+    payloads: Encoder,
+    leaves: Encoder,
+    batch: BatchEncoder,
+    salts: Vec<u8>,
+}
+
+/// A batch in bytes, and who waits for it.
+#[derive(Default)]
+pub struct Encoded {
+    /// What goes to disk.
+    pub(super) bytes: Vec<u8>,
+    /// The entries in it.
+    pub(super) entries: Vec<Sequenced>,
+    /// Their leaf hashes.
+    pub(super) leaves: Arc<[Hash]>,
+    /// What proves them; `None` where there is no entry.
+    pub(super) proof: Option<Arc<BatchProof>>,
+    /// Answers that need no entry, but must wait for what they rest on.
+    pub(super) answers: Vec<(Reply, Result<u64, Refusal>)>,
+    /// Whether the wall clock has stepped and waits for confirmation.
+    pub(super) clock_stepped: bool,
+}
+
+impl Encoded {
+    /// Tells everybody who waits that there will be no verdict.
+    pub(super) fn refuse(self, refusal: &Refusal) {
+        let waiting = self.entries.into_iter().filter_map(|sequenced| sequenced.reply);
+        for reply in waiting.chain(self.answers.into_iter().map(|(reply, _)| reply)) {
+            reply(Err(refusal.clone()));
+        }
+    }
+}
+
+impl EncodeStage {
+    /// Goes on from the end of a log.
+    pub fn new(frontier: Frontier, origin: String, key: SigningKey, random: ChaCha12Rng) -> Self {
+        Self {
+            frontier,
+            origin,
+            key,
+            random,
+            payloads: Encoder::default(),
+            leaves: Encoder::default(),
+            batch: BatchEncoder::new(),
+            salts: Vec::new(),
+        }
+    }
+
+    /// Puts a batch into bytes. Usually one piece comes of it: only very large entries are made durable in several steps.
+    pub fn encode(&mut self, batch: Batch) -> Result<Vec<Encoded>, CommitError> {
+        let Batch { entries: mut rest, answers, clock_step } = batch;
+        let clock_stepped = clock_step.is_some();
+        let mut pieces = Vec::with_capacity(1);
+        while !rest.is_empty() {
+            let later = rest.split_off(fitting(&rest));
+            let mut piece = Encoded { entries: rest, clock_stepped, ..Encoded::default() };
+            if let Err(error) = self.piece(&mut piece) {
+                let all = pieces.into_iter().chain([piece, Encoded { entries: later, answers, ..Encoded::default() }]);
+                all.for_each(|encoded: Encoded| encoded.refuse(&(&error).into()));
+                return Err(error);
+            }
+            pieces.push(piece);
+            rest = later;
+        }
+        match pieces.last_mut() {
+            Some(last) => last.answers = answers,
+            None => pieces.push(Encoded { answers, clock_stepped, ..Encoded::default() }),
+        }
+        Ok(pieces)
+    }
+
+    fn piece(&mut self, piece: &mut Encoded) -> Result<(), CommitError> {
+        let entries = &piece.entries;
+        let Some(first) = entries.first() else { return Ok(()) };
+        let before = self.frontier.clone();
+        let first_index = first.entry.index;
+        let mut leaves = Vec::with_capacity(entries.len());
+        let mut commitments = Vec::with_capacity(entries.len());
+        self.batch.begin(first_index);
+        self.salts.resize(entries.len() * 32, 0);
+        self.random.fill_bytes(&mut self.salts);
+        let (salts, _) = self.salts.as_chunks::<32>();
+        for (Sequenced { entry, .. }, salt) in entries.iter().zip(salts) {
+            let payload = self.payloads.payload(entry).as_bytes();
+            let committed = commitment(salt, payload);
+            let leaf = self.leaves.leaf(entry, &committed.0).as_bytes();
+            let hash = leaf_hash(leaf);
+            self.batch.push_frame(leaf, salt, payload)?;
+            self.frontier.push(hash);
+            leaves.push(hash);
+            commitments.push(committed);
+        }
+        let checkpoint =
+            Checkpoint { origin: self.origin.clone(), size: self.frontier.size(), root: self.frontier.root() };
+        let note: Arc<str> = checkpoint.sign(&self.key).into();
+        piece.bytes = self.batch.finish(note.as_bytes())?;
+        piece.leaves = leaves.into();
+        let prover = BatchProver::new(before, Arc::clone(&piece.leaves));
+        piece.proof = Some(Arc::new(BatchProof { prover, first_index, commitments, checkpoint: note }));
+        Ok(())
+    }
+
+    /// Gives the memory of a batch back once it is on disk: a quarter of a megabyte need not be found anew each time.
+    pub fn reuse(&mut self, bytes: Vec<u8>) {
+        self.batch.reuse(bytes);
+    }
+}
+
+/// Most bytes that a batch on disk is meant to have: a quarter of what its format takes.
+const BATCH_BYTES: usize = BATCH_BYTES_MAX / 4;
+
+/// How many entries from the front fit one batch on disk; at least one.
+fn fitting(entries: &[Sequenced]) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |sequenced: &&Sequenced| {
+        let values = sequenced.entry.event.writes().iter().filter_map(|write| write.value.as_ref());
+        let values: usize = values.map(Attributes::bytes_bound).sum();
+        let rest = match &sequenced.entry.event {
+            // A control character takes six bytes; what was observed came within the body.
+            Event::Action(decided) => {
+                let blocked = decided.decision.blocked().or(decided.decision.shadowed.as_ref());
+                let explained = blocked.is_some_and(|blocked| !blocked.failed.is_empty());
+                let explained = if explained { EXPLAINED_BYTES_MAX } else { 0 };
+                decided.action.body.len().saturating_mul(6).saturating_add(explained)
+            }
+            Event::Pact { source, .. } => source.len().saturating_mul(6),
+            Event::Erasure { .. } => LEAF_BYTES_MAX,
+            _ => 0,
+        };
+        let auth = sequenced.entry.auth.bytes_bound();
+        bytes = bytes.saturating_add(values).saturating_add(rest).saturating_add(auth);
+        bytes <= BATCH_BYTES
+    };
+    entries.iter().take_while(fits).count().max(1)
+}

@@ -1,0 +1,98 @@
+//! The second half of the commit stage: one write, one sync, and only then is anything shown or answered.
+
+use super::{CommitError, Encoded};
+use crate::request::{Answer, Entered};
+use crate::sequence::{Sequenced, change};
+use crate::storage::{LogWriter, StorageError};
+use crate::view::View;
+use countersign_core::record::Event;
+use countersign_ledger::hash::Hash;
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+/// Syncs, publishes and answers.
+pub struct StoreStage {
+    log: LogWriter,
+    view: Arc<RwLock<View>>,
+    bytes: u64,
+}
+
+impl StoreStage {
+    /// Goes on from the end of a log.
+    pub fn new(log: LogWriter, view: Arc<RwLock<View>>) -> Self {
+        Self { log, view, bytes: 0 }
+    }
+
+    /// Bytes written to the log since it was opened.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The log it writes.
+    pub fn log(&self) -> &LogWriter {
+        &self.log
+    }
+
+    /// Makes a batch durable, publishes it and answers; gives the memory of its bytes back. On an error everybody waiting is
+    /// told, and no verdict is given.
+    pub fn store(&mut self, encoded: Encoded) -> Result<Vec<u8>, CommitError> {
+        if let Err(error) = self.make_durable(&encoded) {
+            encoded.refuse(&(&error).into());
+            return Err(error);
+        }
+        let Encoded { bytes, entries, leaves, proof, answers, clock_stepped } = encoded;
+        if let Some(proof) = proof {
+            self.publish(&entries, &leaves, &proof.checkpoint, clock_stepped);
+            for Sequenced { entry, reply, .. } in entries {
+                if let Some(reply) = reply {
+                    reply(Ok(Answer::Entered(Entered { entry, proof: Arc::clone(&proof) })));
+                }
+            }
+        }
+        for (reply, answer) in answers {
+            reply(answer.map(Answer::Repeated));
+        }
+        Ok(bytes)
+    }
+
+    fn make_durable(&mut self, encoded: &Encoded) -> Result<(), CommitError> {
+        if encoded.entries.is_empty() {
+            return Ok(());
+        }
+        self.log.append(&encoded.bytes)?;
+        self.bytes += encoded.bytes.len() as u64;
+        for Sequenced { entry, .. } in &encoded.entries {
+            // An erasure is done as soon as it is decided: before anybody is told, and before any later snapshot.
+            if let Event::Erasure { entries, .. } = &entry.event {
+                self.log.log().erase(entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows readers what is now durable, in one step.
+    fn publish(&mut self, entries: &[Sequenced], leaves: &[Hash], checkpoint: &Arc<str>, clock_stepped: bool) {
+        let mut view = self.view.write();
+        for Sequenced { entry, facts, published, .. } in entries {
+            for fact in facts {
+                view.state.put(Arc::clone(fact));
+            }
+            view.state.charge(&change(entry));
+            if let Some(published) = published {
+                view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
+            }
+            view.position = entry.index + 1;
+            view.time_ms = entry.time_ms;
+        }
+        for leaf in leaves {
+            view.tree.push(*leaf);
+        }
+        view.checkpoint = Arc::clone(checkpoint);
+        view.clock_stepped = clock_stepped;
+    }
+
+    /// Ends cleanly.
+    pub fn close(self) -> Result<(), StorageError> {
+        self.log.close()
+    }
+}
