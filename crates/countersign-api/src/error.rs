@@ -145,6 +145,10 @@ codes! {
     NotErasable = 409,
     /// There is no clock step to confirm.
     ClockSteady = 409,
+    /// The key belongs to another agent or operator.
+    KeyInUse = 409,
+    /// No active admin would be left.
+    LastAdmin = 409,
     /// The fact is not at the version that `If-Match` names.
     VersionMismatch = 412,
     /// The body is too large.
@@ -210,6 +214,8 @@ impl ErrorCode {
             Self::EntryInForce => "entry_in_force",
             Self::NotErasable => "not_erasable",
             Self::ClockSteady => "clock_steady",
+            Self::KeyInUse => "key_in_use",
+            Self::LastAdmin => "last_admin",
             Self::VersionMismatch => "version_mismatch",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",

@@ -155,6 +155,11 @@ impl AgentId {
     pub fn gate() -> Self {
         Self(SmolStr::new_static("countersign"))
     }
+
+    /// The name of the operator that a log can begin with.
+    pub fn first_admin() -> Self {
+        Self(SmolStr::new_static("admin"))
+    }
 }
 
 /// The id of one fact: its type and its id within the type. Written `Account::"42"`.

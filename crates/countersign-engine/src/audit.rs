@@ -13,7 +13,7 @@ use crate::storage::{StorageError, WalkOptions, walk};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::decide;
 use countersign_core::decision::Write;
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
 use countersign_core::ids::Digest;
 use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, decode_with_auth};
 use countersign_core::state::State;
@@ -184,6 +184,7 @@ impl Auditor {
 /// The entry as it should have been, from its recorded inputs.
 fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entry, String> {
     let by = leaf.by().map_err(|error| error.to_string())?;
+    check_authority(leaf, stored, &auth, state)?;
     let mut event = match stored {
         Stored::Action(stored) => {
             let action = action_again(leaf, stored, auth.clone())?;
@@ -195,6 +196,24 @@ fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entr
     };
     give_tags(event.writes_mut(), stored.writes());
     Ok(Entry { index: leaf.index, time_ms: leaf.time, by, auth, event })
+}
+
+/// Whether an operator could do what the entry says, at its place. What the gate did itself needs nobody.
+fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> Result<(), String> {
+    let role = match stored {
+        Stored::Action(_) | Stored::Event(Event::Genesis { .. } | Event::Clock { confirmed: false, .. }) => {
+            return Ok(());
+        }
+        Stored::Event(Event::Feed { write }) => {
+            state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
+            role_to_feed(&write.fact)
+        }
+        Stored::Event(Event::Pact { .. }) => Role::Publisher,
+        Stored::Event(Event::Erasure { .. } | Event::Clock { .. }) => Role::Admin,
+        Stored::Event(Event::Action(_)) => return Ok(()),
+    };
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    authorise(state, &by, auth, role, leaf.time).map_err(|refused| refused.to_string())
 }
 
 /// Tags of new facts are drawn at random when they are written: a recorded input.

@@ -20,6 +20,7 @@ pub use read::{HistoryError, Observe, Shown, Version};
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;
 use crate::idempotency::Idempotency;
+use crate::identity::replay::ReplayWindow;
 use crate::request::{Answer, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     closing: Mutex<Option<String>>,
     wants_segment: AtomicBool,
     snapshotting: Mutex<()>,
+    replays: Mutex<ReplayWindow>,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
 }
@@ -178,11 +180,30 @@ impl Gate {
 
     fn shut(&mut self) {
         drop(self.housekeeper.take());
+        if self.queue.is_some() {
+            self.save_nonces();
+        }
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
             // A thread of the gate ends by returning; if it panicked, the panic hook has said so.
             let _ = thread.join();
         }
+    }
+
+    /// Nobody can be authenticated any more, and the folder is still ours: what was seen is final.
+    fn save_nonces(&self) {
+        let mut replays = self.shared.replays.lock();
+        if !self.view().state.is_identified() {
+            return;
+        }
+        if let Err(error) = replays.save(self.shared.log.disk().as_ref(), self.now_ms()) {
+            tracing::warn!(%error, "the nonces cannot be kept; after the next start, what was signed before it is refused");
+        }
+    }
+
+    /// The nonces of signed requests.
+    pub(crate) fn replays(&self) -> &Mutex<ReplayWindow> {
+        &self.shared.replays
     }
 
     fn start(

@@ -19,6 +19,7 @@ pub mod commit;
 pub mod fold;
 pub mod gate;
 pub mod idempotency;
+pub mod identity;
 pub mod request;
 pub mod sequence;
 pub mod snapshot;

@@ -3,7 +3,7 @@
 use crate::commit::BatchProof;
 use countersign_core::action::Action;
 use countersign_core::decision::Charge;
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
@@ -58,6 +58,18 @@ pub enum Request {
         /// How that is known.
         auth: Auth,
     },
+}
+
+impl Request {
+    /// Who asks, how that is known, and the role that it takes; `None` for actions, which pacts judge.
+    pub fn authority(&self) -> Option<(&AgentId, &Auth, Role)> {
+        match self {
+            Self::Act(_) => None,
+            Self::Feed { by, auth, fact, .. } => Some((by, auth, role_to_feed(fact))),
+            Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
+            Self::Erase { by, auth, .. } | Self::ConfirmClock { by, auth } => Some((by, auth, Role::Admin)),
+        }
+    }
 }
 
 /// An entry whose payload is to be erased.
@@ -142,6 +154,20 @@ pub enum Refusal {
     /// More payloads than one erasure can name.
     #[error("one erasure names at most {ERASED_MAX} entries, not {0}; erase them in several steps")]
     TooManyErased(usize),
+    /// Whoever asks may not do this.
+    #[error("{0}")]
+    NotAuthorised(#[from] NoAuthority),
+    /// The key has another holder.
+    #[error("key {key} is in use by {holder}; every agent and operator has keys of its own")]
+    KeyInUse {
+        /// The key.
+        key: KeyName,
+        /// Whose it is.
+        holder: Holder,
+    },
+    /// No active admin would be left.
+    #[error("{0} cannot become this: no active operator with role `admin` would be left")]
+    LastAdmin(FactId),
     /// There is no clock step to confirm.
     #[error("the clock has not stepped; there is nothing to confirm")]
     ClockSteady,

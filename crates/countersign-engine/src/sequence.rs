@@ -11,7 +11,7 @@ use countersign_core::action::Action;
 use countersign_core::decide::decide;
 use countersign_core::decision::Charge;
 use countersign_core::fact::Fact;
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX};
 use countersign_core::record::{Decided, Entry, Event};
@@ -103,12 +103,23 @@ impl Sequencer {
         batch.clock_step = self.clock.lock().stepped();
     }
 
-    /// The first entry of a new log.
-    pub fn genesis(&mut self, origin: String, log_key: String, clock: &dyn Clock) -> Batch {
+    /// The first entry of a new log, and the second where the log begins with an admin.
+    pub fn genesis(
+        &mut self,
+        origin: String,
+        log_key: String,
+        first_admin: Option<&KeyName>,
+        clock: &dyn Clock,
+    ) -> Batch {
         let mut batch = Batch::default();
         let now_ms = self.clock.lock().read(clock);
         let event = Event::Genesis { origin, log_key };
         self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        if let Some(key) = first_admin {
+            let (fact, value) = first_operator(key);
+            let event = Event::Feed { write: self.state.feed(&fact, Some(value)) };
+            self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        }
         batch
     }
 
@@ -121,6 +132,12 @@ impl Sequencer {
         now_ms: u64,
         clock: &dyn Clock,
     ) {
+        // Asked here, at the request's own place: who lost a role one entry earlier has lost it.
+        if let Some((by, auth, role)) = request.authority()
+            && let Err(refused) = authorise(&self.state, by, auth, role, now_ms)
+        {
+            return batch.answers.push((reply, Err(refused.into())));
+        }
         match request {
             Request::Act(action) => self.act(batch, keys, *action, reply, now_ms),
             Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match)
@@ -218,6 +235,11 @@ impl Sequencer {
                 return Err(invalid(format!("it has {bytes} bytes; at most {FACT_BYTES_MAX} are kept")));
             }
         }
+        self.state.keys().check(fact, value).map_err(|refusal| match refusal {
+            IdentityRefusal::Invalid(problem) => Refusal::InvalidValue { fact: fact.clone(), problem },
+            IdentityRefusal::KeyInUse { key, holder } => Refusal::KeyInUse { key, holder },
+            IdentityRefusal::LastAdmin => Refusal::LastAdmin(fact.clone()),
+        })?;
         let current = self.state.facts.get(fact).map_or(0, |fact| fact.version());
         match if_match.filter(|expected| *expected != current) {
             Some(expected) => Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current }),

@@ -1,6 +1,8 @@
 //! Verifying a data folder from outside: the read-only walk and the offline verifier, as `countersign verify` runs them.
 
+use countersign_core::record::Leaf;
 use countersign_engine::fold::payload_matches;
+use countersign_engine::identity::stored;
 use countersign_engine::storage::disk::Disk;
 use countersign_engine::storage::{PlacedBatch, WalkOptions, walk};
 use countersign_ledger::receipt::Receipt;
@@ -21,6 +23,10 @@ pub fn verify(disk: &dyn Disk, key: &LogKey, receipts: &[Receipt]) -> Result<Sum
         verifier.at_offset(placed.offset);
         for frame in placed.batch.frames() {
             verifier.entry(frame.index, frame.leaf)?;
+            if !frame.is_erased() {
+                let checked = stored::check(&Leaf::decode(frame.leaf)?, frame.payload, key.origin());
+                checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
+            }
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
         Ok(())

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, KeyName};
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
-use countersign_core::value::Attributes;
+use countersign_core::value::{Attributes, Value};
+use countersign_engine::audit::audit;
 use countersign_engine::clock::Clock;
 use countersign_engine::gate::{Environment, Options, Parts};
+use countersign_engine::identity::signature::{self, Signable, Wire};
 use countersign_engine::request::{Answer, Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::Disk;
@@ -74,8 +76,64 @@ fn requests() -> Vec<Vec<Request>> {
     batches
 }
 
+/// How one who acts signs a body, as the gate would keep it.
+fn signed(key: &SigningKey, body: &str, nonce: u64) -> Auth {
+    let request = Signable { method: "POST", authority: "tamper.test", path: "/v1/actions", query: None, body };
+    let headers = signature::sign(key, &request, ORIGIN, 1_800_000_000, &format!("nonce-{nonce:020}")).unwrap();
+    let wire = Wire {
+        method: request.method,
+        authority: request.authority,
+        path: request.path,
+        query: None,
+        body,
+        content_digest: headers.content_digest.as_deref(),
+        input: Some(&headers.input),
+        signature: Some(&headers.signature),
+    };
+    Auth::Signature(Arc::new(signature::parse(&wire, ORIGIN).unwrap().signed))
+}
+
+/// The same requests, signed by the first admin and by the agent.
+fn signed_requests() -> Vec<Vec<Request>> {
+    let (admin, agent) = (log_key(50), log_key(51));
+    let name = KeyName::of(agent.verifying_key().to_bytes());
+    let mut nonce = 0;
+    let mut sign = |request: Request| {
+        nonce += 1;
+        let by = AgentId::first_admin();
+        match request {
+            Request::Act(mut action) => {
+                action.auth = signed(&agent, &action.body, nonce).without_body(&action.body);
+                Request::Act(action)
+            }
+            Request::Publish { pact, .. } => {
+                let auth = signed(&admin, &pact.source, nonce);
+                Request::Publish { by, auth, pact }
+            }
+            Request::Feed { fact, value, if_match, .. } => {
+                let with_key = |value: Attributes| match fact.ty().as_str() {
+                    "Agent" => value.with([("key".into(), Value::String(name.as_str().into()))]),
+                    _ => value,
+                };
+                let auth = signed(&admin, "{\"value\":…}", nonce);
+                Request::Feed { by, auth, value: value.map(with_key), fact, if_match }
+            }
+            other => other,
+        }
+    };
+    requests().into_iter().map(|batch| batch.into_iter().map(&mut sign).collect()).collect()
+}
+
 /// A closed folder of several segments, and a receipt for each entry that was asked for.
 fn folder() -> (FaultyDisk, Vec<Receipt>) {
+    folder_of(requests(), None)
+}
+
+fn signed_folder() -> (FaultyDisk, Vec<Receipt>) {
+    folder_of(signed_requests(), Some(KeyName::of(log_key(50).verifying_key().to_bytes())))
+}
+
+fn folder_of(requests: Vec<Vec<Request>>, first_admin: Option<KeyName>) -> (FaultyDisk, Vec<Receipt>) {
     let disk = FaultyDisk::new(1, Faults::default());
     let clock: Arc<dyn Clock> = Arc::new(Ticking::default());
     let environment = Environment {
@@ -85,10 +143,10 @@ fn folder() -> (FaultyDisk, Vec<Receipt>) {
         log_key: log_key(1),
         token_key: [2; 32],
     };
-    let options = Options { segment_bytes: 12 << 10, ..Options::new(ORIGIN) };
+    let options = Options { segment_bytes: 12 << 10, first_admin, ..Options::new(ORIGIN) };
     let mut parts = Parts::open(environment, options).unwrap();
     let receipts = Arc::new(Mutex::new(Vec::new()));
-    for batch in requests() {
+    for batch in requests {
         let submissions = batch.into_iter().map(|request| {
             let receipts = Arc::clone(&receipts);
             let reply = Box::new(move |answer: Result<Answer, _>| {
@@ -244,6 +302,14 @@ fn rewrite(disk: &FaultyDisk, key: &SigningKey, change: impl Fn(u64, &mut Vec<u8
     }
 }
 
+/// Has a leaf commit to its altered payload, as whoever holds the log's key can.
+fn commit_again(leaf: &mut Vec<u8>, salt: &[u8; 32], payload: &[u8]) {
+    let mut json: Json = serde_json::from_slice(leaf).unwrap();
+    json["commitment"] =
+        json!(commitment(salt, payload).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    *leaf = json.to_string().into_bytes();
+}
+
 #[test]
 fn a_log_signed_with_another_key_is_refused_at_its_first_entry() {
     let (disk, _) = folder();
@@ -262,10 +328,7 @@ fn a_history_rewritten_with_the_right_key_conflicts_with_receipts() {
     rewrite(&disk, &log_key(1), |index, leaf, salt, payload| {
         if index == 20 {
             *payload = String::from_utf8(payload.clone()).unwrap().replace("key-0", "key-9").into_bytes();
-            let mut json: Json = serde_json::from_slice(leaf).unwrap();
-            json["commitment"] =
-                json!(commitment(salt, payload).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-            *leaf = json.to_string().into_bytes();
+            commit_again(leaf, salt, payload);
         }
     });
     verify(&disk, &public(), &[]).unwrap();
@@ -275,4 +338,66 @@ fn a_history_rewritten_with_the_right_key_conflicts_with_receipts() {
     // A receipt of a later entry alone shows it too: its checkpoint has another root.
     let error = verify(&disk, &public(), &receipts[30..]).unwrap_err();
     assert!(error.contains("a receipt"), "{error}");
+}
+
+#[test]
+fn what_the_holder_of_the_log_key_puts_into_others_mouths_is_found_by_their_signatures() {
+    let lies: [(&str, fn(&str) -> String); 6] = [
+        ("one digit of the signature", |text| {
+            let at = text.find("\"signature\":\"").unwrap() + 13;
+            let flipped = if &text[at..=at] == "0" { "1" } else { "0" };
+            format!("{}{flipped}{}", &text[..at], &text[at + 1..])
+        }),
+        ("the body", |text| text.replacen("\\\"account\\\":\\\"a\\\"", "\\\"account\\\":\\\"b\\\"", 1)),
+        ("the path", |text| text.replacen("/v1/actions", "/v1/actionz", 1)),
+        ("the time of signing", |text| text.replacen("created=1800000000", "created=1800000001", 1)),
+        ("the gate it was made for", |text| text.replacen("countersign:tamper.test", "countersign:tamper.tesu", 1)),
+        ("the key", |text| {
+            let (from, to) = (51, 52).into();
+            let name = |secret: u8| KeyName::of(log_key(secret).verifying_key().to_bytes()).to_string();
+            text.replace(&name(from), &name(to))
+        }),
+    ];
+    for (what, lie) in lies {
+        let (disk, _) = signed_folder();
+        let summary = verify(&disk, &public(), &[]).unwrap();
+        assert_eq!(summary.size, 45);
+        rewrite(&disk, &log_key(1), |index, leaf, salt, payload| {
+            if index == 20 {
+                let before = String::from_utf8(payload.clone()).unwrap();
+                let after = lie(&before);
+                assert_ne!(after, before, "{what}: nothing was changed");
+                *payload = after.into_bytes();
+                commit_again(leaf, salt, payload);
+            }
+        });
+        let error = verify(&disk, &public(), &[]).unwrap_err();
+        assert!(error.contains("entry 20"), "{what}: {error}");
+    }
+}
+
+#[test]
+fn an_entry_that_its_operator_had_no_right_to_is_found_by_an_audit() {
+    let (disk, _) = signed_folder();
+    let report = audit(&disk, &public(), &mut |_| ()).unwrap();
+    assert_eq!((report.verified, report.differing_count), (45, 0));
+    // The pact is published by the agent, with the agent's own good signature: it has no role.
+    rewrite(&disk, &log_key(1), |index, leaf, salt, payload| {
+        if index == 2 {
+            let mut json: Json = serde_json::from_slice(payload).unwrap();
+            let Auth::Signature(by_agent) = signed(&log_key(51), json["source"].as_str().unwrap(), 999) else {
+                panic!()
+            };
+            let mut out = countersign_core::canonical::Canonical::new();
+            by_agent.write(&mut out);
+            json["signed"] = serde_json::from_str(out.as_str()).unwrap();
+            *payload = json.to_string().into_bytes();
+            *leaf = String::from_utf8(leaf.clone()).unwrap().replace("\"by\":\"admin\"", "\"by\":\"fraud-1\"").into();
+            commit_again(leaf, salt, payload);
+        }
+    });
+    verify(&disk, &public(), &[]).unwrap();
+    let report = audit(&disk, &public(), &mut |_| ()).unwrap();
+    assert_eq!(report.differing_count, 1, "{:?}", report.differing);
+    assert!(report.differing[0].what.contains("publisher"), "{:?}", report.differing);
 }

@@ -1,9 +1,13 @@
 //! What operators may do.
 
-use super::{ACTIVE, Auth, has_role, holds_key, text};
+use super::{ACTIVE, Auth, KeyName, has_role, holds_key, text};
 use crate::decide::Snapshot;
 use crate::ids::{AgentId, FactId};
+use crate::pact::catalogue::{AGENT, OPERATOR};
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
 use std::fmt;
+use std::sync::Arc;
 
 /// A role of an operator. None implies another: an admin that is to publish is given that role too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +76,25 @@ pub enum WhyNot {
     /// The operator does not have the role.
     #[error("the operator does not have the role")]
     RoleMissing,
+}
+
+/// The role that it takes to feed a fact: who agents and operators are is for admins alone.
+pub fn role_to_feed(fact: &FactId) -> Role {
+    match fact.ty().as_str() {
+        AGENT | OPERATOR => Role::Admin,
+        _ => Role::Feeder,
+    }
+}
+
+/// The first operator of a gate, with every role: somebody must be able to name the others.
+pub fn first_operator(key: &KeyName) -> (FactId, Attributes) {
+    let roles = Role::ALL.iter().map(|role| Value::String(role.as_str().into()));
+    let fields = vec![
+        (SmolStr::new_static("key"), Value::String(key.as_str().into())),
+        (SmolStr::new_static("roles"), Value::Set(Arc::new(roles.collect()))),
+        (SmolStr::new_static("standing"), Value::String(ACTIVE.into())),
+    ];
+    (FactId::of_operator(&AgentId::first_admin()), Attributes::from_fields(fields))
 }
 
 /// Whether somebody may do what takes a role, at this place in the order. An open gate asks nobody.

@@ -54,6 +54,17 @@ impl Auth {
         }
     }
 
+    /// The same for an entry that keeps this body itself. Another body stays, and whoever verifies the entry will find it.
+    #[must_use]
+    pub fn without_body(self, kept: &str) -> Self {
+        match self {
+            Self::Signature(signed) if signed.body.as_deref() == Some(kept) => {
+                Self::Signature(Arc::new(Signed { body: None, ..Arc::unwrap_or_clone(signed) }))
+            }
+            other => other,
+        }
+    }
+
     /// Most bytes that it takes in a payload: a control character takes six.
     pub fn bytes_bound(&self) -> usize {
         let Some(signed) = self.signed() else { return 0 };

@@ -29,6 +29,7 @@ impl Gate {
     /// Parses an action, opens its observations and binds its parameters by the current pact.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
         let request = ActionRequest::parse(&body)?;
+        let auth = auth.without_body(&body);
         let mut observed = Vec::new();
         for (at, token) in request.observations.iter().enumerate() {
             let opened = self.shared.sealer.open(token, &agent);

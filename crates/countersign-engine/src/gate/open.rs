@@ -4,13 +4,15 @@ use super::{Counters, Gate, Shared};
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::fold::{Fold, payload_matches};
+use crate::identity::replay::ReplayWindow;
 use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
-use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, StorageError};
+use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, SegmentLog, StorageError};
 use crate::token::Sealer;
 use crate::view::View;
+use countersign_core::identity::KeyName;
 use countersign_ledger::checkpoint::{KeyError, LogKey};
 use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock};
@@ -45,6 +47,8 @@ pub struct Options {
     pub batch_max: usize,
     /// Entries between background snapshots; 0 takes none.
     pub snapshot_every: u64,
+    /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
+    pub first_admin: Option<KeyName>,
 }
 
 impl Options {
@@ -57,6 +61,7 @@ impl Options {
             queue_len: 8192,
             batch_max: 512,
             snapshot_every: 500_000,
+            first_admin: None,
         }
     }
 }
@@ -142,6 +147,7 @@ impl Parts {
             seeds.fill_bytes(&mut seed);
             ChaCha12Rng::from_seed(seed)
         };
+        let is_identified = fold.state.is_identified();
         let Fold { state, keys, tree, position, time_ms, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
         let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
@@ -155,8 +161,12 @@ impl Parts {
         };
         let created = position == 0;
         if created {
-            committer.commit(sequencer.genesis(options.origin.clone(), public.to_string(), &*clock))?;
+            let first_admin = options.first_admin.as_ref();
+            committer.commit(sequencer.genesis(options.origin.clone(), public.to_string(), first_admin, &*clock))?;
         }
+        let mut secret = [0; 32];
+        random().fill_bytes(&mut secret);
+        let replays = replay_window(&opened.log, secret, !created && is_identified, ledger_clock.lock().read(&*clock))?;
         let report = OpenReport { created, snapshot, ignored, replayed: position - from, storage: opened.report };
         let shared = Arc::new(Shared {
             view,
@@ -173,10 +183,25 @@ impl Parts {
             closing: Mutex::new(None),
             wants_segment: false.into(),
             snapshotting: Mutex::new(()),
+            replays: Mutex::new(replays),
             counters: Counters::default(),
         });
         Ok(Self { sequencer, committer, shared, report })
     }
+}
+
+/// The nonces that were seen before, for a log in which signatures count.
+fn replay_window(
+    log: &SegmentLog,
+    secret: [u8; 32],
+    is_identified: bool,
+    now_ms: u64,
+) -> Result<ReplayWindow, StorageError> {
+    if !is_identified {
+        return Ok(ReplayWindow::new(secret, now_ms));
+    }
+    let reopened = ReplayWindow::reopen(log.disk().as_ref(), secret, now_ms);
+    reopened.map_err(|source| StorageError::Io { action: "read", name: "nonces".to_owned(), source })
 }
 
 /// The newest snapshot that can be used, and those that cannot.

@@ -74,17 +74,7 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
     let (label, input) = fields::input(input)?;
     let signature = fields::signature(signature, &label)?;
     let parameters = input.parameters(&tag(origin))?;
-    input.require("@method")?;
-    input.require("@authority")?;
-    if !input.covers("@request-target") {
-        input.require("@path")?;
-        if wire.query.is_some() {
-            input.require("@query")?;
-        }
-    }
-    if !wire.body.is_empty() {
-        input.require("content-digest")?;
-    }
+    require_covered(&input, wire.query, wire.body)?;
     match wire.content_digest {
         Some(sent) => fields::check_digest(sent, wire.body.as_bytes())?,
         None if input.covers("content-digest") => return Err(SignatureError::Incomplete("content-digest".to_owned())),
@@ -100,12 +90,35 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
         body: (!wire.body.is_empty()).then(|| Arc::from(wire.body)),
         signature,
     };
-    Ok(Presented {
-        signed,
-        created_s: parameters.created_s,
-        expires_s: parameters.expires_s,
-        nonce: parameters.nonce,
-    })
+    Ok(Presented { signed, created_s: parameters.created_s, expires_s: parameters.expires_s, nonce: parameters.nonce })
+}
+
+/// What every signature must cover, so that nothing of a request can be exchanged.
+fn require_covered(input: &Input, query: Option<&str>, body: &str) -> Result<(), SignatureError> {
+    input.require("@method")?;
+    input.require("@authority")?;
+    if !input.covers("@request-target") {
+        input.require("@path")?;
+        if query.is_some() {
+            input.require("@query")?;
+        }
+    }
+    if !body.is_empty() {
+        input.require("content-digest")?;
+    }
+    Ok(())
+}
+
+/// Whether what an entry keeps is a good signature for this gate, over everything that it must cover: what was asked when
+/// it was presented, asked again of what is stored. `kept` is the body where the entry keeps it elsewhere.
+pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<(), SignatureError> {
+    let input = Input::parse(&signed.input)?;
+    let parameters = input.parameters(&tag(origin))?;
+    if parameters.key != signed.key {
+        return Err(SignatureError::Invalid);
+    }
+    require_covered(&input, signed.query.as_deref(), signed.body.as_deref().or(kept).unwrap_or_default())?;
+    verify_strict(signed, kept)
 }
 
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.

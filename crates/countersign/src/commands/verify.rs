@@ -8,7 +8,9 @@ use crate::data::LogFolder;
 use crate::terminal::{Paint, Stream, Tone, count, note, progress, say, say_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use countersign_core::record::Leaf;
 use countersign_engine::fold::payload_matches;
+use countersign_engine::identity::stored;
 use countersign_engine::storage::{Place, StorageError, WalkEnd, WalkOptions, walk};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::receipt::{PREFIX, Receipt};
@@ -19,10 +21,11 @@ use std::path::Path;
 
 /// Check the log offline: structure, hashes, signatures, and what you hold of it
 ///
-/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the key that you give, and
-/// every payload against the commitment in its leaf. With --against, also checks that the log still contains what a
-/// checkpoint or receipt that you kept says: that is how you find out that history was rewritten and signed again. Says exactly
-/// where a log breaks. Needs no server and no secret, and changes nothing.
+/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the key that you give,
+/// every payload against the commitment in its leaf, and the signature of whoever acted against what its entry holds. With
+/// --against, also checks that the log still contains what a checkpoint or receipt that you kept says: that is how you find
+/// out that history was rewritten and signed again. Says exactly where a log breaks. Needs no server and no secret, and
+/// changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,6 +52,7 @@ pub struct VerifyArgs {
 struct Found {
     summary: Summary,
     erased: u64,
+    signed: u64,
     end: WalkEnd,
 }
 
@@ -132,13 +136,20 @@ fn read_evidence(given: &str, key: &LogKey) -> Result<Evidence> {
 fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Result<Result<Found, Flaw>> {
     let disk = folder.disk()?;
     let bar = progress(folder.expected_size(), "verifying");
-    let mut erased = 0;
+    let (mut erased, mut signed) = (0, 0);
     let options = WalkOptions { key, payload_matches: &payload_matches };
     let walked = walk(&disk, options, Frontier::new(), &mut |placed| {
         verifier.at_offset(placed.offset);
         for frame in placed.batch.frames() {
             verifier.entry(frame.index, frame.leaf)?;
-            erased += u64::from(frame.is_erased());
+            if frame.is_erased() {
+                erased += 1;
+                continue;
+            }
+            let leaf = Leaf::decode(frame.leaf)?;
+            let checked = stored::check(&leaf, frame.payload, key.origin());
+            let checked = checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
+            signed += u64::from(checked == stored::Checked::Verified);
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
         bar.set_position(verifier.size());
@@ -153,7 +164,7 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     let size = end.end.clone();
     Ok(verifier
         .finish()
-        .map(|summary| Found { summary, erased, end })
+        .map(|summary| Found { summary, erased, signed, end })
         .map_err(|broken: Broken| Flaw { place: size, problem: broken.to_string() }))
 }
 
@@ -182,14 +193,14 @@ impl Flaw {
 }
 
 fn show(found: &Found, json: bool) {
-    let Found { summary, erased, end } = found;
+    let Found { summary, erased, signed, end } = found;
     if json {
         let tail = end.tail.as_ref();
         let tail =
             tail.map(|tail| json!({"segment": tail.place.segment, "offset": tail.place.offset, "bytes": tail.bytes}));
         say_json(&json!({"ok": true, "origin": summary.origin, "size": summary.size, "root": summary.root.to_string(),
             "checkpoints": summary.checkpoints, "segments": end.segments, "evidence": summary.evidence, "erased": erased,
-            "torn_tail": tail}));
+            "signatures": signed, "torn_tail": tail}));
         return;
     }
     let paint = Paint::of(Stream::Out);
@@ -203,6 +214,9 @@ fn show(found: &Found, json: bool) {
             "  agrees with {} that you hold",
             count(pieces, "checkpoint or receipt", "checkpoints and receipts")
         ));
+    }
+    if *signed > 0 {
+        say(format_args!("  {} of agents and operators verified", count(*signed, "signature", "signatures")));
     }
     if *erased > 0 {
         say(format_args!(

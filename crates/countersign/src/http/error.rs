@@ -113,6 +113,11 @@ impl From<Refusal> for HttpError {
                 (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet")
             }
             Refusal::TooManyErased(_) => (Code::NotErasable, "name fewer entries at a time"),
+            Refusal::NotAuthorised(_) => {
+                (Code::NotAuthorised, "ask an admin for the role, or sign with the key of an operator that has it")
+            }
+            Refusal::KeyInUse { .. } => (Code::KeyInUse, "make a new key for each agent and operator"),
+            Refusal::LastAdmin(_) => (Code::LastAdmin, "name another active operator with role `admin` first"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)

@@ -101,16 +101,22 @@ impl SignatureError {
                  is a body, with the parameters created, nonce, keyid and tag"
             }
             Self::Nonce => "draw it at random for each request; 22 characters of base64 are plenty",
-            Self::Tag { .. } => "sign with the tag countersign:<origin>; the origin is the first line of /log/checkpoint",
+            Self::Tag { .. } => {
+                "sign with the tag countersign:<origin>; the origin is the first line of /log/checkpoint"
+            }
             Self::Algorithm(_) => "sign with Ed25519, and leave `alg` out or say ed25519",
             Self::Digest => "compute Content-Digest (sha-256) over the very bytes that are sent",
-            Self::Expired { .. } | Self::Over | Self::BeforeStart => "sign again, with the present time and a new nonce",
+            Self::Expired { .. } | Self::Over | Self::BeforeStart => {
+                "sign again, with the present time and a new nonce"
+            }
             Self::Future { .. } => "mend the clock of one of the two machines",
             Self::KeyUnknown(_) => {
                 "register the key (`countersign agent new`, `countersign operator new`), or use the one that is registered"
             }
             Self::Invalid => "sign the request exactly as it is sent, with the key that `keyid` names",
-            Self::Replayed => "sign every request anew, with a new nonce; a retry of an action keeps its idempotency key",
+            Self::Replayed => {
+                "sign every request anew, with a new nonce; a retry of an action keeps its idempotency key"
+            }
         }
     }
 }

@@ -1,3 +1,5 @@
+//! What is taken and what is refused, field by field.
+
 use super::*;
 use ed25519_dalek::SigningKey;
 
@@ -60,10 +62,7 @@ fn nothing_that_is_covered_can_be_altered() {
         assert_eq!(verify_strict(&presented.signed, None), Err(SignatureError::Invalid), "{altered:?}");
     }
     let query = Signable { query: Some("a=1"), ..request };
-    assert_eq!(
-        parse(&wire(&query, &headers), ORIGIN).unwrap_err(),
-        SignatureError::Incomplete("@query".to_owned())
-    );
+    assert_eq!(parse(&wire(&query, &headers), ORIGIN).unwrap_err(), SignatureError::Incomplete("@query".to_owned()));
     let body = Signable { body: "{\"a\":2}", ..request };
     assert_eq!(parse(&wire(&body, &headers), ORIGIN).unwrap_err(), SignatureError::Digest);
 }
@@ -104,12 +103,7 @@ fn what_is_missing_doubled_or_ambiguous_is_refused_by_its_code() {
 fn other_orders_and_more_that_is_known_are_taken() {
     let request = Signable { query: Some("x=%41"), ..signable() };
     let key = SigningKey::from_bytes(&[9; 32]);
-    let mut signed = parse(
-        &wire(&request, &sign(&key, &request, ORIGIN, 5, NONCE).unwrap()),
-        ORIGIN,
-    )
-    .unwrap()
-    .signed;
+    let mut signed = parse(&wire(&request, &sign(&key, &request, ORIGIN, 5, NONCE).unwrap()), ORIGIN).unwrap().signed;
     let reordered = signed.input.replace("\"@path\" \"@query\"", "\"@request-target\" \"@query\" \"@path\"");
     signed.input = Arc::from(reordered.replace(";tag=", ";alg=\"ed25519\";tag="));
     let text = base(&signed, None).unwrap();

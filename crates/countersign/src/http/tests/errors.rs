@@ -36,6 +36,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::BadRequest,
     ErrorCode::BodyTimeout,
     ErrorCode::InternalError,
+    ErrorCode::KeyInUse,
     ErrorCode::LogUnreadable,
     ErrorCode::Busy,
     ErrorCode::ShuttingDown,
@@ -151,6 +152,14 @@ fn resources() -> Vec<Row> {
             json!({"value": {"status": "a", "balance": 1, "note": "x".repeat(17 * 1024)}}),
         ),
         put(Code::InvalidField, "/v1/facts/Account/42", &[JSON], json!({"value": 1})),
+        put(
+            Code::LastAdmin,
+            "/v1/facts/Operator/jo",
+            &[JSON],
+            json!({"value": {
+                "key": "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK", "roles": [], "standing": "active",
+            }}),
+        ),
         toml(Code::PactInvalid, "pact = 1".to_owned()),
         toml(Code::PactConflict, PACT.to_owned()),
         toml(Code::PactConflict, PACT.replace("version = 1", "version = 3")),

@@ -1,0 +1,13 @@
+//! Who calls: signatures on requests, verified once each, and remembered so that none counts twice.
+//!
+//! What is verified here says who sent a request. Whether that one may do what it asks is decided at the request's own
+//! place in the order, by the core.
+
+mod authenticate;
+mod freshness;
+pub mod replay;
+pub mod signature;
+pub mod stored;
+
+pub use authenticate::{AuthError, Authenticated};
+pub use freshness::{AGE_MAX_S, AHEAD_MAX_S};

@@ -1,0 +1,253 @@
+//! No signed request counts twice: the nonces of all that could still be accepted, in bounded memory, across restarts.
+//!
+//! A nonce has to be remembered only while its signature is fresh enough to be taken again. Two generations do that: what
+//! is older than one whole generation is too old anyway, and is forgotten at once, without looking at each. A clean close
+//! writes what is still fresh to a small file; after any other end nobody knows what was seen, so everything signed up to
+//! the moment of opening is refused (I4).
+
+use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
+use crate::storage::disk::{Disk, read_small, replace_small};
+use countersign_core::identity::KeyName;
+use sha2::{Digest as _, Sha256};
+use std::collections::HashSet;
+use std::io;
+
+/// Most nonces that are remembered. With 16 bytes each and the table's own room this is some 100 MB; it takes 30,000
+/// signed requests a second for two minutes to get there. Past it nothing signed is taken until some are forgotten.
+pub const NONCES_MAX: usize = 1 << 22;
+
+/// How long a generation takes in: as long as a signature can be taken, from the most ahead to the oldest, and a second
+/// for the fraction that `created` does not have.
+const GENERATION_MS: u64 = (AGE_MAX_S + AHEAD_MAX_S + 1) * 1000;
+
+/// Name of the file in the data folder.
+const FILE: &str = "nonces";
+
+const MAGIC: &[u8; 16] = b"countersign-non1";
+
+/// What stands for a key and a nonce. It is keyed, so that nobody can choose nonces that collide.
+type NonceDigest = [u8; 16];
+
+/// Why a nonce was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTaken {
+    /// It was seen before.
+    Seen,
+    /// There is no room to remember it.
+    Full,
+}
+
+/// The nonces of signatures that could still be accepted.
+#[derive(Debug)]
+pub struct ReplayWindow {
+    secret: [u8; 32],
+    current: HashSet<NonceDigest>,
+    previous: HashSet<NonceDigest>,
+    /// When the current generation began, in ledger milliseconds.
+    began_ms: u64,
+    /// Whatever says that it was created in this second or before is refused: it may have been seen and forgotten.
+    floor_s: Option<u64>,
+    nonces_max: usize,
+}
+
+impl ReplayWindow {
+    /// An empty window, for a log that has just begun.
+    pub fn new(secret: [u8; 32], now_ms: u64) -> Self {
+        Self {
+            secret,
+            current: HashSet::new(),
+            previous: HashSet::new(),
+            began_ms: now_ms,
+            floor_s: None,
+            nonces_max: NONCES_MAX,
+        }
+    }
+
+    /// The window of a log that was there before: as it was left by a clean close, or else one that refuses everything
+    /// signed until now. The file is gone, durably, when this returns: it is true once only.
+    pub fn reopen(disk: &dyn Disk, secret: [u8; 32], now_ms: u64) -> io::Result<Self> {
+        let bytes = read_small(disk, FILE, file_bytes_max())?;
+        let left = bytes.as_deref().and_then(decode);
+        if bytes.is_some() {
+            disk.remove(FILE)?;
+            disk.sync_dir()?;
+        }
+        match left {
+            Some(mut window) => {
+                window.turn(now_ms);
+                Ok(window)
+            }
+            None => Ok(Self { floor_s: Some(now_ms / 1000), ..Self::new(secret, now_ms) }),
+        }
+    }
+
+    /// Writes what could still be accepted to the data folder, for the next [`Self::reopen`].
+    pub fn save(&mut self, disk: &dyn Disk, now_ms: u64) -> io::Result<()> {
+        self.turn(now_ms);
+        replace_small(disk, FILE, &self.encode(now_ms))
+    }
+
+    /// Whether a signature created in this second may have been seen and forgotten, by a gate that was restarted since.
+    pub fn is_before_start(&self, created_s: u64) -> bool {
+        self.floor_s.is_some_and(|floor_s| created_s <= floor_s)
+    }
+
+    /// Remembers the nonce of a good signature, unless it was seen before.
+    pub fn take(&mut self, key: &KeyName, nonce: &str, now_ms: u64) -> Result<(), NotTaken> {
+        self.turn(now_ms);
+        let digest = self.digest(key, nonce);
+        if self.current.contains(&digest) || self.previous.contains(&digest) {
+            return Err(NotTaken::Seen);
+        }
+        if self.len() >= self.nonces_max {
+            return Err(NotTaken::Full);
+        }
+        self.current.insert(digest);
+        Ok(())
+    }
+
+    /// How many nonces are remembered.
+    pub fn len(&self) -> usize {
+        self.current.len() + self.previous.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn digest(&self, key: &KeyName, nonce: &str) -> NonceDigest {
+        let mut hash = Sha256::new();
+        hash.update(self.secret);
+        hash.update(key.public_key());
+        hash.update(nonce.as_bytes());
+        <[u8; 32]>::from(hash.finalize()).first_chunk().copied().unwrap_or_default()
+    }
+
+    /// Begins a new generation if the current one is over, and forgets the one before.
+    fn turn(&mut self, now_ms: u64) {
+        let age_ms = now_ms.saturating_sub(self.began_ms);
+        if age_ms < GENERATION_MS {
+            return;
+        }
+        std::mem::swap(&mut self.current, &mut self.previous);
+        self.current.clear();
+        if age_ms >= 2 * GENERATION_MS {
+            self.previous.clear();
+        }
+        self.began_ms = now_ms;
+    }
+
+    fn encode(&self, now_ms: u64) -> Vec<u8> {
+        // What was forgotten by now must not be taken again if the clock is set back before the next start.
+        let forgotten_s = (now_ms / 1000).saturating_sub(AGE_MAX_S + 1);
+        let floor_s = self.floor_s.map_or(forgotten_s, |floor_s| floor_s.max(forgotten_s));
+        let mut bytes = Vec::with_capacity(128 + 16 * self.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.secret);
+        let counts = [self.current.len() as u64, self.previous.len() as u64];
+        for number in [self.began_ms, floor_s].into_iter().chain(counts) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for digest in self.current.iter().chain(&self.previous) {
+            bytes.extend_from_slice(digest);
+        }
+        let sum: [u8; 32] = Sha256::digest(&bytes).into();
+        bytes.extend_from_slice(&sum);
+        bytes
+    }
+}
+
+const fn file_bytes_max() -> usize {
+    MAGIC.len() + 32 + 4 * 8 + 16 * NONCES_MAX + 32
+}
+
+/// Reads a file back; anything that is not whole counts as absent, which is always safe.
+fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
+    let (bytes, sum) = bytes.split_last_chunk::<32>()?;
+    if <[u8; 32]>::from(Sha256::digest(bytes)) != *sum {
+        return None;
+    }
+    let bytes = bytes.strip_prefix(MAGIC)?;
+    let (secret, bytes) = bytes.split_first_chunk::<32>()?;
+    let (numbers, digests) = bytes.split_at_checked(4 * 8)?;
+    let mut numbers = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+    let (began_ms, floor_s) = (numbers.next()?, numbers.next()?);
+    let current_len = usize::try_from(numbers.next()?).ok()?;
+    let (digests, rest) = digests.as_chunks::<16>();
+    let (current, previous) = digests.split_at_checked(current_len)?;
+    if !rest.is_empty() || u64::try_from(previous.len()).ok()? != numbers.next()? {
+        return None;
+    }
+    Some(ReplayWindow {
+        secret: *secret,
+        current: current.iter().copied().collect(),
+        previous: previous.iter().copied().collect(),
+        began_ms,
+        floor_s: Some(floor_s),
+        nonces_max: NONCES_MAX,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START_MS: u64 = 1_794_700_000_000;
+
+    fn key(byte: u8) -> KeyName {
+        KeyName::of([byte; 32])
+    }
+
+    #[test]
+    fn a_nonce_is_known_for_as_long_as_its_signature_could_be_taken() {
+        let kept_ms = (AGE_MAX_S + AHEAD_MAX_S) * 1000;
+        for offset_ms in (0..GENERATION_MS).step_by(997) {
+            let mut window = ReplayWindow::new([1; 32], START_MS);
+            let taken_ms = START_MS + offset_ms;
+            assert_eq!(window.take(&key(1), "nonce", taken_ms), Ok(()));
+            for later_ms in [0, 1, kept_ms / 2, kept_ms - 1, kept_ms] {
+                assert_eq!(window.take(&key(1), "nonce", taken_ms + later_ms), Err(NotTaken::Seen), "{offset_ms}");
+            }
+            assert_eq!(window.take(&key(1), "nonce", taken_ms + 2 * GENERATION_MS), Ok(()), "it is forgotten");
+        }
+    }
+
+    #[test]
+    fn nonces_are_per_key() {
+        let mut window = ReplayWindow::new([1; 32], START_MS);
+        assert_eq!(window.take(&key(1), "nonce", START_MS), Ok(()));
+        assert_eq!(window.take(&key(2), "nonce", START_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "other", START_MS), Ok(()));
+    }
+
+    #[test]
+    fn a_full_window_takes_nothing_more_and_forgets_nothing() {
+        let mut window = ReplayWindow { nonces_max: 2, ..ReplayWindow::new([1; 32], START_MS) };
+        assert_eq!(window.take(&key(1), "a", START_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "b", START_MS + GENERATION_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "c", START_MS + GENERATION_MS), Err(NotTaken::Full));
+        assert_eq!(window.take(&key(1), "a", START_MS + GENERATION_MS), Err(NotTaken::Seen));
+        assert_eq!(window.take(&key(1), "c", START_MS + 2 * GENERATION_MS), Ok(()), "there is room again");
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_any_flaw_counts_as_absent() {
+        let mut window = ReplayWindow::new([1; 32], START_MS);
+        window.take(&key(1), "a", START_MS).unwrap();
+        window.take(&key(1), "b", START_MS + GENERATION_MS).unwrap();
+        let bytes = window.encode(START_MS + GENERATION_MS);
+        let mut back = decode(&bytes).unwrap();
+        for nonce in ["a", "b"] {
+            assert_eq!(back.take(&key(1), nonce, START_MS + GENERATION_MS), Err(NotTaken::Seen));
+        }
+        let forgotten_s = (START_MS + GENERATION_MS) / 1000 - AGE_MAX_S - 1;
+        assert!(back.is_before_start(forgotten_s) && !back.is_before_start(forgotten_s + 1));
+        for at in 0..bytes.len() {
+            let mut flawed = bytes.clone();
+            flawed[at] ^= 1;
+            assert!(decode(&flawed).is_none(), "byte {at}");
+            assert!(decode(&bytes[..at]).is_none(), "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Signatures that stand in a log, verified again by whoever reads it.
+
+use super::signature::{SignatureError, verify_kept};
+use countersign_core::identity::Auth;
+use countersign_core::record::{DecodeError, Leaf, Stored, decode_with_auth};
+
+/// What became of the signature of one stored entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// Nobody signed: an open gate, or the gate itself.
+    Unsigned,
+    /// The signature is that of the key it names, over what the entry holds.
+    Verified,
+}
+
+/// Why the signature of an entry does not stand.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSigned {
+    /// The entry cannot be read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The signature is not good.
+    #[error("its signature by {key} does not stand: {source}")]
+    Signature {
+        /// The key that it names.
+        key: String,
+        /// Why not.
+        source: SignatureError,
+    },
+}
+
+/// Verifies the signature of a stored entry, if it has one, over the body that the entry holds, as one that was made for
+/// the gate of this origin.
+pub fn check(leaf: &Leaf, payload: &[u8], origin: &str) -> Result<Checked, NotSigned> {
+    let (stored, auth) = decode_with_auth(leaf, payload)?;
+    let Auth::Signature(signed) = auth else { return Ok(Checked::Unsigned) };
+    let kept = match &stored {
+        Stored::Action(action) => Some(action.body.as_ref()),
+        Stored::Event(_) => None,
+    };
+    if let (Some(_), Some(_)) = (kept, &signed.body) {
+        return Err(DecodeError::Signed("body").into());
+    }
+    let refused = |source| NotSigned::Signature { key: signed.key.to_string(), source };
+    verify_kept(&signed, kept, origin).map_err(refused)?;
+    Ok(Checked::Verified)
+}

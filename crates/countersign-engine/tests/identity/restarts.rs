@@ -1,0 +1,94 @@
+//! What a gate remembers of signatures when it is opened again, and what it refuses because it cannot.
+
+use crate::world::*;
+use countersign_engine::gate::Gate;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Copies the folder of a gate that still runs: what would be there if the machine stopped now.
+fn crash(from: &Path, to: &Path) {
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() && file.file_name() != "lock" {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+fn reopen(dir: &Path, clock: &Arc<Hands>) -> Gate {
+    open(dir, clock)
+}
+
+#[test]
+fn a_new_log_takes_what_was_signed_in_its_first_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    assert_eq!(code(world.authenticate(&admin_key(), "x")), "ok");
+}
+
+#[test]
+fn a_replay_after_a_clean_restart_is_known_and_nothing_else_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let World { gate, clock } = World::open(dir.path());
+    let seen = sign(&admin_key(), "x", clock.now_s(), &nonce());
+    let fresh = sign(&admin_key(), "y", clock.now_s(), &nonce());
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    gate.close().unwrap();
+    assert!(dir.path().join("nonces").exists());
+
+    let gate = reopen(dir.path(), &clock);
+    assert!(!dir.path().join("nonces").exists(), "it is true once only");
+    assert_eq!(code(gate.authenticate(seen.clone())), "signature_replayed");
+    assert_eq!(code(gate.authenticate(fresh)), "ok");
+    gate.close().unwrap();
+    let gate = reopen(dir.path(), &clock);
+    assert_eq!(code(gate.authenticate(seen)), "signature_replayed", "also after two restarts");
+}
+
+#[test]
+fn after_an_unclean_stop_whatever_was_signed_before_is_refused() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let World { gate, clock } = World::open(dir.path());
+    let seen = sign(&admin_key(), "x", clock.now_s(), &nonce());
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    clock.pass(2_500);
+    crash(dir.path(), copy.path());
+    let opened_s = clock.now_s();
+    let gate = reopen(copy.path(), &clock);
+    let at = |created_s| gate.authenticate(sign(&admin_key(), "y", created_s, &nonce()));
+    let refused = gate.authenticate(seen).unwrap_err();
+    assert_eq!(refused.to_string(), "the signature was made before this gate was started");
+    assert_eq!(code(at(opened_s - 1)), "signature_expired");
+    assert_eq!(code(at(opened_s)), "signature_expired");
+    assert_eq!(code(at(opened_s + 1)), "ok");
+    clock.pass(1_000);
+    assert_eq!(code(at(clock.now_s())), "ok");
+    assert_eq!(code(at(opened_s)), "signature_expired");
+}
+
+#[test]
+fn a_clean_close_after_an_unclean_stop_forgets_nothing_of_it() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let World { gate, clock } = World::open(dir.path());
+    let seen = sign(&admin_key(), "x", clock.now_s(), &nonce());
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    crash(dir.path(), copy.path());
+    reopen(copy.path(), &clock).close().unwrap();
+    let gate = reopen(copy.path(), &clock);
+    assert_eq!(code(gate.authenticate(seen)), "signature_expired");
+}
+
+#[test]
+fn a_clock_set_back_between_two_runs_revives_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let World { gate, clock } = World::open(dir.path());
+    let seen = sign(&admin_key(), "x", clock.now_s(), &nonce());
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    // Long enough for its nonce to be forgotten.
+    clock.pass(200_000);
+    assert_eq!(code(gate.authenticate(sign(&admin_key(), "y", clock.now_s(), &nonce()))), "ok");
+    gate.close().unwrap();
+    clock.set_back(200_000);
+    let gate = reopen(dir.path(), &clock);
+    assert_eq!(code(gate.authenticate(seen)), "signature_expired");
+}

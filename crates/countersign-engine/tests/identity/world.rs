@@ -1,0 +1,216 @@
+//! A gate with an admin, an agent and an account, on a real disk, with a clock that is told the time.
+
+use countersign_core::decision::Verdict;
+use countersign_core::identity::{Auth, KeyName};
+use countersign_core::ids::AgentId;
+use countersign_core::pact::load::load;
+use countersign_core::record::Event;
+use countersign_core::value::Attributes;
+use countersign_engine::clock::Clock;
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::identity::signature::{self, Presented, Signable, Wire};
+use countersign_engine::identity::{AuthError, Authenticated};
+use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::disk::RealDisk;
+use ed25519_dalek::SigningKey;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub const ORIGIN: &str = "identity.test/log";
+
+/// A second that is whole, so that tests can speak of seconds.
+pub const START_MS: u64 = 1_794_700_000_000;
+
+const PACT: &str = r#"
+pact = "billing"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[action.refund]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("refunder")'
+set = { balance = "resource.balance - context.amount" }
+
+[action.refund.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 500000 }
+"#;
+
+/// Time moves only when a test says so.
+#[derive(Debug)]
+pub struct Hands(AtomicU64);
+
+impl Hands {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(START_MS.into()))
+    }
+    pub fn pass(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+    pub fn set_back(&self, ms: u64) {
+        self.0.fetch_sub(ms, Ordering::SeqCst);
+    }
+    pub fn now_s(&self) -> u64 {
+        self.0.load(Ordering::SeqCst) / 1000
+    }
+}
+
+impl Clock for Hands {
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+pub fn key(byte: u8) -> SigningKey {
+    SigningKey::from_bytes(&[byte; 32])
+}
+
+pub fn name_of(key: &SigningKey) -> KeyName {
+    KeyName::of(key.verifying_key().to_bytes())
+}
+
+pub fn admin_key() -> SigningKey {
+    key(100)
+}
+
+pub fn id(name: &str) -> AgentId {
+    AgentId::new(name).unwrap()
+}
+
+pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
+    let environment = Environment {
+        disk: Arc::new(RealDisk::open(dir).unwrap()),
+        clock: Arc::<Hands>::clone(clock),
+        seed: [3; 32],
+        log_key: SigningKey::from_bytes(&[1; 32]),
+        token_key: [2; 32],
+    };
+    let options = Options { first_admin: Some(name_of(&admin_key())), ..Options::new(ORIGIN) };
+    Gate::open(environment, options).unwrap().0
+}
+
+/// A request, signed and presented as it would come off the wire.
+pub fn sign(key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
+    let request = Signable { method: "POST", authority: "gate.test", path: "/v1/actions", query: None, body };
+    let headers = signature::sign(key, &request, ORIGIN, created_s, nonce).unwrap();
+    let wire = Wire {
+        method: request.method,
+        authority: request.authority,
+        path: request.path,
+        query: None,
+        body,
+        content_digest: headers.content_digest.as_deref(),
+        input: Some(&headers.input),
+        signature: Some(&headers.signature),
+    };
+    signature::parse(&wire, ORIGIN).unwrap()
+}
+
+static NONCES: AtomicU64 = AtomicU64::new(0);
+
+pub fn nonce() -> String {
+    format!("nonce-{:020}", NONCES.fetch_add(1, Ordering::SeqCst))
+}
+
+/// One gate and its clock.
+pub struct World {
+    pub gate: Gate,
+    pub clock: Arc<Hands>,
+}
+
+impl World {
+    pub fn open(dir: &Path) -> Self {
+        let clock = Hands::new();
+        Self { gate: open(dir, &clock), clock }
+    }
+
+    /// Publishes the pact and registers `refund-1` with key 1.
+    pub fn furnish(&self) {
+        let pact = Arc::new(load(PACT).unwrap().pact);
+        let auth = self.auth(&admin_key(), "publish");
+        self.gate.call(Request::Publish { by: id("admin"), auth, pact }).unwrap();
+        self.feed("Agent::\"refund-1\"", Some(agent(&key(1)))).unwrap();
+        self.feed("Account::\"42\"", Some(json!({"status": "active", "balance": 900_000}))).unwrap();
+    }
+
+    pub fn authenticate(&self, key: &SigningKey, body: &str) -> Result<Authenticated, AuthError> {
+        self.gate.authenticate(sign(key, body, self.clock.now_s(), &nonce()))
+    }
+
+    pub fn auth(&self, key: &SigningKey, body: &str) -> Auth {
+        self.authenticate(key, body).unwrap().auth
+    }
+
+    /// The admin feeds a fact.
+    pub fn feed(&self, fact: &str, value: Option<Json>) -> Result<Answer, Refusal> {
+        self.feed_as("admin", &admin_key(), fact, value)
+    }
+
+    pub fn feed_as(&self, by: &str, key: &SigningKey, fact: &str, value: Option<Json>) -> Result<Answer, Refusal> {
+        let request = feed(by, self.auth(key, "a feed"), fact, value);
+        self.gate.call(request)
+    }
+
+    /// A refund by `agent`, signed with a key, up to the moment before it is handed in.
+    pub fn admit(&self, agent: &str, key: &SigningKey) -> Request {
+        let body = refund();
+        let auth = self.auth(key, &body);
+        Request::Act(Box::new(self.gate.admit(id(agent), auth, body.into()).unwrap()))
+    }
+
+    /// A refund by `agent` in one word.
+    pub fn act(&self, agent: &str, key: &SigningKey) -> String {
+        verdict(self.gate.call(self.admit(agent, key)).unwrap())
+    }
+}
+
+pub fn feed(by: &str, auth: Auth, fact: &str, value: Option<Json>) -> Request {
+    let value = value.map(|value| Attributes::from_untyped_json(value.as_object().unwrap()).unwrap());
+    Request::Feed { by: id(by), auth, fact: fact.parse().unwrap(), value, if_match: None }
+}
+
+pub fn refund() -> String {
+    json!({
+        "pact": "billing", "action": "refund", "idempotency_key": nonce(), "params": {"account": "42", "amount": 1},
+    })
+    .to_string()
+}
+
+pub fn agent(key: &SigningKey) -> Json {
+    json!({
+        "key": name_of(key).as_str(), "roles": ["refunder"], "standing": "active", "org": "acme", "trust": 700,
+    })
+}
+
+pub fn operator(key: &SigningKey, roles: &[&str]) -> Json {
+    json!({"key": name_of(key).as_str(), "roles": roles, "standing": "active"})
+}
+
+/// `committed`, or the code.
+pub fn verdict(answer: Answer) -> String {
+    let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
+    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    match decided.decision.verdict {
+        Verdict::Committed => "committed".to_owned(),
+        Verdict::Rejected(blocked) => blocked.code.as_str().to_owned(),
+        Verdict::Review { .. } => "review".to_owned(),
+    }
+}
+
+pub fn code(result: Result<Authenticated, AuthError>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(AuthError::Signature(error)) => error.code(),
+        Err(AuthError::Full) => "busy",
+    }
+}
