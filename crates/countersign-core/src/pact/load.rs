@@ -4,6 +4,7 @@
 //! guesses: unknown keys, names that clash, conditions that do not type-check and reads too narrow for them are refused, so
 //! that `decide` meets only pacts in which nothing can be wrong any more (I4).
 
+use super::catalogue::OPERATOR;
 use super::diagnostic::{Diagnostic, Problems, Severity};
 use super::source::{Table, shorten};
 use super::{ActionType, FactSchema, Pact, action, facts};
@@ -141,6 +142,11 @@ pub(super) fn known_type(
     problems: &mut Problems,
 ) -> Option<(FactType, FactSchema)> {
     if facts.is_unsound(name) {
+        return None;
+    }
+    if name == OPERATOR {
+        let message = "no action reads or writes `Operator`";
+        problems.error(span, message, "who operates the gate is no matter of pacts; use a fact of your own");
         return None;
     }
     let found = facts.get(name);

@@ -5,7 +5,7 @@ use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::code::Code;
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Tag};
 use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
 use countersign_core::value::Attributes;
@@ -117,6 +117,8 @@ struct Case {
     roles: Vec<&'static str>,
     observed: Vec<(&'static str, u64, u64, Option<Json>)>,
     now_ms: u64,
+    /// Whether the gate is identified, the agent's key, and what signed; keys by their first byte.
+    identity: (bool, Option<u8>, Option<(u8, String, Option<String>)>),
 }
 
 const NAMES: [&str; 4] = ["Account::\"a\"", "Account::\"b\"", "Account::\"new-a\"", "Transfer::\"t1\""];
@@ -133,12 +135,17 @@ fn any_case() -> impl Strategy<Value = Case> {
         0..5,
     );
     let roles = prop_oneof![4 => Just(vec!["payer"]), 1 => Just(vec![])];
-    (any_params(), facts, roles, observed, prop_oneof![Just(1_000_000u64), 999_000u64..1_003_000, any::<u64>()])
-        .prop_map(|(params, (a, b, new, transfer), roles, observed, now_ms)| {
+    let key = prop_oneof![6 => Just(1u8), 1 => Just(2u8)];
+    let signed = prop::option::of((key.clone(), any::<String>(), prop::option::of(any::<String>())));
+    let identity = (any::<bool>(), prop::option::weighted(0.8, key), signed);
+    let now_ms = prop_oneof![Just(1_000_000u64), 999_000u64..1_003_000, any::<u64>()];
+    (any_params(), facts, roles, observed, now_ms, identity).prop_map(
+        |(params, (a, b, new, transfer), roles, observed, now_ms, identity)| {
             let mut facts = vec![(NAMES[0], a), (NAMES[1], b), (NAMES[3], transfer)];
             facts.extend(new.map(|new| (NAMES[2], new)));
-            Case { params, facts, roles, observed, now_ms }
-        })
+            Case { params, facts, roles, observed, now_ms, identity }
+        },
+    )
 }
 
 fn attributes(value: Json) -> Option<Attributes> {
@@ -147,7 +154,23 @@ fn attributes(value: Json) -> Option<Attributes> {
 
 fn set_up(world: &World, case: &Case) -> World {
     let mut world = world.clone();
+    let (identified, key, signed) = &case.identity;
+    if *identified {
+        world.identify();
+    }
+    world.key = key.map(|byte| KeyName::of([byte; 32]));
     world.register(&case.roles, "active", 5);
+    if let Some((byte, text, query)) = signed {
+        world.sign_with(KeyName::of([*byte; 32]));
+        let Auth::Signature(signed) = &world.auth else { panic!("not signed") };
+        let signed = Signed {
+            input: text.as_str().into(),
+            path: text.into(),
+            query: query.as_ref().map(Into::into),
+            ..Signed::clone(signed)
+        };
+        world.auth = Auth::Signature(Arc::new(signed));
+    }
     for (fact, value) in &case.facts {
         if value.is_none() || value.clone().and_then(attributes).is_some() {
             world.feed(fact, value.clone());
@@ -176,7 +199,7 @@ fn action(world: &World) -> Option<Action> {
     });
     let body: Arc<str> = body.to_string().into();
     let request = ActionRequest::parse(&body).ok()?;
-    Some(Action::new(AgentId::new(world.agent).unwrap(), Auth::None, body, request, world.observed.clone()))
+    Some(Action::new(AgentId::new(world.agent).unwrap(), world.auth.clone(), body, request, world.observed.clone()))
 }
 
 fn entry(world: &World, action: Action, mut decision: Decision, tags: &mut dyn FnMut() -> Tag) -> Entry {

@@ -1,0 +1,112 @@
+//! Which key is whose, folded in any way that a gate folds: one entry after the other, or a fuzzy snapshot and its tail.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+use countersign_core::fact::Fact;
+use countersign_core::identity::KeyName;
+use countersign_core::ids::{AgentId, FactId, Tag};
+use countersign_core::state::{Change, State};
+use countersign_core::value::Attributes;
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One write: who, which key and old key, and whether it is deleted.
+type Write = (usize, u8, Option<u8>, bool);
+
+const HOLDERS: [&str; 4] = ["Agent::\"a\"", "Agent::\"b\"", "Operator::\"a\"", "Operator::\"o\""];
+
+fn value(holder: &str, key: u8, old_key: Option<u8>) -> Attributes {
+    let mut value = json!({"key": KeyName::of([key; 32]).as_str(), "roles": ["admin"], "standing": "active"});
+    if holder.starts_with("Agent") {
+        value["org"] = json!("acme");
+        value["trust"] = json!(1);
+    }
+    if let Some(old_key) = old_key {
+        value["old_key"] = json!(KeyName::of([old_key; 32]).as_str());
+        value["old_key_until"] = json!(7);
+    }
+    Attributes::from_untyped_json(value.as_object().unwrap()).unwrap()
+}
+
+/// Applies the writes that are allowed, and gives every version of every fact that they made.
+fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>)) {
+    let by = AgentId::gate();
+    for (entry, (holder, key, old_key, deletes)) in (0..).zip(writes) {
+        let fact: FactId = HOLDERS[*holder].parse().unwrap();
+        let old_key = old_key.filter(|old_key| old_key != key);
+        let value = (!deletes).then(|| value(HOLDERS[*holder], *key, old_key));
+        if state.keys().check(&fact, value.as_ref()).is_err() {
+            continue;
+        }
+        let mut write = state.feed(&fact, value);
+        write.tag.get_or_insert(Tag([1; 12]));
+        let change = Change { entry, time_ms: entry, by: &by, writes: &[write], charges: &[] };
+        state.apply(&change, |fact| made(entry, Arc::clone(fact)));
+    }
+}
+
+/// Everything that the index answers.
+fn answers(state: &State) -> (Vec<Option<String>>, Vec<String>, bool) {
+    let holders = (0..6).map(|key| state.keys().holder(&KeyName::of([key; 32])).map(ToString::to_string)).collect();
+    (holders, state.keys().admins().iter().map(ToString::to_string).collect(), state.is_identified())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_fuzzy_snapshot_and_its_tail_give_the_same_holders(
+        writes in prop::collection::vec((0usize..4, 0u8..6, prop::option::of(0u8..6), prop::bool::weighted(0.2)), 0..40),
+        position in 0u64..40,
+        ahead in prop::collection::vec(0u64..10, 4),
+        backwards in any::<bool>(),
+    ) {
+        let mut whole = State::default();
+        let mut versions: BTreeMap<String, Vec<(u64, Arc<Fact>)>> = BTreeMap::new();
+        fold(&mut whole, &writes, |entry, fact| versions.entry(fact.id.to_string()).or_default().push((entry, fact)));
+
+        // Each fact as it was at the snapshot's position, or some way ahead of it.
+        let mut restored = State::default();
+        let mut snapshot: Vec<Arc<Fact>> = Vec::new();
+        for ((_, versions), ahead) in versions.iter().zip(&ahead) {
+            let seen = versions.iter().rev().find(|(entry, _)| *entry < position + ahead);
+            snapshot.extend(seen.map(|(_, fact)| Arc::clone(fact)));
+        }
+        if backwards {
+            snapshot.reverse();
+        }
+        for fact in snapshot {
+            restored.put(fact);
+        }
+        let mut tail: Vec<&(u64, Arc<Fact>)> = versions.values().flatten().filter(|(entry, _)| *entry >= position).collect();
+        tail.sort_by_key(|(entry, _)| *entry);
+        for (entry, fact) in tail {
+            let mut write = restored.feed(&fact.id, fact.value.clone());
+            (write.version, write.tag) = (fact.version(), Some(fact.tag));
+            let by = AgentId::gate();
+            let change = Change { entry: *entry, time_ms: *entry, by: &by, writes: &[write], charges: &[] };
+            restored.apply(&change, |_| ());
+        }
+        prop_assert_eq!(answers(&restored), answers(&whole));
+    }
+
+    #[test]
+    fn no_two_facts_ever_name_one_key(
+        writes in prop::collection::vec((0usize..4, 0u8..6, prop::option::of(0u8..6), prop::bool::weighted(0.2)), 0..40),
+    ) {
+        let mut state = State::default();
+        fold(&mut state, &writes, |_, _| ());
+        let mut named: BTreeMap<String, String> = BTreeMap::new();
+        for fact in state.facts.iter() {
+            for name in ["key", "old_key"] {
+                let key = fact.value.as_ref().and_then(|value| value.get(name)).map(ToString::to_string);
+                if let Some(other) = key.and_then(|key| named.insert(key, fact.id.to_string())) {
+                    prop_assert_eq!(other, fact.id.to_string());
+                }
+            }
+        }
+        prop_assert!(!state.is_identified() || !state.keys().admins().is_empty());
+    }
+}
