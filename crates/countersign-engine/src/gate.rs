@@ -1,7 +1,7 @@
 //! The gate: what everything outside talks to.
 //!
-//! Two threads of its own decide and make durable; a third keeps house (anchor, next segment, snapshots). Callers admit
-//! on their own threads, in parallel, and wait for an answer or hand in a callback.
+//! Three threads of its own decide, encode and make durable; a fourth keeps house (anchor, next segment, snapshots). Callers
+//! admit on their own threads, in parallel, and wait for an answer or hand in a callback.
 
 mod admit;
 mod erase;
