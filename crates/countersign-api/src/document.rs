@@ -3,8 +3,15 @@
 mod paths;
 
 use crate::error::ErrorBody;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
+
+const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signature-Input` and `Signature`, and `Content-Digest` \
+    (RFC 9530, sha-256) where there is a body. Covered: \"@method\", \"@authority\", \"@path\", \"@query\" if there is a query, \
+    \"content-digest\" if there is a body; parameters created, nonce (16 to 64 printable characters), keyid (a did:key) and tag \
+    (`countersign:` and the origin, which is the first line of /log/checkpoint). A gate without operators takes unsigned \
+    requests, on loopback only. Who may do what is in docs/guides/identity.md.";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -17,10 +24,11 @@ use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
             clock. Integers stay within 2^53-1; fractions are refused.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    servers((url = "http://127.0.0.1:8642", description = "Loopback only, until agents have identities")),
+    servers((url = "http://127.0.0.1:8420", description = "Loopback only, until the gate has an admin")),
     tags(
         (name = "actions", description = "What agents do"),
         (name = "facts", description = "What is known, fed by operators"),
+        (name = "identity", description = "Who may call"),
         (name = "pacts", description = "What must hold"),
         (name = "ledger", description = "What happened"),
         (name = "log", description = "The ledger for outsiders: C2SP tlog-tiles"),
@@ -30,6 +38,7 @@ use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
     paths(
         paths::observe, paths::act, paths::check,
         paths::get_fact, paths::put_fact, paths::delete_fact, paths::fact_history,
+        paths::list_agents, paths::list_operators,
         paths::list_pacts, paths::publish_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
         paths::confirm_clock,
@@ -55,7 +64,25 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
             responses.insert("5XX".to_owned(), RefOr::T(failure("The gate cannot answer now")));
         }
     }
+    secure(&mut document);
     document
+}
+
+/// Operations that anybody may call.
+const PUBLIC: [&str; 7] =
+    ["/v1/ledger/consistency", "/log/checkpoint", "/log/{path}", "/healthz", "/readyz", "/metrics", "/openapi.json"];
+
+/// Says how callers prove who they are. OpenAPI has no kind of its own for signed requests, so the scheme is an API key in
+/// name only, and its description is what counts.
+fn secure(document: &mut utoipa::openapi::OpenApi) {
+    let scheme = ApiKey::Header(ApiKeyValue::with_description("Signature", SIGNATURE));
+    document.components.get_or_insert_default().add_security_scheme("signature", SecurityScheme::ApiKey(scheme));
+    document.security = Some(vec![SecurityRequirement::new("signature", [] as [&str; 0])]);
+    for (path, item) in &mut document.paths.paths {
+        if let Some(get) = item.get.as_mut().filter(|_| PUBLIC.contains(&path.as_str())) {
+            get.security = Some(vec![SecurityRequirement::default()]);
+        }
+    }
 }
 
 fn failure(description: &str) -> Response {

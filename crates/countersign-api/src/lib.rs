@@ -16,6 +16,7 @@
 )]
 
 mod action;
+mod agents;
 pub mod document;
 pub mod error;
 mod facts;
@@ -23,6 +24,7 @@ mod ledger;
 mod pacts;
 
 pub use action::{ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
+pub use agents::{AgentList, OperatorList, Registered};
 pub use document::openapi;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{

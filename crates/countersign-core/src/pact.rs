@@ -20,6 +20,8 @@ mod source;
 mod template;
 mod writes;
 
+pub use source::duration_ms;
+
 use crate::expression::{Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::value::FieldType;

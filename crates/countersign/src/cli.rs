@@ -4,7 +4,8 @@
 //! not (docs/guides/command-line.md).
 
 use crate::commands::{
-    Exit, Failure, Outcome, act, audit, clock, entry, erase, fact, init, ledger, observe, pact, replay,
+    Exit, Failure, Outcome, act, agent, audit, clock, entry, erase, fact, init, key, ledger, observe, operator, pact,
+    replay,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -25,7 +26,7 @@ step, writes both to a signed ledger, and answers with a verdict that says what 
 const AFTER_HELP: &str = "\
 Start here:
   countersign demo                        two agents race for one account, with and without the gate
-  countersign init                        make a data folder with its keys
+  countersign init                        make a data folder with its keys, and the admin's key
   countersign serve                       run the gate on it
   countersign pact check my-pact.toml     check a pact, with every problem at once
 
@@ -53,6 +54,12 @@ enum Command {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
+    #[command(subcommand)]
+    Operator(operator::OperatorCommand),
     #[command(subcommand)]
     Pact(pact::PactCommand),
     #[command(subcommand)]
@@ -105,6 +112,9 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Init(args) => init::run(&args, config),
         Command::Serve(args) => serve::run(&args, config),
         Command::Demo(args) => return demo::run(&args),
+        Command::Key(command) => key::run(&command),
+        Command::Agent(command) => agent::run(&command, config),
+        Command::Operator(command) => operator::run(&command, config),
         Command::Pact(command) => pact::run(&command, config),
         Command::Fact(command) => fact::run(&command, config),
         Command::Observe(args) => observe::run(&args, config),

@@ -5,19 +5,32 @@
 
 mod embedded;
 mod remote;
+mod signer;
 
 use crate::commands::Failure;
 use anyhow::Result;
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
+use ed25519_dalek::SigningKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use signer::Signer;
 use std::path::Path;
+use std::time::Duration;
 
 /// The largest answer that is read; a page of entries stays far below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// A gate to talk to.
-pub enum Client {
+/// How long to wait before signing again, when a gate that was just started refuses what was signed before it: `created` has
+/// whole seconds, so the next one is soon enough.
+const SIGN_AGAIN_AFTER: Duration = Duration::from_millis(1100);
+
+/// A gate to talk to, and the key to sign with, if there is one.
+pub struct Client {
+    way: Way,
+    signer: Option<Signer>,
+}
+
+enum Way {
     /// One that runs.
     Remote(remote::Remote),
     /// One opened here.
@@ -87,21 +100,60 @@ impl Call {
 impl Client {
     /// A gate that runs at this address.
     pub fn remote(server: &str) -> Result<Self> {
-        Ok(Self::Remote(remote::Remote::new(server)?))
+        Ok(Self { way: Way::Remote(remote::Remote::new(server)?), signer: None })
     }
 
     /// A gate opened here on its data folder, which no other process may hold.
     pub fn embedded(data: &Path) -> Result<Self> {
-        Ok(Self::Embedded(embedded::Embedded::open(data)?))
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open(data)?), signer: None })
+    }
+
+    /// Signs with a key from now on. Without an origin the gate is asked for its own; whoever names it does not have to
+    /// believe the answer.
+    pub fn signing(mut self, key: SigningKey, origin: Option<&str>) -> Result<Self> {
+        let origin = match origin {
+            Some(origin) => origin.to_owned(),
+            None => self.origin()?,
+        };
+        self.signer = Some(Signer::new(key, origin));
+        Ok(self)
+    }
+
+    /// The name of the gate's log: the first line of its checkpoint.
+    fn origin(&self) -> Result<String> {
+        let path = "/log/checkpoint";
+        let answer = self.send(Call::get(path))?;
+        if answer.status != 200 {
+            return Err(refused(path, &answer));
+        }
+        let text = String::from_utf8_lossy(&answer.body);
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    fn send(&self, mut call: Call) -> Result<Answer> {
+        if let Some(signer) = &self.signer {
+            // Who signs is who calls; a name beside it would only mislead whoever reads along.
+            call.headers.retain(|(name, _)| *name != AGENT_HEADER);
+            match &self.way {
+                Way::Remote(remote) => signer.sign(&mut call, remote.host(), remote.prefix())?,
+                Way::Embedded(_) => signer.sign(&mut call, embedded::HOST, "")?,
+            }
+        }
+        match &self.way {
+            Way::Remote(remote) => remote.send(call),
+            Way::Embedded(embedded) => embedded.send(call),
+        }
     }
 
     /// Sends a request; anything but an answer of 2xx is an error that says what the gate said.
     pub fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         let path = call.path.clone();
-        let answer = match self {
-            Self::Remote(remote) => remote.send(call)?,
-            Self::Embedded(embedded) => embedded.send(call)?,
-        };
+        let mut answer = self.send(call.clone())?;
+        if answer.status == 401 && self.signer.is_some() && code(&answer) == ErrorCode::SignatureExpired.as_str() {
+            // A gate that did not end cleanly refuses whatever was signed before it was started, this very second included.
+            std::thread::sleep(SIGN_AGAIN_AFTER);
+            answer = self.send(call)?;
+        }
         if (200..300).contains(&answer.status) {
             return serde_json::from_slice(&answer.body).map_err(|error| {
                 Failure::cannot(format!("the answer to {path} is not one of this version: {error}"))
@@ -114,11 +166,16 @@ impl Client {
 
     /// Closes an embedded gate cleanly, so that it opens at once the next time.
     pub fn close(self) -> Result<()> {
-        match self {
-            Self::Remote(_) => Ok(()),
-            Self::Embedded(embedded) => embedded.close(),
+        match self.way {
+            Way::Remote(_) => Ok(()),
+            Way::Embedded(embedded) => embedded.close(),
         }
     }
+}
+
+/// The code of a refusal.
+fn code(answer: &Answer) -> String {
+    serde_json::from_slice::<ErrorBody>(&answer.body).map(|body| body.error.code).unwrap_or_default()
 }
 
 /// What a gate refused, as an error: what it did not understand exits with 2, what it
@@ -134,6 +191,10 @@ fn refused(path: &str, answer: &Answer) -> anyhow::Error {
     let mut failure = match answer.status {
         500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
         // A token that was refused is an answer about the token, not a mistake in the command.
+        401 if code == ErrorCode::SignatureMissing.as_str() => Failure::usage(text)
+            .hint("this gate knows who calls by signature: name your key file with --key, COUNTERSIGN_KEY or `key` in countersign.toml")
+            .hint("the admin's key file was made by `countersign init`; an admin makes others with `countersign agent new` and \
+                   `countersign operator new`"),
         400 if code != ErrorCode::ObservationRefused.as_str() => Failure::usage(text).hint(hint),
         _ => Failure::no(text).hint(hint),
     };

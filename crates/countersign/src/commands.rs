@@ -1,14 +1,18 @@
 //! One file for each subcommand, and what they share: how they end, and which gate or folder they work on.
 
 pub mod act;
+pub mod agent;
 pub mod audit;
 pub mod clock;
 pub mod entry;
 pub mod erase;
 pub mod fact;
+pub mod identity;
 pub mod init;
+pub mod key;
 pub mod ledger;
 pub mod observe;
+pub mod operator;
 pub mod pact;
 pub mod replay;
 pub mod serve;
@@ -96,16 +100,29 @@ pub struct Connection {
     /// Open this data folder instead of talking to a server; no other process may hold it
     #[arg(long, value_name = "DIR", help_heading = "Gate")]
     pub data: Option<PathBuf>,
+    /// Sign with the key in this file: who signs is who calls
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true, help_heading = "Gate")]
+    pub key: Option<PathBuf>,
 }
 
 impl Connection {
     /// Connects. A folder is opened only when the command line names one: settings for `serve` must not send a command
     /// past the gate that runs.
     pub fn client(&self, config: &Config) -> Result<Client> {
-        match &self.data {
-            Some(data) => Client::embedded(data),
-            None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER)),
+        let key = self.key_file(config).map(crate::key_file::read).transpose()?;
+        let client = match &self.data {
+            Some(data) => Client::embedded(data)?,
+            None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER))?,
+        };
+        match key {
+            Some(key) => client.signing(key, config.origin.as_deref()),
+            None => Ok(client),
         }
+    }
+
+    /// The key file to sign with, if there is one.
+    pub fn key_file<'a>(&'a self, config: &'a Config) -> Option<&'a std::path::Path> {
+        self.key.as_deref().or(config.key.as_deref())
     }
 }
 

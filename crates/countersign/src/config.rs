@@ -11,7 +11,7 @@ use toml::Value;
 
 /// The file that is read when none is named.
 pub const FILE: &str = "countersign.toml";
-/// Where a gate listens unless told otherwise. Loopback: agents are not authenticated yet.
+/// Where a gate listens unless told otherwise. Loopback: whoever wants more says so.
 pub const LISTEN: &str = "127.0.0.1:8420";
 /// Where commands look for a gate unless told otherwise.
 pub const SERVER: &str = "http://127.0.0.1:8420";
@@ -23,7 +23,8 @@ const QUEUE_LEN_MAX: i64 = 1 << 20;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-const KEYS: [&str; 8] = ["agent", "batch_max", "data", "listen", "origin", "queue_len", "server", "snapshot_every"];
+const KEYS: [&str; 9] =
+    ["agent", "batch_max", "data", "key", "listen", "origin", "queue_len", "server", "snapshot_every"];
 
 /// What the file says; each is `None` where it says nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -34,9 +35,11 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// The gate that commands talk to.
     pub server: Option<String>,
-    /// The agent that commands act as.
+    /// The agent that commands act as, in an open gate.
     pub agent: Option<String>,
-    /// The origin of a new log.
+    /// The key file that commands sign with; relative paths start at the file's own folder.
+    pub key: Option<PathBuf>,
+    /// The origin of a new log, and of the gate that commands sign for.
     pub origin: Option<String>,
     /// How many requests may wait.
     pub queue_len: Option<usize>,
@@ -73,6 +76,7 @@ impl Config {
                 "agent" => config.agent = Some(string(key, value)?),
                 "batch_max" => config.batch_max = Some(number(key, value, 1, BATCH_MAX)?),
                 "data" => config.data = Some(base.join(string(key, value)?)),
+                "key" => config.key = Some(base.join(string(key, value)?)),
                 "listen" => config.listen = Some(listen(&string(key, value)?)?),
                 "origin" => config.origin = Some(string(key, value)?),
                 "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = "agent = \"a\"\nbatch_max = 2\ndata = \"d\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
+        let text = "agent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
                     server = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));

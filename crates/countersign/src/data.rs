@@ -26,9 +26,7 @@ pub struct DataFolder {
 impl DataFolder {
     /// Makes a new data folder: keys, origin, nothing else. Refuses a folder that is one already.
     pub fn create(root: &Path, origin: &str) -> Result<Self> {
-        if root.join("origin").exists() {
-            bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
-        }
+        Self::refuse_existing(root)?;
         fs::create_dir_all(root.join("keys")).with_context(|| format!("cannot create {}", root.display()))?;
         fs::create_dir_all(root.join("log"))?;
         fs::set_permissions(root.join("keys"), fs::Permissions::from_mode(0o700))?;
@@ -43,6 +41,14 @@ impl DataFolder {
         // Last, so that a half-made folder is never taken for a whole one.
         fs::write(root.join("origin"), format!("{origin}\n"))?;
         Ok(data)
+    }
+
+    /// Refuses a folder that is one already, before anything is made.
+    pub fn refuse_existing(root: &Path) -> Result<()> {
+        if root.join("origin").exists() {
+            bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
+        }
+        Ok(())
     }
 
     /// Finds an initialised data folder.

@@ -1,10 +1,13 @@
 //! HTTP v1: the gate's interface for agents, operators and outsiders.
 //!
 //! It translates, and decides nothing: what comes in is read strictly, handed to the gate, and what the gate answers is put
-//! on the wire. A verdict is 200 whatever it says; every 4xx and 5xx has one shape, made in one place (`outermost`). Until
-//! agents have identities it listens on loopback only, and entries say `auth: none`.
+//! on the wire. A verdict is 200 whatever it says; every 4xx and 5xx has one shape, made in one place (`outermost`). Who calls,
+//! and whether they may, is settled in one place too (`caller`), from one table (`access`). A gate without operators listens on
+//! loopback only, and its entries say `auth: none`.
 
+mod access;
 mod actions;
+mod agents;
 mod body;
 mod caller;
 mod error;
@@ -44,14 +47,25 @@ pub struct App {
     gate: Arc<Gate>,
     metrics: Metrics,
     openapi: Bytes,
+    reach: Reach,
 }
 
-/// Binds an address, which must be loopback: nobody is authenticated yet, so nobody else may come near.
-pub async fn listen(addr: SocketAddr) -> Result<TcpListener> {
-    if !addr.ip().is_loopback() {
+/// From where a server can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine only.
+    Loopback,
+    /// From elsewhere.
+    Beyond,
+}
+
+/// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so nobody else
+/// may come near.
+pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
+    if !addr.ip().is_loopback() && !gate.view().state.is_identified() {
         bail!(
-            "{addr} can be reached from outside, and this gate cannot yet tell who is calling\n\
-             hint: listen on 127.0.0.1 or [::1]; anything else waits for agents' identities"
+            "{addr} can be reached from outside, and this gate has no admin: it cannot tell who is calling\n\
+             hint: listen on 127.0.0.1 or [::1], or make a gate with an admin; `countersign init` does"
         );
     }
     let listener = TcpListener::bind(addr).await;
@@ -65,7 +79,8 @@ pub async fn serve_on(
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    serve_router(router(gate), listener, shutdown).await
+    let reach = if listener.local_addr()?.ip().is_loopback() { Reach::Loopback } else { Reach::Beyond };
+    serve_router(finish(routes(), gate, reach), listener, shutdown).await
 }
 
 async fn serve_router(
@@ -94,9 +109,9 @@ async fn serve_router(
     }
 }
 
-/// The whole interface over a gate.
+/// The whole interface over a gate that is called without a socket.
 pub fn router(gate: Arc<Gate>) -> Router {
-    finish(routes(), gate)
+    finish(routes(), gate, Reach::Loopback)
 }
 
 fn routes() -> Router<Arc<App>> {
@@ -106,6 +121,8 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/actions/check", post(actions::check))
         .route("/v1/facts/{type}/{id}", get(facts::get).put(facts::put).delete(facts::delete))
         .route("/v1/facts/{type}/{id}/history", get(facts::history))
+        .route("/v1/agents", get(agents::agents))
+        .route("/v1/operators", get(agents::operators))
         .route("/v1/pacts", get(pacts::list).post(pacts::publish))
         .route("/v1/pacts/{name}", get(pacts::get))
         .route("/v1/ledger/entries", get(ledger::entries))
@@ -122,12 +139,13 @@ fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(service::openapi))
 }
 
-fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>) -> Router {
+fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>, reach: Reach) -> Router {
     let document = countersign_api::openapi().to_json().unwrap_or_default();
-    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into() });
+    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach });
     routes
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), caller::identify))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), outermost::outermost))
         .with_state(app)
 }

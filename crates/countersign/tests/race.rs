@@ -242,7 +242,7 @@ fn run(args: &[&str], data: &Path) {
 fn race(seconds: u64, kills: u32) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    run(&["init", "--origin", "race.example/log"], &data);
+    run(&["init", "--open", "--origin", "race.example/log"], &data);
     let mut server = Server::start(&data);
     let world = Arc::new(World {
         url: RwLock::new(server.url.clone()),

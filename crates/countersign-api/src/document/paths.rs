@@ -3,26 +3,26 @@
 #![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
 
 use crate::{
-    ActionRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
+    ActionRequest, AgentList, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
     ErasureResponse, FactPut, FactResponse, FactWritten, Health, HistoryResponse, ObserveRequest, ObserveResponse,
-    PactList, PactPublished, PactResponse, Ready, ReceiptResponse, Verdict,
+    OperatorList, PactList, PactPublished, PactResponse, Ready, ReceiptResponse, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
 #[utoipa::path(post, path = "/v1/observe", tag = "actions", request_body = ObserveRequest,
-    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
     responses((status = 200, description = "The facts, and the token to act on", body = ObserveResponse)))]
 pub(super) fn observe() {}
 
 /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
 #[utoipa::path(post, path = "/v1/actions", tag = "actions", request_body = ActionRequest,
-    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
     responses((status = 200, description = "The verdict, durable", body = Verdict)))]
 pub(super) fn act() {}
 
 /// Decide an action on the facts as they are now, and do nothing. Promises nothing about later.
 #[utoipa::path(post, path = "/v1/actions/check", tag = "actions", request_body = ActionRequest,
-    params(("Countersign-Agent" = String, Header, description = "The agent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
     responses((status = 200, description = "The verdict that an action would get now", body = Verdict)))]
 pub(super) fn check() {}
 
@@ -37,7 +37,7 @@ pub(super) fn get_fact() {}
 #[utoipa::path(put, path = "/v1/facts/{type}/{id}", tag = "facts", request_body = FactPut,
     params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
         ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes; \"0\" for none"),
-        ("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "The fact was written", body = FactWritten)))]
 pub(super) fn put_fact() {}
 
@@ -45,7 +45,7 @@ pub(super) fn put_fact() {}
 #[utoipa::path(delete, path = "/v1/facts/{type}/{id}", tag = "facts",
     params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
         ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes"),
-        ("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "The fact was deleted", body = FactWritten)))]
 pub(super) fn delete_fact() {}
 
@@ -57,6 +57,16 @@ pub(super) fn delete_fact() {}
     responses((status = 200, description = "The versions", body = HistoryResponse)))]
 pub(super) fn fact_history() {}
 
+/// All agents, with their roles, standing and keys.
+#[utoipa::path(get, path = "/v1/agents", tag = "identity",
+    responses((status = 200, description = "The agents", body = AgentList)))]
+pub(super) fn list_agents() {}
+
+/// All operators, with their roles, standing and keys.
+#[utoipa::path(get, path = "/v1/operators", tag = "identity",
+    responses((status = 200, description = "The operators", body = OperatorList)))]
+pub(super) fn list_operators() {}
+
 /// All pacts, each at its current version.
 #[utoipa::path(get, path = "/v1/pacts", tag = "pacts",
     responses((status = 200, description = "The pacts", body = PactList)))]
@@ -65,7 +75,7 @@ pub(super) fn list_pacts() {}
 /// Publish a pact. Its version must follow the one that is published.
 #[utoipa::path(post, path = "/v1/pacts", tag = "pacts",
     request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is taken too"),
-    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "The pact is in force from this entry on", body = PactPublished)))]
 pub(super) fn publish_pact() {}
 
@@ -102,13 +112,13 @@ pub(super) fn get_consistency() {}
 
 /// Erase payloads. Leaves and proofs stay, current values are refused, and the erasure is itself an entry.
 #[utoipa::path(post, path = "/v1/ledger/erasures", tag = "ledger", request_body = ErasureRequest,
-    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "What was erased, and what had to be kept", body = ErasureResponse)))]
 pub(super) fn erase() {}
 
 /// Confirm that the wall clock is right after it stepped.
 #[utoipa::path(post, path = "/v1/clock/confirm", tag = "gate",
-    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "Ledger time follows the wall clock again", body = ClockConfirmed)))]
 pub(super) fn confirm_clock() {}
 

@@ -272,7 +272,8 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-fn duration_ms(text: &str) -> Option<u64> {
+/// Milliseconds of a span of time, written as pacts write them: a number and a unit.
+pub fn duration_ms(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;
     let unit_ms: u64 = match unit {

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tower::Service as _;
 
+/// The host that calls are sent to, which is this process.
+pub(super) const HOST: &str = "127.0.0.1";
+
 /// A gate opened here.
 pub struct Embedded {
     gate: Arc<Gate>,
@@ -40,7 +43,7 @@ impl Embedded {
     }
 
     pub(super) fn send(&self, call: Call) -> Result<Answer> {
-        let mut request = Request::builder().method(call.method).uri(&call.path).header("host", "127.0.0.1");
+        let mut request = Request::builder().method(call.method).uri(&call.path).header("host", HOST);
         for (name, value) in &call.headers {
             request = request.header(*name, value.as_bytes());
         }

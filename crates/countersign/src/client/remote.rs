@@ -19,7 +19,7 @@ impl Remote {
         let base = server.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") {
             return Err(Failure::usage(format!("`{server}` is not the address of a gate"))
-                .hint("write it as http://127.0.0.1:8420; TLS is not spoken yet, so keep to loopback")
+                .hint("write it as http://127.0.0.1:8420; TLS is not spoken yet")
                 .into());
         }
         let config = ureq::Agent::config_builder()
@@ -30,6 +30,18 @@ impl Remote {
             .proxy(None)
             .build();
         Ok(Self { base, agent: config.into() })
+    }
+
+    /// The host and port that calls are sent to.
+    pub(super) fn host(&self) -> &str {
+        let rest = self.base.strip_prefix("http://").unwrap_or(&self.base);
+        rest.split_once('/').map_or(rest, |(host, _)| host)
+    }
+
+    /// The path that every call's path is put after, if the gate is not at the root of its host.
+    pub(super) fn prefix(&self) -> &str {
+        let rest = self.base.strip_prefix("http://").unwrap_or(&self.base);
+        rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
     }
 
     pub(super) fn send(&self, call: Call) -> Result<Answer> {

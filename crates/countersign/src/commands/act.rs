@@ -32,9 +32,9 @@ Examples:
   countersign act --check …          what would the verdict be now? writes nothing
 
 Exit codes: 0 committed, 1 rejected or waiting for a person, 2 not understood, 3 no verdict (the action may still have
-happened: repeat it with the same --key, which never does it twice)")]
+happened: repeat it with the same --idempotency-key, which never does it twice)")]
 pub struct ActArgs {
-    /// The agent that acts
+    /// The agent that acts; with a key, whoever signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// The pact
@@ -57,7 +57,7 @@ pub struct ActArgs {
     observation: Vec<String>,
     /// The idempotency key; the same key and body never act twice [default: a random one]
     #[arg(long, value_name = "KEY")]
-    key: Option<String>,
+    idempotency_key: Option<String>,
     /// Only check: say what the verdict would be now, and write nothing
     #[arg(long)]
     check: bool,
@@ -70,12 +70,12 @@ pub struct ActArgs {
 
 /// Acts.
 pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
-    let agent = agent(args.agent.as_deref(), config)?;
+    let agent = agent(args.agent.as_deref(), &args.connection, config)?;
     let client = args.connection.client(config)?;
     let request = ActionRequest {
         pact: args.pact.clone(),
         action: args.action.clone(),
-        idempotency_key: args.key.clone().map_or_else(random_key, Ok)?,
+        idempotency_key: args.idempotency_key.clone().map_or_else(random_key, Ok)?,
         params: params(args, &client)?,
         observations: observations(args, &client, &agent)?,
     };
@@ -97,9 +97,9 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
 /// An action without an answer may have been done all the same: the key is how to find out.
 fn unanswered(error: anyhow::Error, checked: bool, key: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
-        Ok(failure) if failure.exit == super::Exit::Cannot && !checked => {
-            failure.hint(format!("it is not known whether the action happened; repeat it with --key {key}")).into()
-        }
+        Ok(failure) if failure.exit == super::Exit::Cannot && !checked => failure
+            .hint(format!("it is not known whether the action happened; repeat it with --idempotency-key {key}"))
+            .into(),
         Ok(failure) => failure.into(),
         Err(error) => error,
     }

@@ -21,7 +21,7 @@ Examples:
   TOKEN=$(countersign observe --agent refund-1 Account::42 --token)
   countersign act --agent refund-1 --pact billing --action refund account=42 amount=4800 --observation $TOKEN")]
 pub struct ObserveArgs {
-    /// The agent that is shown the facts
+    /// The agent that is shown the facts; with a key, whoever signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// The facts, each as 'Type::"id"' or Type::id
@@ -39,7 +39,7 @@ pub struct ObserveArgs {
 
 /// Observes.
 pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
-    let agent = agent(args.agent.as_deref(), config)?;
+    let agent = agent(args.agent.as_deref(), &args.connection, config)?;
     let client = args.connection.client(config)?;
     let shown = observe(&client, &agent, &args.facts)?;
     client.close()?;
@@ -70,12 +70,13 @@ pub fn observe(client: &Client, agent: &str, facts: &[String]) -> Result<Observe
     client.call(Call::post("/v1/observe").agent(agent).json(&ObserveRequest { facts })?)
 }
 
-/// The agent that a command acts as.
-pub fn agent(flag: Option<&str>, config: &Config) -> Result<String> {
+/// The agent that a command acts as. Where there is a key, who signs is who acts, and no name is sent.
+pub fn agent(flag: Option<&str>, connection: &Connection, config: &Config) -> Result<String> {
     match flag.or(config.agent.as_deref()) {
         Some(agent) => Ok(agent.to_owned()),
+        None if connection.key_file(config).is_some() => Ok(String::new()),
         None => Err(Failure::usage("no agent is named")
-            .hint("name it with --agent, COUNTERSIGN_AGENT or `agent` in countersign.toml")
+            .hint("sign as it with --key; in an open gate, name it with --agent, COUNTERSIGN_AGENT or `agent` in countersign.toml")
             .into()),
     }
 }

@@ -20,7 +20,8 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 /// SIGINT or SIGTERM ends it cleanly: requests that were taken are answered first. After a crash nothing has to be done:
 /// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
 ///
-/// Agents are not authenticated yet, so the gate listens on loopback only.
+/// A gate with an admin, as `countersign init` makes it, knows who calls by signature and may listen anywhere. An open one
+/// (`countersign init --open`) listens on loopback only.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,12 +54,20 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     bar.finish_and_clear();
     let (gate, report) = opened?;
     describe(&report, gate.now_ms());
+    if !listen.ip().is_loopback() && !gate.view().state.is_identified() {
+        return Err(Failure::usage(format!(
+            "{listen} can be reached from outside, and this gate has no admin: it cannot tell who calls"
+        ))
+        .hint("listen on 127.0.0.1 or [::1]")
+        .hint("or make a gate with an admin: `countersign init` without --open")
+        .into());
+    }
     let gate = Arc::new(gate);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let served = runtime.block_on(async {
         let ended = ended()?;
-        let listener = crate::http::listen(listen).await?;
+        let listener = crate::http::listen(&gate, listen).await?;
         note(format_args!("Listening on http://{}", listener.local_addr()?));
         crate::http::serve_on(Arc::clone(&gate), listener, ended).await
     });
@@ -76,11 +85,6 @@ fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
         (None, Some(address)) => address,
         (None, None) => config::listen(LISTEN)?,
     };
-    if !address.ip().is_loopback() {
-        return Err(Failure::usage(format!("{address} can be reached from outside, and agents are not authenticated"))
-            .hint("listen on 127.0.0.1 or [::1]")
-            .into());
-    }
     Ok(address)
 }
 

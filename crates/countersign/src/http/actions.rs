@@ -1,11 +1,11 @@
 //! What agents do: observe, act, check.
 
+use super::caller::Caller;
 use super::error::HttpError;
-use super::{App, body, caller, json, verdict};
+use super::{App, body, json, verdict};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use countersign_api::{Atomicity, ObserveResponse, ObservedFact};
-use countersign_core::identity::Auth;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
 use countersign_engine::gate::{LogError, Shown};
@@ -15,13 +15,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// `POST /v1/observe`
-pub async fn observe(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
-    let agent = caller::agent(request.headers())?;
+pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
     fields.done()?;
-    let observed = app.gate.observe(agent, fact_ids(facts)?);
+    let observed = app.gate.observe(caller.name, fact_ids(facts)?);
     json(&ObserveResponse {
         observation: observed.token,
         observed_at: observed.observed_at_ms,
@@ -63,11 +62,10 @@ fn shown(shown: Shown) -> ObservedFact {
 }
 
 /// `POST /v1/actions`
-pub async fn act(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+pub async fn act(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let started = Instant::now();
-    let agent = caller::agent(request.headers())?;
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
-    let action = app.gate.admit(agent, Auth::None, body)?;
+    let action = app.gate.admit(caller.name, caller.auth, body)?;
     let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
         Answer::Entered(entered) => verdict::of_entry(&entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
@@ -82,9 +80,8 @@ pub async fn act(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 }
 
 /// `POST /v1/actions/check`
-pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
-    let agent = caller::agent(request.headers())?;
+pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
-    let action = app.gate.admit(agent, Auth::None, body)?;
+    let action = app.gate.admit(caller.name, caller.auth, body)?;
     json(&verdict::of_check(&action, &app.gate.check(&action)))
 }

@@ -29,19 +29,28 @@ const DRAINED_BYTES_MAX: usize = 1 << 20;
 /// Reads a body as text.
 pub async fn text(request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
     check_type(&request, types)?;
-    let read = tokio::time::timeout(ARRIVES_WITHIN, collect(request.into_body(), bytes_max)).await;
-    let bytes = read.map_err(|_| {
+    let bytes = whole(request.into_body(), bytes_max).await?;
+    Ok(utf8(&bytes)?.into())
+}
+
+/// Reads a whole body.
+pub async fn whole(body: Body, bytes_max: usize) -> Result<Vec<u8>, HttpError> {
+    let read = tokio::time::timeout(ARRIVES_WITHIN, collect(body, bytes_max)).await;
+    read.map_err(|_| {
         let message = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
         HttpError::new(ErrorCode::BodyTimeout, message, "send the whole body at once; nothing was decided")
-    })??;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => Ok(text.into()),
-        Err(error) => Err(HttpError::new(
+    })?
+}
+
+/// The text that bytes are.
+pub fn utf8(bytes: &[u8]) -> Result<&str, HttpError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        HttpError::new(
             ErrorCode::InvalidUtf8,
             format!("the body is not UTF-8 from byte {} on", error.valid_up_to()),
             "encode the body as UTF-8",
-        )),
-    }
+        )
+    })
 }
 
 async fn collect(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, HttpError> {

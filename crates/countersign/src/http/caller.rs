@@ -1,107 +1,40 @@
-//! Who calls, and whether a browser was tricked into calling.
+//! Who calls: the one place that says so, and that turns away whoever may not.
 //!
-//! Nobody is authenticated before identity exists: the header is believed, entries say `auth: none`, and only loopback is
-//! served. But any web page can make its reader's browser call loopback, so requests that a page of another site could
-//! have caused are refused: those with a foreign `Origin`, and those whose `Host` is not this machine.
+//! An open gate, which has no operators yet, believes the header `Countersign-Agent`, writes `auth: none`, and serves loopback
+//! only. An identified one goes by signatures alone. The body is read here, whole, and the bytes whose digest was checked are
+//! the very ones that the handler gets.
 
+mod guard;
+mod open;
+
+pub use guard::identify;
+
+use super::App;
 use super::error::HttpError;
-use axum::extract::Request;
-use axum::http::{HeaderMap, header};
-use countersign_api::{AGENT_HEADER, ErrorCode};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use countersign_core::identity::{Auth, HolderKind};
 use countersign_core::ids::AgentId;
+use std::sync::Arc;
 
-/// Under which name operators' entries stand when the caller gives none.
-const OPERATOR: &str = "operator";
-
-/// The agent that the request names.
-pub fn agent(headers: &HeaderMap) -> Result<AgentId, HttpError> {
-    named(headers)?.ok_or_else(|| {
-        HttpError::new(
-            ErrorCode::AgentMissing,
-            "the header `Countersign-Agent` is missing",
-            "name the agent that acts, for example `Countersign-Agent: refund-1`",
-        )
-    })
+/// Who calls, and how that is known.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The name of the agent or operator.
+    pub name: AgentId,
+    /// How that is known.
+    pub auth: Auth,
+    /// Agent or operator; `None` in an open gate, which cannot tell.
+    pub kind: Option<HolderKind>,
 }
 
-/// The operator that the request names, or the usual one.
-pub fn operator(headers: &HeaderMap) -> Result<AgentId, HttpError> {
-    match named(headers)? {
-        Some(operator) => Ok(operator),
-        None => AgentId::new(OPERATOR).map_err(HttpError::internal),
-    }
-}
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = HttpError;
 
-fn named(headers: &HeaderMap) -> Result<Option<AgentId>, HttpError> {
-    let mut values = headers.get_all(AGENT_HEADER).into_iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let refused = |why: String| {
-        let hint = "send it once, as UTF-8, at most 256 bytes, in normal form C";
-        Err(HttpError::new(
-            ErrorCode::AgentInvalid,
-            format!("the header `Countersign-Agent` is not acceptable: {why}"),
-            hint,
-        ))
-    };
-    if values.next().is_some() {
-        return refused("it is there more than once".to_owned());
-    }
-    let Ok(name) = std::str::from_utf8(value.as_bytes()) else {
-        return refused("it is not UTF-8".to_owned());
-    };
-    match AgentId::new(name) {
-        // The gate's own entries stand under this name; nobody else's may.
-        Ok(name) if name == AgentId::gate() => refused("this name is the gate's own".to_owned()),
-        Ok(name) => Ok(Some(name)),
-        Err(error) => refused(error.to_string()),
-    }
-}
-
-/// Refuses requests that a web page could have caused.
-pub fn refuse_strangers(request: &Request) -> Result<(), HttpError> {
-    let headers = request.headers();
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str())).unwrap_or_default();
-    if !is_loopback(host) {
-        return Err(HttpError::new(
-            ErrorCode::WrongHost,
-            "the `Host` of this request is not this machine",
-            "call the gate as 127.0.0.1, [::1] or localhost",
-        ));
-    }
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    if origin.as_bytes().strip_prefix(b"http://") == Some(host.as_bytes()) {
-        return Ok(());
-    }
-    Err(HttpError::new(
-        ErrorCode::CrossOrigin,
-        "this request comes from a web page of another site",
-        "call the gate from a program; a page may only call the gate it was loaded from",
-    ))
-}
-
-fn is_loopback(authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let ip = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || ip.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_this_machine_pass() {
-        for host in ["127.0.0.1", "127.0.0.1:8642", "localhost:1", "LOCALHOST", "[::1]:8642", "[::1]"] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in
-            ["", "evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "10.0.0.1:8642", "127.0.0.1:x"]
-        {
-            assert!(!is_loopback(host), "{host}");
-        }
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, HttpError> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| {
+            HttpError::internal("a handler asks who calls where the table says that nobody need be known")
+        })
     }
 }

@@ -7,6 +7,8 @@ use countersign_core::action::RequestError;
 use countersign_core::ids::IdError;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError};
+use countersign_engine::identity::AuthError;
+use countersign_engine::identity::signature::SignatureError;
 use countersign_engine::request::Refusal;
 use std::borrow::Cow;
 
@@ -131,6 +133,43 @@ fn publish_hint(error: &PublishError) -> &'static str {
         PublishError::Content { .. } => "raise `version` by one; what is published is never changed",
         PublishError::Types(_) => {
             "fact types are shared by all pacts: declare them as they are, and add only optional attributes"
+        }
+    }
+}
+
+impl From<SignatureError> for HttpError {
+    fn from(error: SignatureError) -> Self {
+        use ErrorCode as Code;
+        let code = match &error {
+            SignatureError::Missing => Code::SignatureMissing,
+            SignatureError::Malformed(_) | SignatureError::Component(_) | SignatureError::Nonce => {
+                Code::SignatureMalformed
+            }
+            SignatureError::Incomplete(_) => Code::SignatureIncomplete,
+            SignatureError::Tag { .. } => Code::SignatureTag,
+            SignatureError::Algorithm(_) => Code::SignatureAlgorithm,
+            SignatureError::Digest => Code::DigestMismatch,
+            SignatureError::Expired { .. }
+            | SignatureError::Over
+            | SignatureError::BeforeStart
+            | SignatureError::Future { .. } => Code::SignatureExpired,
+            SignatureError::KeyUnknown(_) => Code::KeyUnknown,
+            SignatureError::Invalid => Code::SignatureInvalid,
+            SignatureError::Replayed => Code::SignatureReplayed,
+        };
+        Self::new(code, error.to_string(), error.hint())
+    }
+}
+
+impl From<AuthError> for HttpError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Signature(error) => error.into(),
+            AuthError::Full => Self::new(
+                ErrorCode::Busy,
+                error.to_string(),
+                "nothing was decided; retry in a minute with the same idempotency key",
+            ),
         }
     }
 }

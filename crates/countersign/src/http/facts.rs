@@ -1,15 +1,15 @@
-//! Facts: read by anybody, fed by operators.
+//! Facts: read and fed by operators.
 
+use super::caller::Caller;
 use super::error::HttpError;
-use super::{App, body, caller, json, receipt};
+use super::{App, body, json, receipt};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use countersign_api::{Atomicity, ErrorCode, FactResponse, FactVersion, FactWritten, HistoryResponse};
 use countersign_core::canonical::Canonical;
-use countersign_core::identity::Auth;
-use countersign_core::ids::{AgentId, FactId, FactType};
+use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::FACT_BYTES_MAX;
 use countersign_core::value::Attributes;
 use countersign_engine::gate::Gate;
@@ -82,38 +82,46 @@ fn etag(version: u64) -> HeaderValue {
 }
 
 /// `PUT /v1/facts/{type}/{id}`
-pub async fn put(State(app): State<Arc<App>>, path: FactPath, request: Request) -> Result<Response, HttpError> {
+pub async fn put(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: FactPath,
+    request: Request,
+) -> Result<Response, HttpError> {
     let id = fact_id(path)?;
-    let by = caller::operator(request.headers())?;
     let if_match = if_match(request.headers())?;
     let text = body::text(request, body::JSON, FEED_BYTES_MAX).await?;
     let mut fields = body::Fields::parse(&text)?;
     let value = fields.required("value")?;
     fields.done()?;
     let value = typed(&app.gate, &id, &value)?;
-    feed(&app, by, id, Some(value), if_match).await
+    feed(&app, caller, id, Some(value), if_match).await
 }
 
 /// `DELETE /v1/facts/{type}/{id}`
-pub async fn delete(State(app): State<Arc<App>>, path: FactPath, headers: HeaderMap) -> Result<Response, HttpError> {
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: FactPath,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
     let id = fact_id(path)?;
-    let by = caller::operator(&headers)?;
     let if_match = if_match(&headers)?;
     // Deleting what is not there would leave a version of nothing in the ledger.
     if app.gate.fact(&id).is_none_or(|fact| fact.value.is_none()) {
         return Err(no_fact(&app.gate, &id));
     }
-    feed(&app, by, id, None, if_match).await
+    feed(&app, caller, id, None, if_match).await
 }
 
 async fn feed(
     app: &App,
-    by: AgentId,
+    caller: Caller,
     fact: FactId,
     value: Option<Attributes>,
     if_match: Option<u64>,
 ) -> Result<Response, HttpError> {
-    let request = GateRequest::Feed { by, auth: Auth::None, fact: fact.clone(), value, if_match };
+    let request = GateRequest::Feed { by: caller.name, auth: caller.auth, fact: fact.clone(), value, if_match };
     let entered = app.enter(request).await?;
     let version = entered.entry.event.writes().first().map_or(0, |write| write.version);
     let receipt = receipt(&entered);

@@ -1,15 +1,20 @@
 //! The ledger: its entries, their receipts, proofs that it only grew, and erasures.
 
+use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
-use super::{App, body, caller, json};
+use super::{App, body, json};
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
-use countersign_api::{ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ReceiptResponse};
-use countersign_core::identity::Auth;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_api::{
+    ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ErrorCode, ReceiptResponse,
+};
+use countersign_core::identity::HolderKind;
+use countersign_core::ids::FactId;
 use countersign_core::limits::BODY_BYTES_MAX;
+use countersign_core::record::Leaf;
 use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -78,10 +83,29 @@ fn shown(stored: StoredEntry) -> Result<EntryResponse, LogError> {
 }
 
 /// `GET /v1/ledger/receipts/{index}`
-pub async fn receipt(State(app): State<Arc<App>>, path: IndexPath) -> Result<Response, HttpError> {
+pub async fn receipt(
+    State(app): State<Arc<App>>,
+    caller: Option<Extension<Caller>>,
+    path: IndexPath,
+) -> Result<Response, HttpError> {
     let Path(index) = path.map_err(|error| bad_path(&error))?;
+    if let Some(Extension(caller)) = caller.filter(|caller| caller.kind == Some(HolderKind::Agent)) {
+        own(&app, &caller, index).await?;
+    }
     let receipt = app.blocking(move |gate| gate.receipt(index)).await?;
     json(&ReceiptResponse { entry: index, receipt: receipt.encode() })
+}
+
+/// Refuses an agent that asks for the receipt of what was not its own.
+async fn own(app: &App, caller: &Caller, index: u64) -> Result<(), HttpError> {
+    let stored = app.blocking(move |gate| gate.read_log(index)).await?;
+    let by = Leaf::decode(&stored.leaf).and_then(|leaf| leaf.by());
+    let by = by.map_err(|error| LogError::Damaged(index, error.to_string()))?;
+    if by == caller.name {
+        return Ok(());
+    }
+    let message = format!("entry {index} is not of {}", caller.name);
+    Err(HttpError::new(ErrorCode::NotAuthorised, message, "agents are given the receipts of their own actions"))
 }
 
 /// The query of a consistency proof.
@@ -120,8 +144,7 @@ enum Erase {
 }
 
 /// `POST /v1/ledger/erasures`
-pub async fn erase(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
-    let by = caller::operator(request.headers())?;
+pub async fn erase(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let mut fields = body::Fields::parse(&text)?;
     let what = match (fields.take("entries"), fields.take("fact")) {
@@ -142,12 +165,12 @@ pub async fn erase(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX {
         return Err(HttpError::field(format!("field `reason` must have 1 to {REASON_BYTES_MAX} bytes")));
     }
-    json(&app.blocking(move |gate| erase_all(gate, &by, what, &reason, dry_run)).await?)
+    json(&app.blocking(move |gate| erase_all(gate, &caller, what, &reason, dry_run)).await?)
 }
 
 fn erase_all(
     gate: &Gate,
-    by: &AgentId,
+    caller: &Caller,
     what: Erase,
     reason: &str,
     dry_run: bool,
@@ -158,7 +181,7 @@ fn erase_all(
     };
     let mut records = Vec::new();
     for entries in plan.entries.chunks(ERASED_AT_ONCE_MAX).filter(|_| !dry_run) {
-        records.push(gate.erase(by.clone(), Auth::None, entries, reason.to_owned())?);
+        records.push(gate.erase(caller.name.clone(), caller.auth.clone(), entries, reason.to_owned())?);
     }
     Ok(ErasureResponse { records, erased: plan.entries, kept: plan.kept })
 }

@@ -3,7 +3,6 @@
 //! A panic in a handler ends that request with 500 and nothing else. Neither bodies nor payloads are ever logged.
 
 use super::App;
-use super::caller::refuse_strangers;
 use super::error::HttpError;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -32,11 +31,7 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let span = tracing::info_span!("request", id, method = %request.method(), route);
-    let refused = refuse_strangers(&request);
-    let mut response = match refused {
-        Ok(()) => caught(next.run(request)).instrument(span.clone()).await,
-        Err(error) => error.into_response(),
-    };
+    let mut response = caught(next.run(request)).instrument(span.clone()).await;
     if response.status().is_client_error() || response.status().is_server_error() {
         let code = write_error(&mut response, &id);
         app.metrics.refused(code);

@@ -1,13 +1,13 @@
 //! Pacts: listed, read, published.
 
+use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::bad_path;
-use super::{App, body, caller, json, receipt};
+use super::{App, body, json, receipt};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use countersign_api::{ErrorCode, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
-use countersign_core::identity::Auth;
 use countersign_core::ids::PactName;
 use countersign_core::limits::PACT_BYTES_MAX;
 use countersign_core::pact::Pact;
@@ -54,14 +54,14 @@ fn summary(pact: &Pact) -> PactSummary {
 }
 
 /// `POST /v1/pacts`
-pub async fn publish(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
-    let by = caller::operator(request.headers())?;
+pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let source = body::text(request, body::TOML, PACT_BYTES_MAX).await?;
     // Type-checking a large pact takes milliseconds, which the threads that serve must not spend on one caller.
     let text = Arc::clone(&source);
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
     let pact = Arc::new(loaded.pact);
-    let entered = app.enter(GateRequest::Publish { by, auth: Auth::None, pact: Arc::clone(&pact) }).await?;
+    let entered =
+        app.enter(GateRequest::Publish { by: caller.name, auth: caller.auth, pact: Arc::clone(&pact) }).await?;
     json(&PactPublished {
         name: pact.name.to_string(),
         version: pact.version,

@@ -1,12 +1,12 @@
 //! The gate itself: whether it is alive and ready, its counts, its contract, its clock.
 
+use super::caller::Caller;
 use super::error::HttpError;
-use super::{App, caller, json};
+use super::{App, json};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::{ClockConfirmed, ErrorCode, Health, Ready};
-use countersign_core::identity::Auth;
 use countersign_engine::request::Request;
 use std::sync::Arc;
 
@@ -38,8 +38,7 @@ pub async fn openapi(State(app): State<Arc<App>>) -> Response {
 }
 
 /// `POST /v1/clock/confirm`
-pub async fn confirm_clock(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, HttpError> {
-    let by = caller::operator(&headers)?;
-    let entered = app.enter(Request::ConfirmClock { by, auth: Auth::None }).await?;
+pub async fn confirm_clock(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, HttpError> {
+    let entered = app.enter(Request::ConfirmClock { by: caller.name, auth: caller.auth }).await?;
     json(&ClockConfirmed { entry: entered.entry.index, now: app.gate.now_ms() })
 }

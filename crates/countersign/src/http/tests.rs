@@ -8,11 +8,14 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod access;
+mod attacks;
 mod client;
 mod errors;
 mod faults;
 mod ledger;
 mod server;
+mod signed;
 mod verdicts;
 
 use client::Reply;

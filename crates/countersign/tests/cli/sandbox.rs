@@ -38,7 +38,7 @@ impl Sandbox {
         let sandbox = Self::new();
         sandbox.write("billing.toml", BILLING);
         for line in [
-            "init --data data",
+            "init --data data --open",
             "pact publish billing.toml --data data",
             r#"fact put Agent refund-1 {"roles":["refunder"],"standing":"active","org":"acme","trust":700} --data data"#,
             r#"fact put Account 42 {"status":"active","balance":900000,"owner":"ada"} --data data"#,

@@ -108,11 +108,14 @@ fn a_body_that_stops_or_breaks_is_refused() {
 }
 
 #[test]
-fn only_loopback_is_listened_on() {
+fn a_gate_without_an_admin_listens_on_loopback_only() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start();
     for addr in ["0.0.0.0:0", "[::]:0", "10.1.2.3:0"] {
-        let error = runtime.block_on(listen(addr.parse().unwrap())).unwrap_err().to_string();
-        assert!(error.contains("cannot yet tell who is calling"), "{error}");
+        let error = runtime.block_on(listen(&server.gate, addr.parse().unwrap())).unwrap_err().to_string();
+        assert!(error.contains("this gate has no admin"), "{error}");
     }
-    runtime.block_on(listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    runtime.block_on(listen(&server.gate, "127.0.0.1:0".parse().unwrap())).unwrap();
+    let identified = signed::identified();
+    runtime.block_on(listen(&identified.gate, "0.0.0.0:0".parse().unwrap())).unwrap();
 }

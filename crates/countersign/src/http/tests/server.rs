@@ -1,7 +1,7 @@
 //! A server on a free loopback port, over a gate whose disk and clock the test holds.
 
 use super::client::{Reply, send};
-use crate::http::{App, finish, listen, routes, serve_router};
+use crate::http::{App, Reach, finish, listen, routes, serve_router};
 use axum::Router;
 use axum::routing::get;
 use countersign_engine::clock::{Clock, SystemClock};
@@ -45,11 +45,11 @@ impl Server {
         let options = Options { segment_bytes: 8 << 20, ..options };
         let gate = Arc::new(Gate::open(environment, options).unwrap().0);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let listener = runtime.block_on(listen("127.0.0.1:0".parse().unwrap())).unwrap();
+        let listener = runtime.block_on(listen(&gate, "127.0.0.1:0".parse().unwrap())).unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let with_fault: Router<Arc<App>> = routes().route("/panic", get(fault));
-        let router = finish(with_fault, Arc::clone(&gate));
+        let router = finish(with_fault, Arc::clone(&gate), Reach::Loopback);
         let serving = runtime.spawn(async move {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();

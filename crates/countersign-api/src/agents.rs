@@ -1,0 +1,35 @@
+//! Who is registered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// All agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentList {
+    /// The agents, by name.
+    pub agents: Vec<Registered>,
+}
+
+/// All operators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperatorList {
+    /// The operators, by name.
+    pub operators: Vec<Registered>,
+}
+
+/// An agent or operator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Registered {
+    /// The name.
+    pub name: String,
+    /// The version of its fact.
+    pub version: u64,
+    /// Its fact: roles, standing, keys, and for agents organisation and trust.
+    #[schema(value_type = Object)]
+    pub value: Value,
+    /// When that was written, in ledger milliseconds.
+    pub written_at: u64,
+    /// Who wrote it.
+    pub written_by: String,
+}

@@ -1,0 +1,204 @@
+//! `countersign agent`: who may act, as facts of their own.
+
+use super::identity::{KeySource, fact, register, rotate, stand};
+use super::{Connection, Outcome};
+use crate::client::Call;
+use crate::config::Config;
+use crate::terminal::{note, say, say_json};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use countersign_api::{AgentList, FactWritten, Registered};
+use serde_json::{Value, json};
+
+const TYPE: &str = "Agent";
+
+/// Register agents, and change who they are
+///
+/// An agent is a fact, Agent::"<name>", with its public key, organisation, roles, standing and trust. What is changed here holds
+/// from the next commit on, also for what is on its way. It takes the key of an operator with the role admin.
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    New(NewArgs),
+    List(ListArgs),
+    Rotate(RotateArgs),
+    /// Revoke an agent: nothing it asks for commits any more
+    Revoke(StandingArgs),
+    /// Quarantine an agent until it is activated again
+    Quarantine(StandingArgs),
+    /// Let a quarantined or revoked agent act again
+    Activate(StandingArgs),
+}
+
+/// Make a key and register it as a new agent's
+///
+/// The private key is made here, in a file that only you can read, and goes nowhere; the gate is given the public name.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign agent new refund-1 --org acme --role refunder --key admin.key
+  countersign agent new fraud-1 --org acme --role analyst --public-key did:key:z6Mk…")]
+pub struct NewArgs {
+    /// The agent's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The organisation that answers for it
+    #[arg(long, value_name = "ORG")]
+    org: String,
+    /// A role, for pacts to ask for; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    role: Vec<String>,
+    /// Its trust, for pacts to ask for
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(i64).range(0..=1000))]
+    trust: i64,
+    #[command(flatten)]
+    source: KeySource,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// List all agents
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign agent list --key admin.key")]
+pub struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Give an agent a new key; the one before it still counts for a while
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  countersign agent rotate refund-1 --overlap 1h --key-file refund-1.new.key --key admin.key"
+)]
+pub struct RotateArgs {
+    /// The agent's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// For how long both keys count: 30s, 15m, 1h; 0 ends the old one at once
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    overlap: String,
+    #[command(flatten)]
+    source: KeySource,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Change an agent's standing
+#[derive(Debug, Args)]
+pub struct StandingArgs {
+    /// The agent's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs one of them.
+pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        AgentCommand::New(args) => new(args, config),
+        AgentCommand::List(args) => list(args, config),
+        AgentCommand::Rotate(args) => {
+            let agent = fact(TYPE, &args.name)?;
+            let client = args.connection.client(config)?;
+            let key = args.source.key(&args.name)?;
+            let written = rotate(&client, &agent, &key.name, &args.overlap)?;
+            client.close()?;
+            if !args.json {
+                note(format_args!("{} has a new key; {}. Its public name:", args.name, key.place()));
+            }
+            shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+        }
+        AgentCommand::Revoke(args) => standing(args, config, "revoked"),
+        AgentCommand::Quarantine(args) => standing(args, config, "quarantined"),
+        AgentCommand::Activate(args) => standing(args, config, "active"),
+    }
+}
+
+fn new(args: &NewArgs, config: &Config) -> Result<Outcome> {
+    let agent = fact(TYPE, &args.name)?;
+    let client = args.connection.client(config)?;
+    let key = args.source.key(&args.name)?;
+    let value = json!({
+        "key": key.name.as_str(), "org": args.org, "roles": args.role, "standing": "active", "trust": args.trust,
+    });
+    let written = register(&client, &agent, value)?;
+    client.close()?;
+    if !args.json {
+        note(format_args!(
+            "Registered agent {} in entry {}; {}. Its public name:",
+            args.name,
+            written.entry,
+            key.place()
+        ));
+    }
+    shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+}
+
+/// What was written, with what else a program wants to know.
+pub(super) fn shown(json: bool, written: &FactWritten, more: Value, line: &str) -> Result<Outcome> {
+    if json {
+        let mut all = serde_json::to_value(written)?;
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
+        say_json(&all);
+    } else {
+        say(line);
+    }
+    Ok(Outcome::Yes)
+}
+
+fn standing(args: &StandingArgs, config: &Config, standing: &str) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let written = stand(&client, &fact(TYPE, &args.name)?, standing)?;
+    client.close()?;
+    let line = format!("agent {} is {standing} from entry {} on", args.name, written.entry);
+    shown(args.json, &written, json!({"standing": standing}), &line)
+}
+
+fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let list: AgentList = client.call(Call::get("/v1/agents"))?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&list)?);
+        return Ok(Outcome::Yes);
+    }
+    if list.agents.is_empty() {
+        note("There are no agents; make one with `countersign agent new`.");
+    }
+    for agent in &list.agents {
+        let org = text(agent, "org");
+        say(format_args!("{}  trust {}  {org}", line(agent), agent.value.get("trust").unwrap_or(&Value::Null)));
+    }
+    Ok(Outcome::Yes)
+}
+
+/// Name, standing, roles and key of somebody on one line.
+pub(super) fn line(registered: &Registered) -> String {
+    let roles: Vec<&str> = match registered.value.get("roles") {
+        Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let key = match text(registered, "key") {
+        "" => "no key",
+        key => key,
+    };
+    format!("{:<16} {:<11}  {key}  roles {}", registered.name, text(registered, "standing"), roles.join(","))
+}
+
+fn text<'a>(registered: &'a Registered, name: &str) -> &'a str {
+    registered.value.get(name).and_then(Value::as_str).unwrap_or_default()
+}

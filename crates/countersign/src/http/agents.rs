@@ -1,0 +1,42 @@
+//! Who is registered: agents and operators, as their facts say.
+
+use super::error::HttpError;
+use super::{App, json};
+use axum::extract::State;
+use axum::response::Response;
+use countersign_api::{AgentList, OperatorList, Registered};
+use countersign_core::fact::Fact;
+use countersign_core::state::SHARDS;
+use countersign_engine::gate::Gate;
+use std::sync::Arc;
+
+/// `GET /v1/agents`
+pub async fn agents(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    json(&AgentList { agents: app.blocking(|gate| registered(gate, "Agent")).await? })
+}
+
+/// `GET /v1/operators`
+pub async fn operators(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    json(&OperatorList { operators: app.blocking(|gate| registered(gate, "Operator")).await? })
+}
+
+/// All facts of a type that are there, by name. Writers are held up for one shard at a time.
+fn registered(gate: &Gate, ty: &str) -> Result<Vec<Registered>, HttpError> {
+    let mut found: Vec<Arc<Fact>> = Vec::new();
+    for shard in 0..SHARDS {
+        let view = gate.view();
+        found.extend(view.state.facts.shard(shard).filter(|fact| fact.id.ty().as_str() == ty).cloned());
+    }
+    found.sort_by(|one, other| one.id.id().cmp(other.id.id()));
+    let shown = found.iter().filter_map(|fact| {
+        let value = fact.value.as_ref()?.to_json();
+        Some(Registered {
+            name: fact.id.id().to_owned(),
+            version: fact.version(),
+            value,
+            written_at: fact.written.at_ms,
+            written_by: fact.written.by.to_string(),
+        })
+    });
+    Ok(shown.collect())
+}

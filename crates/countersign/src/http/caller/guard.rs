@@ -1,0 +1,163 @@
+//! The guard: finds out who calls, looks up in the table what the operation takes, and lets through or turns away.
+
+use super::open::{agent, host, operator, refuse_strangers};
+use super::{App, Caller, HttpError};
+use crate::http::access::{self, Needs};
+use crate::http::{Reach, body};
+use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use countersign_api::ErrorCode;
+use countersign_core::identity::{Auth, HolderKind, Role, authorise};
+use countersign_core::limits::PACT_BYTES_MAX;
+use countersign_engine::identity::Authenticated;
+use countersign_engine::identity::signature::{self, SignatureError, Wire, authority};
+use std::sync::Arc;
+
+const NOT_AUTHORISED_HINT: &str = "ask an admin for the role; docs/guides/identity.md has the table of who may do what";
+
+/// Fact types whose facts say who somebody is; only admins feed those.
+const IDENTITIES: [&str; 2] = ["Agent", "Operator"];
+
+/// Lets a request through with its caller, or turns it away.
+pub async fn identify(
+    State(app): State<Arc<App>>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(path) = request.extensions().get::<MatchedPath>().cloned() else {
+        return next.run(request).await;
+    };
+    let is_identity = params.iter().flatten().any(|(name, value)| name == "type" && IDENTITIES.contains(&value));
+    let let_through = if app.gate.view().state.is_identified() {
+        let Some(needs) = access::needs(request.method(), path.as_str()) else {
+            return no_such_operation(path.as_str());
+        };
+        known(&app, needs, is_identity, request).await
+    } else {
+        named(access::needs(request.method(), path.as_str()), request)
+    };
+    match let_through {
+        Ok(request) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+/// An operation without a row in the table does not exist, whatever the router thinks.
+fn no_such_operation(path: &str) -> Response {
+    let error = HttpError::new(
+        ErrorCode::MethodNotAllowed,
+        "this path does not take this method",
+        "the `Allow` header names the methods it takes",
+    );
+    let mut response = error.into_response();
+    if let Ok(allowed) = HeaderValue::from_str(&access::allowed(path)) {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
+}
+
+/// In an open gate: who the header says it is, where somebody must be named.
+fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpError> {
+    refuse_strangers(&request)?;
+    let name = match needs {
+        Some(Needs::Agent | Needs::ActiveAgent) => agent(request.headers())?,
+        Some(Needs::Operator(_) | Needs::Feed)
+            if request.method() != Method::GET && request.method() != Method::HEAD =>
+        {
+            operator(request.headers())?
+        }
+        _ => return Ok(request),
+    };
+    request.extensions_mut().insert(Caller { name, auth: Auth::None, kind: None });
+    Ok(request)
+}
+
+/// In an identified gate: who signed, if that is enough for what is asked.
+async fn known(app: &App, needs: Needs, is_identity: bool, request: Request) -> Result<Request, HttpError> {
+    let needs = match needs {
+        Needs::Nothing => return Ok(request),
+        Needs::Metrics if app.reach == Reach::Loopback && refuse_strangers(&request).is_ok() => return Ok(request),
+        Needs::Metrics => Needs::Operator(&[Role::Auditor]),
+        Needs::Feed if is_identity => Needs::Operator(&[Role::Admin]),
+        Needs::Feed => Needs::Operator(&[Role::Feeder]),
+        other => other,
+    };
+    let (caller, is_active, mut request) = authenticate(app, request).await?;
+    authorised(app, needs, &caller, is_active)?;
+    request.extensions_mut().insert(caller);
+    Ok(request)
+}
+
+/// Reads the body, checks its digest and the signature, and gives back the request with the very bytes that were checked.
+async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Request), HttpError> {
+    let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
+    let (parts, body) = request.into_parts();
+    let bytes = body::whole(body, PACT_BYTES_MAX).await?;
+    let text = body::utf8(&bytes)?;
+    let wire = Wire {
+        method: parts.method.as_str(),
+        authority: &authority,
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        body: text,
+        content_digest: field(&parts.headers, "content-digest")?,
+        input: field(&parts.headers, "signature-input")?,
+        signature: field(&parts.headers, "signature")?,
+    };
+    let presented = signature::parse(&wire, app.gate.log_key().origin())?;
+    let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
+    let caller = Caller { name: holder.name, auth, kind: Some(holder.kind) };
+    Ok((caller, is_active, Request::from_parts(parts, Body::from(bytes))))
+}
+
+fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, SignatureError> {
+    let mut values = headers.get_all(name).into_iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text)),
+        (Err(_), _) => Err(SignatureError::Malformed(format!("the field `{name}` is not plain text"))),
+        (Ok(_), Some(_)) => Err(SignatureError::Malformed(format!("the field `{name}` is there more than once"))),
+    }
+}
+
+fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool) -> Result<(), HttpError> {
+    let is_agent = caller.kind == Some(HolderKind::Agent);
+    let roles: &[Role] = match needs {
+        Needs::Agent | Needs::ActiveAgent if !is_agent => {
+            return refused(format!("{} is an operator; only agents do this", caller.name));
+        }
+        Needs::ActiveAgent if !is_active => {
+            return refused(format!("agent {} is not active", caller.name));
+        }
+        Needs::Known if !is_agent && !is_active => {
+            return refused(format!("operator {} is not active", caller.name));
+        }
+        Needs::AgentOr(_) if is_agent => return Ok(()),
+        Needs::AgentOr(roles) | Needs::Operator(roles) => roles,
+        // What these two take is settled before anybody is asked for.
+        Needs::Feed | Needs::Metrics => &[Role::Admin],
+        Needs::Nothing | Needs::Agent | Needs::ActiveAgent | Needs::Known => return Ok(()),
+    };
+    if is_agent {
+        return refused(format!("{} is an agent; this takes an operator", caller.name));
+    }
+    let now_ms = app.gate.now_ms();
+    let view = app.gate.view();
+    let mut why = None;
+    for role in roles {
+        match authorise(&*view, &caller.name, &caller.auth, *role, now_ms) {
+            Ok(()) => return Ok(()),
+            Err(error) => why = Some(error.to_string()),
+        }
+    }
+    refused(why.unwrap_or_else(|| "nobody may do this".to_owned()))
+}
+
+fn refused(message: String) -> Result<(), HttpError> {
+    Err(HttpError::new(ErrorCode::NotAuthorised, message, NOT_AUTHORISED_HINT))
+}
