@@ -201,6 +201,10 @@ impl Gate {
         }
     }
 
+    pub(crate) fn disk(&self) -> &Arc<dyn crate::storage::disk::Disk> {
+        self.shared.log.disk()
+    }
+
     /// The nonces of signed requests.
     pub(crate) fn replays(&self) -> &Mutex<ReplayWindow> {
         &self.shared.replays

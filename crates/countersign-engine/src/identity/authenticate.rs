@@ -33,6 +33,9 @@ pub enum AuthError {
         "the gate is busy: it remembers {NONCES_MAX} signed requests already, and takes none that it could not remember"
     )]
     Full,
+    /// What must be remembered cannot be written.
+    #[error("the gate cannot note that it takes this signature, and so does not take it: {0}")]
+    NotNoted(String),
 }
 
 impl Gate {
@@ -44,7 +47,7 @@ impl Gate {
         if self.replays().lock().is_before_start(presented.created_s) {
             return Err(SignatureError::BeforeStart.into());
         }
-        let Presented { signed, nonce, .. } = presented;
+        let Presented { signed, nonce, created_s, .. } = presented;
         let unknown = || SignatureError::KeyUnknown(signed.key.to_string());
         let (holder, is_active) = {
             let view = self.view();
@@ -55,10 +58,14 @@ impl Gate {
             (holder, matches!(standing, Some(Value::String(standing)) if standing == ACTIVE))
         };
         verify_strict(&signed, None)?;
-        self.replays().lock().take(&signed.key, &nonce, now_ms).map_err(|not_taken| match not_taken {
+        let mut replays = self.replays().lock();
+        let noted = replays.note_ahead(self.disk().as_ref(), created_s, now_ms);
+        noted.map_err(|error| AuthError::NotNoted(error.to_string()))?;
+        replays.take(&signed.key, &nonce, now_ms).map_err(|not_taken| match not_taken {
             NotTaken::Seen => AuthError::Signature(SignatureError::Replayed),
             NotTaken::Full => AuthError::Full,
         })?;
+        drop(replays);
         Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
     }
 }

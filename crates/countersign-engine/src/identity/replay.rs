@@ -3,7 +3,8 @@
 //! A nonce has to be remembered only while its signature is fresh enough to be taken again. Two generations do that: what
 //! is older than one whole generation is too old anyway, and is forgotten at once, without looking at each. A clean close
 //! writes what is still fresh to a small file; after any other end nobody knows what was seen, so everything signed up to
-//! the moment of opening is refused (I4).
+//! the moment of opening is refused (I4). A signature from a clock that is ahead would outlive that moment; so before one is
+//! taken, the seconds it may lie ahead are noted durably, for a few seconds at once, and refused after such an end too.
 
 use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
 use crate::storage::disk::{Disk, read_small, replace_small};
@@ -22,6 +23,12 @@ const GENERATION_MS: u64 = (AGE_MAX_S + AHEAD_MAX_S + 1) * 1000;
 
 /// Name of the file in the data folder.
 const FILE: &str = "nonces";
+
+/// Name of the file that says up to which second signatures from clocks ahead may have been taken.
+const AHEAD_FILE: &str = "ahead";
+
+/// How many seconds are noted at once: one small write in so many seconds, and only where clocks are ahead.
+const NOTED_AT_ONCE_S: u64 = 5;
 
 const MAGIC: &[u8; 16] = b"countersign-non1";
 
@@ -47,6 +54,8 @@ pub struct ReplayWindow {
     began_ms: u64,
     /// Whatever says that it was created in this second or before is refused: it may have been seen and forgotten.
     floor_s: Option<u64>,
+    /// Up to which second it is noted durably that signatures may have been taken.
+    noted_s: u64,
     nonces_max: usize,
 }
 
@@ -59,6 +68,7 @@ impl ReplayWindow {
             previous: HashSet::new(),
             began_ms: now_ms,
             floor_s: None,
+            noted_s: 0,
             nonces_max: NONCES_MAX,
         }
     }
@@ -77,8 +87,22 @@ impl ReplayWindow {
                 window.turn(now_ms);
                 Ok(window)
             }
-            None => Ok(Self { floor_s: Some(now_ms / 1000), ..Self::new(secret, now_ms) }),
+            None => {
+                let floor_s = read_noted(disk, now_ms)?.max(now_ms / 1000);
+                Ok(Self { floor_s: Some(floor_s), ..Self::new(secret, now_ms) })
+            }
         }
+    }
+
+    /// Notes durably that a signature from a clock that is ahead is about to be taken; to be called before it is.
+    pub fn note_ahead(&mut self, disk: &dyn Disk, created_s: u64, now_ms: u64) -> io::Result<()> {
+        if created_s <= now_ms / 1000 || created_s <= self.noted_s {
+            return Ok(());
+        }
+        let noted_s = created_s + NOTED_AT_ONCE_S;
+        replace_small(disk, AHEAD_FILE, format!("{noted_s}\n").as_bytes())?;
+        self.noted_s = noted_s;
+        Ok(())
     }
 
     /// Writes what could still be accepted to the data folder, for the next [`Self::reopen`].
@@ -158,6 +182,13 @@ impl ReplayWindow {
     }
 }
 
+/// The second that was noted; the latest that can have been, where the note cannot be read.
+fn read_noted(disk: &dyn Disk, now_ms: u64) -> io::Result<u64> {
+    let Some(bytes) = read_small(disk, AHEAD_FILE, 64)? else { return Ok(0) };
+    let noted = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n')?.parse::<u64>().ok());
+    Ok(noted.unwrap_or(now_ms / 1000 + AHEAD_MAX_S))
+}
+
 const fn file_bytes_max() -> usize {
     MAGIC.len() + 32 + 4 * 8 + 16 * NONCES_MAX + 32
 }
@@ -185,6 +216,7 @@ fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
         previous: previous.iter().copied().collect(),
         began_ms,
         floor_s: Some(floor_s),
+        noted_s: 0,
         nonces_max: NONCES_MAX,
     })
 }

@@ -67,6 +67,25 @@ fn after_an_unclean_stop_whatever_was_signed_before_is_refused() {
 }
 
 #[test]
+fn a_signature_from_a_clock_that_is_ahead_does_not_outlive_an_unclean_stop() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let World { gate, clock } = World::open(dir.path());
+    let ahead_s = clock.now_s() + 7;
+    let seen = sign(&admin_key(), "x", ahead_s, &nonce());
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    clock.pass(1_000);
+    crash(dir.path(), copy.path());
+    let gate = reopen(copy.path(), &clock);
+    for _ in 0..70 {
+        let again = code(gate.authenticate(seen.clone()));
+        assert_eq!(again, "signature_expired", "at second {}, signed for {ahead_s}", clock.now_s());
+        clock.pass(1_000);
+    }
+    // What is signed once that time has passed is taken.
+    assert_eq!(code(gate.authenticate(sign(&admin_key(), "y", clock.now_s(), &nonce()))), "ok");
+}
+
+#[test]
 fn a_clean_close_after_an_unclean_stop_forgets_nothing_of_it() {
     let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let World { gate, clock } = World::open(dir.path());

@@ -211,6 +211,6 @@ pub fn code(result: Result<Authenticated, AuthError>) -> &'static str {
     match result {
         Ok(_) => "ok",
         Err(AuthError::Signature(error)) => error.code(),
-        Err(AuthError::Full) => "busy",
+        Err(AuthError::Full | AuthError::NotNoted(_)) => "busy",
     }
 }
