@@ -170,6 +170,11 @@ impl From<AuthError> for HttpError {
                 error.to_string(),
                 "nothing was decided; retry in a minute with the same idempotency key",
             ),
+            AuthError::NotNoted(_) => Self::new(
+                ErrorCode::NotReady,
+                error.to_string(),
+                "the data folder cannot be written; look at the disk. A caller whose clock is not ahead is not affected",
+            ),
         }
     }
 }
