@@ -185,6 +185,9 @@ pub struct FailedRead {
     pub attribute: String,
     /// Whether the agent carried an observation of the fact.
     pub observed: bool,
+    /// Set where the agent may not see this attribute: `expected` and `actual` are then left out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub withheld: bool,
     /// What the agent had seen; absent where it had seen nothing there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,

@@ -123,6 +123,8 @@ codes! {
     CrossOrigin = 403,
     /// The caller is known, and may not do this.
     NotAuthorised = 403,
+    /// No grant lets the agent observe a fact that it asked for.
+    NotObservable = 403,
     /// There is no such resource.
     NotFound = 404,
     /// There is no such fact.
@@ -203,6 +205,7 @@ impl ErrorCode {
             Self::DigestMismatch => "digest_mismatch",
             Self::CrossOrigin => "cross_origin",
             Self::NotAuthorised => "not_authorised",
+            Self::NotObservable => "not_observable",
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
             Self::PactNotFound => "pact_not_found",

@@ -39,7 +39,7 @@ pub struct ObservedFact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub value: Option<Value>,
-    /// Attributes that this agent is not shown.
+    /// Attributes of the fact's type that no grant shows to this agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<String>,
     /// When this version was written, in ledger milliseconds.

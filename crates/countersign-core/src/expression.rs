@@ -116,6 +116,11 @@ impl Expression {
         &self.text
     }
 
+    /// The inputs that it alone needs.
+    pub fn inputs<'a>(&'a self, source: &'a dyn Source) -> Inputs<'a> {
+        Inputs::new(source, &self.mentions)
+    }
+
     /// What it mentions, by flat key.
     pub fn mentions(&self) -> impl Iterator<Item = &(SmolStr, Mention)> {
         self.mentions.iter()

@@ -49,6 +49,9 @@ pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
 /// Most action types of one pact; each is type-checked on its own when the pact is loaded.
 pub const ACTION_TYPES_MAX: usize = 128;
 
+/// Most grants on one fact type in one pact; every one of them is evaluated for every observation of such a fact.
+pub const GRANTS_MAX: usize = 32;
+
 /// Most fact types that one pact declares.
 pub const FACT_TYPES_MAX: usize = 128;
 

@@ -13,6 +13,7 @@ pub mod export;
 mod facts;
 pub mod load;
 pub mod manifest;
+mod observe;
 mod params;
 mod reads;
 mod schema;
@@ -26,7 +27,7 @@ use crate::expression::{Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::value::FieldType;
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The attributes of one fact type.
@@ -52,6 +53,19 @@ pub struct Pact {
     pub facts: BTreeMap<FactType, FactSchema>,
     /// Its action types.
     pub actions: BTreeMap<ActionName, ActionType>,
+    /// Who may observe which of its facts; what is not granted is withheld.
+    pub observe: BTreeMap<FactType, Vec<Grant>>,
+}
+
+/// Lets some agents observe some attributes of the facts of one type.
+#[derive(Debug)]
+pub struct Grant {
+    /// Which agents, and of which facts: a condition over `principal` and `resource`.
+    pub who: Expression,
+    /// The attributes that they are shown.
+    pub attributes: BTreeSet<SmolStr>,
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
 }
 
 /// One action type of a pact.

@@ -371,6 +371,11 @@ impl Attributes {
         self.0.is_empty()
     }
 
+    /// Only the attributes that are wanted.
+    pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+    }
+
     /// The attributes with some replaced or added.
     pub fn with(&self, changes: impl IntoIterator<Item = (SmolStr, Value)>) -> Self {
         let mut fields: Vec<(SmolStr, Value)> = self.0.to_vec();

@@ -15,7 +15,7 @@ pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use outside::{LogError, StoredEntry};
-pub use read::{HistoryError, Observe, Shown, Version};
+pub use read::{HistoryError, NotObservable, Observe, Shown, Version};
 
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;

@@ -9,7 +9,7 @@ use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::record::Entry;
-use countersign_core::state::PublishError;
+use countersign_core::state::{PublishError, State};
 use countersign_core::value::Attributes;
 use std::sync::Arc;
 
@@ -81,6 +81,22 @@ pub struct EraseTarget {
     pub writes: Vec<(FactId, u64)>,
     /// What it charged to budgets, whose windows must have closed.
     pub charges: Vec<Charge>,
+}
+
+impl EraseTarget {
+    /// Refuses what is still in force.
+    pub(crate) fn check(&self, state: &State) -> Result<(), Refusal> {
+        let current =
+            |(fact, version): &&(FactId, u64)| state.facts.get(fact).is_some_and(|held| held.version() == *version);
+        if let Some((fact, _)) = self.writes.iter().find(current) {
+            return Err(Refusal::CurrentValue { entry: self.entry, fact: fact.clone() });
+        }
+        let open = |charge: &Charge| state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window);
+        if self.charges.iter().any(open) {
+            return Err(Refusal::NotErasable(self.entry, "it is charged to a budget window that is still open"));
+        }
+        Ok(())
+    }
 }
 
 /// What the sequencer answers once everything it rests on is durable.

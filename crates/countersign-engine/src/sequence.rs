@@ -9,7 +9,6 @@ use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::decide::decide;
-use countersign_core::decision::Charge;
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
@@ -251,22 +250,11 @@ impl Sequencer {
         if targets.len() > ERASED_MAX {
             return Err(Refusal::TooManyErased(targets.len()));
         }
-        for EraseTarget { entry, writes, charges } in targets {
-            if *entry >= self.next_index {
-                return Err(Refusal::NotErasable(*entry, "there is no such entry"));
+        for target in targets {
+            if target.entry >= self.next_index {
+                return Err(Refusal::NotErasable(target.entry, "there is no such entry"));
             }
-            let current = |(fact, version): &&(FactId, u64)| {
-                self.state.facts.get(fact).is_some_and(|held| held.version() == *version)
-            };
-            if let Some((fact, _)) = writes.iter().find(current) {
-                return Err(Refusal::CurrentValue { entry: *entry, fact: fact.clone() });
-            }
-            let open = |charge: &Charge| {
-                self.state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window)
-            };
-            if charges.iter().any(open) {
-                return Err(Refusal::NotErasable(*entry, "it is charged to a budget window that is still open"));
-            }
+            target.check(&self.state)?;
         }
         let mut entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
         entries.sort_unstable();

@@ -22,6 +22,10 @@ const NONCE_LEN: usize = 24;
 /// Longest token that is opened; a token over the most facts of the largest size would be refused by the body limit.
 const TOKEN_CHARS_MAX: usize = 64 * 1024;
 
+/// A token over something that the agent may not see is filled up to a multiple of this many bytes before it is sealed, so
+/// that its length says little about it.
+const PADDED_BYTES: usize = 256;
+
 /// Why a token was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
@@ -62,6 +66,15 @@ pub struct Observation {
     pub observed: Vec<Observed>,
 }
 
+/// Whether the length of a token may tell how long the values inside are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// It may: the agent was shown all of them.
+    Exact,
+    /// It must not: something was withheld.
+    Padded,
+}
+
 impl Sealer {
     /// A sealer with a key from the gate's key folder.
     pub fn new(key: &[u8; 32]) -> Self {
@@ -70,10 +83,15 @@ impl Sealer {
     }
 
     /// Seals an observation under a nonce that is never used again.
-    pub fn seal(&self, observation: &Observation, nonce: [u8; NONCE_LEN]) -> String {
+    pub fn seal(&self, observation: &Observation, length: Length, nonce: [u8; NONCE_LEN]) -> String {
         let mut out = Canonical::new();
         write(&mut out, observation);
-        let payload = Payload { msg: out.as_str().as_bytes(), aad: &self.aad() };
+        let mut plain = out.as_str().as_bytes().to_vec();
+        if length == Length::Padded {
+            // White space after the JSON, which its reader skips.
+            plain.resize(plain.len().next_multiple_of(PADDED_BYTES), b' ');
+        }
+        let payload = Payload { msg: &plain, aad: &self.aad() };
         let mut bytes = [self.key_id.as_slice(), &nonce].concat();
         // Sealing fails only beyond 256 GiB; an empty ciphertext would be refused when opened.
         bytes.extend(self.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
@@ -175,7 +193,7 @@ mod tests {
 
     #[test]
     fn it_opens_for_its_agent_only_and_survives_a_restart() {
-        let token = Sealer::new(&[7; 32]).seal(&observation(), [1; 24]);
+        let token = Sealer::new(&[7; 32]).seal(&observation(), Length::Exact, [1; 24]);
         let again = Sealer::new(&[7; 32]);
         assert_eq!(again.open(&token, &observation().agent), Ok(observation()));
         assert_eq!(again.open(&token, &AgentId::new("mallory").unwrap()), Err(TokenError::NotYours));
@@ -183,9 +201,23 @@ mod tests {
     }
 
     #[test]
+    fn the_length_of_a_padded_token_does_not_follow_its_values() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = |status: &str| {
+            let mut shown = observation();
+            shown.observed[0].value =
+                Some(Attributes::from_fields(vec![("status".into(), Value::String(status.into()))]));
+            let token = sealer.seal(&shown, Length::Padded, [1; 24]);
+            assert_eq!(sealer.open(&token, &shown.agent), Ok(shown));
+            token.len()
+        };
+        assert_eq!(sealed("on"), sealed("suspended for ever"));
+    }
+
+    #[test]
     fn every_altered_character_is_noticed() {
         let sealer = Sealer::new(&[7; 32]);
-        let token = sealer.seal(&observation(), [1; 24]);
+        let token = sealer.seal(&observation(), Length::Exact, [1; 24]);
         for at in 0..token.len() {
             let mut altered = token.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };

@@ -36,6 +36,10 @@ version = 1
 [facts.Note]
 attributes = { text = "String", open = "Bool" }
 
+[observe.Note]
+who = 'true'
+attributes = "*"
+
 [action.write]
 resource = 'Note::"{note}"'
 allow = 'true'
@@ -115,7 +119,7 @@ fn an_honest_log_is_verified_whole() {
     write(&gate, 1, "one");
     gate.call(feed_request("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let observed = gate.observe(AgentId::new("writer").unwrap(), vec!["Note::\"1\"".parse().unwrap()]);
-    assert!(observed.facts[0].fact.is_some());
+    assert!(observed.unwrap().facts[0].value.is_some());
     write(&gate, 2, "two");
     for index in 0..gate.view().position {
         let stored = gate.read_log(index).unwrap();

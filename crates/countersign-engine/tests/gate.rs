@@ -29,6 +29,10 @@ version = 1
 [facts.Account]
 attributes = { status = "String", balance = "Long" }
 
+[observe.Account]
+who = 'principal.roles.contains("refunder")'
+attributes = "*"
+
 [action.refund]
 resource = 'Account::"{account}"'
 allow = 'principal.roles.contains("refunder")'
@@ -104,7 +108,7 @@ fn check_and_use_are_one_step_and_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let gate = open(dir.path());
     set_up(&gate);
-    let observed = gate.observe(AgentId::new("refund-1").unwrap(), vec![fact("Account::\"42\"")]);
+    let observed = gate.observe(AgentId::new("refund-1").unwrap(), vec![fact("Account::\"42\"")]).unwrap();
     let tokens = [observed.token];
 
     let (entry, committed) = verdict(refund(&gate, "a", 480_000, &tokens).unwrap());

@@ -15,6 +15,14 @@ attributes = { status = "String", balance = "Long", owner = "String" }
 [facts.Transfer]
 attributes = { from = "String", to = "String", amount = "Long", state = "String" }
 
+[observe.Account]
+who = 'true'
+attributes = "*"
+
+[observe.Transfer]
+who = 'true'
+attributes = "*"
+
 [action.refund]
 resource = 'Account::"{account}"'
 allow = 'principal.roles.contains("refunder")'

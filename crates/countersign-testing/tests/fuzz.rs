@@ -10,7 +10,7 @@ use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
 use countersign_core::record::{Leaf, decode};
 use countersign_core::value::Attributes;
-use countersign_engine::token::{Observation, Sealer};
+use countersign_engine::token::{Length, Observation, Sealer};
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::segment::{SegmentHeader, parse_batch, parse_batch_header};
@@ -127,7 +127,7 @@ fn observation_token() {
     let value = Some(Attributes::from_untyped_json(&object).unwrap());
     let observed = vec![Observed { fact: "Account::\"a\"".parse().unwrap(), version: 3, at_ms: 99, value }];
     let observation = Observation { agent: agent.clone(), position: 7, observed };
-    let token = sealer.seal(&observation, [1; 24]);
+    let token = sealer.seal(&observation, Length::Exact, [1; 24]);
     let good = token.clone();
     fuzz(texts(&[&token]), |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };

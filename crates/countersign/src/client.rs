@@ -8,6 +8,7 @@ mod remote;
 mod signer;
 
 use crate::commands::Failure;
+use crate::config::Config;
 use anyhow::Result;
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
 use ed25519_dalek::SigningKey;
@@ -103,9 +104,9 @@ impl Client {
         Ok(Self { way: Way::Remote(remote::Remote::new(server)?), signer: None })
     }
 
-    /// A gate opened here on its data folder, which no other process may hold.
-    pub fn embedded(data: &Path) -> Result<Self> {
-        Ok(Self { way: Way::Embedded(embedded::Embedded::open(data)?), signer: None })
+    /// A gate opened here on its data folder, which no other process may hold, with the settings that `serve` would have.
+    pub fn embedded(data: &Path, config: &Config) -> Result<Self> {
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open(data, config)?), signer: None })
     }
 
     /// Signs with a key from now on. Without an origin the gate is asked for its own; whoever names it does not have to

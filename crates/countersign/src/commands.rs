@@ -111,7 +111,7 @@ impl Connection {
     pub fn client(&self, config: &Config) -> Result<Client> {
         let key = self.key_file(config).map(crate::key_file::read).transpose()?;
         let client = match &self.data {
-            Some(data) => Client::embedded(data)?,
+            Some(data) => Client::embedded(data, config)?,
             None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER))?,
         };
         match key {

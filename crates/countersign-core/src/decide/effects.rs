@@ -50,7 +50,8 @@ impl<S: Snapshot> Deciding<'_, S> {
             let value = expression.value(inputs).map_err(|why| invalid(attribute, why))?;
             let in_range = |value: &Value| !matches!(value, Value::Long(_)) || value.is(&crate::value::ValueType::Long);
             if !in_range(&value) {
-                return Err(invalid(attribute, format!("{value} is beyond 2^53-1")));
+                // The number itself may be made of what the agent must not see.
+                return Err(invalid(attribute, "the result is beyond 2^53-1".to_owned()));
             }
             changes.push((attribute.clone(), value));
         }

@@ -6,7 +6,7 @@ use crate::decision::{Expected, FailedPrecondition, FailedRead, Why};
 use crate::expression::Base;
 use crate::fact::Fact;
 use crate::ids::FactId;
-use crate::pact::Require;
+use crate::pact::{Require, TemplatePart};
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +14,17 @@ use std::sync::Arc;
 impl<S: Snapshot> Deciding<'_, S> {
     pub(super) fn explain(&self, require: &Require, why: Why) -> FailedPrecondition {
         let facts: BTreeSet<usize> = require.that.facts().collect();
-        let facts: Vec<usize> = if facts.is_empty() { vec![0] } else { facts.into_iter().collect() };
-        let reads: Vec<FailedRead> =
+        let mut facts: Vec<usize> = if facts.is_empty() { vec![0] } else { facts.into_iter().collect() };
+        let mut reads: Vec<FailedRead> =
             require.that.attributes().filter_map(|(base, name)| self.failed_read(base, name)).collect();
+        for (link, read) in self.moved_links(&facts) {
+            if !reads.iter().any(|listed| listed.fact == read.fact && listed.attribute == read.attribute) {
+                reads.push(read);
+            }
+            if !facts.contains(&link) {
+                facts.push(link);
+            }
+        }
         FailedPrecondition {
             id: require.id.clone(),
             that: require.that.text().clone(),
@@ -30,6 +38,27 @@ impl<S: Snapshot> Deciding<'_, S> {
             why,
             reads,
         }
+    }
+
+    /// The attributes that ids of these reads were built from, and that changed since they were observed: what is looked
+    /// at now is then another fact than the agent saw.
+    pub(super) fn moved_links(&self, reads: &[usize]) -> Vec<(usize, FailedRead)> {
+        let mut moved: Vec<(usize, FailedRead)> = Vec::new();
+        let mut waiting = reads.to_vec();
+        let mut done = BTreeSet::new();
+        while let Some(read) = waiting.pop() {
+            let Some(read) = self.kind.reads.get(read).filter(|_| done.insert(read)) else {
+                continue;
+            };
+            for part in &read.template {
+                let TemplatePart::Attribute { read: link, attribute } = part else {
+                    continue;
+                };
+                waiting.push(*link);
+                moved.extend(self.failed_read(Base::Read(*link), attribute).filter(differs).map(|read| (*link, read)));
+            }
+        }
+        moved
     }
 
     fn failed_read(&self, base: Base, attribute: &SmolStr) -> Option<FailedRead> {
@@ -83,11 +112,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let differing: Vec<FailedRead> = names
             .into_iter()
             .filter_map(|name| self.failed_read(Base::Read(read), name))
-            .filter(|read| match (&read.expected, &read.actual) {
-                (Expected::Value(expected), Some(actual)) => expected != actual,
-                (Expected::Absent, None) => false,
-                _ => true,
-            })
+            .filter(|read| read.expected == Expected::NotObserved || differs(read))
             .collect();
         if !differing.is_empty() {
             return differing;
@@ -132,5 +157,14 @@ impl<S: Snapshot> Deciding<'_, S> {
             None if seen => format!("observe {} again and decide anew", list.join(", ")),
             None => format!("observe {} before acting, so that the gate can say what changed", list.join(", ")),
         }
+    }
+}
+
+/// Whether an attribute was observed and is something else now.
+fn differs(read: &FailedRead) -> bool {
+    match (&read.expected, &read.actual) {
+        (Expected::NotObserved, _) | (Expected::Absent, None) => false,
+        (Expected::Value(expected), Some(actual)) => expected != actual,
+        (Expected::Value(_), None) | (Expected::Absent, Some(_)) => true,
     }
 }

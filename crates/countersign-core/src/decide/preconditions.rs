@@ -112,7 +112,11 @@ impl<S: Snapshot> Deciding<'_, S> {
             id: format!("{name}-unchanged").into(),
             that,
             why: Why::Changed,
-            reads: self.changed_reads(read),
+            reads: self
+                .changed_reads(read)
+                .into_iter()
+                .chain(self.moved_links(&[read]).into_iter().map(|(_, read)| read))
+                .collect(),
             gap_ms: self.gap_ms(std::iter::once(read)),
             hint: self.hint(&[read]),
         })

@@ -4,6 +4,7 @@
 //! validator sees to it that types agree and that nothing optional is used unguarded. For the second, each expression is
 //! wrapped as a policy against the derived schema, and what Cedar says is brought back to the text of the pact.
 
+mod grant;
 mod size;
 
 use super::catalogue::AGENT;
@@ -206,7 +207,7 @@ impl<'a> Checker<'a> {
                     problems.warning(
                         &text.content(),
                         message,
-                        "no action will pass it; compare with a value that can occur",
+                        "nothing will pass it; compare with a value that can occur",
                     );
                 }
                 continue;

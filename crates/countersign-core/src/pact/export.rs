@@ -6,8 +6,12 @@
 
 use super::catalogue::{AGENT, agent_schema};
 use super::schema::{Signature, action, entity};
-use super::{ActionType, FactSchema, Measure, Mode, OnFail, Pact, Presence};
+use super::{ActionType, FactSchema, Grant, Measure, Mode, OnFail, Pact, Presence};
+use crate::ids::FactType;
 use std::fmt::Write as _;
+
+/// What observing is called among the actions of the export. No action type can have this name: a dot is not part of one.
+const OBSERVE: &str = "gate.observe";
 
 /// The Cedar schema that follows from a pact.
 pub fn cedar_schema(pact: &Pact) -> String {
@@ -26,14 +30,31 @@ pub fn cedar_schema(pact: &Pact) -> String {
         out.push('\n');
         action(&mut out, &Signature::of(one, schema_of), &[]);
     }
+    observable(&mut out, pact);
     out
 }
 
-/// The conditions of a pact as Cedar policies: one `permit` for each action type.
+/// The action of observing, for the types of which anything is granted. Cedar has no word for attributes that are left
+/// out, so it gets the attribute as part of the question.
+fn observable(out: &mut String, pact: &Pact) {
+    let types: Vec<&str> =
+        pact.observe.iter().filter(|(_, grants)| !grants.is_empty()).map(|(ty, _)| ty.as_str()).collect();
+    if !types.is_empty() {
+        let _ = write!(out, "\naction \"{OBSERVE}\" appliesTo {{\n  principal: [{AGENT}],\n");
+        let _ = writeln!(out, "  resource: [{}],\n  context: {{ attribute: String }},\n}};", types.join(", "));
+    }
+}
+
+/// The conditions of a pact as Cedar policies: one `permit` for each action type, and one for each grant.
 pub fn cedar_policies(pact: &Pact) -> String {
     let mut out = format!("// Derived from pact {} version {}, {}.\n", pact.name, pact.version, pact.hash);
     for action in pact.actions.values() {
         policy(&mut out, action);
+    }
+    for (ty, grants) in &pact.observe {
+        for (at, one) in grants.iter().enumerate() {
+            grant(&mut out, ty, at, one);
+        }
     }
     out
 }
@@ -72,6 +93,18 @@ fn policy(out: &mut String, action: &ActionType) {
         }
         condition(out, &title, require.that.text());
     }
+    out.truncate(out.trim_end().len());
+    out.push_str(";\n");
+}
+
+fn grant(out: &mut String, ty: &FactType, at: usize, grant: &Grant) {
+    out.push('\n');
+    comment(out, grant.doc.as_deref());
+    let _ = writeln!(out, "@id(\"{OBSERVE}-{ty}-{}\")", at + 1);
+    let _ = writeln!(out, "permit (principal, action == Action::\"{OBSERVE}\", resource is {ty})");
+    condition(out, "who is shown it", grant.who.text());
+    let attributes: Vec<String> = grant.attributes.iter().map(|name| format!("\"{name}\"")).collect();
+    condition(out, "what is shown", &format!("[{}].contains(context.attribute)", attributes.join(", ")));
     out.truncate(out.trim_end().len());
     out.push_str(";\n");
 }

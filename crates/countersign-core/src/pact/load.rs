@@ -7,7 +7,7 @@
 use super::catalogue::OPERATOR;
 use super::diagnostic::{Diagnostic, Problems, Severity};
 use super::source::{Table, shorten};
-use super::{ActionType, FactSchema, Pact, action, facts};
+use super::{ActionType, FactSchema, Pact, action, facts, observe};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::limits::{ACTION_TYPES_MAX, INTEGER_MAX, PACT_BYTES_MAX};
 use std::collections::BTreeMap;
@@ -66,6 +66,10 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         None => facts::Facts::default(),
     };
     let actions = actions(source, &mut table, &facts, problems);
+    let observe = match table.table("observe", problems) {
+        Some((_, declared)) => observe::read(source, declared, &facts, problems),
+        None => BTreeMap::new(),
+    };
     table.finish(problems);
     Some(Pact {
         name: name?,
@@ -75,6 +79,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         doc,
         facts: facts.into_declared(),
         actions,
+        observe,
     })
 }
 

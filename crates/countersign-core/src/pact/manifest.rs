@@ -3,7 +3,9 @@
 //! Markdown, derived from the loaded pact and nothing else, so the document cannot say more than the gate does.
 
 use super::catalogue::AGENT;
-use super::{ActionType, BudgetBy, Change, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require, TemplatePart};
+use super::{
+    ActionType, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require, TemplatePart,
+};
 use crate::value::{FieldType, ValueType};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -21,10 +23,28 @@ pub fn manifest(pact: &Pact) -> String {
             schema.iter().map(|(name, field)| format!("`{name}`: {}", typed(field))).collect();
         let _ = writeln!(out, "| `{ty}` | {} | atomic |", or_dash(&attributes.join(", ")));
     }
+    write_grants(&mut out, pact);
     for action in pact.actions.values() {
         write_action(&mut out, action);
     }
     out
+}
+
+fn write_grants(out: &mut String, pact: &Pact) {
+    out.push_str("\n## Who may observe what\n\n");
+    if pact.observe.values().all(Vec::is_empty) {
+        out.push_str("This pact lets nobody observe anything.\n");
+        return;
+    }
+    out.push_str("What is not granted is withheld; grants of other pacts add to these.\n\n");
+    out.push_str("| facts | attributes | shown to | why |\n|---|---|---|---|\n");
+    for (ty, grants) in &pact.observe {
+        for Grant { who, attributes, doc } in grants {
+            let attributes: Vec<String> = attributes.iter().map(|name| format!("`{name}`")).collect();
+            let doc = cell(doc.as_deref().unwrap_or_default());
+            let _ = writeln!(out, "| `{ty}` | {} | {} | {} |", attributes.join(", "), code(who.text()), or_dash(&doc));
+        }
+    }
 }
 
 fn write_action(out: &mut String, action: &ActionType) {

@@ -13,8 +13,8 @@ use toml::de::{DeTable, DeValue};
 pub(super) type Node<'a> = &'a Spanned<DeValue<'a>>;
 
 /// Keys that DESIGN reserves for later versions; they get their own message, because leaving them out is not a repair.
-const LATER: [&str; 10] =
-    ["call", "after", "fence", "max_staleness", "source", "observe", "labels", "approve", "session", "redact"];
+const LATER: [&str; 9] =
+    ["call", "after", "fence", "max_staleness", "source", "labels", "approve", "session", "redact"];
 
 /// A string of the pact and where it stands.
 #[derive(Debug, Clone)]

@@ -360,3 +360,40 @@ that = '''resource.balance * 100 <= context.observed.resource.balance * 102
         assert_eq!(world.verdict(), expected, "{balance}");
     }
 }
+
+/// A fact that is reached through another: what leads to it is part of why a condition on it failed.
+const LINKED: &str = r#"
+resource = 'Account::"{account}"'
+reads.next = 'Account::"{resource.status}"'
+PARAMS
+[[action.act.require]]
+id = "rich"
+that = 'context.next.balance >= context.amount'
+"#;
+
+#[test]
+fn a_swapped_link_is_named() {
+    let mut world = world(LINKED);
+    world.feed("Account::\"b\"", Some(account("x", 50)));
+    world.feed("Account::\"c\"", Some(account("x", 5)));
+    world.feed(A, Some(account("b", 100)));
+    world.observe(&[A, "Account::\"b\""]);
+    world.feed(A, Some(account("c", 100)));
+    let decision = world.decide();
+    let failed = &decision.blocked().unwrap().failed[0];
+    let reads: Vec<String> = failed
+        .reads
+        .iter()
+        .map(|read| format!("{}.{} {:?}", read.fact, read.attribute.as_deref().unwrap_or_default(), read.expected))
+        .collect();
+    assert_eq!(
+        reads,
+        ["Account::\"c\".balance NotObserved", "Account::\"a\".status Value(String(\"b\"))"],
+        "{failed:?}"
+    );
+    assert!(failed.hint.starts_with("observe Account::\"a\", Account::\"c\" again"), "{}", failed.hint);
+    // A link that did not change says nothing.
+    world.observed.clear();
+    world.observe(&[A]);
+    assert_eq!(world.decide().blocked().unwrap().failed[0].reads.len(), 1);
+}

@@ -9,6 +9,7 @@
 )]
 
 mod cedar;
+mod disclosing;
 mod edges;
 mod precedence;
 mod properties;

@@ -3,7 +3,7 @@
 use super::Gate;
 use super::outside::LogError;
 use crate::fold::Fold;
-use crate::request::{Answer, Refusal, Request};
+use crate::request::{Answer, EraseTarget, Refusal, Request};
 use crate::storage::StorageError;
 use crate::storage::snapshot::remove_older_than;
 use countersign_core::identity::Auth;
@@ -69,9 +69,35 @@ impl Gate {
         }
     }
 
+    /// Whether these entries could be erased now; gives those that are not erased yet. Changes nothing.
+    pub fn check_erase(&self, entries: &[u64]) -> Result<Vec<u64>, EraseError> {
+        let targets = self.erase_targets(entries)?;
+        let view = self.view();
+        for target in &targets {
+            target.check(&view.state)?;
+        }
+        Ok(targets.iter().map(|target| target.entry).collect())
+    }
+
     /// Erases the payloads of entries. The erasure is itself an entry (several for very many); the leaves and all proofs
     /// stay. Gives the last erasure.
     pub fn erase(&self, by: AgentId, auth: Auth, entries: &[u64], reason: String) -> Result<u64, EraseError> {
+        let targets = self.erase_targets(entries)?;
+        let mut erasure = 0;
+        for targets in targets.chunks(ERASED_MAX) {
+            let (by, auth, targets, reason) = (by.clone(), auth.clone(), targets.to_vec(), reason.clone());
+            let answer = self.call(Request::Erase { by, auth, targets, reason })?;
+            let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
+            erasure = entered.entry.index;
+        }
+        // Older snapshots may hold what was current then: one without takes their place.
+        let position = self.snapshot()?;
+        remove_older_than(self.shared.log.disk().as_ref(), position)?;
+        Ok(erasure)
+    }
+
+    /// What these entries hold that can be erased.
+    fn erase_targets(&self, entries: &[u64]) -> Result<Vec<EraseTarget>, EraseError> {
         let mut targets = Vec::with_capacity(entries.len());
         for index in entries {
             let stored = self.read_log(*index)?;
@@ -88,17 +114,7 @@ impl Gate {
             let index = entries.first().copied().unwrap_or_default();
             return Err(Refusal::NotErasable(index, "its payload is erased already").into());
         }
-        let mut erasure = 0;
-        for targets in targets.chunks(ERASED_MAX) {
-            let (by, auth, targets, reason) = (by.clone(), auth.clone(), targets.to_vec(), reason.clone());
-            let answer = self.call(Request::Erase { by, auth, targets, reason })?;
-            let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
-            erasure = entered.entry.index;
-        }
-        // Older snapshots may hold what was current then: one without takes their place.
-        let position = self.snapshot()?;
-        remove_older_than(self.shared.log.disk().as_ref(), position)?;
-        Ok(erasure)
+        Ok(targets)
     }
 }
 

@@ -2,13 +2,16 @@
 
 use super::Gate;
 use super::outside::LogError;
-use crate::token::Observation;
+use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
+use countersign_core::disclose::{self, disclose};
 use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Leaf, decode};
+use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
+use smol_str::SmolStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,8 +33,24 @@ pub struct Observe {
 pub struct Shown {
     /// The fact.
     pub id: FactId,
-    /// Its current version; `None` where there is none.
-    pub fact: Option<Arc<Fact>>,
+    /// Its version; 0 where there never was one.
+    pub version: u64,
+    /// What the agent may see of its value; `None` where there is none.
+    pub value: Option<Attributes>,
+    /// The attributes of its type that the agent may not see.
+    pub withheld: Vec<SmolStr>,
+    /// When this version was written; `None` where there never was one.
+    pub written_at_ms: Option<u64>,
+}
+
+/// An agent asked for facts that no grant lets it observe. Whether they exist is not said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{agent} may not observe {}", .facts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+pub struct NotObservable {
+    /// The agent.
+    pub agent: AgentId,
+    /// The facts.
+    pub facts: Vec<FactId>,
 }
 
 /// One version of a fact in its history.
@@ -58,30 +77,37 @@ pub enum HistoryError {
 }
 
 impl Gate {
-    /// Shows facts to an agent and seals what was shown. Writes nothing.
-    pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Observe {
+    /// Shows facts to an agent, as far as the published pacts let it see them, and seals what they are. Writes nothing.
+    ///
+    /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
+    pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
         // Time is read before the facts: an observation is never younger than what it shows.
         let observed_at_ms = self.now_ms();
-        let (position, facts) = {
+        let (position, facts, observed) = {
             let view = self.view();
-            let shown = ids.into_iter().map(|id| {
-                let fact = view.state.facts.get(&id).cloned();
-                Shown { id, fact }
-            });
-            (view.position, shown.collect::<Vec<_>>())
+            let (mut facts, mut observed, mut refused) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
+            for id in ids {
+                match show(&view.state, &agent, &id) {
+                    Some(shown) => {
+                        let value = view.state.facts.get(&id).and_then(|fact| fact.value.clone());
+                        observed.push(Observed { fact: id, version: shown.version, at_ms: observed_at_ms, value });
+                        facts.push(shown);
+                    }
+                    None => refused.push(id),
+                }
+            }
+            if !refused.is_empty() {
+                return Err(NotObservable { agent, facts: refused });
+            }
+            (view.position, facts, observed)
         };
-        let observed = facts.iter().map(|shown| Observed {
-            fact: shown.id.clone(),
-            version: shown.fact.as_ref().map_or(0, |fact| fact.version()),
-            at_ms: observed_at_ms,
-            value: shown.fact.as_ref().and_then(|fact| fact.value.clone()),
-        });
-        let observation = Observation { agent, position, observed: observed.collect() };
+        let withheld = facts.iter().any(|shown| !shown.withheld.is_empty());
+        let length = if withheld { Length::Padded } else { Length::Exact };
         let mut nonce = [0; 24];
         self.shared.nonces.lock().fill_bytes(&mut nonce);
-        let token = self.shared.sealer.seal(&observation, nonce);
+        let token = self.shared.sealer.seal(&Observation { agent, position, observed }, length, nonce);
         self.shared.counters.observed.fetch_add(1, Ordering::Relaxed);
-        Observe { token, observed_at_ms, position, facts }
+        Ok(Observe { token, observed_at_ms, position, facts })
     }
 
     /// The current version of a fact.
@@ -91,6 +117,10 @@ impl Gate {
 
     /// The versions of a fact, newest first, at most `limit`, from below `before` on. Ends early at a version that was
     /// erased; the second part of the answer says so.
+    ///
+    /// The walk always starts at the newest version: each entry knows the one before, and nothing else does. An index of
+    /// all versions would be kept in memory for every fact, for a question that is asked about few of them; a page deep
+    /// in a long history costs one read for each version above it instead.
     pub fn history(&self, id: &FactId, before: u64, limit: usize) -> Result<(Vec<Version>, Option<u64>), HistoryError> {
         let mut versions = Vec::new();
         let mut next = self.fact(id).map(|fact| fact.written.entry);
@@ -117,4 +147,20 @@ impl Gate {
         }
         Ok((versions, None))
     }
+}
+
+/// A fact as an agent may see it; `None` if not at all.
+fn show(state: &State, agent: &AgentId, id: &FactId) -> Option<Shown> {
+    let disclosed = Some(disclose(state, agent, id)).filter(|disclosed| disclosed.is_observable())?;
+    let fact = state.facts.get(id);
+    let value = fact.and_then(|fact| fact.value.as_ref());
+    Some(Shown {
+        id: id.clone(),
+        version: fact.map_or(0, |fact| fact.version()),
+        value: value.map(|value| value.only(|name| disclosed.shows(name))),
+        withheld: fact
+            .filter(|_| value.is_some())
+            .map_or_else(Vec::new, |fact| disclose::withheld(state, fact, &disclosed)),
+        written_at_ms: fact.map(|fact| fact.written.at_ms),
+    })
 }

@@ -14,7 +14,7 @@ use countersign_engine::clock::LedgerClock;
 use countersign_engine::fold::Fold;
 use countersign_engine::gate::Parts;
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
-use countersign_engine::token::Observation;
+use countersign_engine::token::{Length, Observation};
 use serde_json::Value as Json;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -60,7 +60,7 @@ impl Simulation<'_> {
         drop(view);
         let Ok(agent) = agent_id(by) else { return };
         let nonce = self.clients.nonce();
-        let token = self.clients.sealer.seal(&Observation { agent, position, observed }, nonce);
+        let token = self.clients.sealer.seal(&Observation { agent, position, observed }, Length::Exact, nonce);
         self.clients.keep_token(by, token);
         self.say(|| format!("{by} observes {facts:?} at {position}"));
         let ended = Some(self.now());

@@ -2,6 +2,7 @@
 
 use super::{ANSWER_BYTES_MAX, Answer, Call};
 use crate::commands::Failure;
+use crate::config::Config;
 use crate::data::DataFolder;
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -24,9 +25,9 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub(super) fn open(data: &Path) -> Result<Self> {
+    pub(super) fn open(data: &Path, config: &Config) -> Result<Self> {
         let folder = DataFolder::find(data)?;
-        let (gate, report) = folder.open(folder.options())?;
+        let (gate, report) = folder.open(config.tune(folder.options()))?;
         if let Some(cut) = &report.storage.cut {
             crate::terminal::note(format_args!(
                 "note: cut {} bytes of a batch that was never acknowledged from {}",

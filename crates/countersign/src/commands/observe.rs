@@ -14,6 +14,8 @@ use countersign_api::{ObserveRequest, ObserveResponse};
 /// Prints the facts and an observation token. The token says which versions the agent saw and when; the agent sends it along
 /// with the action that it decides on, so that the gate can tell what changed in between. It is sealed: an agent can carry
 /// it, not forge or alter it, and no other agent can use it. Observing writes nothing.
+///
+/// An agent is shown what the pacts grant it under [observe]; attributes that are not granted are named as withheld.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,6 +54,9 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
             match &fact.value {
                 Some(value) => note(format_args!("{} version {}  {}", fact.fact, fact.version, value_line(value))),
                 None => note(format_args!("{} does not exist", fact.fact)),
+            }
+            if !fact.withheld.is_empty() {
+                note(format_args!("  withheld: {}", fact.withheld.join(", ")));
             }
             if let Some(written) = fact.written_at {
                 let age = span(shown.observed_at.saturating_sub(written));

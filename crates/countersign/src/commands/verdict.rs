@@ -23,7 +23,8 @@ pub fn show(verdict: &Verdict) {
     for failed in &verdict.failed {
         show_failed(failed, paint);
     }
-    if let Some(hint) = &verdict.hint {
+    // The hint of the first failed precondition is that of the verdict, and is said only once.
+    if let Some(hint) = verdict.hint.as_ref().filter(|hint| verdict.failed.iter().all(|failed| failed.hint != **hint)) {
         say(format_args!("  hint: {hint}"));
     }
     if let Some(shadowed) = &verdict.shadowed {
@@ -84,6 +85,9 @@ fn show_failed(failed: &FailedPrecondition, paint: Paint) {
 
 /// What an agent had seen, and what is there: `"active" -> "frozen"`.
 fn change(read: &FailedRead, paint: Paint) -> String {
+    if read.withheld {
+        return "withheld from this agent".to_owned();
+    }
     let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
     let expected = if read.observed { shown(&read.expected) } else { "not observed".to_owned() };
     format!("{expected} -> {}", paint.word(Tone::Strong, shown(&read.actual)))

@@ -141,7 +141,7 @@ impl World for GatedScenario<'_> {
             Deed::Think => Ok(Outcome::Quiet),
             Deed::Read { facts, .. } => {
                 let facts = facts.iter().map(|fact| fact.parse()).collect::<Result<Vec<FactId>, _>>()?;
-                mind.tokens.push(self.world.gate.observe(AgentId::new(step.agent)?, facts).token);
+                mind.tokens.push(self.world.gate.observe(AgentId::new(step.agent)?, facts)?.token);
                 Ok(Outcome::Observed)
             }
             Deed::Act { action, params, .. } => self.act(step, action, params, mind),

@@ -20,7 +20,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
     fields.done()?;
-    let observed = app.gate.observe(caller.name, fact_ids(facts)?);
+    let observed = app.gate.observe(caller.name, fact_ids(facts)?)?;
     json(&ObserveResponse {
         observation: observed.token,
         observed_at: observed.observed_at_ms,
@@ -50,13 +50,12 @@ fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
 }
 
 fn shown(shown: Shown) -> ObservedFact {
-    let fact = shown.fact.as_deref();
     ObservedFact {
         fact: shown.id.to_string(),
-        version: fact.map_or(0, |fact| fact.version()),
-        value: fact.and_then(|fact| fact.value.as_ref()).map(|value| value.to_json()),
-        withheld: Vec::new(),
-        written_at: fact.map(|fact| fact.written.at_ms),
+        version: shown.version,
+        value: shown.value.as_ref().map(|value| value.to_json()),
+        withheld: shown.withheld.iter().map(ToString::to_string).collect(),
+        written_at: shown.written_at_ms,
         atomicity: Atomicity::Atomic,
     }
 }
@@ -67,12 +66,13 @@ pub async fn act(State(app): State<Arc<App>>, caller: Caller, request: Request) 
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
     let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
-        Answer::Entered(entered) => verdict::of_entry(&entered)
+        Answer::Entered(entered) => verdict::of_entry(&app.gate, &entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
         Answer::Repeated(entry) => {
             let read = app.blocking(move |gate| Ok::<_, LogError>((gate.read_log(entry)?, gate.receipt(entry)?)));
             let (stored, receipt) = read.await?;
-            verdict::of_stored(&stored, Some(receipt.encode())).map_err(|error| LogError::Damaged(entry, error))?
+            verdict::of_stored(&app.gate, &stored, Some(receipt.encode()))
+                .map_err(|error| LogError::Damaged(entry, error))?
         }
     };
     app.metrics.action_took(started.elapsed());
@@ -83,5 +83,5 @@ pub async fn act(State(app): State<Arc<App>>, caller: Caller, request: Request) 
 pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
-    json(&verdict::of_check(&action, &app.gate.check(&action)))
+    json(&verdict::of_check(&app.gate, &action, &app.gate.check(&action)))
 }

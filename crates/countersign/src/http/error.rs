@@ -6,7 +6,7 @@ use countersign_api::{ErrorCode, Problem};
 use countersign_core::action::RequestError;
 use countersign_core::ids::IdError;
 use countersign_core::state::PublishError;
-use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError};
+use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable};
 use countersign_engine::identity::AuthError;
 use countersign_engine::identity::signature::SignatureError;
 use countersign_engine::request::Refusal;
@@ -193,6 +193,14 @@ impl From<AdmitError> for HttpError {
                 "observe again, as the agent that acts, and send the token as it was given out",
             ),
         }
+    }
+}
+
+impl From<NotObservable> for HttpError {
+    fn from(error: NotObservable) -> Self {
+        let hint =
+            "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
+        Self::new(ErrorCode::NotObservable, error.to_string(), hint)
     }
 }
 

@@ -176,6 +176,8 @@ fn erase_all(
     dry_run: bool,
 ) -> Result<ErasureResponse, EraseError> {
     let plan = match what {
+        // A plan that would be refused is no plan.
+        Erase::Entries(entries) if dry_run => ErasePlan { entries: gate.check_erase(&entries)?, kept: Vec::new() },
         Erase::Entries(entries) => ErasePlan { entries, kept: Vec::new() },
         Erase::Fact(fact) => gate.erase_plan(&fact)?,
     };

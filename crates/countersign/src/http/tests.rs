@@ -17,6 +17,7 @@ mod ledger;
 mod server;
 mod signed;
 mod verdicts;
+mod withheld;
 
 use client::Reply;
 use serde_json::{Value, json};
@@ -29,6 +30,10 @@ version = 1
 
 [facts.Account]
 attributes = { status = "String", balance = "Long", note = "String?" }
+
+[observe.Account]
+who = 'principal.roles.contains("refunder")'
+attributes = "*"
 
 [action.refund]
 resource = 'Account::"{account}"'

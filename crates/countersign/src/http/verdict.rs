@@ -1,33 +1,38 @@
 //! Verdicts on the wire: from a decision just made, or from the entry that holds one made before.
 //!
 //! Both ways must give the same body, or a retry would tell an agent something else than the first answer did. Nothing is
-//! evaluated again: a stored verdict is read, not decided.
+//! evaluated again: a stored verdict is read, not decided. Only what the agent may see is decided anew for each answer, by
+//! the grants as they are then: an entry holds everything, an answer what its agent may know.
+
+mod disclosing;
 
 use countersign_api::{Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Blocked, Decision, Expected};
+use countersign_core::ids::FactId;
 use countersign_core::record::{Event, Leaf};
-use countersign_engine::gate::StoredEntry;
+use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
+use disclosing::Asked;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
-pub fn of_entry(entered: &Entered) -> Option<Verdict> {
+pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
     let Event::Action(decided) = &entered.entry.event else { return None };
-    let mut verdict = of_decision(&decided.action, &decided.decision);
+    let mut verdict = of_decision(gate, &decided.action, &decided.decision);
     in_entry(&mut verdict, entered.entry.index);
     verdict.receipt = super::receipt(entered);
     Some(verdict)
 }
 
 /// The verdict of a check, which no entry holds and which guarantees nothing.
-pub fn of_check(action: &Action, decision: &Decision) -> Verdict {
-    Verdict { checked: true, ..of_decision(action, decision) }
+pub fn of_check(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
+    Verdict { checked: true, ..of_decision(gate, action, decision) }
 }
 
 /// The verdict that an entry holds which was made before, under the same idempotency key.
-pub fn of_stored(stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
+pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
     let kind = match leaf.verdict.as_deref() {
         Some("committed") => VerdictKind::Committed,
@@ -35,6 +40,7 @@ pub fn of_stored(stored: &StoredEntry, receipt: Option<String>) -> Result<Verdic
         Some("review") => VerdictKind::Review,
         other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
     };
+    let agent = leaf.by().map_err(|error| error.to_string())?;
     let pact = leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash });
     let mut verdict = bare(kind, leaf.action.unwrap_or_default(), pact);
     match &stored.payload {
@@ -49,6 +55,10 @@ pub fn of_stored(stored: &StoredEntry, receipt: Option<String>) -> Result<Verdic
             verdict.gap_ms = gap_ms;
             verdict.shadowed = shadowed.map(Into::into);
             verdict.wrote = payload.writes;
+            let request: StoredRequest = serde_json::from_str(&payload.body).map_err(|error| error.to_string())?;
+            let reads = payload.reads.iter().map(|(fact, _)| fact.parse()).collect::<Result<Vec<FactId>, _>>();
+            let reads = reads.map_err(|error| error.to_string())?;
+            disclosing::disclose(gate, &mut verdict, &Asked { agent: &agent, action: &request.action, reads: &reads });
         }
     }
     in_entry(&mut verdict, stored.index);
@@ -57,7 +67,7 @@ pub fn of_stored(stored: &StoredEntry, receipt: Option<String>) -> Result<Verdic
     Ok(verdict)
 }
 
-fn of_decision(action: &Action, decision: &Decision) -> Verdict {
+fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
     let kind = match &decision.verdict {
         decision::Verdict::Committed => VerdictKind::Committed,
         decision::Verdict::Rejected(_) => VerdictKind::Rejected,
@@ -79,6 +89,9 @@ fn of_decision(action: &Action, decision: &Decision) -> Verdict {
     verdict.shadowed = decision.shadowed.as_ref().map(reasons);
     verdict.wrote =
         decision.writes.iter().map(|write| Wrote { fact: write.fact.to_string(), version: write.version }).collect();
+    let reads: Vec<_> = decision.reads.iter().map(|read| read.fact.clone()).collect();
+    let asked = Asked { agent: &action.agent, action: action.action.as_str(), reads: &reads };
+    disclosing::disclose(gate, &mut verdict, &asked);
     verdict
 }
 
@@ -149,6 +162,7 @@ fn read(read: &decision::FailedRead) -> FailedRead {
     FailedRead {
         attribute: attribute(&read.fact.to_string(), read.attribute.as_deref()),
         observed: read.expected != Expected::NotObserved,
+        withheld: false,
         expected: match &read.expected {
             Expected::Value(value) => Some(value.to_json()),
             Expected::NotObserved | Expected::Absent => None,
@@ -171,9 +185,18 @@ fn attribute(fact: &str, attribute: Option<&str>) -> String {
 /// What of an action's payload makes its verdict.
 #[derive(Deserialize)]
 struct StoredPayload {
+    body: String,
     decision: StoredDecision,
     #[serde(default)]
+    reads: Vec<(String, u64)>,
+    #[serde(default)]
     writes: Vec<Wrote>,
+}
+
+/// What of an action's body its verdict depends on.
+#[derive(Deserialize)]
+struct StoredRequest {
+    action: String,
 }
 
 #[derive(Deserialize)]
@@ -243,6 +266,7 @@ impl From<StoredRead> for FailedRead {
         Self {
             attribute: attribute(&stored.fact, stored.attribute.as_deref()),
             observed: stored.observed,
+            withheld: false,
             expected: stored.expected,
             actual: stored.actual,
             version: stored.version,

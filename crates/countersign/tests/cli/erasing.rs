@@ -12,6 +12,7 @@ fn every_copy_but_the_current_value_is_erased_and_the_log_still_holds() {
         sandbox.run(erase).must(2).shown(),
         sandbox.run(&format!("{erase} --yes")).must(0).shown(),
         sandbox.run(&format!("{erase} --yes")).must(0).shown(),
+        sandbox.run("erase --entry 4 --reason x --dry-run --data data").must(1).shown(),
         sandbox.run("erase --entry 4 --reason x --yes --data data").must(1).shown(),
         sandbox.run("entry show 3 --data data").must(0).shown(),
         sandbox.run("fact get Account 42 --history --data data").must(0).shown(),

@@ -78,6 +78,7 @@ fn actions(stolen: &str) -> Vec<Row> {
         row(Code::InvalidField, "POST", "/v1/observe", &[JSON, AGENT], r#"{"facts":[]}"#),
         row(Code::InvalidField, "POST", "/v1/observe", &[JSON, AGENT], r#"{"facts":["Account::42"]}"#),
         row(Code::InvalidField, "POST", "/v1/observe", &[JSON, AGENT], r#"{"facts":["A::\"1\"","A::\"1\""]}"#),
+        row(Code::NotObservable, "POST", "/v1/observe", &[JSON, AGENT], r#"{"facts":["Account::\"42\"","A::\"1\""]}"#),
         row(Code::InvalidField, "POST", "/v1/ledger/erasures", &[JSON], r#"{"entries":[1]}"#),
         row(Code::InvalidField, "POST", "/v1/ledger/erasures", &[JSON], r#"{"reason":"x"}"#),
         row(Code::InvalidField, "POST", "/v1/ledger/erasures", &[JSON], r#"{"entries":[-1],"reason":"x"}"#),
@@ -174,6 +175,8 @@ fn resources() -> Vec<Row> {
 #[test]
 fn every_error_has_one_shape_and_leaves_nothing() {
     let server = furnished();
+    let agent = json!({"value": {"roles": ["refunder"], "standing": "active", "org": "evil", "trust": 1}});
+    assert_eq!(server.put("/v1/facts/Agent/mallory", &agent).status, 200);
     let other = ["Content-Type: application/json", "Countersign-Agent: mallory"];
     let stolen = server.send("POST", "/v1/observe", &other, br#"{"facts":["Account::\"42\""]}"#).json();
     assert_eq!(server.post("/v1/actions", &action("used", "nothing", &json!({}), &[])).status, 200);

@@ -1,0 +1,184 @@
+//! What an agent may see: the grants of all published pacts, evaluated for one agent and one fact as they are now.
+//!
+//! Withholding is done when something is shown or answered, never when it is decided: `decide` and the ledger work on
+//! whole facts, so that what an agent may see has no influence on what is right. Fails closed (I4): an agent that is not
+//! registered or not active, a condition that cannot be evaluated, and a fact without a grant all show nothing.
+
+use crate::expression::{Base, Input, Mention, Source};
+use crate::fact::Fact;
+use crate::ids::{AgentId, Digest, FactId};
+use crate::pact::{ActionType, Grant, TemplatePart};
+use crate::state::State;
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// What of one fact an agent may see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Disclosed {
+    /// Nothing, not even whether there is such a fact.
+    Nothing,
+    /// That it is there or not, its version, and these attributes.
+    Attributes(BTreeSet<SmolStr>),
+    /// All of it.
+    Whole,
+}
+
+impl Disclosed {
+    /// Whether the fact can be observed at all.
+    pub fn is_observable(&self) -> bool {
+        *self != Self::Nothing
+    }
+
+    /// Whether an attribute is shown.
+    pub fn shows(&self, attribute: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Attributes(shown) => shown.contains(attribute),
+            Self::Whole => true,
+        }
+    }
+}
+
+/// What an agent may see of a fact now. The grants of all pacts add up; its own `Agent` fact an agent sees whole.
+pub fn disclose(state: &State, agent: &AgentId, id: &FactId) -> Disclosed {
+    let own = FactId::of_agent(agent);
+    if *id == own {
+        return Disclosed::Whole;
+    }
+    let Some(principal) = state.facts.get(&own).and_then(|fact| fact.value.as_ref()).filter(|value| is_active(value))
+    else {
+        return Disclosed::Nothing;
+    };
+    let fact = state.facts.get(id);
+    let subject = Subject { own: &own, principal, id, value: fact.and_then(|fact| fact.value.as_ref()) };
+    let grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
+    let mut shown = BTreeSet::new();
+    for grant in grants.filter(|grant| subject.is_granted(grant)) {
+        shown.extend(grant.attributes.iter().cloned());
+    }
+    if shown.is_empty() { Disclosed::Nothing } else { Disclosed::Attributes(shown) }
+}
+
+/// The attributes of a fact's type that an agent is not shown. Told by the type and not by the fact: whether an optional
+/// attribute is there is part of what is withheld.
+pub fn withheld(state: &State, fact: &Fact, disclosed: &Disclosed) -> Vec<SmolStr> {
+    let types = state.catalogue.types().get(fact.id.ty());
+    let names = types.into_iter().flat_map(|attributes| attributes.keys());
+    names.filter(|name| !disclosed.shows(name)).cloned().collect()
+}
+
+fn is_active(principal: &Attributes) -> bool {
+    matches!(principal.get("standing"), Some(Value::String(standing)) if standing == "active")
+}
+
+/// An agent and the fact that it wants to see.
+struct Subject<'a> {
+    own: &'a FactId,
+    principal: &'a Attributes,
+    id: &'a FactId,
+    value: Option<&'a Attributes>,
+}
+
+impl Subject<'_> {
+    fn is_granted(&self, grant: &Grant) -> bool {
+        // Of a fact that is not there nothing can be known, so a condition on its attributes must not tell the two apart.
+        let of_fact = |(base, _): (Base, &SmolStr)| base != Base::Principal;
+        if self.value.is_none() && grant.who.attributes().any(of_fact) {
+            return false;
+        }
+        grant.who.holds(&grant.who.inputs(self)).unwrap_or(false)
+    }
+}
+
+impl Source for Subject<'_> {
+    fn input(&self, mention: &Mention) -> Option<Input<'_>> {
+        match mention {
+            Mention::Entity(Base::Principal) => Some(Input::Fact(Cow::Borrowed(self.own))),
+            Mention::Entity(Base::Read(_)) => Some(Input::Fact(Cow::Borrowed(self.id))),
+            Mention::Attribute(Base::Principal, name) => self.principal.get(name).map(Input::Value),
+            Mention::Attribute(Base::Read(_), name) => self.value.and_then(|value| value.get(name)).map(Input::Value),
+            // The loader refuses everything else; were it there, it would be absent and the condition would err.
+            _ => None,
+        }
+    }
+}
+
+/// What an agent may be told of the action that it asked for.
+#[derive(Debug)]
+pub struct Disclosure<'a> {
+    state: &'a State,
+    agent: &'a AgentId,
+    /// Facts that the agent did not name itself, and whose ids are made of attributes that it may not see.
+    hidden: Vec<(String, String)>,
+}
+
+/// The action type that an action was decided by, as an entry names it.
+#[derive(Debug, Clone, Copy)]
+pub struct DecidedBy<'a> {
+    /// The pact.
+    pub pact: &'a str,
+    /// Its content hash.
+    pub hash: &'a str,
+    /// The action type.
+    pub action: &'a str,
+}
+
+impl<'a> Disclosure<'a> {
+    /// What `agent` may be told of an action that was decided by `by` and read `reads`: its own fact, then the facts in
+    /// the order of the action type.
+    pub fn new(state: &'a State, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
+        let mut disclosure = Self { state, agent, hidden: Vec::new() };
+        let kind = by.and_then(|by| disclosure.kind(by));
+        disclosure.hidden = disclosure.hide(kind, reads);
+        disclosure
+    }
+
+    /// Whether the agent is shown an attribute of a fact.
+    pub fn shows(&self, fact: &FactId, attribute: &str) -> bool {
+        disclose(self.state, self.agent, fact).shows(attribute)
+    }
+
+    /// A text without the ids that the agent must not learn.
+    pub fn tell(&self, text: String) -> String {
+        self.hidden
+            .iter()
+            .fold(text, |text, (id, instead)| if text.contains(id) { text.replace(id, instead) } else { text })
+    }
+
+    /// The action type, if it is still the one that is published.
+    fn kind(&self, by: DecidedBy<'_>) -> Option<&'a ActionType> {
+        let hash: Digest = by.hash.parse().ok()?;
+        let pact = self.state.pacts.iter().find(|(name, pact)| name.as_str() == by.pact && pact.hash == hash);
+        let (_, pact) = pact?;
+        pact.actions.iter().find(|(name, _)| name.as_str() == by.action).map(|(_, kind)| kind)
+    }
+
+    fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<(String, String)> {
+        let own = FactId::of_agent(self.agent);
+        let reads = reads.strip_prefix(std::slice::from_ref(&own)).unwrap_or(reads);
+        let of_kind = kind.filter(|kind| {
+            let same = |(read, id): (&crate::pact::Read, &FactId)| read.ty == *id.ty();
+            reads.len() <= kind.reads.len() && kind.reads.iter().zip(reads).all(same)
+        });
+        let is_hidden = |at: usize| match of_kind {
+            Some(kind) => kind.reads.get(at).is_none_or(|read| {
+                read.template.iter().any(|part| match part {
+                    TemplatePart::Attribute { read, attribute } => {
+                        reads.get(*read).is_none_or(|from| !self.shows(from, attribute))
+                    }
+                    TemplatePart::Literal(_) | TemplatePart::Param(_) => false,
+                })
+            }),
+            // It is no longer known how the ids were made; only the first is for certain made of parameters alone.
+            None => at > 0,
+        };
+        let (hidden, told): (Vec<_>, Vec<_>) = reads.iter().enumerate().partition(|(at, _)| is_hidden(*at));
+        hidden
+            .into_iter()
+            .filter(|(_, id)| **id != own && !told.iter().any(|(_, other)| other == id))
+            .map(|(_, id)| (id.to_string(), format!("{}::\"…\"", id.ty())))
+            .collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! What an agent may see: grant, agent and fact on one side, what is shown on the other.
+
+use crate::world::World;
+use countersign_core::disclose::{DecidedBy, Disclosed, Disclosure, disclose, withheld};
+use countersign_core::ids::{AgentId, FactId};
+use serde_json::json;
+
+const PACT: &str = r#"
+pact = "bank"
+version = 1
+
+[facts.Account]
+attributes = { owner = "String", status = "String", balance = "Long", note = "String?" }
+
+[facts.Letter]
+attributes = { text = "String" }
+
+[facts.Transfer]
+attributes = { source = "String", amount = "Long" }
+
+[[observe.Account]]
+who = 'principal.roles.contains("refunder")'
+attributes = ["status", "balance"]
+
+[[observe.Account]]
+who = 'resource.owner == principal.org'
+attributes = "*"
+
+[[observe.Account]]
+who = '!(resource has note && resource.note == "secret")'
+attributes = ["note"]
+
+[observe.Agent]
+who = 'principal.roles.contains("boss") && principal != resource'
+attributes = ["standing"]
+
+[observe.Transfer]
+who = 'principal.roles.contains("refunder")'
+attributes = ["amount"]
+
+[action.execute]
+resource = 'Transfer::"{transfer}"'
+reads.source = 'Account::"{resource.source}"'
+allow = 'true'
+[action.execute.params]
+type = "object"
+additionalProperties = false
+required = ["transfer"]
+properties.transfer = { type = "string" }
+[[action.execute.require]]
+id = "active"
+that = 'context.source.status == "active"'
+"#;
+
+fn world() -> World {
+    let mut world = World::new(PACT, "execute", json!({"transfer": "t"}));
+    world.feed("Account::\"ours\"", Some(json!({"owner": "acme", "status": "active", "balance": 1, "note": "secret"})));
+    world.feed(
+        "Account::\"theirs\"",
+        Some(json!({"owner": "evil", "status": "active", "balance": 2, "note": "secret"})),
+    );
+    world.feed("Account::\"open\"", Some(json!({"owner": "evil", "status": "active", "balance": 3})));
+    world.feed("Account::\"gone\"", Some(json!({"owner": "acme", "status": "active", "balance": 4})));
+    world.feed("Account::\"gone\"", None);
+    world.feed("Letter::\"1\"", Some(json!({"text": "hello"})));
+    world.feed("Transfer::\"t\"", Some(json!({"source": "theirs", "amount": 5})));
+    world.feed("Agent::\"agent-2\"", Some(json!({"org": "acme", "roles": [], "standing": "active", "trust": 1})));
+    world
+}
+
+fn agent() -> AgentId {
+    AgentId::new("agent-1").unwrap()
+}
+
+fn shown(world: &World, fact: &str) -> String {
+    let id: FactId = fact.parse().unwrap();
+    match disclose(&world.state, &agent(), &id) {
+        Disclosed::Nothing => "nothing".to_owned(),
+        Disclosed::Whole => "whole".to_owned(),
+        Disclosed::Attributes(names) => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[test]
+fn grants_add_up_and_nothing_else_is_shown() {
+    let rows: &[(&[&str], &str, &str, &str)] = &[
+        // What roles and the fact's own attributes grant.
+        (&["refunder"], "active", "Account::\"theirs\"", "balance status"),
+        (&["refunder"], "active", "Account::\"ours\"", "balance note owner status"),
+        (&["refunder"], "active", "Account::\"open\"", "balance note status"),
+        (&[], "active", "Account::\"open\"", "note"),
+        (&[], "active", "Account::\"ours\"", "balance note owner status"),
+        (&[], "active", "Account::\"theirs\"", "nothing"),
+        (&["refunder"], "active", "Transfer::\"t\"", "amount"),
+        // A type without a grant, and one that nobody declared.
+        (&["refunder", "boss"], "active", "Letter::\"1\"", "nothing"),
+        (&["refunder", "boss"], "active", "Nonsense::\"1\"", "nothing"),
+        // What is not there satisfies no condition on its attributes, and is shown as absent to who may see the type.
+        (&[], "active", "Account::\"gone\"", "nothing"),
+        (&[], "active", "Account::\"never\"", "nothing"),
+        (&["refunder"], "active", "Account::\"gone\"", "balance status"),
+        (&["refunder"], "active", "Account::\"never\"", "balance status"),
+        // Who is not active sees nothing but itself.
+        (&["refunder"], "quarantined", "Account::\"theirs\"", "nothing"),
+        (&["refunder"], "revoked", "Account::\"open\"", "nothing"),
+        (&["refunder"], "revoked", "Agent::\"agent-1\"", "whole"),
+        // Agents are facts like any other, except the agent's own.
+        (&["refunder"], "active", "Agent::\"agent-2\"", "nothing"),
+        (&["boss"], "active", "Agent::\"agent-2\"", "standing"),
+        (&["boss"], "active", "Agent::\"agent-1\"", "whole"),
+    ];
+    for (roles, standing, fact, expected) in rows {
+        let mut world = world();
+        world.register(roles, standing, 700);
+        assert_eq!(shown(&world, fact), *expected, "{roles:?} {standing} {fact}");
+    }
+    assert_eq!(shown(&world(), "Account::\"open\""), "nothing", "an agent that is not registered");
+    assert_eq!(shown(&world(), "Agent::\"agent-1\""), "whole");
+}
+
+#[test]
+fn what_is_withheld_is_told_by_the_type() {
+    let world = world().with_agent(&["refunder"]);
+    for fact in ["Account::\"theirs\"", "Account::\"open\""] {
+        let fact = world.state.facts.get(&fact.parse().unwrap()).unwrap();
+        let disclosed = disclose(&world.state, &agent(), &fact.id);
+        let names = withheld(&world.state, fact, &disclosed);
+        assert!(names.contains(&"owner".into()) && !names.contains(&"status".into()), "{names:?}");
+    }
+}
+
+#[test]
+fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
+    let text = "observe Account::\"theirs\", Transfer::\"t\" again".to_owned();
+    let reads: Vec<FactId> =
+        ["Agent::\"agent-1\"", "Transfer::\"t\"", "Account::\"theirs\""].map(|fact| fact.parse().unwrap()).to_vec();
+    let world = world().with_agent(&["refunder"]);
+    let pact = world.state.pacts.values().next().unwrap();
+    let hash = pact.hash.to_string();
+    let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
+    let agent = agent();
+    let masked = "observe Account::\"…\", Transfer::\"t\" again";
+    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), masked);
+    // Under a pact that is no longer known, nobody can say how the id came about.
+    let other = "0".repeat(64);
+    let by = Some(DecidedBy { pact: "bank", hash: &other, action: "execute" });
+    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), masked);
+    // Who may see the link may see where it leads.
+    let open = PACT.replace("attributes = [\"amount\"]", "attributes = \"*\"");
+    let mut world = World::new(&open, "execute", json!({})).with_agent(&["refunder"]);
+    world.feed("Transfer::\"t\"", Some(json!({"source": "theirs", "amount": 5})));
+    let hash = world.state.pacts.values().next().unwrap().hash.to_string();
+    let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
+    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), text);
+}
