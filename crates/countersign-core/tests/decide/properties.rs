@@ -136,8 +136,12 @@ fn any_case() -> impl Strategy<Value = Case> {
     );
     let roles = prop_oneof![4 => Just(vec!["payer"]), 1 => Just(vec![])];
     let key = prop_oneof![6 => Just(1u8), 1 => Just(2u8)];
-    let signed = prop::option::of((key.clone(), any::<String>(), prop::option::of(any::<String>())));
-    let identity = (any::<bool>(), prop::option::weighted(0.8, key), signed);
+    let signed = (key.clone(), any::<String>(), prop::option::of(any::<String>()));
+    let identity = prop_oneof![
+        4 => Just((false, None, None)),
+        4 => signed.clone().prop_map(|signed| (true, Some(1), Some(signed))),
+        1 => (any::<bool>(), prop::option::of(key), prop::option::of(signed)),
+    ];
     let now_ms = prop_oneof![Just(1_000_000u64), 999_000u64..1_003_000, any::<u64>()];
     (any_params(), facts, roles, observed, now_ms, identity).prop_map(
         |(params, (a, b, new, transfer), roles, observed, now_ms, identity)| {

@@ -23,7 +23,7 @@ pub const ORIGIN: &str = "identity.test/log";
 /// A second that is whole, so that tests can speak of seconds.
 pub const START_MS: u64 = 1_794_700_000_000;
 
-const PACT: &str = r#"
+pub const PACT: &str = r#"
 pact = "billing"
 version = 1
 
@@ -41,6 +41,10 @@ additionalProperties = false
 required = ["account", "amount"]
 properties.account = { type = "string", maxLength = 64 }
 properties.amount = { type = "integer", minimum = 1, maximum = 500000 }
+
+[[action.refund.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
 "#;
 
 /// Time moves only when a test says so.
