@@ -145,6 +145,10 @@ codes! {
     EntryInForce = 409,
     /// The entry holds nothing that can be erased.
     NotErasable = 409,
+    /// The scope is not halted, so there is nothing to resume.
+    NotHalted = 409,
+    /// As many scopes are halted as are kept.
+    TooManyHalts = 409,
     /// There is no clock step to confirm.
     ClockSteady = 409,
     /// The key belongs to another agent or operator.
@@ -216,6 +220,8 @@ impl ErrorCode {
             Self::PactConflict => "pact_conflict",
             Self::EntryInForce => "entry_in_force",
             Self::NotErasable => "not_erasable",
+            Self::NotHalted => "not_halted",
+            Self::TooManyHalts => "too_many_halts",
             Self::ClockSteady => "clock_steady",
             Self::KeyInUse => "key_in_use",
             Self::LastAdmin => "last_admin",

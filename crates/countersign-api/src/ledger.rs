@@ -115,4 +115,7 @@ pub struct Ready {
     pub position: u64,
     /// Ledger time now, in milliseconds.
     pub now: u64,
+    /// The entry that halted everything, while it is: the gate is ready, and rejects every action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<u64>,
 }

@@ -22,6 +22,7 @@ pub mod error;
 mod facts;
 mod ledger;
 mod pacts;
+mod stops;
 
 pub use action::{ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
 pub use agents::{AgentList, OperatorList, Registered};
@@ -35,6 +36,7 @@ pub use ledger::{
     Ready, ReceiptResponse,
 };
 pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
+pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

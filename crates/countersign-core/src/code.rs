@@ -10,6 +10,8 @@ use std::fmt;
 pub enum Code {
     /// No pact of this name has been published.
     UnknownPact,
+    /// The action is in a scope that an operator has halted.
+    Halted,
     /// The pact has no such action type.
     UnknownAction,
     /// The parameters do not fit their schema.
@@ -46,8 +48,9 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::UnknownPact,
+        Self::Halted,
         Self::UnknownAction,
         Self::InvalidParams,
         Self::NotAuthenticated,
@@ -70,6 +73,7 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnknownPact => "unknown_pact",
+            Self::Halted => "halted",
             Self::UnknownAction => "unknown_action",
             Self::InvalidParams => "invalid_params",
             Self::NotAuthenticated => "not_authenticated",

@@ -8,6 +8,7 @@
 mod bind;
 mod effects;
 mod explain;
+mod halted;
 mod preconditions;
 mod reads;
 
@@ -18,6 +19,7 @@ use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Decision, PactRef, ReadVersion, Verdict};
 use crate::expression::{Base, Input, Inputs, Mention, Source};
 use crate::fact::Fact;
+use crate::halt::Halts;
 use crate::ids::{FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
@@ -25,7 +27,7 @@ use crate::value::{Attributes, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What `decide` may look at: the current facts, pacts and budgets, and nothing else.
+/// What `decide` may look at: the current facts, pacts, budgets and halts, and nothing else.
 pub trait Snapshot {
     /// The current version of a fact; deleted ones included.
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>>;
@@ -35,6 +37,8 @@ pub trait Snapshot {
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
     /// Whether operators are known, so that nothing unsigned is taken.
     fn is_identified(&self) -> bool;
+    /// What is halted.
+    fn halts(&self) -> &Halts;
 }
 
 /// Decides one action.
@@ -45,6 +49,9 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
         return Decision::refused(None, blocked(Code::UnknownPact, message, hint));
     };
     let pact_ref = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
+    if let Some(halted) = halted::halted(action, snapshot, &pact_ref) {
+        return halted;
+    }
     let Some(kind) = pact.actions.get(&action.action) else {
         let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
         let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);

@@ -22,6 +22,7 @@ pub mod decision;
 pub mod disclose;
 pub mod expression;
 pub mod fact;
+pub mod halt;
 pub mod identity;
 pub mod ids;
 pub mod json;

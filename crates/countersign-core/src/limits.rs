@@ -46,6 +46,12 @@ pub const IDEMPOTENCY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long a review waits for a person before it expires, in ledger time.
 pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
 
+/// Most scopes that are halted at a time; each action is held against all that concern it, and all are in every snapshot.
+pub const HALTS_MAX: usize = 4096;
+
+/// Longest reason that an operator gives, in bytes; rejections quote it.
+pub const REASON_BYTES_MAX: usize = 1024;
+
 /// Most action types of one pact; each is type-checked on its own when the pact is loaded.
 pub const ACTION_TYPES_MAX: usize = 128;
 

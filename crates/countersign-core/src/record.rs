@@ -12,6 +12,7 @@ pub use encode::Encoder;
 
 use crate::action::Action;
 use crate::decision::{Decision, Write};
+use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{AgentId, Digest, PactName};
 use std::sync::Arc;
@@ -76,6 +77,20 @@ pub enum Event {
         /// Whether an operator confirmed that the wall clock is right.
         confirmed: bool,
     },
+    /// An operator stopped a scope.
+    Halt {
+        /// What.
+        scope: Scope,
+        /// Why, in the operator's words.
+        reason: Arc<str>,
+    },
+    /// An operator let a scope go on.
+    Resume {
+        /// What.
+        scope: Scope,
+        /// Why, in the operator's words.
+        reason: Arc<str>,
+    },
 }
 
 /// An action with its decision.
@@ -99,6 +114,8 @@ impl Event {
             Self::Action(_) => "action",
             Self::Erasure { .. } => "erasure",
             Self::Clock { .. } => "clock",
+            Self::Halt { .. } => "halt",
+            Self::Resume { .. } => "resume",
         }
     }
 

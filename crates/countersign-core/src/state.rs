@@ -10,14 +10,16 @@ pub use facts::{FactMap, SHARDS};
 use crate::decide::Snapshot;
 use crate::decision::{BudgetKey, Charge, Write};
 use crate::fact::{Fact, Written};
+use crate::halt::{Halt, Halts};
 use crate::identity::Keys;
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
+use crate::record::Event;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The current facts, pacts and budgets.
+/// The current facts, pacts, budgets and halts.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// The facts.
@@ -30,6 +32,8 @@ pub struct State {
     pub budgets: BTreeMap<BudgetKey, BudgetUse>,
     /// Which key is whose.
     keys: Keys,
+    /// What is halted.
+    pub halts: Halts,
 }
 
 /// What a budget holds in its latest window.
@@ -138,6 +142,18 @@ impl State {
         }
     }
 
+    /// Takes in what an entry stops or lets go on.
+    pub fn stop(&mut self, entry: u64, time_ms: u64, by: &AgentId, event: &Event) {
+        match event {
+            Event::Halt { scope, reason } => {
+                let halt = Halt { entry, by: by.clone(), at_ms: time_ms, reason: reason.clone() };
+                self.halts.halt(scope.clone(), halt);
+            }
+            Event::Resume { scope, .. } => self.halts.resume(scope),
+            _ => {}
+        }
+    }
+
     /// Checks that a pact may be published now.
     pub fn check_publish(&self, pact: &Pact) -> Result<Arc<Catalogue>, PublishError> {
         let name = pact.name.clone();
@@ -201,5 +217,8 @@ impl Snapshot for State {
     }
     fn is_identified(&self) -> bool {
         self.keys.is_identified()
+    }
+    fn halts(&self) -> &Halts {
+        &self.halts
     }
 }

@@ -125,7 +125,11 @@ impl Fold {
         self.state.apply(&change, |_| ());
         match stored {
             Stored::Event(Event::Pact { source, .. }) => self.publish(source),
-            Stored::Action(_) | Stored::Event(_) => Ok(()),
+            Stored::Event(event) => {
+                self.state.stop(leaf.index, leaf.time, &by, event);
+                Ok(())
+            }
+            Stored::Action(_) => Ok(()),
         }
     }
 

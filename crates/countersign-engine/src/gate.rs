@@ -36,9 +36,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+/// How many halts and resumes may wait. They come from people, and one turn of the sequencer takes all of them.
+const LANE_LEN: usize = 64;
+
 /// An open gate. Dropping it closes it.
 pub struct Gate {
     queue: Option<Sender<Submission>>,
+    /// Halts and resumes: taken before anything that has queued, and open when the queue is full.
+    lane: Option<Sender<Submission>>,
     queue_len: usize,
     pipeline: Arc<Pipeline>,
     threads: Vec<JoinHandle<()>>,
@@ -80,6 +85,8 @@ pub struct Counters {
     pub shadowed: AtomicU64,
     /// Answers to a repeated idempotency key.
     pub repeated: AtomicU64,
+    /// Actions rejected because their scope is halted.
+    pub halted: AtomicU64,
     /// Facts fed.
     pub fed: AtomicU64,
     /// Requests refused without an entry.
@@ -101,11 +108,12 @@ impl Gate {
         if let Some(cause) = self.shared.failed.lock().clone() {
             return Err(Refusal::Poisoned(cause));
         }
-        let Some(queue) = &self.queue else { return Err(Refusal::Closed) };
+        let (queue, len) = if request.is_urgent() { (&self.lane, LANE_LEN) } else { (&self.queue, self.queue_len) };
+        let Some(queue) = queue else { return Err(Refusal::Closed) };
         queue.try_send(Submission { request, reply }).map_err(|error| match error {
             TrySendError::Full(_) => {
                 self.shared.counters.busy.fetch_add(1, Ordering::Relaxed);
-                Refusal::Busy(self.queue_len)
+                Refusal::Busy(len)
             }
             TrySendError::Disconnected(_) => Refusal::Closed,
         })
@@ -113,7 +121,8 @@ impl Gate {
 
     /// Hands in a request and waits for the answer. Where nobody else waits, the work is done on this thread.
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {
-        let is_idle = self.queue.as_ref().is_some_and(Sender::is_empty);
+        let is_empty = |queue: &Option<Sender<_>>| queue.as_ref().is_some_and(Sender::is_empty);
+        let is_idle = is_empty(&self.lane) && (request.is_urgent() || is_empty(&self.queue));
         let request = match if is_idle { self.pipeline.call_here(request) } else { Err(request) } {
             Ok(answer) => return answer,
             Err(request) => request,
@@ -183,6 +192,7 @@ impl Gate {
         if self.queue.is_some() {
             self.save_nonces();
         }
+        drop(self.lane.take());
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
             // A thread of the gate ends by returning; if it panicked, the panic hook has said so.
@@ -217,11 +227,20 @@ impl Gate {
         snapshot_due: u64,
     ) -> std::io::Result<Self> {
         let (queue, queued) = bounded(shared.options.queue_len);
+        let (lane, urgent) = bounded(LANE_LEN);
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer));
-        let threads = pipeline.start(queued)?;
+        let threads = pipeline.start(pipeline::Queues { urgent, queued })?;
         let housekeeper = housekeeping::start(Arc::clone(&shared), snapshot_due)?;
         let queue_len = shared.options.queue_len;
-        Ok(Self { queue: Some(queue), queue_len, pipeline, threads, housekeeper: Some(housekeeper), shared })
+        Ok(Self {
+            queue: Some(queue),
+            lane: Some(lane),
+            queue_len,
+            pipeline,
+            threads,
+            housekeeper: Some(housekeeper),
+            shared,
+        })
     }
 }
 

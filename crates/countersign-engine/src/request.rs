@@ -3,6 +3,7 @@
 use crate::commit::BatchProof;
 use countersign_core::action::Action;
 use countersign_core::decision::Charge;
+use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
@@ -51,6 +52,28 @@ pub enum Request {
         /// Why.
         reason: String,
     },
+    /// Stop a scope. Goes by the lane of its own.
+    Halt {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// What.
+        scope: Scope,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Let a scope go on. Goes by the lane of its own.
+    Resume {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// What.
+        scope: Scope,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// Confirm that the wall clock is right.
     ConfirmClock {
         /// The operator.
@@ -67,8 +90,16 @@ impl Request {
             Self::Act(_) => None,
             Self::Feed { by, auth, fact, .. } => Some((by, auth, role_to_feed(fact))),
             Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
-            Self::Erase { by, auth, .. } | Self::ConfirmClock { by, auth } => Some((by, auth, Role::Admin)),
+            Self::Erase { by, auth, .. }
+            | Self::Halt { by, auth, .. }
+            | Self::Resume { by, auth, .. }
+            | Self::ConfirmClock { by, auth } => Some((by, auth, Role::Admin)),
         }
+    }
+
+    /// Whether it goes by the lane of its own, past everything that has queued.
+    pub fn is_urgent(&self) -> bool {
+        matches!(self, Self::Halt { .. } | Self::Resume { .. })
     }
 }
 
@@ -170,6 +201,7 @@ pub enum Refusal {
     /// More payloads than one erasure can name.
     #[error("one erasure names at most {ERASED_MAX} entries, not {0}; erase them in several steps")]
     TooManyErased(usize),
+use countersign_core::halt::{HaltError, Scope};
     /// Whoever asks may not do this.
     #[error("{0}")]
     NotAuthorised(#[from] NoAuthority),

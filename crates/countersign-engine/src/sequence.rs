@@ -167,6 +167,14 @@ impl Sequencer {
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
+            Request::Halt { by, auth, scope, reason } => match self.state.halts.check_halt(&scope, &reason) {
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Halt { scope, reason }, None, Some(reply)),
+                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            },
+            Request::Resume { by, auth, scope, reason } => match self.state.halts.check_resume(&scope, &reason) {
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Resume { scope, reason }, None, Some(reply)),
+                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            },
             Request::ConfirmClock { by, auth } => {
                 let mut ledger_clock = self.clock.lock();
                 if ledger_clock.stepped().is_none() {
@@ -216,6 +224,7 @@ impl Sequencer {
         self.next_index += 1;
         let mut facts = Vec::new();
         self.state.apply(&change(&entry), |fact| facts.push(Arc::clone(fact)));
+        self.state.stop(entry.index, entry.time_ms, &entry.by, &entry.event);
         if let Some(Published { pact, catalogue }) = &published {
             self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
         }

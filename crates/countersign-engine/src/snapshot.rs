@@ -1,7 +1,9 @@
-//! What a snapshot holds: facts, budgets, pacts and idempotency keys, one canonical record a line.
+//! What a snapshot holds: facts, budgets, pacts, halts and idempotency keys, one canonical record a line.
 //!
 //! It is taken while the gate goes on, shard by shard, so facts may be newer than the position it is named for. That is
 //! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
+
+mod stops;
 
 use crate::fold::{Fold, FoldError};
 use crate::idempotency::{Idempotency, Seen};
@@ -32,10 +34,10 @@ pub fn take(
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, tree, pacts) = {
+    let (position, time_ms, tree, pacts, halts) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
-        (view.position, view.time_ms, view.tree.clone(), pacts)
+        (view.position, view.time_ms, view.tree.clone(), pacts, view.state.halts.clone())
     };
     let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
@@ -48,6 +50,10 @@ pub fn take(
     lines.section("pacts")?;
     for pact in pacts {
         lines.push(|out| out.string(&pact.source))?;
+    }
+    lines.section("halts")?;
+    for (scope, halt) in halts.iter() {
+        lines.push(|out| stops::write_halt(out, scope, halt))?;
     }
     lines.section("facts")?;
     for shard in 0..SHARDS {
@@ -293,6 +299,10 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
     match section {
         "head" => fold.time_ms = serde_json::from_slice::<Head>(line).map_err(json)?.time,
         "pacts" => fold.restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?)?,
+        "halts" => {
+            let (scope, halt) = stops::read_halt(line).map_err(bad)?;
+            fold.state.halts.halt(scope, halt);
+        }
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;
             let fact = restore_fact(stored).map_err(bad)?;

@@ -3,6 +3,7 @@
 use countersign_core::decide::Snapshot;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::Fact;
+use countersign_core::halt::Halts;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::state::State;
@@ -38,5 +39,8 @@ impl Snapshot for View {
     }
     fn is_identified(&self) -> bool {
         self.state.is_identified()
+    }
+    fn halts(&self) -> &Halts {
+        self.state.halts()
     }
 }

@@ -4,8 +4,8 @@
 //! not (docs/guides/command-line.md).
 
 use crate::commands::{
-    Exit, Failure, Outcome, act, agent, audit, clock, entry, erase, fact, init, key, ledger, observe, operator, pact,
-    replay,
+    Exit, Failure, Outcome, act, agent, audit, clock, entry, erase, fact, halt, init, key, ledger, observe, operator,
+    pact, replay,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -76,6 +76,9 @@ enum Command {
     Audit(audit::AuditArgs),
     Replay(replay::ReplayArgs),
     Erase(erase::EraseArgs),
+    Halt(halt::HaltArgs),
+    Resume(halt::ResumeArgs),
+    Halts(halt::HaltsArgs),
     /// Measure the gate beside what it is compared with, all with real durability
     ///
     /// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints
@@ -126,6 +129,9 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Audit(args) => audit::run(&args, config),
         Command::Replay(args) => replay::run(&args, config),
         Command::Erase(args) => erase::run(&args, config),
+        Command::Halt(args) => halt::halt(&args, config),
+        Command::Resume(args) => halt::resume(&args, config),
+        Command::Halts(args) => halt::list(&args, config),
         Command::Bench(args) => return bench::run(&args),
     };
     outcome.map(|outcome| match outcome {

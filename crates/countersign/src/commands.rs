@@ -7,6 +7,7 @@ pub mod clock;
 pub mod entry;
 pub mod erase;
 pub mod fact;
+pub mod halt;
 pub mod identity;
 pub mod init;
 pub mod key;

@@ -12,6 +12,7 @@ mod body;
 mod caller;
 mod error;
 mod facts;
+mod halts;
 mod ledger;
 mod log;
 mod metrics;
@@ -130,6 +131,8 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/ledger/receipts/{index}", get(ledger::receipt))
         .route("/v1/ledger/consistency", get(ledger::consistency))
         .route("/v1/ledger/erasures", post(ledger::erase))
+        .route("/v1/halts", get(halts::list).post(halts::halt))
+        .route("/v1/halts/resume", post(halts::resume))
         .route("/v1/clock/confirm", post(service::confirm_clock))
         .route("/log/checkpoint", get(log::checkpoint))
         .route("/log/{*path}", get(log::tile))

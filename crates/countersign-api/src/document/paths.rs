@@ -4,8 +4,9 @@
 
 use crate::{
     ActionRequest, AgentList, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
-    ErasureResponse, FactPut, FactResponse, FactWritten, Health, HistoryResponse, ObserveRequest, ObserveResponse,
-    OperatorList, PactList, PactPublished, PactResponse, Ready, ReceiptResponse, Verdict,
+    ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse,
+    ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready, ReceiptResponse,
+    Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -115,6 +116,24 @@ pub(super) fn get_consistency() {}
     params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "What was erased, and what had to be kept", body = ErasureResponse)))]
 pub(super) fn erase() {}
+
+/// Stop a scope. Goes past everything that has queued, and works while the queue is full; no action of the scope commits in a
+/// later entry.
+#[utoipa::path(post, path = "/v1/halts", tag = "gate", request_body = HaltRequest,
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "The scope is halted from this entry on", body = HaltEntered)))]
+pub(super) fn halt() {}
+
+/// Lift the halt of exactly this scope.
+#[utoipa::path(post, path = "/v1/halts/resume", tag = "gate", request_body = HaltRequest,
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator; `operator` if absent")),
+    responses((status = 200, description = "The scope is no longer halted from this entry on", body = HaltEntered)))]
+pub(super) fn resume() {}
+
+/// What is halted, and which effects are in flight.
+#[utoipa::path(get, path = "/v1/halts", tag = "gate",
+    responses((status = 200, description = "The halts in force", body = HaltList)))]
+pub(super) fn list_halts() {}
 
 /// Confirm that the wall clock is right after it stepped.
 #[utoipa::path(post, path = "/v1/clock/confirm", tag = "gate",

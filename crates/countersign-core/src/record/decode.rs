@@ -6,6 +6,7 @@
 use super::{Event, FORMAT};
 use crate::action::{KeyDigest, Observed};
 use crate::decision::{BudgetKey, Charge, Write};
+use crate::halt::{Scope, ScopeError};
 use crate::identity::{Auth, StoredSigned};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
 use crate::value::{Attributes, ValueError};
@@ -34,6 +35,9 @@ pub enum DecodeError {
     /// A value is not acceptable.
     #[error("{0}")]
     Value(#[from] ValueError),
+    /// A scope is not acceptable.
+    #[error("{0}")]
+    Scope(#[from] ScopeError),
     /// A field that this kind needs is missing.
     #[error("field `{0}` is missing")]
     Missing(&'static str),
@@ -68,6 +72,8 @@ pub struct Leaf {
     pub pact: Option<LeafPact>,
     /// The tags and versions read.
     pub reads: Option<Vec<(String, u64)>>,
+    /// What a halt or resume speaks of.
+    pub scope: Option<String>,
     /// Ledger time.
     pub time: u64,
     /// The format.
@@ -139,6 +145,11 @@ impl Leaf {
             *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
         }
         Ok(Some(digest))
+    }
+
+    /// What a halt or resume speaks of.
+    pub fn scope(&self) -> Result<Scope, DecodeError> {
+        Ok(self.scope.as_deref().ok_or(DecodeError::Missing("scope"))?.parse()?)
     }
 
     /// Who caused it.
@@ -311,6 +322,8 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
+        "halt" => Event::Halt { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
+        "resume" => Event::Resume { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
         "action" | "shadow" => {
             return Ok(Stored::Action(StoredAction {
                 body: payload.body.ok_or(missing("body"))?.into(),

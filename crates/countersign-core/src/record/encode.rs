@@ -69,6 +69,10 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
         Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
         _ => {}
     }
+    if let Event::Halt { scope, .. } | Event::Resume { scope, .. } = &entry.event {
+        out.key("scope");
+        out.string(&scope.to_string());
+    }
     out.key("time");
     out.u64(entry.time_ms);
     out.key("v");
@@ -141,6 +145,10 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.key("reason");
             out.string(reason);
             write_signed(out, entry);
+        }
+        Event::Halt { reason, .. } | Event::Resume { reason, .. } => {
+            out.key("reason");
+            out.string(reason);
         }
         Event::Clock { wall_ms, confirmed } => {
             out.key("confirmed");

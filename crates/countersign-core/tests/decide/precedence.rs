@@ -2,7 +2,9 @@
 
 use crate::world::{World, in_words};
 use countersign_core::code::Code;
+use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::KeyName;
+use countersign_core::ids::AgentId;
 use serde_json::json;
 
 const PACT: &str = r#"
@@ -46,8 +48,9 @@ that = 'resource.status == "active"'
 /// A row: the code that the faults so far lead to, and what mends the fault behind it.
 type Row = (Code, fn(&mut World));
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     (Code::UnknownPact, |world| world.pact = "bank".to_owned()),
+    (Code::Halted, |world| world.state.halts.resume(&Scope::All)),
     (Code::UnknownAction, |world| world.action = "pay".to_owned()),
     (Code::InvalidParams, |world| world.params["amount"] = json!(2_000)),
     (Code::NotAuthenticated, |world| world.sign_with(KeyName::of([9; 32]))),
@@ -79,6 +82,8 @@ fn each_row_mends_the_fault_of_the_row_above() {
     let params = json!({"from": "a", "to": "line\nfeed", "number": "r1", "amount": "all"});
     let mut world = World::new(PACT, "rob", params);
     world.pact = "bonk".to_owned();
+    let by = AgentId::new("operator").unwrap();
+    world.state.halts.halt(Scope::All, Halt { entry: 1, by, at_ms: 1, reason: "a test".into() });
     world.feed("Receipt::\"r1\"", Some(json!({"amount": 1})));
     world.identify();
     for (at, (code, mend)) in ROWS.iter().enumerate() {

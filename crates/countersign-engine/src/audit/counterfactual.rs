@@ -6,6 +6,7 @@ use crate::storage::disk::Disk;
 use countersign_core::decide::{Snapshot, decide};
 use countersign_core::decision::{BudgetKey, Decision};
 use countersign_core::fact::Fact;
+use countersign_core::halt::Halts;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
@@ -75,6 +76,9 @@ impl Snapshot for Under<'_> {
     }
     fn is_identified(&self) -> bool {
         self.state.is_identified()
+    }
+    fn halts(&self) -> &Halts {
+        self.state.halts()
     }
 }
 

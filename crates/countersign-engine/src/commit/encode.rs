@@ -148,6 +148,7 @@ fn fitting(entries: &[Sequenced]) -> usize {
                 decided.action.body.len().saturating_mul(6).saturating_add(explained)
             }
             Event::Pact { source, .. } => source.len().saturating_mul(6),
+            Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
             Event::Erasure { .. } => LEAF_BYTES_MAX,
             _ => 0,
         };

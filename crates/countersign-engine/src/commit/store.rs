@@ -81,6 +81,7 @@ impl StoreStage {
             if let Some(published) = published {
                 view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
             }
+            view.state.stop(entry.index, entry.time_ms, &entry.by, &entry.event);
             view.position = entry.index + 1;
             view.time_ms = entry.time_ms;
         }

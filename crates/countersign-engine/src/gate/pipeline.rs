@@ -9,8 +9,9 @@ use super::Shared;
 use crate::commit::{CommitError, Committer, EncodeStage, Encoded, StoreStage};
 use crate::request::{Answer, Refusal, Request, Submission};
 use crate::sequence::{Batch, Sequencer};
+use countersign_core::code::Code;
 use countersign_core::record::Event;
-use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, select_biased};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,31 @@ const BATCH_BODY_BYTES_MAX: usize = 4 << 20;
 /// How often the sequencer looks for more while the next stage is busy: a few times in one sync. Looking at every arrival
 /// would cost a change of threads for each.
 const LOOK_AGAIN: Duration = Duration::from_micros(150);
+
+/// What waits to be decided. Halts and resumes have a lane of their own.
+pub(super) struct Queues {
+    pub(super) urgent: Receiver<Submission>,
+    pub(super) queued: Receiver<Submission>,
+}
+
+impl Queues {
+    /// Waits for the next request; nothing once both have ended.
+    fn next(&self) -> Option<Submission> {
+        select_biased! {
+            recv(self.urgent) -> first => first.or_else(|_| self.queued.recv()).ok(),
+            recv(self.queued) -> first => first.or_else(|_| self.urgent.recv()).ok(),
+        }
+    }
+
+    /// What was taken, and in front of each whatever is urgent by then: a halt does not even wait for the rest of its
+    /// batch to be decided.
+    fn urgent_first<'a>(
+        &'a self,
+        taken: impl Iterator<Item = Submission> + 'a,
+    ) -> impl Iterator<Item = Submission> + 'a {
+        taken.flat_map(|submission| self.urgent.try_iter().chain(std::iter::once(submission)))
+    }
+}
 
 /// The three stages.
 pub(super) struct Pipeline {
@@ -50,7 +76,7 @@ impl Pipeline {
     }
 
     /// Starts the threads of the stages. They end when the queue's other end is dropped.
-    pub(super) fn start(self: &Arc<Self>, queued: Receiver<Submission>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    pub(super) fn start(self: &Arc<Self>, queues: Queues) -> std::io::Result<Vec<JoinHandle<()>>> {
         // No room: a batch changes hands only when the next stage is ready for it.
         let (decided, to_encode) = bounded(0);
         let (encoded, to_store) = bounded(0);
@@ -58,7 +84,7 @@ impl Pipeline {
             |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
         let (sequencing, encoding, storing) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         Ok(vec![
-            spawn("sequence", Box::new(move || sequencing.sequence_loop(&queued, &decided)))?,
+            spawn("sequence", Box::new(move || sequencing.sequence_loop(&queues, &decided)))?,
             spawn("encode", Box::new(move || encoding.encode_loop(&to_encode, &encoded)))?,
             spawn("commit", Box::new(move || storing.store_loop(&to_store)))?,
         ])
@@ -83,10 +109,11 @@ impl Pipeline {
         Ok(answered.try_recv().unwrap_or(Err(Refusal::Closed)))
     }
 
-    fn sequence_loop(&self, queued: &Receiver<Submission>, decided: &Sender<Batch>) {
+    fn sequence_loop(&self, queues: &Queues, decided: &Sender<Batch>) {
+        let queued = &queues.queued;
         let mut taken = Vec::with_capacity(self.shared.options.batch_max);
         let mut was_alone = true;
-        while let Ok(first) = queued.recv() {
+        while let Some(first) = queues.next() {
             let mut sequencer = self.sequencer.lock();
             let mut batch = Batch::default();
             let mut bytes = 0;
@@ -98,7 +125,7 @@ impl Pipeline {
                 continue;
             }
             let is_alone = taken.len() == 1;
-            sequencer.sequence(&mut batch, taken.drain(..), &*self.shared.clock);
+            sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
             // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed
             // over: the next batch is decided while this one is made durable.
             let before_too = std::mem::replace(&mut was_alone, is_alone);
@@ -112,10 +139,14 @@ impl Pipeline {
             while let Err(error) = decided.send_timeout(batch, LOOK_AGAIN) {
                 let SendTimeoutError::Timeout(still_open) = error else { return };
                 batch = still_open;
+                // However full the batch is, a halt joins it.
+                if !queues.urgent.is_empty() {
+                    sequencer.sequence(&mut batch, queues.urgent.try_iter(), &*self.shared.clock);
+                }
                 let full = batch.len() >= self.shared.options.batch_max || bytes >= BATCH_BODY_BYTES_MAX;
                 let Some(first) = (if full { None } else { queued.try_recv().ok() }) else { continue };
                 self.take(first, batch.len(), &mut taken, &mut bytes, queued);
-                sequencer.sequence(&mut batch, taken.drain(..), &*self.shared.clock);
+                sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
             }
         }
     }
@@ -211,7 +242,13 @@ impl Shared {
                 Event::Action(decided) => {
                     match decided.decision.verdict.as_str() {
                         "committed" => committed += 1,
-                        "rejected" => rejected += 1,
+                        "rejected" => {
+                            rejected += 1;
+                            let is_halted = decided.decision.blocked().is_some_and(|it| it.code == Code::Halted);
+                            if is_halted {
+                                counters.halted.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
                         _ => drop(counters.review.fetch_add(1, Ordering::Relaxed)),
                     }
                     if decided.decision.shadowed.is_some() {

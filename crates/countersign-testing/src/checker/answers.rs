@@ -115,6 +115,7 @@ impl Judge<'_> {
             (Asked::Erase { entries }, Answered::WindowOpen { index }) => {
                 entries.contains(index) && model.is_window_open(*index, position)
             }
+            (Asked::Resume { scope }, Answered::NotHalted) => !model.is_halted(scope, position),
             (Asked::ConfirmClock, Answered::ClockSteady) => true,
             _ => false,
         };
@@ -215,6 +216,8 @@ fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
             leaf["pact"]["version"] == *version && payload["source"] == source.as_str()
         }
         Asked::Erase { entries } => leaf["erased"] == Json::from(entries.clone()),
+        Asked::Halt { scope } => leaf["kind"] == "halt" && leaf["scope"] == scope.as_str(),
+        Asked::Resume { scope } => leaf["kind"] == "resume" && leaf["scope"] == scope.as_str(),
         Asked::ConfirmClock => leaf["kind"] == "clock" && payload["confirmed"] == true,
         Asked::Observe { .. } => false,
     };

@@ -46,6 +46,16 @@ pub enum Asked {
         /// The entries.
         entries: Vec<u64>,
     },
+    /// To stop a scope.
+    Halt {
+        /// The scope.
+        scope: String,
+    },
+    /// To let a scope go on.
+    Resume {
+        /// The scope.
+        scope: String,
+    },
     /// That the wall clock is right.
     ConfirmClock,
     /// To be shown facts.
@@ -102,6 +112,8 @@ pub enum Answered {
         /// The entry.
         index: u64,
     },
+    /// The scope was not halted.
+    NotHalted,
     /// There was no clock step to confirm.
     ClockSteady,
     /// Facts were shown.

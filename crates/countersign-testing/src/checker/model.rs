@@ -20,6 +20,8 @@ pub struct Model {
     charged: BTreeMap<u64, (String, u64)>,
     keys: BTreeMap<(String, String), Vec<(u64, u64)>>,
     erased: BTreeMap<u64, u64>,
+    /// For each scope, the entries that halted or resumed it, and which of the two.
+    halts: BTreeMap<String, Vec<(u64, bool)>>,
     time_ms: u64,
 }
 
@@ -86,6 +88,12 @@ impl Model {
         last.is_some_and(|(_, (_, last))| last == window)
     }
 
+    /// Whether exactly this scope was halted before the entry at `position`.
+    pub(super) fn is_halted(&self, scope: &str, position: u64) -> bool {
+        let changes = self.halts.get(scope).map_or(&[] as &[_], Vec::as_slice);
+        changes.iter().rev().find(|(entry, _)| *entry < position).is_some_and(|(_, on)| *on)
+    }
+
     /// The entries made under an agent's key.
     pub(super) fn entries_of_key(&self, agent: &str, key: &str) -> &[(u64, u64)] {
         self.keys.get(&(agent.to_owned(), key.to_owned())).map_or(&[], Vec::as_slice)
@@ -109,6 +117,14 @@ impl Model {
             "feed" => self.replay_writes(index, entry).map(|()| None),
             "erasure" => self.replay_erasure(index, entry).map(|()| None),
             "clock" => Ok(None),
+            kind @ ("halt" | "resume") => {
+                let (scope, on) = (text(leaf, "scope")?, kind == "halt");
+                if !on && !self.is_halted(scope, index) {
+                    return Err(format!("it resumes {scope}, which was not halted"));
+                }
+                self.halts.entry(scope.to_owned()).or_default().push((index, on));
+                Ok(None)
+            }
             "action" | "shadow" => self.replay_action(index, time_ms, entry).map(Some),
             kind => Err(format!("unknown kind {kind}")),
         }

@@ -91,13 +91,19 @@ pub(super) fn outcome(model: &Model, agent: &str, body: &Json, observed: &Json, 
     let Some((_, limit)) = model.pact_at(u64::MAX).filter(|_| body["pact"] == "bank") else {
         return Outcome::rejected("unknown_pact", None);
     };
+    let principal = model.value(&format!("Agent::\"{agent}\""));
+    let org = principal.and_then(|principal| principal["org"].as_str()).unwrap_or_default();
+    let scopes = ["all", "pact:bank", &format!("agent:{agent}"), &format!("org:{org}")];
+    if scopes.iter().any(|scope| model.is_halted(scope, u64::MAX)) {
+        return Outcome::rejected("halted", None);
+    }
     let action = body["action"].as_str().unwrap_or_default();
     let params = &body["params"];
     let Some(wanted) = parameters(action) else { return Outcome::rejected("unknown_action", None) };
     if !params_fit(params, wanted) {
         return Outcome::rejected("invalid_params", None);
     }
-    let Some(principal) = model.value(&format!("Agent::\"{agent}\"")) else {
+    let Some(principal) = principal else {
         return Outcome::rejected("unknown_agent", None);
     };
     if principal["standing"] != "active" {

@@ -113,6 +113,7 @@ impl Clients {
             74..80 => self.repeat(),
             80..94 => (OPERATOR, self.feed(view)),
             94..97 if self.publishes || view.state.pacts.is_empty() => (OPERATOR, self.publish(view)),
+            97 => (OPERATOR, self.stop(view)),
             _ => (OPERATOR, Asked::ConfirmClock),
         }
     }
@@ -226,6 +227,20 @@ impl Clients {
             _ => None,
         };
         Asked::Feed { fact, value, if_match }
+    }
+
+    /// Halts something; more often lets go on what is halted, or little else would ever happen.
+    fn stop(&mut self, view: &View) -> Asked {
+        let halted = view.state.halts.iter().next().map(|(scope, _)| scope.to_string());
+        match halted {
+            Some(scope) if self.rng.below(5) > 0 => Asked::Resume { scope },
+            _ if self.rng.below(8) == 0 => Asked::Resume { scope: "agent:refund-2".to_owned() },
+            _ => {
+                let scopes =
+                    ["agent:refund-1", "agent:pay-1", "org:bank", "org:elsewhere", "pact:bank", "pact:bonk", "all"];
+                Asked::Halt { scope: self.pick(&scopes, "all").to_owned() }
+            }
+        }
     }
 
     fn publish(&mut self, view: &View) -> Asked {

@@ -120,6 +120,14 @@ impl Simulation<'_> {
                 }
                 Request::Erase { by, auth, targets, reason: "a customer asked".to_owned() }
             }
+            Asked::Halt { scope } => {
+                let scope = scope.parse().map_err(|error| format!("{scope}: {error}"))?;
+                Request::Halt { by, auth, scope, reason: "something is wrong".into() }
+            }
+            Asked::Resume { scope } => {
+                let scope = scope.parse().map_err(|error| format!("{scope}: {error}"))?;
+                Request::Resume { by, auth, scope, reason: "it is mended".into() }
+            }
             Asked::ConfirmClock => Request::ConfirmClock { by, auth },
             Asked::Observe { .. } => return Ok(None),
         }))
@@ -206,6 +214,7 @@ impl Simulation<'_> {
                 Answered::CurrentValue { index: entry, fact: fact.to_string() }
             }
             Err(Refusal::NotErasable(index, _)) => Answered::WindowOpen { index },
+            Err(Refusal::Halt(_)) => Answered::NotHalted,
             Err(Refusal::ClockSteady) => Answered::ClockSteady,
             Err(refusal) => return Err(format!("nobody should be told this: {refusal}")),
         }))

@@ -4,6 +4,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_api::{ErrorCode, Problem};
 use countersign_core::action::RequestError;
+use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable};
@@ -120,6 +121,11 @@ impl From<Refusal> for HttpError {
             }
             Refusal::KeyInUse { .. } => (Code::KeyInUse, "make a new key for each agent and operator"),
             Refusal::LastAdmin(_) => (Code::LastAdmin, "name another active operator with role `admin` first"),
+            Refusal::Halt(HaltError::NotHalted(_)) => (Code::NotHalted, "see GET /v1/halts for what is halted"),
+            Refusal::Halt(HaltError::TooMany) => {
+                (Code::TooManyHalts, "halt `all`, then resume what is no longer needed")
+            }
+            Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)

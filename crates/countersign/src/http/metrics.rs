@@ -96,6 +96,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
             &counters.shadowed,
         ),
         ("countersign_repeated_total", "Answers to a repeated idempotency key.", &counters.repeated),
+        ("countersign_halted_total", "Actions rejected because their scope is halted.", &counters.halted),
         ("countersign_feeds_total", "Facts fed.", &counters.fed),
         ("countersign_refused_total", "Requests that the sequencer refused without an entry.", &counters.refused),
         ("countersign_busy_total", "Requests refused because the queue was full.", &counters.busy),
@@ -106,14 +107,15 @@ fn gate_text(out: &mut String, gate: &Gate) {
         family(out, name, "counter", help);
         line(out, name, count(counter));
     }
-    let (entries, facts, pacts) = {
+    let (entries, facts, pacts, halts) = {
         let view = gate.view();
-        (view.position, view.state.facts.len(), view.state.pacts.len())
+        (view.position, view.state.facts.len(), view.state.pacts.len(), view.state.halts.len())
     };
     let gauges = [
         ("countersign_entries", "Entries in the ledger.", entries),
         ("countersign_facts", "Facts held, deleted ones included.", facts as u64),
         ("countersign_pacts", "Pacts in force.", pacts as u64),
+        ("countersign_halts", "Scopes that are halted.", halts as u64),
         ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
         (
             "countersign_queue_capacity",

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::{ClockConfirmed, ErrorCode, Health, Ready};
+use countersign_core::halt::Scope;
 use countersign_engine::request::Request;
 use std::sync::Arc;
 
@@ -18,7 +19,12 @@ pub async fn healthz() -> Result<Response, HttpError> {
 /// `GET /readyz`
 pub async fn readyz(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     match app.gate.not_ready() {
-        None => json(&Ready { ready: true, position: app.gate.view().position, now: app.gate.now_ms() }),
+        None => {
+            let now = app.gate.now_ms();
+            let view = app.gate.view();
+            let halted = view.state.halts.get(&Scope::All).map(|halt| halt.entry);
+            json(&Ready { ready: true, position: view.position, now, halted })
+        }
         Some(reason) => {
             let hint = "send agents elsewhere until this is mended; the message says how";
             Err(HttpError::new(ErrorCode::NotReady, reason, hint))

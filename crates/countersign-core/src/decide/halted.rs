@@ -1,0 +1,49 @@
+//! Whether an action is in a halted scope. Asked first of all, in shadow mode too: a halt stops what happens, not what is
+//! enforced.
+
+use super::{Snapshot, blocked};
+use crate::action::Action;
+use crate::code::Code;
+use crate::decision::{Decision, PactRef, ReadVersion};
+use crate::halt::{Halt, Scope};
+use crate::ids::{AgentId, FactId};
+use crate::value::Value;
+
+/// The rejection of an action in a halted scope.
+pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) -> Option<Decision> {
+    if snapshot.halts().is_empty() {
+        return None;
+    }
+    let (scope, halt) = halt_of(action, snapshot)?;
+    let message =
+        format!("`{scope}` is halted since entry {} at {} ms, by {}: {}", halt.entry, halt.at_ms, halt.by, halt.reason);
+    let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
+    let mut decision = Decision::refused(Some(pact.clone()), blocked(Code::Halted, message, hint));
+    // Which org an agent belongs to is a fact, and so part of what was read.
+    decision.reads = members(action)
+        .filter_map(|agent| snapshot.fact(&FactId::of_agent(agent)))
+        .map(|fact| ReadVersion { fact: fact.id.clone(), version: fact.version(), tag: Some(fact.tag) })
+        .collect();
+    Some(decision)
+}
+
+/// Whose halt stops an action: the one who acts, and everybody on whose behalf.
+fn members(action: &Action) -> impl Iterator<Item = &AgentId> {
+    std::iter::once(&action.agent)
+}
+
+/// The halt that an action falls under; the widest first.
+fn halt_of<'a>(action: &Action, snapshot: &'a impl Snapshot) -> Option<(Scope, &'a Halt)> {
+    let halts = snapshot.halts();
+    let org_of = |agent: &AgentId| {
+        let fact = snapshot.fact(&FactId::of_agent(agent))?;
+        match fact.value.as_ref()?.get("org")? {
+            Value::String(org) => Some(Scope::Org(org.clone())),
+            _ => None,
+        }
+    };
+    let scopes = [Scope::All, Scope::Pact(action.pact.clone())].into_iter();
+    let scopes = scopes.chain(members(action).filter_map(org_of));
+    let mut scopes = scopes.chain(members(action).map(|agent| Scope::Agent(agent.clone())));
+    scopes.find_map(|scope| halts.get(&scope).map(|halt| (scope, halt)))
+}
