@@ -209,6 +209,14 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             role_to_feed(&write.fact)
         }
         Stored::Event(Event::Pact { .. }) => Role::Publisher,
+        Stored::Event(Event::Halt { scope, reason }) => {
+            state.halts.check_halt(scope, reason).map_err(|refused| refused.to_string())?;
+            Role::Admin
+        }
+        Stored::Event(Event::Resume { scope, reason }) => {
+            state.halts.check_resume(scope, reason).map_err(|refused| refused.to_string())?;
+            Role::Admin
+        }
         Stored::Event(Event::Erasure { .. } | Event::Clock { .. }) => Role::Admin,
         Stored::Event(Event::Action(_)) => return Ok(()),
     };

@@ -201,7 +201,6 @@ pub enum Refusal {
     /// More payloads than one erasure can name.
     #[error("one erasure names at most {ERASED_MAX} entries, not {0}; erase them in several steps")]
     TooManyErased(usize),
-use countersign_core::halt::{HaltError, Scope};
     /// Whoever asks may not do this.
     #[error("{0}")]
     NotAuthorised(#[from] NoAuthority),
@@ -216,6 +215,9 @@ use countersign_core::halt::{HaltError, Scope};
     /// No active admin would be left.
     #[error("{0} cannot become this: no active operator with role `admin` would be left")]
     LastAdmin(FactId),
+    /// The halt or resume cannot be.
+    #[error(transparent)]
+    Halt(#[from] HaltError),
     /// There is no clock step to confirm.
     #[error("the clock has not stepped; there is nothing to confirm")]
     ClockSteady,
