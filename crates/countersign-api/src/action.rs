@@ -28,6 +28,11 @@ pub struct ActionRequest {
     #[serde(default)]
     #[schema(max_items = 16, example = json!(["obs1.AAAA"]))]
     pub observations: Vec<String>,
+    /// The delegation that the action is under, as `countersign delegate` made it; absent where the agent acts in its own
+    /// right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 16384, example = "dlg1.AAAA")]
+    pub delegation: Option<String>,
 }
 
 /// The kind of a verdict. More kinds may come; treat one you do not know as not committed.

@@ -93,6 +93,8 @@ codes! {
     InvalidField = 400,
     /// An observation token was refused.
     ObservationRefused = 400,
+    /// A delegation was refused.
+    DelegationRefused = 400,
     /// The path or its query is not acceptable.
     InvalidPath = 400,
     /// A header is not acceptable.
@@ -194,6 +196,7 @@ impl ErrorCode {
             Self::UnknownField => "unknown_field",
             Self::InvalidField => "invalid_field",
             Self::ObservationRefused => "observation_refused",
+            Self::DelegationRefused => "delegation_refused",
             Self::InvalidPath => "invalid_path",
             Self::InvalidHeader => "invalid_header",
             Self::BadRequest => "bad_request",

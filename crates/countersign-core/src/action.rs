@@ -2,6 +2,7 @@
 
 use crate::canonical::Canonical;
 use crate::decide::bind;
+use crate::delegation::Chain;
 use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
 use crate::json::{JsonError, Strict, parse_as};
@@ -28,6 +29,8 @@ pub struct ActionRequest {
     pub params: Json,
     /// Observation tokens, not yet opened.
     pub observations: Vec<String>,
+    /// The delegation that it acts under, not yet reduced.
+    pub delegation: Option<String>,
 }
 
 /// Why a body is not an action.
@@ -46,7 +49,10 @@ pub enum RequestError {
     #[error("field `{0}` must be {1}")]
     Type(&'static str, &'static str),
     /// A field is not known.
-    #[error("field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params` and `observations`")]
+    #[error(
+        "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params`, `observations` and \
+         `delegation`"
+    )]
     Unknown(String),
     /// A name is not acceptable.
     #[error("field `{0}`: {1}")]
@@ -62,7 +68,8 @@ impl ActionRequest {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
-        let Fields { pact, action, idempotency_key, params, observations, unknown } = parse_as(body, FieldsVisitor)?;
+        let Fields { pact, action, idempotency_key, params, observations, delegation, unknown } =
+            parse_as(body, FieldsVisitor)?;
         let text = |field, value| match value {
             Some(Json::String(text)) => Ok(text),
             Some(_) => Err(RequestError::Type(field, "a string")),
@@ -91,9 +98,14 @@ impl ActionRequest {
                 .collect::<Result<_, _>>()?,
             Some(_) => return Err(RequestError::Type("observations", "an array of strings")),
         };
+        let delegation = match delegation {
+            None => None,
+            Some(Json::String(token)) => Some(token),
+            Some(_) => return Err(RequestError::Type("delegation", "a string")),
+        };
         match unknown {
             Some(unknown) => Err(RequestError::Unknown(unknown)),
-            None => Ok(Self { pact, action, idempotency_key, params, observations }),
+            None => Ok(Self { pact, action, idempotency_key, params, observations, delegation }),
         }
     }
 }
@@ -106,6 +118,7 @@ struct Fields {
     idempotency_key: Option<Json>,
     params: Option<Json>,
     observations: Option<Json>,
+    delegation: Option<Json>,
     unknown: Option<String>,
 }
 
@@ -128,6 +141,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 "idempotency_key" => &mut fields.idempotency_key,
                 "params" => &mut fields.params,
                 "observations" => &mut fields.observations,
+                "delegation" => &mut fields.delegation,
                 unknown => {
                     fields.unknown.get_or_insert_with(|| unknown.to_owned());
                     continue;
@@ -189,6 +203,10 @@ pub struct Action {
     pub action: ActionName,
     /// The observations it carries, opened; at most one for each fact.
     pub observed: Vec<Observed>,
+    /// Whether the body carries a delegation.
+    pub is_delegated: bool,
+    /// The delegation it acts under, reduced; `None` where it acts in its own right.
+    pub chain: Option<Arc<Chain>>,
     /// The parameters, until they are bound.
     params: Option<Json>,
     /// A binding made at admission, good for the pact with this hash only.
@@ -210,8 +228,15 @@ impl Action {
         }
         let id = Digest::of(body.as_bytes());
         let key = key_digest(&agent, &request.idempotency_key);
-        let ActionRequest { pact, action, params, .. } = request;
-        Self { id, agent, auth, body, key, pact, action, observed: latest, params: Some(params), bound: None }
+        let ActionRequest { pact, action, params, delegation, .. } = request;
+        let (is_delegated, params) = (delegation.is_some(), Some(params));
+        let observed = latest;
+        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, params, bound: None }
+    }
+
+    /// Whose right it uses: the root delegator, or the one who acts.
+    pub fn principal(&self) -> &AgentId {
+        self.chain.as_ref().map_or(&self.agent, |chain| chain.root())
     }
 
     /// Binds the parameters ahead of the decision, by the action type of the pact with this hash.
@@ -233,6 +258,13 @@ impl Action {
             // The body was parsed before, so it parses again; if it did not, no parameters fit nothing.
             None => Cow::Owned(ActionRequest::parse(&self.body).map_or(Json::Null, |request| request.params)),
         }
+    }
+
+    /// Everybody it rests on: the members of its delegation, root first, and the one who acts.
+    pub fn members(&self) -> impl Iterator<Item = &AgentId> {
+        let members = self.chain.iter().flat_map(|chain| chain.agents());
+        let is_named = self.chain.as_ref().is_some_and(|chain| chain.agents().any(|agent| *agent == self.agent));
+        members.chain((!is_named).then_some(&self.agent))
     }
 
     /// What was observed of a fact.

@@ -24,6 +24,18 @@ pub enum Code {
     AgentNotActive,
     /// The key that signed is not a key of the agent at this time.
     KeyNotCurrent,
+    /// A hop of the delegation claims more than it was given.
+    DelegationWidened,
+    /// The delegation was handed on more often than a hop allows.
+    DelegationTooDeep,
+    /// A hop of the delegation has expired.
+    DelegationExpired,
+    /// A member of the delegation is not active.
+    DelegationMemberNotActive,
+    /// A member of the delegation no longer holds the key that it was named by.
+    DelegationKeyNotCurrent,
+    /// The action is not within the delegation.
+    DelegationOutOfScope,
     /// A fact id built from parameters or attributes is not a valid id.
     InvalidFactId,
     /// A fact that must exist does not.
@@ -48,7 +60,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 24] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -57,6 +69,12 @@ impl Code {
         Self::UnknownAgent,
         Self::AgentNotActive,
         Self::KeyNotCurrent,
+        Self::DelegationWidened,
+        Self::DelegationTooDeep,
+        Self::DelegationExpired,
+        Self::DelegationMemberNotActive,
+        Self::DelegationKeyNotCurrent,
+        Self::DelegationOutOfScope,
         Self::InvalidFactId,
         Self::FactMissing,
         Self::FactExists,
@@ -80,6 +98,12 @@ impl Code {
             Self::UnknownAgent => "unknown_agent",
             Self::AgentNotActive => "agent_not_active",
             Self::KeyNotCurrent => "key_not_current",
+            Self::DelegationWidened => "delegation_widened",
+            Self::DelegationTooDeep => "delegation_too_deep",
+            Self::DelegationExpired => "delegation_expired",
+            Self::DelegationMemberNotActive => "delegation_member_not_active",
+            Self::DelegationKeyNotCurrent => "delegation_key_not_current",
+            Self::DelegationOutOfScope => "delegation_out_of_scope",
             Self::InvalidFactId => "invalid_fact_id",
             Self::FactMissing => "fact_missing",
             Self::FactExists => "fact_exists",

@@ -6,6 +6,7 @@
 //! an agent can mend its plan at once.
 
 mod bind;
+mod delegation;
 mod effects;
 mod explain;
 mod halted;
@@ -70,7 +71,8 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
         Ok(params) => params,
         Err(problems) => return Decision::refused(Some(pact_ref), bind::invalid_params(problems)),
     };
-    Deciding { action, snapshot, now_ms, kind, params, principal: None, reads: Vec::new() }.run(pact_ref)
+    let (members, reads) = (Vec::new(), Vec::new());
+    Deciding { action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }.run(pact_ref)
 }
 
 /// A fact that the action reads, resolved.
@@ -98,7 +100,12 @@ struct Deciding<'a, S> {
     now_ms: u64,
     kind: &'a ActionType,
     params: &'a Attributes,
+    /// The root delegator; without delegation, the one who acts.
     principal: Option<&'a Arc<Fact>>,
+    /// The one who acts.
+    actor: Option<&'a Arc<Fact>>,
+    /// The members of the delegation, root first; empty without one.
+    members: Vec<Resolved<'a>>,
     reads: Vec<Resolved<'a>>,
 }
 
@@ -143,7 +150,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Blocked> {
-        let agent = &self.action.agent;
+        let agent = self.action.principal();
         let rule = &self.kind.allow;
         let refusal = match rule.holds(inputs) {
             Ok(true) => None,
@@ -155,12 +162,14 @@ impl<S: Snapshot> Deciding<'_, S> {
         if let Some(message) = refusal {
             return Err(blocked(Code::NotAllowed, message, "ask an operator for the role that the pact names"));
         }
-        let trust = self.principal.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));
+        let least_trusted = self.least_trusted();
+        let trust = least_trusted.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));
         match (self.kind.min_trust, trust) {
             (None, _) => Ok(()),
             (Some(least), Some(Value::Long(trust))) if *trust >= least => Ok(()),
             (Some(least), trust) => {
                 let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
+                let agent = least_trusted.map_or(agent.as_str(), |fact| fact.id.id());
                 let message = format!("`{}` asks for a trust of at least {least}, {agent} has {trust}", self.kind.name);
                 Err(blocked(Code::TrustTooLow, message, "trust is folded from behaviour; an operator can set it"))
             }
@@ -173,11 +182,11 @@ impl<S: Snapshot> Deciding<'_, S> {
             version: resolved.version(),
             tag: resolved.record.map(|fact| fact.tag),
         };
-        let principal = self.principal.map(|fact| Resolved { id: fact.id.clone(), record: Some(fact) });
+        let agents = self.agents_read().map(|agent| read(&agent));
         Decision {
             verdict,
             pact: Some(pact),
-            reads: principal.iter().chain(&self.reads).map(read).collect(),
+            reads: agents.chain(self.reads.iter().map(read)).collect(),
             writes: Vec::new(),
             charges: Vec::new(),
             gap_ms: self.gap_ms(0..self.reads.len()),
@@ -198,20 +207,23 @@ impl<S: Snapshot> Deciding<'_, S> {
 
 impl<S: Snapshot> Source for Deciding<'_, S> {
     fn input(&self, mention: &Mention) -> Option<Input<'_>> {
-        let value_of = |base: Base| match base {
-            Base::Principal => self.principal.and_then(|fact| fact.value.as_ref()),
+        let value_of = |base: Base, attribute: &str| match base {
+            Base::Principal => self.principal_of(attribute).and_then(|fact| fact.value.as_ref()),
+            Base::Actor => self.actor.and_then(|fact| fact.value.as_ref()),
             Base::Read(read) => self.reads.get(read).and_then(|r| r.live()).and_then(|fact| fact.value.as_ref()),
         };
+        let agent = |agent| Some(Input::Fact(Cow::Owned(FactId::of_agent(agent))));
         match mention {
             Mention::Param(name) => self.params.get(name).map(Input::Value),
             Mention::Now => Some(Input::Long(i64::try_from(self.now_ms).unwrap_or(i64::MAX))),
-            Mention::Entity(Base::Principal) => Some(Input::Fact(Cow::Owned(FactId::of_agent(&self.action.agent)))),
+            Mention::Entity(Base::Principal) => agent(self.action.principal()),
+            Mention::Entity(Base::Actor) => agent(&self.action.agent),
             // The main fact is named even where it is about to be created; a read is there only if it exists.
             Mention::Entity(Base::Read(read)) => {
                 let resolved = self.reads.get(*read).filter(|r| *read == 0 || r.live().is_some());
                 resolved.map(|resolved| Input::Fact(Cow::Borrowed(&resolved.id)))
             }
-            Mention::Attribute(base, attribute) => value_of(*base)?.get(attribute).map(Input::Value),
+            Mention::Attribute(base, attribute) => value_of(*base, attribute)?.get(attribute).map(Input::Value),
             Mention::ObservedFact(read) => self.observed_value(*read).map(|_| Input::Present),
             Mention::Observed(read, attribute) => self.observed_value(*read)?.get(attribute).map(Input::Value),
         }

@@ -84,7 +84,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn is_granted(&self, grant: &Grant) -> bool {
         // Of a fact that is not there nothing can be known, so a condition on its attributes must not tell the two apart.
-        let of_fact = |(base, _): (Base, &SmolStr)| base != Base::Principal;
+        let of_fact = |(base, _): (Base, &SmolStr)| matches!(base, Base::Read(_));
         if self.value.is_none() && grant.who.attributes().any(of_fact) {
             return false;
         }
@@ -95,9 +95,10 @@ impl Subject<'_> {
 impl Source for Subject<'_> {
     fn input(&self, mention: &Mention) -> Option<Input<'_>> {
         match mention {
-            Mention::Entity(Base::Principal) => Some(Input::Fact(Cow::Borrowed(self.own))),
+            // Nobody observes for another: the actor is the principal.
+            Mention::Entity(Base::Principal | Base::Actor) => Some(Input::Fact(Cow::Borrowed(self.own))),
             Mention::Entity(Base::Read(_)) => Some(Input::Fact(Cow::Borrowed(self.id))),
-            Mention::Attribute(Base::Principal, name) => self.principal.get(name).map(Input::Value),
+            Mention::Attribute(Base::Principal | Base::Actor, name) => self.principal.get(name).map(Input::Value),
             Mention::Attribute(Base::Read(_), name) => self.value.and_then(|value| value.get(name)).map(Input::Value),
             // The loader refuses everything else; were it there, it would be absent and the condition would err.
             _ => None,

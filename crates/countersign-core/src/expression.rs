@@ -60,8 +60,10 @@ pub enum Mention {
 /// Whose attribute is mentioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Base {
-    /// The acting agent.
+    /// The agent whose right is used.
     Principal,
+    /// The agent that acts; the principal itself, where nothing is delegated.
+    Actor,
     /// A fact read, by its index.
     Read(usize),
 }

@@ -19,6 +19,7 @@ pub mod canonical;
 pub mod code;
 pub mod decide;
 pub mod decision;
+pub mod delegation;
 pub mod disclose;
 pub mod expression;
 pub mod fact;

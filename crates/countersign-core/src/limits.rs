@@ -80,3 +80,13 @@ pub const EXPLAINED_BYTES_MAX: usize = 64 * 1024;
 
 /// Most payloads that one erasure names: its leaf lists them, and must stay a leaf.
 pub const ERASED_MAX: usize = 2048;
+
+/// Longest delegation token in bytes of its text: it stands in the body, beside parameters and observations.
+pub const DELEGATION_BYTES_MAX: usize = 16 * 1024;
+
+/// Largest chain in bytes of its canonical form. A token names each text once and may use it often, so it can unfold to far
+/// more than its own length.
+pub const CHAIN_BYTES_MAX: usize = 32 * 1024;
+
+/// Most hops of one delegation; every member is looked up, and charged, for every action.
+pub const DELEGATION_HOPS_MAX: usize = 8;

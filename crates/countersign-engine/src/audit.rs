@@ -7,6 +7,7 @@ mod counterfactual;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
+use crate::delegation::reduce;
 use crate::fold::{Fold, FoldError, payload_matches};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, WalkOptions, walk};
@@ -234,7 +235,14 @@ fn give_tags(writes: &mut [Write], recorded: &[Write]) {
 fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action, String> {
     let request = ActionRequest::parse(&stored.body).map_err(|error| format!("the recorded body: {error}"))?;
     let by = leaf.by().map_err(|error| error.to_string())?;
-    Ok(Action::new(by, auth, stored.body.clone(), request, stored.observed.clone()))
+    // Signatures are verified again, and the chain must be the token's: nobody can have written in another.
+    let chain = request.delegation.as_deref().map(reduce).transpose().map_err(|error| error.to_string())?;
+    if chain.as_ref() != stored.chain.as_deref() {
+        return Err("the recorded chain is not that of the delegation in the body".to_owned());
+    }
+    let mut action = Action::new(by, auth, stored.body.clone(), request, stored.observed.clone());
+    action.chain = stored.chain.clone();
+    Ok(action)
 }
 
 /// The first difference of two texts, with a little of what follows.

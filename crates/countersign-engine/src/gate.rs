@@ -19,6 +19,7 @@ pub use read::{HistoryError, NotObservable, Observe, Shown, Version};
 
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;
+use crate::delegation::Delegations;
 use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
 use crate::request::{Answer, Refusal, Reply, Request, Submission};
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     log_key: LogKey,
     signing_key: SigningKey,
     sealer: Sealer,
+    delegations: Delegations,
     clock: Arc<dyn Clock>,
     ledger_clock: Arc<Mutex<LedgerClock>>,
     keys: Arc<Mutex<Idempotency>>,

@@ -16,6 +16,7 @@
 pub mod audit;
 pub mod clock;
 pub mod commit;
+pub mod delegation;
 pub mod fold;
 pub mod gate;
 pub mod idempotency;

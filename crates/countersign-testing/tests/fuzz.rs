@@ -4,12 +4,17 @@
 //! for `FUZZ_SECONDS` each (`cargo xtask fuzz`), and for a moment in a plain test run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bolero::check;
 use countersign_core::action::{ActionRequest, Observed};
+use countersign_core::delegation::{Limit, Scope};
+use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
 use countersign_core::record::{Leaf, decode};
 use countersign_core::value::Attributes;
+use countersign_engine::delegation::{extend, mint, reduce};
 use countersign_engine::token::{Length, Observation, Sealer};
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use countersign_ledger::receipt::Receipt;
@@ -19,6 +24,7 @@ use countersign_testing::bank;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
 use countersign_testing::log_workload::{Memory, Session, log_key, signing_key, written};
 use countersign_testing::sim::record;
+use ed25519_dalek::SigningKey;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -101,6 +107,30 @@ fn pact_text() {
         match load(text) {
             Ok(loaded) => assert_eq!(&*loaded.pact.source, text),
             Err(problems) => assert!(!problems.is_empty(), "refused without a reason"),
+        }
+    });
+}
+
+#[test]
+fn delegation_token() {
+    let name = |seed: u8| KeyName::of(SigningKey::from_bytes(&[seed; 32]).verifying_key().to_bytes());
+    let scope = |to: &str, seed: u8, depth: u32| Scope {
+        to: AgentId::new(to).unwrap(),
+        key: name(seed),
+        actions: None,
+        limits: [("amount".into(), Limit { max: Some(5), one_of: None })].into(),
+        facts: None,
+        expires_at_ms: Some(1),
+        depth,
+    };
+    let first = mint(&SigningKey::from_bytes(&[1; 32]), &AgentId::new("a").unwrap(), &scope("b", 2, 1)).unwrap();
+    let second = extend(&first, &SigningKey::from_bytes(&[2; 32]), &scope("c", 3, 0)).unwrap();
+    let bytes = |token: &str| URL_SAFE_NO_PAD.decode(token.strip_prefix("dlg1.").unwrap()).unwrap();
+    let samples = [bytes(&first), bytes(&second)];
+    // As bytes, since changes to the text rarely get past base64; what is accepted can only be what was signed.
+    fuzz(samples.to_vec(), |bytes| {
+        if let Ok(chain) = reduce(&format!("dlg1.{}", URL_SAFE_NO_PAD.encode(bytes))) {
+            assert!(samples.iter().any(|sample| sample == bytes), "accepted what nobody signed: {chain:?}");
         }
     });
 }

@@ -4,8 +4,8 @@
 //! not (docs/guides/command-line.md).
 
 use crate::commands::{
-    Exit, Failure, Outcome, act, agent, audit, clock, entry, erase, fact, halt, init, key, ledger, observe, operator,
-    pact, replay,
+    Exit, Failure, Outcome, act, agent, audit, clock, delegate, delegation, entry, erase, fact, halt, init, key,
+    ledger, observe, operator, pact, replay,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -66,6 +66,9 @@ enum Command {
     Fact(fact::FactCommand),
     Observe(observe::ObserveArgs),
     Act(act::ActArgs),
+    Delegate(delegate::DelegateArgs),
+    #[command(subcommand)]
+    Delegation(delegation::DelegationCommand),
     #[command(subcommand)]
     Entry(entry::EntryCommand),
     #[command(subcommand)]
@@ -122,6 +125,8 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Fact(command) => fact::run(&command, config),
         Command::Observe(args) => observe::run(&args, config),
         Command::Act(args) => act::run(&args, config),
+        Command::Delegate(args) => delegate::run(&args),
+        Command::Delegation(command) => delegation::run(&command),
         Command::Entry(command) => entry::run(&command, config),
         Command::Ledger(command) => ledger::run(&command, config),
         Command::Clock(command) => clock::run(&command, config),

@@ -196,13 +196,17 @@ fn refused(path: &str, answer: &Answer) -> anyhow::Error {
             .hint("this gate knows who calls by signature: name your key file with --key, COUNTERSIGN_KEY or `key` in countersign.toml")
             .hint("the admin's key file was made by `countersign init`; an admin makes others with `countersign agent new` and \
                    `countersign operator new`"),
-        400 if code != ErrorCode::ObservationRefused.as_str() => Failure::usage(text).hint(hint),
+        400 if !is_about_a_token(&code) => Failure::usage(text).hint(hint),
         _ => Failure::no(text).hint(hint),
     };
     for problem in problems {
         failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
     }
     failure.into()
+}
+
+fn is_about_a_token(code: &str) -> bool {
+    [ErrorCode::ObservationRefused, ErrorCode::DelegationRefused].iter().any(|known| known.as_str() == code)
 }
 
 /// Escapes one part of a path, so that an id with a slash stays one part.

@@ -4,6 +4,8 @@ pub mod act;
 pub mod agent;
 pub mod audit;
 pub mod clock;
+pub mod delegate;
+pub mod delegation;
 pub mod entry;
 pub mod erase;
 pub mod fact;

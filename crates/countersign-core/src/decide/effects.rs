@@ -4,6 +4,7 @@ use super::{Deciding, Snapshot, blocked};
 use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Charge, Write};
 use crate::expression::{Expression, Inputs};
+use crate::ids::AgentId;
 use crate::limits::FACT_BYTES_MAX;
 use crate::pact::{Budget, BudgetBy, Change, Measure, WriteRule};
 use crate::value::{Attributes, Value};
@@ -72,14 +73,17 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     pub(super) fn check_budgets(&self) -> Result<(), Blocked> {
-        for budget in &self.kind.budgets {
-            let charge = self.charge(budget);
+        for (budget, charge) in self.budget_charges() {
             let used = self.snapshot.budget_used(&charge.budget, charge.window);
             let total = used.checked_add(charge.amount);
             if charge.amount < 0 || total.is_none_or(|total| total > budget.max) {
                 let ends_ms = charge.window.saturating_add(1).saturating_mul(budget.per_ms);
+                let of = match (&charge.budget.agent, &self.action.chain) {
+                    (Some(agent), Some(_)) => format!(" of {agent}"),
+                    _ => String::new(),
+                };
                 let message = format!(
-                    "budget `{}` holds {used} of {} in this window, and this action would add {}",
+                    "budget `{}`{of} holds {used} of {} in this window, and this action would add {}",
                     budget.id, budget.max, charge.amount
                 );
                 let hint =
@@ -91,10 +95,24 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     pub(super) fn charges(&self) -> Vec<Charge> {
-        self.kind.budgets.iter().map(|budget| self.charge(budget)).collect()
+        self.budget_charges().map(|(_, charge)| charge).collect()
     }
 
-    fn charge(&self, budget: &Budget) -> Charge {
+    /// What the action charges to each budget: to the pact's once, to agents' own once for every member of its delegation.
+    fn budget_charges(&self) -> impl Iterator<Item = (&Budget, Charge)> {
+        self.kind.budgets.iter().flat_map(move |budget| {
+            let (chain, alone) = match (budget.by, &self.action.chain) {
+                (BudgetBy::Pact, _) => (None, None),
+                (BudgetBy::Agent, Some(chain)) => (Some(chain), None),
+                (BudgetBy::Agent, None) => (None, Some(&self.action.agent)),
+            };
+            let agents = chain.into_iter().flat_map(|chain| chain.agents()).chain(alone).map(Some);
+            let pact = (budget.by == BudgetBy::Pact).then_some(None);
+            agents.chain(pact).map(move |agent| (budget, self.charge(budget, agent)))
+        })
+    }
+
+    fn charge(&self, budget: &Budget, agent: Option<&AgentId>) -> Charge {
         let amount = match &budget.measure {
             Measure::Count => 1,
             Measure::Sum(param) => match self.params.get(param) {
@@ -107,10 +125,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 pact: self.action.pact.clone(),
                 action: self.kind.name.clone(),
                 id: budget.id.clone(),
-                agent: match budget.by {
-                    BudgetBy::Agent => Some(self.action.agent.clone()),
-                    BudgetBy::Pact => None,
-                },
+                agent: agent.cloned(),
             },
             window: self.now_ms.checked_div(budget.per_ms).unwrap_or(0),
             amount,

@@ -63,10 +63,11 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     fn failed_read(&self, base: Base, attribute: &SmolStr) -> Option<FailedRead> {
         let (id, record, expected) = match base {
-            Base::Principal => {
-                let id = FactId::of_agent(&self.action.agent);
-                let expected = self.expected_of(&id, self.principal, attribute);
-                (id, self.principal, expected)
+            Base::Principal | Base::Actor => {
+                let record = if base == Base::Actor { self.actor } else { self.principal_of(attribute) };
+                let id = record.map_or_else(|| FactId::of_agent(self.action.principal()), |fact| fact.id.clone());
+                let expected = self.expected_of(&id, record, attribute);
+                (id, record, expected)
             }
             Base::Read(read) => {
                 let resolved = self.reads.get(read)?;

@@ -20,16 +20,12 @@ pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) 
     let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
     let mut decision = Decision::refused(Some(pact.clone()), blocked(Code::Halted, message, hint));
     // Which org an agent belongs to is a fact, and so part of what was read.
-    decision.reads = members(action)
+    decision.reads = action
+        .members()
         .filter_map(|agent| snapshot.fact(&FactId::of_agent(agent)))
         .map(|fact| ReadVersion { fact: fact.id.clone(), version: fact.version(), tag: Some(fact.tag) })
         .collect();
     Some(decision)
-}
-
-/// Whose halt stops an action: the one who acts, and everybody on whose behalf.
-fn members(action: &Action) -> impl Iterator<Item = &AgentId> {
-    std::iter::once(&action.agent)
 }
 
 /// The halt that an action falls under; the widest first.
@@ -43,7 +39,8 @@ fn halt_of<'a>(action: &Action, snapshot: &'a impl Snapshot) -> Option<(Scope, &
         }
     };
     let scopes = [Scope::All, Scope::Pact(action.pact.clone())].into_iter();
-    let scopes = scopes.chain(members(action).filter_map(org_of));
-    let mut scopes = scopes.chain(members(action).map(|agent| Scope::Agent(agent.clone())));
+    // Whose halt stops it: the one who acts, and everybody on whose behalf.
+    let scopes = scopes.chain(action.members().filter_map(org_of));
+    let mut scopes = scopes.chain(action.members().map(|agent| Scope::Agent(agent.clone())));
     scopes.find_map(|scope| halts.get(&scope).map(|halt| (scope, halt)))
 }

@@ -14,9 +14,12 @@ use std::fmt::Write as _;
 impl<S: Snapshot> Deciding<'_, S> {
     /// Resolves everything, or says what is in the way.
     pub(super) fn resolve(&mut self) -> Result<(), Blocked> {
-        self.resolve_principal()?;
-        for read in &self.kind.reads {
+        self.resolve_members();
+        self.check_actor()?;
+        self.check_chain()?;
+        for (at, read) in self.kind.reads.iter().enumerate() {
             let id = self.fact_id(read)?;
+            self.check_fact_scope(at, &id)?;
             let record = self.snapshot.fact(&id);
             self.reads.push(Resolved { id, record });
         }
@@ -37,22 +40,21 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.check_aliases()
     }
 
-    fn resolve_principal(&mut self) -> Result<(), Blocked> {
+    fn check_actor(&self) -> Result<(), Blocked> {
         let agent = &self.action.agent;
         if self.action.auth == Auth::None && self.snapshot.is_identified() {
             let message = format!("the action is not signed, and this gate takes nothing unsigned from {agent}");
             let hint = "sign the request with the agent's key: `countersign act --key FILE`";
             return Err(blocked(Code::NotAuthenticated, message, hint));
         }
-        self.principal = self.snapshot.fact(&FactId::of_agent(agent)).filter(|fact| fact.value.is_some());
-        let Some(principal) = self.principal else {
+        let Some(actor) = self.actor else {
             let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
             return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
         };
-        match principal.value.as_ref().and_then(|value| value.get("standing")) {
-            Some(Value::String(standing)) if standing == ACTIVE => self.check_key(principal),
+        match actor.value.as_ref().and_then(|value| value.get("standing")) {
+            Some(Value::String(standing)) if standing == ACTIVE => self.check_key(actor),
             Some(standing) => {
-                let written = principal.changed("standing");
+                let written = actor.changed("standing");
                 let message = format!(
                     "agent {agent} is {standing}, not \"active\", since entry {} at {} ms by {}",
                     written.entry, written.at_ms, written.by

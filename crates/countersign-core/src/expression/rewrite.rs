@@ -20,6 +20,7 @@ pub(super) struct Rewriter<'a> {
 /// A chain of attribute accesses that starts at a variable.
 enum Path {
     Principal,
+    Actor,
     Fact(usize),
     Context,
     Param,
@@ -67,6 +68,7 @@ impl<'a> Rewriter<'a> {
             ExprKind::GetAttr { expr, attr } => match self.path(expr) {
                 Path::Context if attr == "observed" => Path::Observed,
                 Path::Context if attr == "now" => Path::Plain,
+                Path::Context if attr == "actor" => Path::Actor,
                 Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                     Some(read) => Path::Fact(read),
                     None => Path::Param,
@@ -166,7 +168,9 @@ impl<'a> Rewriter<'a> {
                 let key = format_smolstr!("observed.{}.{attr}", self.read_name(read));
                 self.flat(key, Mention::Observed(read, attr.clone()))
             }
+            Path::Actor => self.flat(format_smolstr!("actor.{attr}"), Mention::Attribute(Base::Actor, attr.clone())),
             Path::Context if attr == "now" => self.flat("now".into(), Mention::Now),
+            Path::Context if attr == "actor" => self.flat("actor".into(), Mention::Entity(Base::Actor)),
             Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                 Some(read) => self.flat(attr.clone(), Mention::Entity(Base::Read(read))),
                 None if self.scope.params.contains_key(attr) => self.flat(attr.clone(), Mention::Param(attr.clone())),
@@ -225,7 +229,10 @@ impl<'a> Rewriter<'a> {
                     Expr::val(false)
                 }
             },
-            Path::Context if attr == "observed" => Expr::val(true),
+            Path::Actor => {
+                self.flat_has(format_smolstr!("actor.{attr}"), Mention::Attribute(Base::Actor, attr.clone()))
+            }
+            Path::Context if attr == "observed" || attr == "actor" => Expr::val(true),
             Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                 Some(read) => self.flat_has(attr.clone(), Mention::Entity(Base::Read(read))),
                 None => self.flat_has(attr.clone(), Mention::Param(attr.clone())),

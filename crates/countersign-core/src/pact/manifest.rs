@@ -6,6 +6,7 @@ use super::catalogue::AGENT;
 use super::{
     ActionType, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require, TemplatePart,
 };
+use crate::expression::Base;
 use crate::value::{FieldType, ValueType};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -115,17 +116,24 @@ fn write_reads(out: &mut String, action: &ActionType) {
         let template = code(&template(read, &action.reads));
         let _ = writeln!(out, "| `{}` | {template} | {presence}{unchanged} | {} | atomic |", read.name, or_dash(&used));
     }
-    let of_agent: BTreeSet<String> = expressions(action)
-        .flat_map(|expression| expression.attributes())
-        .filter(|(base, _)| *base == crate::expression::Base::Principal)
-        .map(|(_, attribute)| format!("`{attribute}`"))
-        .collect();
-    let mut of_agent: Vec<String> = of_agent.into_iter().collect();
+    let mut of_agent = agent_attributes_used(action, Base::Principal);
     if action.min_trust.is_some() && !of_agent.iter().any(|name| name == "`trust`") {
         of_agent.push("`trust`".to_owned());
     }
     let _ =
         writeln!(out, "| `principal` | the agent's own `{AGENT}` | yes | {} | atomic |", or_dash(&of_agent.join(", ")));
+    let of_actor = agent_attributes_used(action, Base::Actor);
+    if !of_actor.is_empty() {
+        let _ =
+            writeln!(out, "| `actor` | the acting agent's own `{AGENT}` | yes | {} | atomic |", of_actor.join(", "));
+    }
+}
+
+fn agent_attributes_used(action: &ActionType, of: Base) -> Vec<String> {
+    let attributes = expressions(action).flat_map(|expression| expression.attributes());
+    let used: BTreeSet<String> =
+        attributes.filter(|(base, _)| *base == of).map(|(_, attribute)| format!("`{attribute}`")).collect();
+    used.into_iter().collect()
 }
 
 fn expressions(action: &ActionType) -> impl Iterator<Item = &crate::expression::Expression> {
@@ -143,7 +151,7 @@ fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
     let mut used = BTreeSet::new();
     for (_, mention) in expressions(action).flat_map(|expression| expression.mentions()) {
         match mention {
-            Mention::Attribute(crate::expression::Base::Read(at), attribute) if *at == read => {
+            Mention::Attribute(Base::Read(at), attribute) if *at == read => {
                 used.insert(format!("`{attribute}`"));
             }
             Mention::Observed(at, attribute) if *at == read => {

@@ -60,7 +60,7 @@ pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(Stri
     for (name, ty) in extra {
         let _ = writeln!(out, "    {name}: {},", shown(ty));
     }
-    let _ = writeln!(out, "    now: Long,\n    observed: {{");
+    let _ = writeln!(out, "    actor: Agent,\n    now: Long,\n    observed: {{");
     for (read, schema) in signature.reads.iter().zip(&signature.schemas) {
         // A fact that may be missing may also have been missing when it was observed.
         let always = signature.require_observation && read.presence == Presence::Required;

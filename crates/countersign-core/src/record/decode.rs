@@ -6,6 +6,7 @@
 use super::{Event, FORMAT};
 use crate::action::{KeyDigest, Observed};
 use crate::decision::{BudgetKey, Charge, Write};
+use crate::delegation::{Chain, StoredChain};
 use crate::halt::{Scope, ScopeError};
 use crate::identity::{Auth, StoredSigned};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
@@ -35,6 +36,9 @@ pub enum DecodeError {
     /// A value is not acceptable.
     #[error("{0}")]
     Value(#[from] ValueError),
+    /// A delegation is not acceptable.
+    #[error("the delegation: {0}")]
+    Chain(String),
     /// A scope is not acceptable.
     #[error("{0}")]
     Scope(#[from] ScopeError),
@@ -172,6 +176,8 @@ pub enum Stored {
 pub struct StoredAction {
     /// The raw body.
     pub body: Arc<str>,
+    /// The delegation it was under.
+    pub chain: Option<Arc<Chain>>,
     /// The observations it carried.
     pub observed: Vec<Observed>,
     /// The budgets it charged.
@@ -201,6 +207,7 @@ impl Stored {
 #[derive(Deserialize)]
 struct Payload<'a> {
     body: Option<String>,
+    chain: Option<StoredChain>,
     #[serde(default)]
     charges: Vec<StoredCharge>,
     confirmed: Option<bool>,
@@ -327,6 +334,7 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
         "action" | "shadow" => {
             return Ok(Stored::Action(StoredAction {
                 body: payload.body.ok_or(missing("body"))?.into(),
+                chain: payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new),
                 observed: payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
                 charges: payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<_, _>>()?,
                 writes,

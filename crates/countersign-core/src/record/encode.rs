@@ -173,6 +173,10 @@ fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided) {
     let Decided { action, decision } = decided;
     out.key("body");
     out.string(&action.body);
+    if let Some(chain) = &action.chain {
+        out.key("chain");
+        chain.write(out);
+    }
     if !decision.charges.is_empty() {
         out.key("charges");
         out.open('[');

@@ -9,8 +9,10 @@
 )]
 
 mod cedar;
+mod delegation;
 mod disclosing;
 mod edges;
 mod precedence;
 mod properties;
+mod scopes;
 mod world;

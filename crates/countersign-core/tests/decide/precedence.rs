@@ -1,5 +1,6 @@
 //! The precedence of rejections: one action with every fault there is; each row mends the fault of the row above.
 
+use crate::delegation::{at_most, chain, scope};
 use crate::world::{World, in_words};
 use countersign_core::code::Code;
 use countersign_core::halt::{Halt, Scope};
@@ -48,7 +49,7 @@ that = 'resource.status == "active"'
 /// A row: the code that the faults so far lead to, and what mends the fault behind it.
 type Row = (Code, fn(&mut World));
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 24] = [
     (Code::UnknownPact, |world| world.pact = "bank".to_owned()),
     (Code::Halted, |world| world.state.halts.resume(&Scope::All)),
     (Code::UnknownAction, |world| world.action = "pay".to_owned()),
@@ -60,6 +61,12 @@ const ROWS: [Row; 18] = [
         world.key = Some(KeyName::of([9; 32]));
         world.register(&[], "active", 0);
     }),
+    (Code::DelegationWidened, |world| world.change_hop(1, |hop| drop(hop.limits.insert("amount".into(), at_most(9))))),
+    (Code::DelegationTooDeep, |world| world.change_hop(0, |hop| hop.depth = 1)),
+    (Code::DelegationExpired, |world| world.change_hop(1, |hop| hop.expires_at_ms = None)),
+    (Code::DelegationMemberNotActive, |world| world.member("middle", 4, "active")),
+    (Code::DelegationKeyNotCurrent, |world| world.member("middle", 3, "active")),
+    (Code::DelegationOutOfScope, |world| world.chain = None),
     (Code::InvalidFactId, |world| world.params["to"] = json!("a")),
     (Code::FactMissing, |world| world.feed("Account::\"a\"", Some(json!({"status": "frozen", "balance": 0})))),
     (Code::FactExists, |world| world.params["number"] = json!("r2")),
@@ -86,6 +93,13 @@ fn each_row_mends_the_fault_of_the_row_above() {
     world.state.halts.halt(Scope::All, Halt { entry: 1, by, at_ms: 1, reason: "a test".into() });
     world.feed("Receipt::\"r1\"", Some(json!({"amount": 1})));
     world.identify();
+    world.member("lead", 2, "active");
+    world.member("middle", 4, "revoked");
+    let mut first = scope("middle", 3);
+    first.limits.insert("amount".into(), at_most(9));
+    let mut second = scope("agent-1", 9);
+    second.expires_at_ms = Some(1);
+    world.chain = Some(chain("lead", 2, vec![first, second]));
     for (at, (code, mend)) in ROWS.iter().enumerate() {
         let decision = world.decide();
         let blocked = decision.blocked().unwrap_or_else(|| panic!("row {at} ({code}) committed"));

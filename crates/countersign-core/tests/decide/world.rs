@@ -3,6 +3,7 @@
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::delegation::Chain;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::pact::load::load;
@@ -25,6 +26,8 @@ pub struct World {
     pub auth: Auth,
     /// The key that the agent is registered with.
     pub key: Option<KeyName>,
+    /// The delegation it is under.
+    pub chain: Option<Arc<Chain>>,
     next_entry: u64,
 }
 
@@ -46,6 +49,7 @@ impl World {
             observed: Vec::new(),
             auth: Auth::None,
             key: None,
+            chain: None,
             next_entry: 1,
         }
     }
@@ -118,13 +122,19 @@ impl World {
     }
 
     pub fn request(&self) -> Action {
-        let body = json!({
+        let mut body = json!({
             "pact": self.pact, "action": self.action, "params": self.params,
             "idempotency_key": "0123456789abcdef0123456789abcdef",
         });
+        if self.chain.is_some() {
+            body["delegation"] = json!("dlg1.AAAA");
+        }
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
-        Action::new(AgentId::new(self.agent).unwrap(), self.auth.clone(), body, request, self.observed.clone())
+        let agent = AgentId::new(self.agent).unwrap();
+        let mut action = Action::new(agent, self.auth.clone(), body, request, self.observed.clone());
+        action.chain = self.chain.clone();
+        action
     }
 
     pub fn decide(&self) -> Decision {

@@ -3,7 +3,7 @@
 use super::{BatchProof, CommitError};
 use crate::request::{Refusal, Reply};
 use crate::sequence::{Batch, Sequenced};
-use countersign_core::limits::EXPLAINED_BYTES_MAX;
+use countersign_core::limits::{CHAIN_BYTES_MAX, EXPLAINED_BYTES_MAX};
 use countersign_core::record::{Encoder, Event};
 use countersign_core::value::Attributes;
 use countersign_ledger::checkpoint::Checkpoint;
@@ -145,7 +145,10 @@ fn fitting(entries: &[Sequenced]) -> usize {
                 let blocked = decided.decision.blocked().or(decided.decision.shadowed.as_ref());
                 let explained = blocked.is_some_and(|blocked| !blocked.failed.is_empty());
                 let explained = if explained { EXPLAINED_BYTES_MAX } else { 0 };
-                decided.action.body.len().saturating_mul(6).saturating_add(explained)
+                // A chain charges every member, so there may be many charges; names are short.
+                let charges = decided.decision.charges.len().saturating_mul(1024);
+                let delegated = decided.action.chain.as_ref().map_or(0, |_| CHAIN_BYTES_MAX.saturating_add(charges));
+                decided.action.body.len().saturating_mul(6).saturating_add(explained).saturating_add(delegated)
             }
             Event::Pact { source, .. } => source.len().saturating_mul(6),
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),

@@ -1,6 +1,7 @@
 //! Admission: what can be done on the caller's thread before an action takes its place in the order.
 
 use super::Gate;
+use crate::delegation::DelegationError;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::decide::decide;
@@ -23,10 +24,13 @@ pub enum AdmitError {
         /// Why.
         source: TokenError,
     },
+    /// The delegation was refused.
+    #[error(transparent)]
+    Delegation(#[from] DelegationError),
 }
 
 impl Gate {
-    /// Parses an action, opens its observations and binds its parameters by the current pact.
+    /// Parses an action, opens its observations, reduces its delegation and binds its parameters by the current pact.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
         let request = ActionRequest::parse(&body)?;
         let auth = auth.without_body(&body);
@@ -36,7 +40,9 @@ impl Gate {
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
         let pact = self.view().state.pacts.get(&request.pact).cloned();
+        let chain = request.delegation.as_deref().map(|token| self.shared.delegations.reduce(token)).transpose()?;
         let mut action = Action::new(agent, auth, body, request, observed);
+        action.chain = chain;
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
             action.bind(pact.hash, kind);
         }

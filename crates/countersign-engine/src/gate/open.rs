@@ -3,6 +3,7 @@
 use super::{Counters, Gate, Shared};
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
+use crate::delegation::Delegations;
 use crate::fold::{Fold, payload_matches};
 use crate::identity::replay::ReplayWindow;
 use crate::sequence::Sequencer;
@@ -174,6 +175,7 @@ impl Parts {
             log_key: public,
             signing_key: log_key,
             sealer: Sealer::new(&token_key),
+            delegations: Delegations::default(),
             clock,
             ledger_clock,
             keys,

@@ -1,7 +1,7 @@
 //! `countersign act`: one action of an agent, and the verdict on it.
 
 use super::observe::{agent, observe};
-use super::{Connection, Failure, Outcome, verdict};
+use super::{Connection, Failure, Outcome, delegation, verdict};
 use crate::client::{Call, Client, escape};
 use crate::config::Config;
 use crate::terminal::{note, say_json};
@@ -55,6 +55,9 @@ pub struct ActArgs {
     /// Send this observation along; may be repeated
     #[arg(long, value_name = "TOKEN")]
     observation: Vec<String>,
+    /// Act under this delegation, or the one in @FILE: with a part of another agent's right
+    #[arg(long, value_name = "TOKEN")]
+    delegation: Option<String>,
     /// The idempotency key; the same key and body never act twice [default: a random one]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -78,6 +81,7 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
         idempotency_key: args.idempotency_key.clone().map_or_else(random_key, Ok)?,
         params: params(args, &client)?,
         observations: observations(args, &client, &agent)?,
+        delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
     };
     let path = if args.check { "/v1/actions/check" } else { "/v1/actions" };
     let answer = client.call(Call::post(path).agent(&agent).json(&request)?);

@@ -1,6 +1,6 @@
 //! `countersign entry`: one ledger entry, read closely.
 
-use super::{Connection, Outcome};
+use super::{Connection, Outcome, delegation};
 use crate::client::Call;
 use crate::config::Config;
 use crate::terminal::{note, say, say_json};
@@ -59,6 +59,7 @@ pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
         Some(payload) => {
             note("The payload, which can be erased");
             say(pretty(payload.get())?);
+            delegation::show_recorded(payload.get());
         }
         None => note("Its payload was erased; the leaf still commits to it."),
     }

@@ -198,6 +198,11 @@ impl From<AdmitError> for HttpError {
                 message,
                 "observe again, as the agent that acts, and send the token as it was given out",
             ),
+            AdmitError::Delegation(_) => Self::new(
+                ErrorCode::DelegationRefused,
+                message,
+                "look at it with `countersign delegation show`, and ask its delegator for a new one",
+            ),
         }
     }
 }

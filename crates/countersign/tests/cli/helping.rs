@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 24] = [
     "init",
     "serve",
     "pact",
@@ -16,6 +16,9 @@ const COMMANDS: [&str; 21] = [
     "fact delete",
     "observe",
     "act",
+    "delegate",
+    "delegation",
+    "delegation show",
     "entry show",
     "ledger list",
     "clock confirm",
@@ -43,7 +46,7 @@ fn every_command_explains_itself() {
 #[test]
 fn every_command_that_does_something_shows_how_it_is_used() {
     let sandbox = Sandbox::new();
-    for command in COMMANDS.into_iter().filter(|command| !["", "pact", "fact"].contains(command)) {
+    for command in COMMANDS.into_iter().filter(|command| !["", "pact", "fact", "delegation"].contains(command)) {
         let help = sandbox.run(&format!("{command} --help")).must(0).stdout;
         assert!(help.contains("Examples:\n"), "{command} has no example");
     }

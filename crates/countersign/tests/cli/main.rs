@@ -14,6 +14,7 @@
 
 mod acting;
 mod configuring;
+mod delegating;
 mod erasing;
 mod helping;
 mod pacts;

@@ -84,6 +84,11 @@ fn actions(stolen: &str) -> Vec<Row> {
         row(Code::InvalidField, "POST", "/v1/ledger/erasures", &[JSON], r#"{"entries":[-1],"reason":"x"}"#),
         post(Code::ObservationRefused, refund("x", 1, &["obs1.AAAA"])),
         post(Code::ObservationRefused, refund("x", 1, &[stolen])),
+        post(
+            Code::DelegationRefused,
+            refund("x", 1, &[]).replace("\"observations\"", "\"delegation\":\"dlg1.AAAA\",\"observations\""),
+        ),
+        post(Code::InvalidField, refund("x", 1, &[]).replace("\"observations\"", "\"delegation\":7,\"observations\"")),
         row(Code::BodyTooLarge, "POST", "/v1/actions", &[JSON, AGENT], long),
         row(Code::BodyTooLarge, "POST", "/v1/actions", &[JSON, AGENT, "Transfer-Encoding: chunked"], chunked),
         row(

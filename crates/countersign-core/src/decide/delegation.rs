@@ -1,0 +1,182 @@
+//! The members of a delegation at this instant: who they are now, and whether what they handed on covers the action.
+//!
+//! Standing and keys are read from the members' own facts, like everything else that an action rests on, so a revocation
+//! or a rotation holds from the next commit on.
+
+use super::{Deciding, Resolved, Snapshot, blocked};
+use crate::code::Code;
+use crate::decision::Blocked;
+use crate::delegation::{Chain, narrows};
+use crate::fact::Fact;
+use crate::identity::holds_key;
+use crate::ids::{AgentId, FactId};
+use crate::value::Value;
+use std::sync::Arc;
+
+impl<'a, S: Snapshot> Deciding<'a, S> {
+    /// Looks up everybody the action rests on.
+    pub(super) fn resolve_members(&mut self) {
+        let snapshot = self.snapshot;
+        let live = |agent: &AgentId| snapshot.fact(&FactId::of_agent(agent)).filter(|fact| fact.value.is_some());
+        self.actor = live(&self.action.agent);
+        let Some(chain) = &self.action.chain else {
+            self.principal = self.actor;
+            return;
+        };
+        self.principal = live(chain.root());
+        for agent in chain.agents() {
+            let id = FactId::of_agent(agent);
+            self.members.push(Resolved { record: snapshot.fact(&id), id });
+        }
+    }
+
+    /// The fact whose `trust` counts: of a chain, the least trusted member's (a member without trust has least).
+    pub(super) fn least_trusted(&self) -> Option<&'a Arc<Fact>> {
+        let trust = |fact: &&Arc<Fact>| match fact.value.as_ref().and_then(|value| value.get("trust")) {
+            Some(Value::Long(trust)) => Some(*trust),
+            _ => None,
+        };
+        let members = self.members.iter().filter_map(Resolved::live);
+        members.min_by_key(trust).or(self.principal)
+    }
+
+    /// The fact that an attribute of the principal is read from: its own, and for `trust` the least trusted member's.
+    pub(super) fn principal_of(&self, attribute: &str) -> Option<&'a Arc<Fact>> {
+        if attribute == "trust" { self.least_trusted() } else { self.principal }
+    }
+
+    /// What the agents of the decision's reads are: every member of the chain, and the one who acts.
+    pub(super) fn agents_read(&self) -> impl Iterator<Item = Resolved<'a>> {
+        let actor = self.actor.map(|fact| Resolved { id: fact.id.clone(), record: Some(fact) });
+        let actor = actor.filter(|actor| !self.members.iter().any(|member| member.id == actor.id));
+        let members = self.members.iter().map(|member| Resolved { id: member.id.clone(), record: member.record });
+        members.chain(actor)
+    }
+
+    /// Checks the chain at this instant, in order of precedence; facts are checked when they are resolved.
+    pub(super) fn check_chain(&self) -> Result<(), Blocked> {
+        let Some(chain) = &self.action.chain else {
+            // Admission reduces every token or refuses the request; a record may say anything.
+            return match self.action.is_delegated {
+                false => Ok(()),
+                true => Err(out_of_scope("the delegation in the body was not reduced to a chain".to_owned())),
+            };
+        };
+        check_shape(chain)?;
+        self.check_expiry(chain)?;
+        self.check_members(chain)?;
+        self.check_scope(chain)
+    }
+
+    fn check_expiry(&self, chain: &Chain) -> Result<(), Blocked> {
+        for (number, from, hop) in chain.numbered() {
+            if let Some(at_ms) = hop.expires_at_ms.filter(|at_ms| *at_ms <= self.now_ms) {
+                let message = format!("hop {number}, from {from} to {}, expired at {at_ms} ms", hop.to);
+                let hint = format!("ask {from} for a new delegation; ledger time is {} ms", self.now_ms);
+                return Err(blocked(Code::DelegationExpired, message, &hint));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_members(&self, chain: &Chain) -> Result<(), Blocked> {
+        for (agent, member) in chain.agents().zip(&self.members) {
+            let Some(fact) = member.live() else {
+                let since = member.record.map_or_else(String::new, |fact| {
+                    format!(", since entry {} at {} ms by {}", fact.written.entry, fact.written.at_ms, fact.written.by)
+                });
+                let message = format!("{agent}, a member of this delegation, is not registered{since}");
+                return Err(not_active(message));
+            };
+            let standing = fact.value.as_ref().and_then(|value| value.get("standing"));
+            if !matches!(standing, Some(Value::String(standing)) if standing == "active") {
+                let standing = standing.map_or_else(|| "without standing".to_owned(), ToString::to_string);
+                let written = fact.changed("standing");
+                let message = format!(
+                    "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} ms by {}",
+                    written.entry, written.at_ms, written.by
+                );
+                return Err(not_active(message));
+            }
+        }
+        for ((agent, key), member) in chain.members().zip(&self.members) {
+            if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, self.now_ms)) {
+                let written = fact.changed("key");
+                let message = format!(
+                    "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} \
+                     ms by {}",
+                    key.as_str(),
+                    written.entry,
+                    written.at_ms,
+                    written.by
+                );
+                let hint = "ask for a delegation under the key that the agent has now";
+                return Err(blocked(Code::DelegationKeyNotCurrent, message, hint));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_scope(&self, chain: &Chain) -> Result<(), Blocked> {
+        if *chain.actor() != self.action.agent {
+            let message = format!("this delegation names {}, and {} acts", chain.actor(), self.action.agent);
+            return Err(out_of_scope(message));
+        }
+        if !self.action.is_delegated {
+            return Err(out_of_scope("the body carries no delegation that the chain could come from".to_owned()));
+        }
+        for (number, from, hop) in chain.numbered() {
+            if let Some(why) = hop.refuses(&self.action.pact, &self.kind.name, self.params) {
+                return Err(out_of_scope(format!("hop {number}, from {from} to {}, {why}", hop.to)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a fact that is the resource, or is written, is within every hop.
+    pub(super) fn check_fact_scope(&self, read: usize, fact: &FactId) -> Result<(), Blocked> {
+        let Some(chain) = &self.action.chain else { return Ok(()) };
+        if read != 0 && !self.kind.writes.iter().any(|rule| rule.read == read) {
+            return Ok(());
+        }
+        for (number, from, hop) in chain.numbered() {
+            if let Some(why) = hop.refuses_fact(fact) {
+                return Err(out_of_scope(format!("hop {number}, from {from} to {}, {why}", hop.to)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What can be said of a chain without looking at anything else: no hop claims more than it was given, nor is it handed on
+/// more often than any hop allows.
+fn check_shape(chain: &Chain) -> Result<(), Blocked> {
+    let hops = chain.hops();
+    for ((number, from, child), parent) in chain.numbered().skip(1).zip(hops) {
+        if let Err(widening) = narrows(parent, child) {
+            let message = format!("hop {number}, from {from} to {}, claims {widening}", child.to);
+            return Err(blocked(Code::DelegationWidened, message, "ask for a delegation within what was given"));
+        }
+    }
+    for (number, from, hop) in chain.numbered() {
+        let after = hops.len().saturating_sub(number);
+        if u32::try_from(after).is_ok_and(|after| after > hop.depth) {
+            let message = format!(
+                "hop {number}, from {from} to {}, may be handed on {} times, and was handed on {after} times",
+                hop.to, hop.depth
+            );
+            let hint = format!("ask {from} for a delegation of greater depth, or act with fewer hops");
+            return Err(blocked(Code::DelegationTooDeep, message, &hint));
+        }
+    }
+    Ok(())
+}
+
+fn out_of_scope(message: String) -> Blocked {
+    blocked(Code::DelegationOutOfScope, message, "act within the delegation, or ask its delegator for a wider one")
+}
+
+fn not_active(message: String) -> Blocked {
+    let hint = "every member of a delegation must be active; ask the operator named in the message";
+    blocked(Code::DelegationMemberNotActive, message, hint)
+}

@@ -1,0 +1,187 @@
+//! How much one hop hands on, and when one scope lies within another.
+
+use crate::identity::KeyName;
+use crate::ids::{ActionName, AgentId, FactId, PactName};
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one hop hands on. What is `None` is not limited by this hop; the hops before it limit it all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// To whom.
+    pub to: AgentId,
+    /// The key by which that agent is named, and with which it signs if it hands on.
+    pub key: KeyName,
+    /// The action types; `None` for all.
+    pub actions: Option<BTreeSet<(PactName, ActionName)>>,
+    /// Limits on parameters, by name.
+    pub limits: BTreeMap<SmolStr, Limit>,
+    /// The facts that may be written or be the `resource`; `None` for all.
+    pub facts: Option<BTreeSet<FactId>>,
+    /// From when on it is void, in ledger milliseconds; `None` for never.
+    pub expires_at_ms: Option<u64>,
+    /// How many times it may be handed on.
+    pub depth: u32,
+}
+
+/// A limit on one parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limit {
+    /// The largest integer it may be.
+    pub max: Option<i64>,
+    /// The values it may have, as text.
+    pub one_of: Option<BTreeSet<SmolStr>>,
+}
+
+impl Limit {
+    /// What is wrong with a value, if anything. A parameter that is absent, or of a kind that cannot be compared, is not
+    /// within a limit (I4).
+    fn refuses(&self, name: &str, value: Option<&Value>) -> Option<String> {
+        let Some(value) = value else {
+            return Some(format!("limits parameter `{name}`, which the action does not have"));
+        };
+        if let Some(max) = self.max
+            && !all(value, &|value| matches!(value, Value::Long(number) if *number <= max))
+        {
+            return Some(format!("allows `{name}` up to {max}, not {value}"));
+        }
+        let listed = |values: &BTreeSet<SmolStr>, value: &Value| match value {
+            Value::String(text) => values.contains(text.as_str()),
+            Value::Long(number) => values.contains(number.to_string().as_str()),
+            Value::Bool(truth) => values.contains(if *truth { "true" } else { "false" }),
+            _ => false,
+        };
+        if let Some(values) = &self.one_of
+            && !all(value, &|value| listed(values, value))
+        {
+            return Some(format!("allows `{name}` to be {}, not {value}", list(values.iter())));
+        }
+        None
+    }
+
+    /// What of another limit this one does not have within it.
+    fn widened_by(&self, name: &str, child: Option<&Self>) -> Option<String> {
+        let child_max = child.and_then(|child| child.max);
+        if let Some(max) = self.max
+            && child_max.is_none_or(|child| child > max)
+        {
+            let claimed = child_max.map_or_else(|| "any".to_owned(), |child| format!("up to {child}"));
+            return Some(format!("{claimed} `{name}`, where it was given up to {max}"));
+        }
+        let values = self.one_of.as_ref()?;
+        match child.and_then(|child| child.one_of.as_ref()) {
+            None => Some(format!("any `{name}`, where it was given {}", list(values.iter()))),
+            Some(claimed) => {
+                let more: Vec<_> = claimed.difference(values).collect();
+                (!more.is_empty()).then(|| format!("`{name}` {}, which it was not given", list(more.into_iter())))
+            }
+        }
+    }
+}
+
+/// Whether a value, or every element of a set, passes. Records have no order and pass nothing.
+fn all(value: &Value, passes: &dyn Fn(&Value) -> bool) -> bool {
+    match value {
+        Value::Set(items) => items.iter().all(passes),
+        value => passes(value),
+    }
+}
+
+impl Scope {
+    /// Why an action with these parameters is not within this scope, if so.
+    pub fn refuses(&self, pact: &PactName, action: &ActionName, params: &Attributes) -> Option<String> {
+        if let Some(actions) = &self.actions
+            && !actions.iter().any(|(p, a)| p == pact && a == action)
+        {
+            let names = actions.iter().map(|(pact, action)| format!("{pact}.{action}"));
+            return Some(format!("allows {}, not `{pact}.{action}`", list(names)));
+        }
+        self.limits.iter().find_map(|(name, limit)| limit.refuses(name, params.get(name)))
+    }
+
+    /// Why a fact is not within this scope, if so.
+    pub fn refuses_fact(&self, fact: &FactId) -> Option<String> {
+        let facts = self.facts.as_ref().filter(|facts| !facts.contains(fact))?;
+        Some(format!("allows {}, not {fact}", list(facts.iter())))
+    }
+
+    /// Takes over from the scope it was given within whatever it does not limit itself, since a limit that is left out would
+    /// claim more than was given.
+    pub fn within(mut self, parent: &Self) -> Self {
+        self.actions = self.actions.or_else(|| parent.actions.clone());
+        self.facts = self.facts.or_else(|| parent.facts.clone());
+        self.expires_at_ms = self.expires_at_ms.or(parent.expires_at_ms);
+        for (name, limit) in &parent.limits {
+            let own = self.limits.entry(name.clone()).or_default();
+            own.max = own.max.or(limit.max);
+            own.one_of = own.one_of.take().or_else(|| limit.one_of.clone());
+        }
+        self
+    }
+}
+
+/// Whether `child` claims nothing beyond `parent`; if it does, what. Reflexive and transitive, so a chain in which each hop
+/// narrows the one before narrows its first.
+pub fn narrows(parent: &Scope, child: &Scope) -> Result<(), String> {
+    let widening = widened_actions(parent, child)
+        .or_else(|| parent.limits.iter().find_map(|(name, limit)| limit.widened_by(name, child.limits.get(name))))
+        .or_else(|| widened_facts(parent, child))
+        .or_else(|| widened_expiry(parent, child));
+    match widening {
+        Some(widening) => Err(widening),
+        None if child.depth > parent.depth => {
+            Err(format!("to hand on {} times, where it was given {}", child.depth, parent.depth))
+        }
+        None => Ok(()),
+    }
+}
+
+fn widened_actions(parent: &Scope, child: &Scope) -> Option<String> {
+    let given = parent.actions.as_ref()?;
+    let name = |(pact, action): &(PactName, ActionName)| format!("{pact}.{action}");
+    match &child.actions {
+        None => Some(format!("any action, where it was given {}", list(given.iter().map(name)))),
+        Some(claimed) => {
+            let more: Vec<String> = claimed.difference(given).map(name).collect();
+            (!more.is_empty()).then(|| format!("{}, which it was not given", list(more.into_iter())))
+        }
+    }
+}
+
+fn widened_facts(parent: &Scope, child: &Scope) -> Option<String> {
+    let given = parent.facts.as_ref()?;
+    match &child.facts {
+        None => Some(format!("any fact, where it was given {}", list(given.iter()))),
+        Some(claimed) => {
+            let more: Vec<_> = claimed.difference(given).collect();
+            (!more.is_empty()).then(|| format!("{}, which it was not given", list(more.into_iter())))
+        }
+    }
+}
+
+fn widened_expiry(parent: &Scope, child: &Scope) -> Option<String> {
+    let given = parent.expires_at_ms?;
+    match child.expires_at_ms {
+        None => Some(format!("no expiry, where it was given until {given} ms")),
+        Some(claimed) if claimed > given => Some(format!("until {claimed} ms, where it was given until {given} ms")),
+        Some(_) => None,
+    }
+}
+
+/// How many things a sentence names before it stops counting them out.
+const LISTED_MAX: usize = 8;
+
+/// Things in a sentence.
+fn list(items: impl Iterator<Item = impl ToString>) -> String {
+    let mut items: Vec<String> = items.map(|item| item.to_string()).collect();
+    let more = items.len().saturating_sub(LISTED_MAX);
+    items.truncate(LISTED_MAX);
+    if items.is_empty() {
+        return "nothing".to_owned();
+    }
+    if more > 0 {
+        items.push(format!("and {more} more"));
+    }
+    items.join(", ")
+}

@@ -1,0 +1,166 @@
+//! `countersign delegate`: hand a part of a right to another agent, offline.
+
+use super::{Failure, Outcome, delegation, fact_word};
+use crate::key_file;
+use crate::terminal::{note, say, say_json};
+use anyhow::Result;
+use clap::Args;
+use countersign_core::delegation::{Limit, Scope, narrows};
+use countersign_core::identity::KeyName;
+use countersign_core::ids::{ActionName, AgentId, PactName, check_identifier};
+use countersign_core::pact::duration_ms;
+use countersign_engine::delegation::{extend, mint};
+use serde_json::json;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Hand a part of an agent's right to another agent, and print the delegation
+///
+/// Works offline: nothing is sent, and no gate is asked. The delegation is signed with the delegator's key and names the agent
+/// that gets it, with its key. It can only be used by that agent, only within the limits given here, and only while every
+/// agent in it is active and holds its key. With --from it hands on what was handed to the delegator; limits that are not
+/// given are taken over.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign delegate --key lead.pem --as lead --to refund-1 --to-key did:key:z6Mk… --action billing.refund \\
+      --max amount=1000 --only currency=USD --expires 1h
+  countersign delegate --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… --from @lead.dlg \\
+      --max amount=100")]
+pub struct DelegateArgs {
+    /// The delegator's private key, a PKCS#8 PEM file
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// The delegator
+    #[arg(long = "as", value_name = "NAME")]
+    delegator: String,
+    /// The agent that gets the right
+    #[arg(long, value_name = "NAME")]
+    to: String,
+    /// The key of that agent
+    #[arg(long, value_name = "DID")]
+    to_key: String,
+    /// An action type it may do, as PACT.ACTION; may be repeated
+    #[arg(long, value_name = "PACT.ACTION", required_unless_present_any = ["any_action", "from"])]
+    action: Vec<String>,
+    /// It may do every action type that the delegator may
+    #[arg(long, conflicts_with = "action")]
+    any_action: bool,
+    /// The most a parameter may be, as NAME=NUMBER; may be repeated
+    #[arg(long, value_name = "NAME=NUMBER")]
+    max: Vec<String>,
+    /// A value that a parameter may have, as NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    only: Vec<String>,
+    /// A fact it may act on or write; may be repeated
+    #[arg(long, value_name = "FACT")]
+    fact: Vec<String>,
+    /// How long it lasts, such as 30m, 1h or 7d
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+    /// How many times it may be handed on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    depth: u32,
+    /// Hand on this delegation, or the one in @FILE, instead of the delegator's own right
+    #[arg(long, value_name = "TOKEN")]
+    from: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the delegation.
+pub fn run(args: &DelegateArgs) -> Result<Outcome> {
+    let delegator = AgentId::new(args.delegator.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
+    let key = key_file::read(&args.key)?;
+    let mut scope = scope(args)?;
+    let token = match &args.from {
+        None => mint(&key, &delegator, &scope),
+        Some(from) => {
+            let from = delegation::token(from)?;
+            let chain = delegation::reduced(&from)?;
+            if *chain.actor() != delegator {
+                let message = format!("this delegation was made to {}, not to {delegator}", chain.actor());
+                return Err(Failure::no(message).into());
+            }
+            if let Some(parent) = chain.hops().last() {
+                scope = scope.within(parent);
+                within(parent, &scope)?;
+            }
+            extend(&from, &key, &scope)
+        }
+    };
+    let token = token.map_err(|error| Failure::no(error.to_string()))?;
+    let chain = delegation::reduced(&token)?;
+    if args.json {
+        say_json(&json!({"delegation": token, "sha256": chain.token().to_string()}));
+        return Ok(Outcome::Yes);
+    }
+    delegation::lines(&chain).iter().for_each(note);
+    say(token);
+    Ok(Outcome::Yes)
+}
+
+/// Refuses to make what every gate would reject.
+fn within(parent: &Scope, scope: &Scope) -> Result<()> {
+    if parent.depth == 0 {
+        let hint = "whoever made it must give it a --depth of at least 1";
+        return Err(Failure::no("this delegation may not be handed on").hint(hint).into());
+    }
+    if scope.depth >= parent.depth {
+        let most = parent.depth.saturating_sub(1);
+        return Err(Failure::no(format!("it can be handed on at most {most} times after this")).into());
+    }
+    narrows(parent, scope).map_err(|widening| {
+        let message = format!("this would claim {widening}");
+        Failure::no(message).hint("hand on no more than was given; see `countersign delegation show`").into()
+    })
+}
+
+fn scope(args: &DelegateArgs) -> Result<Scope> {
+    let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
+    let mut limits: BTreeMap<SmolStr, Limit> = BTreeMap::new();
+    for given in &args.max {
+        let (name, number) = pair(given)?;
+        let wrong = || Failure::usage(format!("`{number}` is not a whole number"));
+        limits.entry(name).or_default().max = Some(number.parse().map_err(|_| wrong())?);
+    }
+    for given in &args.only {
+        let (name, value) = pair(given)?;
+        limits.entry(name).or_default().one_of.get_or_insert_default().insert(value.into());
+    }
+    let mut actions = None;
+    for given in &args.action {
+        let wrong = || Failure::usage(format!("`{given}` is not PACT.ACTION")).hint("for example billing.refund");
+        let (pact, action) = given.split_once('.').ok_or_else(wrong)?;
+        let pact = PactName::new(pact).map_err(|error| usage(&error))?;
+        let action = ActionName::new(action).map_err(|error| usage(&error))?;
+        actions.get_or_insert_with(BTreeSet::new).insert((pact, action));
+    }
+    let facts = args.fact.iter().map(|fact| fact_word(fact)).collect::<Result<BTreeSet<_>>>()?;
+    Ok(Scope {
+        to: AgentId::new(args.to.as_str()).map_err(|error| usage(&error))?,
+        key: args.to_key.parse::<KeyName>().map_err(|error| usage(&error))?,
+        actions,
+        limits,
+        facts: (!facts.is_empty()).then_some(facts),
+        expires_at_ms: args.expires.as_deref().map(expiry).transpose()?,
+        depth: args.depth,
+    })
+}
+
+fn pair(given: &str) -> Result<(SmolStr, &str)> {
+    let (name, value) = given.split_once('=').ok_or_else(|| Failure::usage(format!("`{given}` is not NAME=VALUE")))?;
+    check_identifier(name).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok((name.into(), value))
+}
+
+/// The time at which it expires. It is this machine's clock that is read; the gate holds it against ledger time.
+fn expiry(given: &str) -> Result<u64> {
+    let wrong = || Failure::usage(format!("`{given}` is not a time such as 30m, 1h or 7d"));
+    let lasts_ms = duration_ms(given).ok_or_else(wrong)?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    Ok(u64::try_from(now_ms)?.saturating_add(lasts_ms))
+}
