@@ -27,6 +27,10 @@ const ROUNDS: usize = 5;
 /// Actions of one round; about as many bytes as the floor writes in its share of the round.
 const ACTIONS: u64 = 40_000;
 
+/// Signed actions over HTTP: some seconds of them, signed ahead of time and all sent well within the minute in which a
+/// signature is taken.
+const SIGNED_ACTIONS: u64 = 60_000;
+
 /// How long the floor runs in one round.
 const FLOOR_SECONDS: f64 = 0.1;
 
@@ -92,6 +96,15 @@ fn measure_around(
     report.put("http_per_s", http.per_s);
     report.put("http_p50_us", http.p50_us);
     report.put("http_p99_us", http.p99_us);
+
+    said("HTTP, every action signed");
+    rest();
+    let mut signed = Bench::new(&dir.join("signed"), FACTS)?;
+    let http = http::http_signed(&mut signed, FACTS, SIGNED_ACTIONS)?;
+    drop(signed);
+    report.put("http_signed_per_s", http.per_s);
+    report.put("http_signed_p50_us", http.p50_us);
+    report.put("http_signed_p99_us", http.p99_us);
 
     said("a million entries: verify, audit, open again");
     measure_log(bench, 1_000_000, "1m", report)?;

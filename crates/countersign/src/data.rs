@@ -26,7 +26,7 @@ pub struct DataFolder {
 impl DataFolder {
     /// Makes a new data folder: keys, origin, nothing else. Refuses a folder that is one already.
     pub fn create(root: &Path, origin: &str) -> Result<Self> {
-        Self::refuse_existing(root)?;
+        Self::refuse_unfit(root, origin)?;
         fs::create_dir_all(root.join("keys")).with_context(|| format!("cannot create {}", root.display()))?;
         fs::create_dir_all(root.join("log"))?;
         fs::set_permissions(root.join("keys"), fs::Permissions::from_mode(0o700))?;
@@ -43,12 +43,13 @@ impl DataFolder {
         Ok(data)
     }
 
-    /// Refuses a folder that is one already, before anything is made.
-    pub fn refuse_existing(root: &Path) -> Result<()> {
+    /// Refuses a folder that is one already, and an origin that cannot name a log, before anything is made.
+    pub fn refuse_unfit(root: &Path, origin: &str) -> Result<()> {
         if root.join("origin").exists() {
             bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
         }
-        Ok(())
+        let any = SigningKey::from_bytes(&[0; 32]).verifying_key();
+        LogKey::new(origin, any).map(drop).with_context(|| format!("`{origin}` cannot name a log"))
     }
 
     /// Finds an initialised data folder.

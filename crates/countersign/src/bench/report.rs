@@ -33,6 +33,9 @@ const BARS: [Bar; 6] = [
     Bar { name: "growth / floor's growth", over: "growth", under: "floor_growth", bar: 1.2, at_least: false },
 ];
 
+/// The least signed actions a second over HTTP.
+const SIGNED_PER_S_MIN: f64 = 10_000.0;
+
 /// The most that `decide` may take, in nanoseconds.
 const DECIDE_NS_MAX: f64 = 6_000.0;
 
@@ -75,6 +78,15 @@ impl Report {
         }
         let decide_ns = self.get("decide_ns");
         rows.push(("decide_ns", decide_ns, format!("at most {DECIDE_NS_MAX}"), decide_ns <= DECIDE_NS_MAX));
+        let signed = self.get("http_signed_per_s");
+        if signed.is_finite() {
+            rows.push((
+                "http_signed_per_s",
+                signed,
+                format!("at least {SIGNED_PER_S_MIN}"),
+                signed >= SIGNED_PER_S_MIN,
+            ));
+        }
         rows
     }
 

@@ -3,7 +3,7 @@
 use crate::data::DataFolder;
 use anyhow::{Context as _, Result, bail};
 use countersign_core::action::Action;
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, KeyName, first_operator};
 use countersign_core::ids::{AgentId, FactId, FactType};
 use countersign_core::pact::load::load;
 use countersign_core::value::{Attributes, Value};
@@ -101,6 +101,23 @@ impl Bench {
             Ok(bench.gate.submit(request, reply)?)
         })?;
         Ok(bench)
+    }
+
+    /// Makes the gate an identified one, whose agent has this key. From then on it takes signed requests only.
+    pub fn identify(&self, key: &KeyName) -> Result<()> {
+        let text = |text: &str| Value::String(text.into());
+        let set = |role: &str| Value::Set(Arc::new([text(role)].into_iter().collect()));
+        let standing = Attributes::from_fields(vec![
+            ("key".into(), text(key.as_str())),
+            ("org".into(), text("bench")),
+            ("roles".into(), set("spender")),
+            ("standing".into(), text("active")),
+            ("trust".into(), Value::Long(1000)),
+        ]);
+        feed(&self.gate, FactId::of_agent(&agent()?), standing)?;
+        // Nobody holds this key: the admin has to be there, not to do anything.
+        let (fact, value) = first_operator(&KeyName::of([1; 32]));
+        feed(&self.gate, fact, value)
     }
 
     /// Closes the gate and opens it again; says how long opening took.

@@ -93,6 +93,7 @@ pub struct RotateArgs {
 
 /// Change an agent's standing
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign agent revoke refund-1 --key admin.key")]
 pub struct StandingArgs {
     /// The agent's name
     #[arg(value_name = "NAME")]

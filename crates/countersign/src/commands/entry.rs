@@ -57,6 +57,9 @@ pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
     say(pretty(entry.leaf.get())?);
     match &entry.payload {
         Some(payload) => {
+            if let Some(line) = signed(&entry) {
+                note(line);
+            }
             note("The payload, which can be erased");
             say(pretty(payload.get())?);
             delegation::show_recorded(payload.get());
@@ -64,6 +67,22 @@ pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
         None => note("Its payload was erased; the leaf still commits to it."),
     }
     Ok(Outcome::Yes)
+}
+
+/// Who signed it with which key, if somebody did.
+fn signed(entry: &EntryResponse) -> Option<String> {
+    let leaf: Value = serde_json::from_str(entry.leaf.get()).ok()?;
+    let payload: Value = serde_json::from_str(entry.payload.as_ref()?.get()).ok()?;
+    let signed = payload.get("signed")?;
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
+    Some(format!(
+        "Signed by {} with the key {}: {} {} at {}; `countersign verify` checks it again",
+        text(&leaf, "by"),
+        text(signed, "key"),
+        text(signed, "method"),
+        text(signed, "path"),
+        text(signed, "authority")
+    ))
 }
 
 fn pretty(json: &str) -> Result<String> {

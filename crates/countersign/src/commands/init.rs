@@ -49,7 +49,7 @@ pub struct InitArgs {
 pub fn run(args: &InitArgs, config: &Config) -> Result<Outcome> {
     let data = config.data(args.folder.data.as_deref());
     let origin = args.origin.as_deref().or(config.origin.as_deref()).unwrap_or(ORIGIN);
-    DataFolder::refuse_existing(&data)?;
+    DataFolder::refuse_unfit(&data, origin)?;
     let admin = if args.open { None } else { Some(key_file::name(&key_file::create(&args.admin_key)?)) };
     let folder = DataFolder::create(&data, origin)?;
     if let Some(admin) = &admin {

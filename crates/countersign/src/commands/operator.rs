@@ -86,6 +86,7 @@ pub struct RotateArgs {
 
 /// Change an operator's standing
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign operator revoke ci --key admin.key")]
 pub struct StandingArgs {
     /// The operator's name
     #[arg(value_name = "NAME")]

@@ -11,7 +11,10 @@ fn a_folder_is_made_once() {
         sandbox.run("init --data other --origin no+good").must(3).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
-    assert_eq!(sandbox.run("init --data third --json").must(0).json()["origin"], "countersign.local/log");
+    assert_eq!(
+        sandbox.run("init --data third --admin-key third.key --json").must(0).json()["origin"],
+        "countersign.local/log"
+    );
 }
 
 #[test]
@@ -32,15 +35,15 @@ fn an_unknown_key_is_refused() {
 fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let mut sandbox = Sandbox::new();
     let made = |sandbox: &Sandbox, line: &str| sandbox.run(line).must(0).json()["data"].as_str().unwrap().to_owned();
-    assert_eq!(made(&sandbox, "init --json"), "countersign-data");
+    assert_eq!(made(&sandbox, "init --open --json"), "countersign-data");
     sandbox.write("countersign.toml", "data = \"from-file\"\norigin = \"file.example/log\"\n");
-    assert_eq!(made(&sandbox, "init --json"), "from-file");
+    assert_eq!(made(&sandbox, "init --open --json"), "from-file");
     sandbox.env("COUNTERSIGN_DATA", "from-env");
-    assert_eq!(made(&sandbox, "init --json"), "from-env");
+    assert_eq!(made(&sandbox, "init --open --json"), "from-env");
     assert_eq!(made(&sandbox, "init --json --data from-flag"), "from-flag");
     sandbox.write("elsewhere/settings.toml", "data = \"there\"\n");
     let mut sandbox_2 = Sandbox::new();
     sandbox_2.write("elsewhere/settings.toml", "data = \"there\"\n");
     sandbox_2.env("COUNTERSIGN_CONFIG", "elsewhere/settings.toml");
-    assert_eq!(made(&sandbox_2, "init --json"), "elsewhere/there");
+    assert_eq!(made(&sandbox_2, "init --open --json"), "elsewhere/there");
 }

@@ -17,6 +17,7 @@ mod configuring;
 mod delegating;
 mod erasing;
 mod helping;
+mod identity;
 mod pacts;
 mod redact;
 mod sandbox;

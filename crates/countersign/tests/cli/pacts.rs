@@ -66,7 +66,7 @@ fn a_sound_pact_is_described_and_exported() {
 #[test]
 fn a_pact_is_published_once_and_only_when_sound() {
     let sandbox = Sandbox::new();
-    sandbox.run("init --data data").must(0);
+    sandbox.run("init --data data --open").must(0);
     sandbox.write("billing.toml", BILLING);
     sandbox.write("bad.toml", BAD);
     sandbox.write("other.toml", &format!("{BILLING}\n# another text\n"));

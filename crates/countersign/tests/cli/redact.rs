@@ -13,6 +13,8 @@ pub fn redact(text: &str, dir: &str) -> String {
                 .or(run.starts_with("rct1.").then_some("<receipt>"))
         },
     );
+    let text =
+        runs(&text, |c| c.is_ascii_alphanumeric() || c == ':', |run| run.starts_with("did:key:").then_some("<did>"));
     let text = runs(
         &text,
         |c| c.is_ascii_digit() || "-T:.Z".contains(c),

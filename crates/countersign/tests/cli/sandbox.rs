@@ -94,7 +94,12 @@ impl Sandbox {
 
     /// Starts a server on the data folder and waits until it listens.
     pub fn serve(&self) -> Server {
-        let mut command = self.command("serve --data data --listen 127.0.0.1:0");
+        self.serve_on("127.0.0.1:0")
+    }
+
+    /// Starts a server that listens on an address of its own.
+    pub fn serve_on(&self, listen: &str) -> Server {
+        let mut command = self.command(&format!("serve --data data --listen {listen}"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let (mut said, mut line) = (String::new(), String::new());

@@ -1,0 +1,92 @@
+//! A gate that knows who calls: from `init` to a revoked agent, without a server and with one.
+
+use crate::sandbox::{BILLING, Sandbox};
+
+const REFUND: &str = "act --pact billing --action refund account=42 amount=100 currency=USD destination=acct_treasury_1 --observe Account::42";
+
+/// A folder with an admin, a published pact, an agent and an account.
+fn identified() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("billing.toml", BILLING);
+    for line in [
+        "init --data data",
+        "pact publish billing.toml --data data --key admin.key",
+        "agent new refund-1 --org acme --role refunder --trust 700 --data data --key admin.key",
+        r#"fact put Account 42 {"status":"active","balance":900000,"owner":"ada"} --data data --key admin.key"#,
+    ] {
+        sandbox.run(line).must(0);
+    }
+    sandbox
+}
+
+#[test]
+fn from_init_to_a_revoked_agent() {
+    let sandbox = identified();
+    let act = format!("{REFUND} --data data --key refund-1.key");
+    let committed = sandbox.run(&act).must(0);
+    let shown = [
+        sandbox.run("agent list --data data --key admin.key").must(0).shown(),
+        sandbox.run("operator list --data data --key admin.key").must(0).shown(),
+        committed.shown(),
+        sandbox.run("agent revoke refund-1 --data data --key admin.key").must(0).shown(),
+        sandbox
+            .run(&format!("{} --data data --key refund-1.key", REFUND.replace(" --observe Account::42", "")))
+            .must(1)
+            .shown(),
+        sandbox.run("agent activate refund-1 --data data --key admin.key").must(0).shown(),
+        sandbox.run("agent rotate refund-1 --overlap 0 --key-file new.key --data data --key admin.key").must(0).shown(),
+        sandbox.run(&act).must(1).shown(),
+        sandbox.run(&act.replace("refund-1.key", "new.key")).must(0).shown(),
+        sandbox.run("operator new ci --role publisher --data data --key admin.key").must(0).shown(),
+        sandbox.run("fact get Account 42 --data data --key ci.key").must(1).shown(),
+        sandbox.run("operator revoke admin --data data --key admin.key").must(1).shown(),
+    ];
+    insta::assert_snapshot!(shown.join("\n"));
+    sandbox.run("verify --data data --key data/log.vkey").must(0);
+    sandbox.run("audit --data data").must(0);
+}
+
+#[test]
+fn without_a_key_a_command_says_what_to_do() {
+    let sandbox = identified();
+    let shown = [
+        sandbox.run("fact get Account 42 --data data").must(2).shown(),
+        sandbox.run("fact get Account 42 --data data --key nowhere.key").must(3).shown(),
+        sandbox.run("fact get Account 42 --data data --key billing.toml").must(3).shown(),
+        sandbox.run("key new admin.key").must(3).shown(),
+        sandbox.run("init --data other").must(3).shown(),
+    ];
+    insta::assert_snapshot!(shown.join("\n"));
+    assert!(!sandbox.path().join("other").exists(), "nothing is made where the admin's key cannot be");
+}
+
+#[test]
+fn a_server_is_talked_to_with_the_same_key() {
+    let mut sandbox = identified();
+    let server = sandbox.serve();
+    sandbox.env("COUNTERSIGN_SERVER", &server.url);
+    sandbox.run("fact get Account 42").must(2);
+    sandbox.env("COUNTERSIGN_KEY", "admin.key");
+    assert_eq!(sandbox.run("fact get Account 42 --json").must(0).json()["version"], 1);
+    sandbox.run("fact get Account 42 --history").must(0);
+    let committed = sandbox.run(&format!("{REFUND} --key refund-1.key --json")).must(0).json();
+    let shown = sandbox.run(&format!("entry show {}", committed["entry"])).must(0).shown();
+    assert!(shown.contains("Signed by refund-1 with the key did:key:"), "{shown}");
+    assert_eq!(server.end().0, 0);
+    // After a clean end, what was signed before it is still known, and a new start takes what is signed now.
+    let server = sandbox.serve();
+    sandbox.env("COUNTERSIGN_SERVER", &server.url);
+    sandbox.run("fact get Account 42").must(0);
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn a_gate_with_an_admin_listens_anywhere() {
+    let sandbox = identified();
+    let refused = Sandbox::with_gate();
+    refused.run("serve --data data --listen 0.0.0.0:0").must(2);
+    let server = sandbox.serve_on("0.0.0.0:0");
+    let url = server.url.replace("0.0.0.0", "127.0.0.1");
+    sandbox.run(&format!("fact get Account 42 --server {url} --key admin.key")).must(0);
+    assert_eq!(server.end().0, 0);
+}
