@@ -15,6 +15,7 @@
 
 mod arguments;
 mod cargo;
+mod interop;
 mod setup;
 mod steps;
 mod tidy;

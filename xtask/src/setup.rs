@@ -66,6 +66,23 @@ fn provide_one(program: &Program) -> Result<PathBuf> {
     })
 }
 
+/// Makes sure of something that is not one executable: asks, and where the answer is no, installs a package and asks again.
+pub fn provide_if(is_there: fn() -> bool, what: &str, package: &str, otherwise: &str) -> Result<()> {
+    if is_there() {
+        return Ok(());
+    }
+    if !(running_as_root() && find_in_path("apt-get").is_some()) {
+        bail!("{what} was not found\nhint: {otherwise}; on Debian or Ubuntu: sudo apt-get install {package}");
+    }
+    println!("{what} was not found, installing the package {package}");
+    install(package)?;
+    if is_there() {
+        Ok(())
+    } else {
+        bail!("the package {package} is installed, and {what} is still not found\nhint: {otherwise}")
+    }
+}
+
 /// Installs a Debian package. The package lists of a fresh container are empty, so they are read and the installation is
 /// tried once more when the first attempt fails.
 fn install(package: &str) -> Result<()> {

@@ -9,6 +9,8 @@ mod error;
 mod fields;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 mod write;
 
 pub use error::SignatureError;

@@ -29,7 +29,7 @@ fn the_same_commands_mean_the_same_through_a_server() {
     let gate = format!("--server {}", server.url);
     let observed = sandbox.run(&format!("observe --agent refund-1 Account::\"42\" {gate}")).must(0);
     let token = observed.stdout.trim().to_owned();
-    let key = "--key 0123456789abcdefghijklmn";
+    let key = "--idempotency-key 0123456789abcdefghijklmn";
     let shown = [
         observed.shown(),
         sandbox.run(&format!("{REFUND} --observation {token} --check {gate}")).must(0).shown(),

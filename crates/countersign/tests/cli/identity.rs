@@ -70,7 +70,7 @@ fn a_server_is_talked_to_with_the_same_key() {
     assert_eq!(sandbox.run("fact get Account 42 --json").must(0).json()["version"], 1);
     sandbox.run("fact get Account 42 --history").must(0);
     let committed = sandbox.run(&format!("{REFUND} --key refund-1.key --json")).must(0).json();
-    let shown = sandbox.run(&format!("entry show {}", committed["entry"])).must(0).shown();
+    let shown = sandbox.run(&format!("entry show {}", committed["entry"])).must(0).stderr;
     assert!(shown.contains("Signed by refund-1 with the key did:key:"), "{shown}");
     assert_eq!(server.end().0, 0);
     // After a clean end, what was signed before it is still known, and a new start takes what is signed now.

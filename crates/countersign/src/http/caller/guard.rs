@@ -148,14 +148,15 @@ fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool) -> Resu
     }
     let now_ms = app.gate.now_ms();
     let view = app.gate.view();
-    let mut why = None;
+    let mut why = String::new();
     for role in roles {
         match authorise(&*view, &caller.name, &caller.auth, *role, now_ms) {
             Ok(()) => return Ok(()),
-            Err(error) => why = Some(error.to_string()),
+            Err(error) => why = error.why.to_string(),
         }
     }
-    refused(why.unwrap_or_else(|| "nobody may do this".to_owned()))
+    let roles = roles.iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(" or ");
+    refused(format!("{} may not do this, which takes an active operator with role {roles}: {why}", caller.name))
 }
 
 fn refused(message: String) -> Result<(), HttpError> {
