@@ -2,7 +2,8 @@
 
 use crate::sandbox::{BILLING, Sandbox};
 
-const REFUND: &str = "act --pact billing --action refund account=42 amount=100 currency=USD destination=acct_treasury_1 --observe Account::42";
+const REFUND: &str = "act --pact billing --action refund account=42 amount=100 currency=USD \
+    destination=acct_treasury_1 --observe Account::42";
 
 /// A folder with an admin, a published pact, an agent and an account.
 fn identified() -> Sandbox {
