@@ -109,6 +109,7 @@ class OurClient(unittest.TestCase):
         Recorder.seen = []
         server = http.server.HTTPServer(("127.0.0.1", 0), Recorder)
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         url = f"http://127.0.0.1:{server.server_port}"
         with tempfile.TemporaryDirectory() as folder:
@@ -190,6 +191,7 @@ class OurGate(unittest.TestCase):
     def end(cls):
         cls.server.send_signal(signal.SIGTERM)
         cls.server.wait()
+        cls.server.stderr.close()
 
     def request(self, key, method, path, body=None, **more):
         """A request that the library signed."""
