@@ -23,7 +23,12 @@ reads.next = 'Box::"{resource.next}"'
 reads.hidden = { fact = 'Hidden::"{resource.secret}"', optional = true }
 allow = 'true'
 set = { label = '"opened"', next.label = '"seen"', size = "resource.size + context.more" }
-params = { type = "object", additionalProperties = false, required = ["box", "secret", "more"], properties.box = { type = "string" }, properties.secret = { type = "string" }, properties.more = { type = "integer" } }
+
+[action.open.params]
+type = "object"
+additionalProperties = false
+required = ["box", "secret", "more"]
+properties = { box = { type = "string" }, secret = { type = "string" }, more = { type = "integer" } }
 
 [[action.open.require]]
 id = "knows-the-secret"
