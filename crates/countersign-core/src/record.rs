@@ -102,6 +102,9 @@ pub struct Decided {
     pub decision: Decision,
 }
 
+/// All kinds of entries as they stand in leaves, in alphabetical order.
+pub const KINDS: &[&str] = &["action", "clock", "erasure", "feed", "genesis", "halt", "pact", "resume", "shadow"];
+
 impl Event {
     /// The kind as it stands in leaves.
     pub fn kind(&self) -> &'static str {

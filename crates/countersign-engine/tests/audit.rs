@@ -13,19 +13,17 @@ use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
-use countersign_core::record::Event;
-use countersign_core::value::Attributes;
+use countersign_core::record::{Event, KINDS};
 use countersign_engine::audit::{audit, replay};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::payload_matches;
-use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
+use countersign_engine::gate::{EraseError, Gate, Options, Parts};
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::RealDisk;
 use countersign_engine::storage::{WalkOptions, walk};
-use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
-use ed25519_dalek::SigningKey;
+use countersign_testing::gate::{ORIGIN, Wall, environment, feed, log_key, on_folder, open, operator, publish};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,34 +53,40 @@ properties.text = { type = "string", maxLength = 200 }
 [[action.write.require]]
 id = "note-is-open"
 that = 'resource.open'
+
+[action.close]
+mode = "shadow"
+resource = { fact = 'Note::"{note}"', unchanged = true }
+allow = 'true'
+set = { open = "false" }
+budget = { count = true, max = 100, per = "1d", by = "agent" }
+
+[action.close.params]
+type = "object"
+additionalProperties = false
+required = ["note"]
+properties.note = { type = "string", maxLength = 64 }
+
+[[action.close.require]]
+id = "note-is-empty"
+that = 'resource.text == ""'
+
+[action.ask]
+resource = 'Note::"{note}"'
+allow = 'true'
+delete = ["resource"]
+
+[action.ask.params]
+type = "object"
+additionalProperties = false
+required = ["note"]
+properties.note = { type = "string", maxLength = 64 }
+
+[[action.ask.require]]
+id = "note-is-closed"
+that = '!resource.open'
+on_fail = "review"
 "#;
-
-fn environment(dir: &Path) -> Environment {
-    Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::new(SystemClock::default()),
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
-        token_key: [2; 32],
-    }
-}
-
-fn options() -> Options {
-    Options::new("test.example/log")
-}
-
-fn key() -> LogKey {
-    LogKey::new("test.example/log", SigningKey::from_bytes(&[1; 32]).verifying_key()).unwrap()
-}
-
-fn operator() -> AgentId {
-    AgentId::new("operator").unwrap()
-}
-
-fn feed_request(id: &str, json: &str) -> Request {
-    let value = Some(Attributes::from_untyped_json(&serde_json::from_str(json).unwrap()).unwrap());
-    Request::Feed { by: operator(), auth: Auth::None, fact: id.parse().unwrap(), value, if_match: None }
-}
 
 fn write(gate: &Gate, number: u32, text: &str) -> Answer {
     let body = serde_json::json!({
@@ -94,12 +98,15 @@ fn write(gate: &Gate, number: u32, text: &str) -> Answer {
 }
 
 fn set_up(dir: &Path) -> Gate {
-    let (gate, _) = Gate::open(environment(dir), options()).unwrap();
-    let pact = Arc::new(load(PACT).unwrap().pact);
-    gate.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
-    gate.call(feed_request("Agent::\"writer\"", r#"{"roles":[],"standing":"active","org":"a","trust":1}"#)).unwrap();
-    gate.call(feed_request("Note::\"1\"", r#"{"text":"a first secret","open":true}"#)).unwrap();
+    let gate = open(dir);
+    furnish(&gate);
     gate
+}
+
+fn furnish(gate: &Gate) {
+    gate.call(publish(PACT)).unwrap();
+    gate.call(feed("Agent::\"writer\"", r#"{"roles":[],"standing":"active","org":"a","trust":1}"#)).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"a first secret","open":true}"#)).unwrap();
 }
 
 fn index(answer: Answer) -> u64 {
@@ -117,29 +124,66 @@ fn an_honest_log_is_verified_whole() {
     let dir = tempfile::tempdir().unwrap();
     let gate = set_up(dir.path());
     write(&gate, 1, "one");
-    gate.call(feed_request("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let observed = gate.observe(AgentId::new("writer").unwrap(), vec!["Note::\"1\"".parse().unwrap()]);
     assert!(observed.unwrap().facts[0].value.is_some());
     write(&gate, 2, "two");
+    gate.close().unwrap();
+    let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();
+    assert_eq!((report.entries, report.verified), (7, 7), "{report:?}");
+    assert!(report.differing.is_empty() && report.unverifiable.is_empty());
+}
+
+/// Does an action of the writer on the note.
+fn act(gate: &Gate, number: u32, kind: &str, tokens: &[String]) -> Answer {
+    let body = serde_json::json!({
+        "pact": "notes", "action": kind, "idempotency_key": format!("{number:032}"),
+        "params": {"note": "1"}, "observations": tokens,
+    });
+    let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, body.to_string().into()).unwrap();
+    gate.call(Request::Act(Box::new(action))).unwrap()
+}
+
+#[test]
+fn records_of_every_kind_are_canonical() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Wall::default());
+    let disk = Arc::new(RealDisk::open(dir.path()).unwrap());
+    let (gate, _) = Gate::open(environment(disk, Arc::clone(&clock) as _), Options::new(ORIGIN)).unwrap();
+    furnish(&gate);
+    let note = || vec!["Note::\"1\"".parse().unwrap()];
+    let token = gate.observe(AgentId::new("writer").unwrap(), note()).unwrap().token;
+    let first = index(write(&gate, 1, "one \u{1} \"two\" \u{20ac}"));
+    act(&gate, 2, "close", std::slice::from_ref(&token));
+    act(&gate, 3, "ask", &[token]);
+    write(&gate, 4, "rejected: it is closed");
+    gate.erase(operator(), Auth::None, &[first], "a reason".into()).unwrap();
+    clock.step(60_000);
+    gate.call(feed("Note::\"2\"", r#"{"text":"","open":true}"#)).unwrap();
+    gate.call(Request::ConfirmClock { by: operator(), auth: Auth::None }).unwrap();
+    let scope = || "agent:writer".parse().unwrap();
+    gate.call(Request::Halt { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
+    gate.call(Request::Resume { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {
         let stored = gate.read_log(index).unwrap();
-        for bytes in [stored.leaf, stored.payload.unwrap()] {
+        let leaf: serde_json::Value = serde_json::from_slice(&stored.leaf).unwrap();
+        kinds.insert(leaf["kind"].as_str().unwrap().to_owned());
+        for bytes in [Some(stored.leaf), stored.payload].into_iter().flatten() {
             let mut sorted = Canonical::new();
             sorted.json(&serde_json::from_slice(&bytes).unwrap());
             assert_eq!(sorted.as_str().as_bytes(), bytes, "entry {index} is not canonical");
         }
     }
-    gate.close().unwrap();
-    let report = audit(&RealDisk::open(dir.path()).unwrap(), &key(), &mut |_| ()).unwrap();
-    assert_eq!((report.entries, report.verified), (7, 7), "{report:?}");
-    assert!(report.differing.is_empty() && report.unverifiable.is_empty());
+    // Whoever adds a kind makes an entry of it above.
+    assert_eq!(kinds.iter().map(String::as_str).collect::<Vec<_>>(), KINDS);
 }
 
 #[test]
 fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
     let dir = tempfile::tempdir().unwrap();
     let gate = set_up(dir.path());
-    gate.call(feed_request("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let body = serde_json::json!({
         "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 9),
         "params": {"note": "1", "text": "two"},
@@ -148,7 +192,7 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
     gate.close().unwrap();
 
     // The holder of the log key lies: a rejection is recorded as a commit.
-    let mut parts = Parts::open(environment(dir.path()), options()).unwrap();
+    let mut parts = Parts::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
     let submission = Submission { request: Request::Act(Box::new(action)), reply: Box::new(|_| ()) };
     let mut batch = Batch::default();
     parts.sequencer.sequence(&mut batch, [submission], &SystemClock::default());
@@ -159,7 +203,7 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
     parts.committer.commit(batch).unwrap();
     parts.committer.close().unwrap();
 
-    let report = audit(&RealDisk::open(dir.path()).unwrap(), &key(), &mut |_| ()).unwrap();
+    let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();
     assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [lie]);
     assert!(report.differing[0].what.contains("payload differs"), "{:?}", report.differing);
 }
@@ -198,10 +242,10 @@ fn erasure_takes_every_copy_and_says_what_it_leaves_unverifiable() {
     let before = gate.fact(&note).unwrap();
     gate.close().unwrap();
     let disk = RealDisk::open(dir.path()).unwrap();
-    let walked = WalkOptions { key: &key(), payload_matches: &payload_matches };
+    let walked = WalkOptions { key: &log_key(), payload_matches: &payload_matches };
     walk(&disk, walked, Frontier::new(), &mut |_| Ok(())).unwrap();
 
-    let report = audit(&disk, &key(), &mut |_| ()).unwrap();
+    let report = audit(&disk, &log_key(), &mut |_| ()).unwrap();
     assert_eq!(report.differing, [], "{report:?}");
     let unverifiable: Vec<_> = report.unverifiable.iter().map(|u| (u.entry, u.erased_by)).collect();
     assert!(unverifiable.contains(&(current, Some(erasure))), "{unverifiable:?}");
@@ -214,7 +258,7 @@ fn erasure_takes_every_copy_and_says_what_it_leaves_unverifiable() {
             std::fs::remove_file(path).unwrap();
         }
     }
-    let (gate, report) = Gate::open(environment(dir.path()), options()).unwrap();
+    let (gate, report) = Gate::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
     assert_eq!(report.snapshot, None);
     let after = gate.fact(&note).unwrap();
     assert_eq!((after.version(), &after.value), (before.version(), &before.value));
@@ -232,7 +276,7 @@ fn replay_under_another_pact_names_the_verdicts_that_would_differ() {
     let stricter = PACT.replace("maxLength = 200", "maxLength = 8").replace("version = 1", "version = 2");
     let pact = Arc::new(load(&stricter).unwrap().pact);
     let pacts = [(pact.name.clone(), pact)].into();
-    let report = replay(&RealDisk::open(dir.path()).unwrap(), &key(), &pacts, &mut |_| ()).unwrap();
+    let report = replay(&RealDisk::open(dir.path()).unwrap(), &log_key(), &pacts, &mut |_| ()).unwrap();
     assert_eq!(report.actions, 2);
     assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [long], "{short}");
     assert_eq!(report.differing[0].replayed.code.as_deref(), Some("invalid_params"));

@@ -11,16 +11,10 @@
 use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::pact::load::load;
 use countersign_core::record::Event;
-use countersign_core::value::Attributes;
-use countersign_engine::clock::SystemClock;
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
-use countersign_engine::storage::disk::RealDisk;
-use ed25519_dalek::SigningKey;
-use std::path::Path;
-use std::sync::Arc;
+use countersign_testing::gate::{ORIGIN, on_folder, open, operator, publish};
 
 const PACT: &str = r#"
 pact = "billing"
@@ -54,34 +48,16 @@ id = "balance-covers-amount"
 that = 'resource.balance >= context.amount'
 "#;
 
-fn open(dir: &Path) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::new(SystemClock::default()),
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
-        token_key: [2; 32],
-    };
-    Gate::open(environment, Options::new("test.example/log")).unwrap().0
-}
-
-fn operator() -> AgentId {
-    AgentId::new("operator").unwrap()
-}
-
 fn fact(text: &str) -> FactId {
     text.parse().unwrap()
 }
 
 fn feed(gate: &Gate, id: &str, json: &str) -> Result<Answer, Refusal> {
-    let object = serde_json::from_str(json).unwrap();
-    let value = Some(Attributes::from_untyped_json(&object).unwrap());
-    gate.call(Request::Feed { by: operator(), auth: Auth::None, fact: fact(id), value, if_match: None })
+    gate.call(countersign_testing::gate::feed(id, json))
 }
 
 fn set_up(gate: &Gate) {
-    let pact = Arc::new(load(PACT).unwrap().pact);
-    gate.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+    gate.call(publish(PACT)).unwrap();
     feed(gate, "Agent::\"refund-1\"", r#"{"roles":["refunder"],"standing":"active","org":"acme","trust":700}"#)
         .unwrap();
     feed(gate, "Account::\"42\"", r#"{"status":"active","balance":900000}"#).unwrap();
@@ -150,14 +126,7 @@ fn a_snapshot_gives_the_same_state_as_the_whole_log() {
     }
     let before: Vec<_> = gate.view().state.facts.iter().cloned().collect();
     gate.close().unwrap();
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir.path()).unwrap()),
-        clock: Arc::new(SystemClock::default()),
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
-        token_key: [2; 32],
-    };
-    let (gate, report) = Gate::open(environment, Options::new("test.example/log")).unwrap();
+    let (gate, report) = Gate::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
     assert_eq!(report.snapshot, Some(position));
     assert_eq!(report.replayed, 20);
     for fact in before {

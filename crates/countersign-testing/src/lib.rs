@@ -9,5 +9,6 @@ pub mod bank;
 pub mod checker;
 pub mod disk;
 pub mod folder;
+pub mod gate;
 pub mod log_workload;
 pub mod sim;

@@ -4,14 +4,14 @@ use super::client::{Reply, send};
 use crate::http::{App, Reach, finish, listen, routes, serve_router};
 use axum::Router;
 use axum::routing::get;
-use countersign_engine::clock::{Clock, SystemClock};
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::clock::Clock;
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock, RealDisk};
-use ed25519_dalek::SigningKey;
+use countersign_testing::gate::{ORIGIN, Wall, environment};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use tokio::sync::oneshot;
 
@@ -28,20 +28,15 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
-        Self::start_with(Options::new("test.example/log"))
+        Self::start_with(Options::new(ORIGIN))
     }
 
     pub fn start_with(options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(Hands::default());
         let clock = Arc::new(Wall::default());
-        let environment = Environment {
-            disk: Arc::new(TestDisk { real: RealDisk::open(dir.path()).unwrap(), hands: Arc::clone(&disk) }),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            seed: [3; 32],
-            log_key: SigningKey::from_bytes(&[1; 32]),
-            token_key: [2; 32],
-        };
+        let on = TestDisk { real: RealDisk::open(dir.path()).unwrap(), hands: Arc::clone(&disk) };
+        let environment = environment(Arc::new(on), Arc::clone(&clock) as Arc<dyn Clock>);
         let options = Options { segment_bytes: 8 << 20, ..options };
         let gate = Arc::new(Gate::open(environment, options).unwrap().0);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -89,28 +84,6 @@ impl Drop for Server {
 
 async fn fault() -> &'static str {
     panic!("this handler has a fault")
-}
-
-/// The machine's clock, which a test can set.
-#[derive(Default)]
-pub struct Wall {
-    system: SystemClock,
-    ahead_ms: AtomicU64,
-}
-
-impl Wall {
-    pub fn step(&self, ahead_ms: u64) {
-        self.ahead_ms.store(ahead_ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Wall {
-    fn wall_ms(&self) -> u64 {
-        self.system.wall_ms() + self.ahead_ms.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.system.monotonic_ms()
-    }
 }
 
 /// What a test does to the disk.
