@@ -170,7 +170,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             (Some(least), trust) => {
                 let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
                 let agent = least_trusted.map_or(agent.as_str(), |fact| fact.id.id());
-                let message = format!("`{}` asks for a trust of at least {least}, {agent} has {trust}", self.kind.name);
+                // How much another member is trusted is not for the one who acts to read.
+                let has = if agent == self.action.agent.as_str() { trust } else { "less".to_owned() };
+                let message = format!("`{}` asks for a trust of at least {least}, {agent} has {has}", self.kind.name);
                 Err(blocked(Code::TrustTooLow, message, "trust is folded from behaviour; an operator can set it"))
             }
         }

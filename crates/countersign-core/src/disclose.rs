@@ -127,8 +127,8 @@ pub struct DecidedBy<'a> {
 }
 
 impl<'a> Disclosure<'a> {
-    /// What `agent` may be told of an action that was decided by `by` and read `reads`: its own fact, then the facts in
-    /// the order of the action type.
+    /// What `agent` may be told of an action that was decided by `by` and read `reads`: the members of its delegation, its
+    /// own fact, then the facts in the order of the action type.
     pub fn new(state: &'a State, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
         let mut disclosure = Self { state, agent, hidden: Vec::new() };
         let kind = by.and_then(|by| disclosure.kind(by));
@@ -158,7 +158,9 @@ impl<'a> Disclosure<'a> {
 
     fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<(String, String)> {
         let own = FactId::of_agent(self.agent);
-        let reads = reads.strip_prefix(std::slice::from_ref(&own)).unwrap_or(reads);
+        // The agents come first, members of a delegation among them; the last of them is the one who acts.
+        let agents = reads.iter().position(|id| *id == own).map_or(0, |at| at + 1);
+        let reads = reads.get(agents..).unwrap_or_default();
         let of_kind = kind.filter(|kind| {
             let same = |(read, id): (&crate::pact::Read, &FactId)| read.ty == *id.ty();
             reads.len() <= kind.reads.len() && kind.reads.iter().zip(reads).all(same)

@@ -141,6 +141,10 @@ fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
     let agent = agent();
     let masked = "observe Account::\"…\", Transfer::\"t\" again";
     assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), masked);
+    // Members of a delegation stand before the one who acts.
+    let delegated: Vec<FactId> =
+        std::iter::once("Agent::\"agent-2\"".parse().unwrap()).chain(reads.iter().cloned()).collect();
+    assert_eq!(Disclosure::new(&world.state, &agent, by, &delegated).tell(text.clone()), masked);
     // Under a pact that is no longer known, nobody can say how the id came about.
     let other = "0".repeat(64);
     let by = Some(DecidedBy { pact: "bank", hash: &other, action: "execute" });
