@@ -22,16 +22,18 @@ use prost::Message as _;
 pub fn reduce(token: &str) -> Result<Chain, DelegationError> {
     let bytes = bytes_of(token)?;
     let biscuit = parse(&bytes)?;
-    let blocks = std::iter::once(&biscuit.authority).chain(&biscuit.blocks);
-    let hops: Vec<Hop> = blocks.enumerate().map(|(at, block)| read(at + 1, block)).collect::<Result<_, _>>()?;
-    let (root, root_key) = hops.first().and_then(|hop| hop.from.clone()).ok_or(DelegationError::Malformed)?;
-    // Who signed is compared before signatures are verified: a wrong signer has the clearer message.
-    for ((at, block), given) in biscuit.blocks.iter().enumerate().zip(&hops) {
+    let mut hops = vec![read(1, &biscuit.authority)?];
+    for (block, number) in biscuit.blocks.iter().zip(2..) {
+        // Who signed is compared before a block is read and before signatures are verified: it has the clearer message, and
+        // a block that no agent signed speaks in symbols of the blocks before it.
         let signer = block.external_signature.as_ref().and_then(|signature| key_name(&signature.public_key));
-        if signer.as_ref() != Some(&given.scope.key) {
-            return Err(DelegationError::WrongSigner { hop: at + 2, expected: given.scope.key.clone() });
+        let expected = hops.last().map(|hop| hop.scope.key.clone()).ok_or(DelegationError::Malformed)?;
+        if signer.as_ref() != Some(&expected) {
+            return Err(DelegationError::WrongSigner { hop: number, expected });
         }
+        hops.push(read(number, block)?);
     }
+    let (root, root_key) = hops.first().and_then(|hop| hop.from.clone()).ok_or(DelegationError::Malformed)?;
     Biscuit::from(&bytes, public(&root_key)?).map_err(|_| DelegationError::Forged)?;
     let scopes = hops.into_iter().map(|hop| hop.scope).collect();
     let chain = Chain::new(root, root_key, scopes, Digest::of(token.as_bytes()))?;
