@@ -1,6 +1,8 @@
 //! A gate that knows who calls: from `init` to a revoked agent, without a server and with one.
 
 use crate::sandbox::{BILLING, Sandbox};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 
 const REFUND: &str = "act --pact billing --action refund account=42 amount=100 currency=USD \
     destination=acct_treasury_1 --observe Account::42";
@@ -89,5 +91,19 @@ fn a_gate_with_an_admin_listens_anywhere() {
     let server = sandbox.serve_on("0.0.0.0:0");
     let url = server.url.replace("0.0.0.0", "127.0.0.1");
     sandbox.run(&format!("fact get Account 42 --server {url} --key admin.key")).must(0);
+    let address = url.strip_prefix("http://").unwrap();
+    assert!(first_line(address, "/healthz").contains(" 200 "));
+    assert!(first_line(address, "/metrics").contains(" 401 "), "counts are for auditors once others can ask for them");
     assert_eq!(server.end().0, 0);
+    let server = sandbox.serve();
+    assert!(first_line(server.url.strip_prefix("http://").unwrap(), "/metrics").contains(" 200 "));
+    assert_eq!(server.end().0, 0);
+}
+
+fn first_line(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
 }
