@@ -43,6 +43,7 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
         paths::halt, paths::resume, paths::list_halts,
         paths::confirm_clock,
+        paths::rotate_log_key,
         paths::get_checkpoint, paths::get_tile,
         paths::healthz, paths::readyz, paths::metrics, paths::openapi,
     )

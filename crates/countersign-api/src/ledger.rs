@@ -97,6 +97,27 @@ pub struct ClockConfirmed {
     pub now: u64,
 }
 
+/// Why the log's key is to be replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogKeyRotation {
+    /// Why, for the ledger. Must not itself hold personal data: it is kept for ever.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub reason: String,
+}
+
+/// The log's key was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogKeyRotated {
+    /// The entry that records it, the last one of which the old key signed the checkpoint.
+    pub entry: u64,
+    /// The new public key, as a signed-note verifier key.
+    pub log_key: String,
+    /// The receipt of the entry, with a checkpoint that both keys signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+}
+
 /// The process is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {

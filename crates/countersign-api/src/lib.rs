@@ -33,7 +33,7 @@ pub use facts::{
 };
 pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,
-    Ready, ReceiptResponse,
+    LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
 pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};

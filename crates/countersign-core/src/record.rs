@@ -91,6 +91,13 @@ pub enum Event {
         /// Why, in the operator's words.
         reason: Arc<str>,
     },
+    /// The log's key was changed. Always the last entry of its batch, whose checkpoint both keys sign.
+    Rotation {
+        /// The key that signs from the next batch on, as a signed-note verifier key.
+        log_key: String,
+        /// Why, in the operator's words.
+        reason: String,
+    },
 }
 
 /// An action with its decision.
@@ -103,7 +110,8 @@ pub struct Decided {
 }
 
 /// All kinds of entries as they stand in leaves, in alphabetical order.
-pub const KINDS: &[&str] = &["action", "clock", "erasure", "feed", "genesis", "halt", "pact", "resume", "shadow"];
+pub const KINDS: &[&str] =
+    &["action", "clock", "erasure", "feed", "genesis", "halt", "pact", "resume", "rotation", "shadow"];
 
 impl Event {
     /// The kind as it stands in leaves.
@@ -119,6 +127,7 @@ impl Event {
             Self::Clock { .. } => "clock",
             Self::Halt { .. } => "halt",
             Self::Resume { .. } => "resume",
+            Self::Rotation { .. } => "rotation",
         }
     }
 

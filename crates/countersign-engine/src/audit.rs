@@ -8,9 +8,9 @@ mod counterfactual;
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
 use crate::delegation::reduce;
-use crate::fold::{Fold, FoldError, payload_matches};
+use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
-use crate::storage::{StorageError, WalkOptions, walk};
+use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::decide;
 use countersign_core::decision::Write;
@@ -83,8 +83,7 @@ type Visit<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError
 
 /// Reads every entry of a folder in order; says whether a torn tail follows.
 fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool, StorageError> {
-    let options = WalkOptions { key, payload_matches: &payload_matches };
-    let end = walk(disk, options, Frontier::new(), &mut |placed| {
+    let end = walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
         for frame in placed.batch.frames() {
             visit(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
         }
@@ -218,7 +217,7 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             state.halts.check_resume(scope, reason).map_err(|refused| refused.to_string())?;
             Role::Admin
         }
-        Stored::Event(Event::Erasure { .. } | Event::Clock { .. }) => Role::Admin,
+        Stored::Event(Event::Erasure { .. } | Event::Clock { .. } | Event::Rotation { .. }) => Role::Admin,
         Stored::Event(Event::Action(_)) => return Ok(()),
     };
     let by = leaf.by().map_err(|error| error.to_string())?;

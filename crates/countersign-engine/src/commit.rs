@@ -39,6 +39,9 @@ pub enum CommitError {
     /// An entry does not fit the format.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// A rotation names a key that the gate does not hold.
+    #[error("entry {0} names a key that the gate does not hold (hint: this is a defect in the caller)")]
+    NextKey(u64),
 }
 
 /// What proves the entries of one batch. Proofs are worked out only when somebody asks for one.

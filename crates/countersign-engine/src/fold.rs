@@ -2,10 +2,12 @@
 
 use crate::idempotency::Idempotency;
 use crate::request::EraseTarget;
+use crate::storage::WalkOptions;
 use countersign_core::ids::Digest;
 use countersign_core::pact::load::load;
 use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
 use countersign_core::state::{Change, State};
+use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::leaf_hash;
 use countersign_ledger::tree::TileTree;
@@ -69,6 +71,29 @@ pub enum FoldError {
 pub fn payload_matches(leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
     let stated = Leaf::decode(leaf).ok().and_then(|leaf| leaf.commitment().ok());
     stated.is_some_and(|stated| stated.0 == commitment(salt, payload).0)
+}
+
+/// Which of the log's keys a leaf names: the genesis its first, a rotation its next.
+///
+/// # Errors
+/// If the leaf is one of these and cannot be read, or another that names a key.
+pub fn named_key(leaf: &[u8]) -> Result<Option<LogKey>, String> {
+    let text = std::str::from_utf8(leaf).map_err(|_| "its leaf is not text".to_owned())?;
+    // Almost no leaf names a key, and reading one costs more than its hash. In a string, quotes would be escaped.
+    if !text.contains(r#""log_key":"#) && !text.contains(r#""kind":"rotation""#) {
+        return Ok(None);
+    }
+    let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
+    let named = match (leaf.kind.as_str(), leaf.index) {
+        ("genesis", 0) | ("rotation", 1..) => leaf.log_key.ok_or_else(|| "it names no key".to_owned())?,
+        (kind, _) => return Err(format!("an entry of kind `{kind}` may not name a key of the log here")),
+    };
+    named.parse().map(Some).map_err(|error| format!("it names no key that can be used: {error}"))
+}
+
+/// Options for a walk over a log of entries that has or had this key.
+pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
+    WalkOptions { key, next: None, named_key: &named_key, payload_matches: &payload_matches }
 }
 
 impl Fold {

@@ -10,18 +10,21 @@ mod open;
 mod outside;
 mod pipeline;
 mod read;
+mod rotate;
 
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use outside::{LogError, StoredEntry};
 pub use read::{HistoryError, NotObservable, Observe, Shown, Version};
+pub use rotate::RotateLogKeyError;
 
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
 use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
+use crate::log_key::LogKeys;
 use crate::request::{Answer, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
@@ -29,7 +32,6 @@ use crate::token::Sealer;
 use crate::view::View;
 use countersign_ledger::checkpoint::LogKey;
 use crossbeam_channel::{Sender, TrySendError, bounded};
-use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pipeline::Pipeline;
 use rand_chacha::ChaCha12Rng;
@@ -56,8 +58,7 @@ pub struct Gate {
 pub(crate) struct Shared {
     view: Arc<RwLock<View>>,
     log: Arc<SegmentLog>,
-    log_key: LogKey,
-    signing_key: SigningKey,
+    log_keys: Arc<LogKeys>,
     sealer: Sealer,
     delegations: Delegations,
     clock: Arc<dyn Clock>,
@@ -145,9 +146,14 @@ impl Gate {
         self.shared.view.read()
     }
 
-    /// The log's public key.
-    pub fn log_key(&self) -> &LogKey {
-        &self.shared.log_key
+    /// The log's name.
+    pub fn origin(&self) -> &str {
+        &self.shared.options.origin
+    }
+
+    /// The log's public key, as it is now.
+    pub fn log_key(&self) -> LogKey {
+        self.shared.log_keys.public()
     }
 
     /// Counts since the gate was opened.

@@ -21,6 +21,7 @@ pub mod fold;
 pub mod gate;
 pub mod idempotency;
 pub mod identity;
+pub mod log_key;
 pub mod request;
 pub mod sequence;
 pub mod snapshot;

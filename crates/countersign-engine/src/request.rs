@@ -1,6 +1,7 @@
 //! What can be asked of the sequencer, and what it answers.
 
 use crate::commit::BatchProof;
+use crate::log_key::NextKey;
 use countersign_core::action::Action;
 use countersign_core::decision::Charge;
 use countersign_core::halt::{HaltError, Scope};
@@ -74,6 +75,17 @@ pub enum Request {
         /// Why.
         reason: Arc<str>,
     },
+    /// Replace the key that signs the log.
+    RotateLogKey {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The key that comes next, kept in a file already.
+        next: NextKey,
+        /// Why.
+        reason: String,
+    },
     /// Confirm that the wall clock is right.
     ConfirmClock {
         /// The operator.
@@ -93,6 +105,7 @@ impl Request {
             Self::Erase { by, auth, .. }
             | Self::Halt { by, auth, .. }
             | Self::Resume { by, auth, .. }
+            | Self::RotateLogKey { by, auth, .. }
             | Self::ConfirmClock { by, auth } => Some((by, auth, Role::Admin)),
         }
     }

@@ -175,6 +175,10 @@ impl Sequencer {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Resume { scope, reason }, None, Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
+            Request::RotateLogKey { by, auth, next, reason } => {
+                let event = Event::Rotation { log_key: next.public().to_string(), reason };
+                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+            }
             Request::ConfirmClock { by, auth } => {
                 let mut ledger_clock = self.clock.lock();
                 if ledger_clock.stepped().is_none() {

@@ -7,6 +7,7 @@ mod stops;
 
 use crate::fold::{Fold, FoldError};
 use crate::idempotency::{Idempotency, Seen};
+use crate::log_key::LogKeys;
 use crate::storage::StorageError;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
@@ -30,14 +31,14 @@ const CHUNK: usize = 256 * 1024;
 pub fn take(
     disk: Arc<dyn Disk>,
     origin: &str,
-    key: &SigningKey,
+    log_keys: &LogKeys,
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, tree, pacts, halts) = {
+    let (position, time_ms, tree, pacts, halts, key) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
-        (view.position, view.time_ms, view.tree.clone(), pacts, view.state.halts.clone())
+        (view.position, view.time_ms, view.tree.clone(), pacts, view.state.halts.clone(), log_keys.private())
     };
     let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
@@ -73,7 +74,7 @@ pub fn take(
     for (key, seen) in seen {
         lines.push(|out| write_key(out, &key, &seen))?;
     }
-    lines.finish(key)?;
+    lines.finish(&key)?;
     Ok(position)
 }
 

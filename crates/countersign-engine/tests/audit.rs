@@ -16,12 +16,13 @@ use countersign_core::pact::load::load;
 use countersign_core::record::{Event, KINDS};
 use countersign_engine::audit::{audit, replay};
 use countersign_engine::clock::SystemClock;
-use countersign_engine::fold::payload_matches;
-use countersign_engine::gate::{EraseError, Gate, Options, Parts};
+use countersign_engine::fold::walk_options;
+use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
+use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
 use countersign_engine::sequence::Batch;
-use countersign_engine::storage::disk::RealDisk;
-use countersign_engine::storage::{WalkOptions, walk};
+use countersign_engine::storage::disk::{Disk, RealDisk};
+use countersign_engine::storage::walk;
 use countersign_ledger::tree::Frontier;
 use countersign_testing::gate::{ORIGIN, Wall, environment, feed, log_key, on_folder, open, operator, publish};
 use std::path::Path;
@@ -148,8 +149,11 @@ fn act(gate: &Gate, number: u32, kind: &str, tokens: &[String]) -> Answer {
 fn records_of_every_kind_are_canonical() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(Wall::default());
-    let disk = Arc::new(RealDisk::open(dir.path()).unwrap());
-    let (gate, _) = Gate::open(environment(disk, Arc::clone(&clock) as _), Options::new(ORIGIN)).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(dir.path()).unwrap());
+    std::fs::write(dir.path().join("log"), [1; 32]).unwrap();
+    let log_key = HeldKey::load(KeyFiles::new(Arc::clone(&disk), Arc::clone(&disk))).unwrap();
+    let environment = Environment { log_key, ..environment(disk, Arc::clone(&clock) as _) };
+    let (gate, _) = Gate::open(environment, Options::new(ORIGIN)).unwrap();
     furnish(&gate);
     let note = || vec!["Note::\"1\"".parse().unwrap()];
     let token = gate.observe(AgentId::new("writer").unwrap(), note()).unwrap().token;
@@ -164,6 +168,7 @@ fn records_of_every_kind_are_canonical() {
     let scope = || "agent:writer".parse().unwrap();
     gate.call(Request::Halt { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
     gate.call(Request::Resume { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
+    gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {
         let stored = gate.read_log(index).unwrap();
@@ -237,13 +242,12 @@ fn erasure_takes_every_copy_and_says_what_it_leaves_unverifiable() {
     assert!(!folder_holds(dir.path(), "a second secret"), "a copy is left");
 
     // Proofs still hold, the log still verifies, and the state is what it was.
-    gate.receipt(current).unwrap().verify(gate.log_key()).unwrap();
+    gate.receipt(current).unwrap().verify(&gate.log_key()).unwrap();
     assert_eq!(gate.read_log(current).unwrap().payload, None);
     let before = gate.fact(&note).unwrap();
     gate.close().unwrap();
     let disk = RealDisk::open(dir.path()).unwrap();
-    let walked = WalkOptions { key: &log_key(), payload_matches: &payload_matches };
-    walk(&disk, walked, Frontier::new(), &mut |_| Ok(())).unwrap();
+    walk(&disk, walk_options(&log_key()), Frontier::new(), &mut |_| Ok(())).unwrap();
 
     let report = audit(&disk, &log_key(), &mut |_| ()).unwrap();
     assert_eq!(report.differing, [], "{report:?}");

@@ -64,7 +64,7 @@ fn open(dir: &Path) -> Gate {
         disk: Arc::new(RealDisk::open(dir).unwrap()),
         clock: Arc::new(SystemClock::default()),
         seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
+        log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
     };
     Gate::open(environment, Options::new("test.example/log")).unwrap().0

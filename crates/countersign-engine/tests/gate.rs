@@ -142,11 +142,11 @@ fn receipts_verify_with_the_public_key_alone() {
     set_up(&gate);
     let Answer::Entered(entered) = refund(&gate, "a", 1, &[]).unwrap() else { panic!() };
     let receipt = entered.proof.receipt(&entered.entry).unwrap();
-    receipt.verify(gate.log_key()).unwrap();
+    receipt.verify(&gate.log_key()).unwrap();
     for at in 0..600 {
         refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
     }
     for index in [0, 1, entered.entry.index, 255, 256, 300, gate.view().position - 1] {
-        gate.receipt(index).unwrap().verify(gate.log_key()).unwrap();
+        gate.receipt(index).unwrap().verify(&gate.log_key()).unwrap();
     }
 }

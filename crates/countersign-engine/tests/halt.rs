@@ -74,7 +74,7 @@ fn open(dir: &Path, queue_len: usize) -> Gate {
         disk: Arc::new(RealDisk::open(dir).unwrap()),
         clock: Arc::new(SystemClock::default()),
         seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
+        log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
     };
     Gate::open(environment, Options { queue_len, ..Options::new("test.example/halt") }).unwrap().0
@@ -188,7 +188,7 @@ fn a_halt_under_load_is_the_last_word() {
         took[took.len() / 2],
         took[took.len() - 1]
     );
-    let key = gate.log_key().clone();
+    let key = gate.log_key();
     gate.close().unwrap();
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &key, &mut |_| ()).unwrap();
     assert_eq!((report.differing_count, report.verified), (0, report.entries), "{:?}", report.differing.first());

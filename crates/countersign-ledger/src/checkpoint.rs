@@ -4,6 +4,7 @@
 //! `verify_strict` (no small-order keys, no malleable signatures), the key's name equal to the origin. Signatures by others,
 //! such as witnesses, are allowed and ignored, as the note format demands.
 
+mod chain;
 mod key;
 mod note;
 
@@ -14,6 +15,7 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use crate::hash::{EMPTY_ROOT, Hash};
 use crate::tree::MAX_SIZE;
 
+pub use chain::KeyChain;
 pub use key::{KeyError, LogKey, MAX_ORIGIN_BYTES};
 pub use note::{MAX_NOTE_BYTES, MAX_SIGNATURES};
 
@@ -72,6 +74,23 @@ pub enum CheckpointError {
         /// The key, as `name+id`.
         key: String,
     },
+    /// The key that signed did not speak for the log at this size.
+    #[error(
+        "the checkpoint of {size} entries is signed by key {key}, which was not the log's key at that size; \
+         hint: whoever kept or stole a replaced key can make such a checkpoint, do not trust it"
+    )]
+    NotThen {
+        /// The key, as `name+id`.
+        key: String,
+        /// The size in the checkpoint.
+        size: u64,
+    },
+    /// A rotation names a key that the log had before.
+    #[error("the log goes on with key {key}, which it had before; hint: the gate makes a new key for every rotation")]
+    KeyReused {
+        /// The key, as `name+id`.
+        key: String,
+    },
 }
 
 impl Checkpoint {
@@ -86,11 +105,21 @@ impl Checkpoint {
     /// The origin must be one that [`LogKey::new`] accepts; with any other the note would open with no key at all.
     #[must_use]
     pub fn sign(&self, key: &SigningKey) -> String {
-        let mut note = self.text();
-        let signature = key.sign(note.as_bytes()).to_bytes();
-        let id = key::key_id(&self.origin, &key.verifying_key());
-        note.push('\n');
-        note::push_signature(&mut note, &self.origin, id, &signature);
+        self.sign_by(&[key])
+    }
+
+    /// Signs the checkpoint with several keys, one signature line for each in this order, and returns the whole note.
+    ///
+    /// Where a log goes from one key to the next, both sign.
+    #[must_use]
+    pub fn sign_by(&self, keys: &[&SigningKey]) -> String {
+        let text = self.text();
+        let mut note = format!("{text}\n");
+        for key in keys {
+            let signature = key.sign(text.as_bytes()).to_bytes();
+            let id = key::key_id(&self.origin, &key.verifying_key());
+            note::push_signature(&mut note, &self.origin, id, &signature);
+        }
         note
     }
 

@@ -30,7 +30,7 @@ pub mod tile;
 pub mod tree;
 pub mod verify;
 
-pub use checkpoint::{Checkpoint, CheckpointError, KeyError, LogKey};
+pub use checkpoint::{Checkpoint, CheckpointError, KeyChain, KeyError, LogKey};
 pub use commitment::commitment;
 pub use hash::{EMPTY_ROOT, Hash, leaf_hash, node_hash};
 pub use receipt::{Receipt, ReceiptError};

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
-use crate::checkpoint::{Checkpoint, CheckpointError, LogKey, MAX_NOTE_BYTES, canonical_decimal};
+use crate::checkpoint::{Checkpoint, CheckpointError, KeyChain, LogKey, MAX_NOTE_BYTES, canonical_decimal};
 use crate::hash::{Hash, leaf_hash};
 use crate::tile::MAX_ENTRY_BYTES;
 use crate::tree::{MAX_PROOF_LEN, ProofError, verify_inclusion};
@@ -108,7 +108,18 @@ impl Receipt {
     /// # Errors
     /// If either does not hold.
     pub fn verify(&self, key: &LogKey) -> Result<Checkpoint, ReceiptError> {
-        let checkpoint = Checkpoint::open(&self.checkpoint, key)?;
+        self.leads_to(Checkpoint::open(&self.checkpoint, key)?)
+    }
+
+    /// Checks everything, for a log whose key may have changed: the checkpoint must be signed by the key of its time.
+    ///
+    /// # Errors
+    /// If the signature or the proof does not hold.
+    pub fn verify_in(&self, keys: &KeyChain) -> Result<Checkpoint, ReceiptError> {
+        self.leads_to(keys.open(&self.checkpoint)?)
+    }
+
+    fn leads_to(&self, checkpoint: Checkpoint) -> Result<Checkpoint, ReceiptError> {
         verify_inclusion(&leaf_hash(&self.leaf), self.index, checkpoint.size, &self.proof, &checkpoint.root)?;
         Ok(checkpoint)
     }

@@ -3,7 +3,7 @@
 //! The caller reads files, bundles or a stream, in whatever way, and feeds each entry and each checkpoint. This module says
 //! whether they are one log: positions without gaps, every checkpoint signed by the log's key and true of the entries before
 //! it, nothing after the last checkpoint, and nothing in conflict with evidence that somebody kept (I7). It does not know what
-//! an entry means.
+//! an entry means; the caller says which entries name a key ([`LogVerifier::names_key`]).
 //!
 //! The first thing found broken stays: nothing fed afterwards can make [`LogVerifier::finish`] succeed.
 
@@ -11,7 +11,7 @@ mod evidence;
 
 use std::fmt;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, LogKey};
+use crate::checkpoint::{CheckpointError, KeyChain, LogKey};
 use crate::hash::{Hash, leaf_hash};
 use crate::tile::MAX_ENTRY_BYTES;
 use crate::tree::Frontier;
@@ -149,6 +149,28 @@ pub enum Broken {
         /// The size in the evidence.
         size: u64,
     },
+    /// An entry that names the next key has others after it before the checkpoint.
+    #[error(
+        "at {place}: an entry follows the one that names the log's next key, and no checkpoint stands between; \
+         hint: the rotation was moved, or made without the gate"
+    )]
+    RotationNotLast {
+        /// Where the entry that follows is.
+        place: Place,
+    },
+    /// The log never had the key that the caller trusts.
+    #[error(
+        "at {place}: the log is signed by {current} and never had the key {trusted}; \
+         hint: it is another log, or its history was made anew"
+    )]
+    AnotherLog {
+        /// Where the log ends.
+        place: Place,
+        /// The key that the caller trusts, as `name+id`.
+        trusted: String,
+        /// The key that the log has, as `name+id`.
+        current: String,
+    },
     /// Evidence was given after the point that it is about.
     #[error("at {place}: {name} is about the log before this point; hint: give all evidence before the first entry")]
     EvidenceTooLate {
@@ -172,12 +194,18 @@ pub struct Summary {
     pub checkpoints: u64,
     /// How many pieces of evidence agreed.
     pub evidence: usize,
+    /// The keys that the log has had.
+    pub keys: KeyChain,
 }
 
 /// The verifier: feed it the log, then ask it to finish.
 #[derive(Clone, Debug)]
 pub struct LogVerifier {
-    key: LogKey,
+    /// The key that the caller trusts; the log must have it or have had it.
+    trusted: LogKey,
+    keys: KeyChain,
+    /// The key that the last entry names.
+    named: Option<LogKey>,
     tree: Frontier,
     offset: Option<u64>,
     /// The size of the last checkpoint or evidence that agreed.
@@ -190,11 +218,14 @@ pub struct LogVerifier {
 }
 
 impl LogVerifier {
-    /// A verifier for the log of this key, at its start.
+    /// A verifier for the log that has or had this key, at its start. Unless its first entry names another, this is the key
+    /// that the log begins with.
     #[must_use]
     pub fn new(key: LogKey) -> Self {
         Self {
-            key,
+            keys: KeyChain::new(key.clone()),
+            trusted: key,
+            named: None,
             tree: Frontier::new(),
             offset: None,
             good: 0,
@@ -238,12 +269,25 @@ impl LogVerifier {
         if leaf.len() > MAX_ENTRY_BYTES {
             return self.fail(Broken::EntryTooLarge { place, bytes: leaf.len() });
         }
+        if self.named.is_some() {
+            return self.fail(Broken::RotationNotLast { place });
+        }
         let found = leaf_hash(leaf);
         if let Some((name, expected)) = self.expectations.entry_conflict(index, &found) {
             return self.fail(Broken::ConflictingEntry { place, name, expected, found });
         }
         self.tree.push(found);
         self.compare_evidence()
+    }
+
+    /// Says that the entry just taken names a key: the first entry the one that the log begins with, any other the one that it
+    /// goes on with. The checkpoint after a rotation must come next, signed by both keys.
+    pub fn names_key(&mut self, key: LogKey) {
+        if self.size() == 1 {
+            self.keys = KeyChain::new(key);
+        } else {
+            self.named = Some(key);
+        }
     }
 
     /// Takes the checkpoint that stands after the entries so far.
@@ -253,7 +297,7 @@ impl LogVerifier {
     pub fn checkpoint(&mut self, note: &str) -> Result<(), Broken> {
         self.unbroken()?;
         let place = self.place();
-        let checkpoint = match Checkpoint::open(note, &self.key) {
+        let checkpoint = match self.keys.open_next(note, self.named.as_ref()) {
             Ok(checkpoint) => checkpoint,
             Err(source) => return self.fail(Broken::Checkpoint { place, source }),
         };
@@ -263,6 +307,9 @@ impl LogVerifier {
         let (claimed, computed) = (checkpoint.root, self.tree.root());
         if claimed != computed {
             return self.fail(Broken::Root { place, claimed, computed, since: self.good });
+        }
+        if let Some(next) = self.named.take() {
+            self.keys.rotate(place.entry, next);
         }
         self.good = place.entry;
         self.covered = place.entry;
@@ -296,12 +343,17 @@ impl LogVerifier {
         if self.covered < place.entry {
             self.fail(Broken::Uncovered { place, since: self.covered })?;
         }
+        if !self.keys.contains(&self.trusted) {
+            let (trusted, current) = (self.trusted.name_and_id(), self.keys.current().name_and_id());
+            self.fail(Broken::AnotherLog { place, trusted, current })?;
+        }
         Ok(Summary {
             size: place.entry,
             root: self.tree.root(),
             checkpoints: self.checkpoints,
             evidence: self.expectations.count(),
-            origin: self.key.origin,
+            origin: self.trusted.origin,
+            keys: self.keys,
         })
     }
 

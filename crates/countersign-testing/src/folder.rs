@@ -1,13 +1,13 @@
 //! Verifying a data folder from outside: the read-only walk and the offline verifier, as `countersign verify` runs them.
 
 use countersign_core::record::Leaf;
-use countersign_engine::fold::payload_matches;
+use countersign_engine::fold::{named_key, walk_options};
 use countersign_engine::identity::stored;
 use countersign_engine::storage::disk::Disk;
-use countersign_engine::storage::{PlacedBatch, WalkOptions, walk};
+use countersign_engine::storage::{PlacedBatch, StorageError, walk};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::verify::{Evidence, LogVerifier, Summary};
-use countersign_ledger::{Frontier, LogKey};
+use countersign_ledger::{Frontier, KeyChain, LogKey};
 
 /// Verifies a folder against the log's public key and receipts that were given out.
 ///
@@ -15,14 +15,16 @@ use countersign_ledger::{Frontier, LogKey};
 /// Says what is broken, and where.
 pub fn verify(disk: &dyn Disk, key: &LogKey, receipts: &[Receipt]) -> Result<Summary, String> {
     let mut verifier = LogVerifier::new(key.clone());
+    // Which key vouches for a receipt depends on its size, so the keys come first.
+    let keys = if receipts.is_empty() { KeyChain::new(key.clone()) } else { keys(disk, key)? };
     let evidence: Result<Vec<_>, _> =
-        receipts.iter().map(|receipt| Evidence::receipt("a receipt", receipt, key)).collect();
+        receipts.iter().map(|receipt| Evidence::receipt("a receipt", receipt, &keys)).collect();
     verifier.expect(evidence.map_err(|error| error.to_string())?).map_err(|broken| broken.to_string())?;
-    let options = WalkOptions { key, payload_matches: &payload_matches };
-    let walked = walk(disk, options, Frontier::new(), &mut |placed: PlacedBatch<'_>| {
+    let walked = walk(disk, walk_options(key), Frontier::new(), &mut |placed: PlacedBatch<'_>| {
         verifier.at_offset(placed.offset);
         for frame in placed.batch.frames() {
             verifier.entry(frame.index, frame.leaf)?;
+            named_key(frame.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
             if !frame.is_erased() {
                 let checked = stored::check(&Leaf::decode(frame.leaf)?, frame.payload, key.origin());
                 checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
@@ -31,10 +33,22 @@ pub fn verify(disk: &dyn Disk, key: &LogKey, receipts: &[Receipt]) -> Result<Sum
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
         Ok(())
     });
-    let with_source = |error: countersign_engine::storage::StorageError| match std::error::Error::source(&error) {
+    walked.map_err(|error| with_source(&error))?;
+    verifier.finish().map_err(|broken| broken.to_string())
+}
+
+/// The keys that the log in a folder has had.
+///
+/// # Errors
+/// Says what is broken, and where.
+pub fn keys(disk: &dyn Disk, key: &LogKey) -> Result<KeyChain, String> {
+    let walked = walk(disk, walk_options(key), Frontier::new(), &mut |_| Ok(()));
+    walked.map(|end| end.keys).map_err(|error| with_source(&error))
+}
+
+fn with_source(error: &StorageError) -> String {
+    match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
-    };
-    walked.map_err(with_source)?;
-    verifier.finish().map_err(|broken| broken.to_string())
+    }
 }

@@ -45,7 +45,7 @@ impl Clock for Wall {
 /// What a gate needs from the world, with the keys that all tests share.
 #[must_use]
 pub fn environment(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Environment {
-    Environment { disk, clock, seed: [3; 32], log_key: signing_key(), token_key: [2; 32] }
+    Environment { disk, clock, seed: [3; 32], log_key: signing_key().into(), token_key: [2; 32] }
 }
 
 /// The same on a folder, with the machine's clock.

@@ -11,4 +11,5 @@ pub mod disk;
 pub mod folder;
 pub mod gate;
 pub mod log_workload;
+pub mod rotating;
 pub mod sim;

@@ -123,7 +123,7 @@ impl Session {
     /// Whatever the store refuses.
     pub fn open_from(disk: Arc<dyn Disk>, segment_bytes: u64, start: Frontier) -> Result<Self, StorageError> {
         let key = log_key();
-        let options = OpenOptions { segment_bytes, start, ..OpenOptions::new(&key, &payload_matches) };
+        let options = OpenOptions { segment_bytes, start, ..OpenOptions::new(&key, &payload_matches, &|_| Ok(None)) };
         let mut folded = BTreeMap::new();
         let opened = open(Folder::lock(disk)?, options, &mut |placed| {
             for frame in placed.batch.frames() {

@@ -9,6 +9,7 @@ mod clients;
 mod clock;
 mod judge;
 mod record;
+mod rotate;
 
 use crate::checker::{LogEntry, Operation};
 use crate::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
@@ -16,8 +17,10 @@ use clients::Clients;
 use clock::VirtualClock;
 use countersign_engine::clock::{Clock as _, LedgerClock};
 use countersign_engine::gate::{Environment, Options, Parts};
+use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::Fill;
+use countersign_engine::storage::disk::{Disk, replace_small};
 use countersign_engine::storage::snapshot::remove_older_than;
 use countersign_ledger::LogKey;
 use countersign_ledger::receipt::Receipt;
@@ -47,6 +50,8 @@ pub struct Stats {
     pub committed: usize,
     /// How many were rejected or wait for a person.
     pub blocked: usize,
+    /// How often the log's key was replaced.
+    pub rotations: usize,
 }
 
 impl Stats {
@@ -58,10 +63,11 @@ impl Stats {
         self.entries += other.entries;
         self.committed += other.committed;
         self.blocked += other.blocked;
+        self.rotations += other.rotations;
     }
 }
 
-/// The key that signs the simulated log.
+/// The key that signs the simulated log first.
 #[must_use]
 pub fn signing_key() -> SigningKey {
     SigningKey::from_bytes(&[8; 32])
@@ -80,7 +86,10 @@ struct Simulation<'t> {
     rng: SplitMix,
     disk: FaultyDisk,
     clock: Arc<VirtualClock>,
+    /// The first key of the log, which an outsider trusts.
     key: LogKey,
+    /// All keys that were ever made for it.
+    keys: Vec<LogKey>,
     clients: Clients,
     operations: Vec<Operation>,
     /// The log as it was judged last.
@@ -129,6 +138,7 @@ fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, Stri
     let mut simulation = Simulation {
         disk: FaultyDisk::new(rng.next(), Faults::default()),
         clock: Arc::new(VirtualClock::new(1_800_000_000_000 + rng.below(1 << 30))),
+        keys: vec![key.clone()],
         key,
         clients: Clients::new(rng.fork(), &TOKEN_KEY),
         operations: Vec::new(),
@@ -141,6 +151,7 @@ fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, Stri
         trace,
         rng,
     };
+    replace_small(&simulation.disk, "log", signing_key().as_bytes()).map_err(|error| error.to_string())?;
     for _ in 0..lives {
         simulation.life()?;
     }
@@ -157,11 +168,14 @@ impl Simulation<'_> {
     fn open(&mut self) -> Result<Parts, String> {
         let mut seed = [0; 32];
         seed.fill_with(|| (self.rng.next() & 0xff) as u8);
+        // The key files lie beside the log, so that a crash meets both.
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let files = KeyFiles::new(Arc::clone(&disk), Arc::clone(&disk));
         let environment = Environment {
-            disk: Arc::new(self.disk.clone()),
+            disk,
             clock: Arc::clone(&self.clock) as _,
             seed,
-            log_key: signing_key(),
+            log_key: HeldKey::load(files).map_err(|error| error.to_string())?,
             token_key: TOKEN_KEY,
         };
         let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, ..Options::new(ORIGIN) };
@@ -254,7 +268,10 @@ impl Simulation<'_> {
                 self.observe(&parts, &mut ledger_clock);
             }
             let slot = Slot::default();
-            let submissions = self.ask(&parts, &slot)?;
+            let mut submissions = self.ask(&parts, &slot)?;
+            if let Some(why) = self.ask_to_rotate(&parts, &slot, &mut submissions)? {
+                return Ok(End::Fault(why));
+            }
             let mut batch = Batch::default();
             parts.sequencer.sequence(&mut batch, submissions, &*self.clock);
             let committed = parts.committer.commit(batch);
@@ -263,7 +280,7 @@ impl Simulation<'_> {
                 self.say(|| format!("the batch failed: {error}"));
                 return Ok(End::Fault("the disk failed"));
             }
-            if let Some(why) = self.finish_erasure(&parts) {
+            if let Some(why) = self.finish_erasure(&parts).or_else(|| self.finish_rotation(&parts)) {
                 return Ok(End::Fault(why));
             }
         }

@@ -35,6 +35,7 @@ fn every_promise_is_kept_in_every_schedule() {
     assert!(total.opened > runs * 2, "{total:?}");
     assert!(total.committed > runs, "{total:?}");
     assert!(total.blocked > runs, "{total:?}");
+    assert!(total.rotations > runs / 4, "{total:?}");
 }
 
 #[test]

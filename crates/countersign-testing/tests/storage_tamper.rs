@@ -31,7 +31,7 @@ fn closed_log() -> (FaultyDisk, Memory) {
 fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
     let mut found = Vec::new();
     let key = log_key();
-    let options = WalkOptions { key: &key, payload_matches: &payload_matches };
+    let options = WalkOptions { key: &key, next: None, named_key: &|_| Ok(None), payload_matches: &payload_matches };
     walk(disk, options, Frontier::new(), &mut |placed| {
         let header = placed.batch.header();
         let (offset, len) = (placed.offset as usize, header.total_len as usize);
@@ -45,7 +45,7 @@ fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
 /// Opening must fail, and so must the read-only walk, with the same words. Gives them.
 fn refused(disk: &FaultyDisk) -> String {
     let key = log_key();
-    let options = WalkOptions { key: &key, payload_matches: &payload_matches };
+    let options = WalkOptions { key: &key, next: None, named_key: &|_| Ok(None), payload_matches: &payload_matches };
     let walked = walk(disk, options, Frontier::new(), &mut |_| Ok(())).err().map(|error| error.to_string());
     let opened = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).err().map(|error| error.to_string());
     let opened = opened.expect("the tampered log was opened");

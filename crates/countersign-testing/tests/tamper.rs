@@ -140,7 +140,7 @@ fn folder_of(requests: Vec<Vec<Request>>, first_admin: Option<KeyName>) -> (Faul
         disk: Arc::new(disk.clone()),
         clock: Arc::clone(&clock),
         seed: [4; 32],
-        log_key: log_key(1),
+        log_key: log_key(1).into(),
         token_key: [2; 32],
     };
     let options = Options { segment_bytes: 12 << 10, first_admin, ..Options::new(ORIGIN) };

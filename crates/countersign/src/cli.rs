@@ -118,7 +118,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Init(args) => init::run(&args, config),
         Command::Serve(args) => serve::run(&args, config),
         Command::Demo(args) => return demo::run(&args),
-        Command::Key(command) => key::run(&command),
+        Command::Key(command) => key::run(&command, config),
         Command::Agent(command) => agent::run(&command, config),
         Command::Operator(command) => operator::run(&command, config),
         Command::Pact(command) => pact::run(&command, config),

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, bail};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Environment, Gate, OpenReport, Options};
+use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::storage::disk::RealDisk;
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use ed25519_dalek::SigningKey;
@@ -89,9 +90,22 @@ impl DataFolder {
             disk: Arc::new(RealDisk::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?),
             clock: Arc::new(SystemClock::default()),
             seed,
-            log_key: SigningKey::from_bytes(&self.key("log")?),
+            log_key: self.held_key()?,
             token_key: self.key("token")?,
         })
+    }
+
+    /// The key that signs the log, with its files, so that it can be rotated.
+    fn held_key(&self) -> Result<HeldKey> {
+        let keys = self.root.join("keys");
+        self.check_mode(&keys.join("log"))?;
+        if keys.join("log.next").exists() {
+            self.check_mode(&keys.join("log.next"))?;
+        }
+        let disk = |folder: &Path| RealDisk::open(folder).with_context(|| format!("cannot open {}", folder.display()));
+        let files = KeyFiles::new(Arc::new(disk(&keys)?), Arc::new(disk(&self.root)?));
+        HeldKey::load(files)
+            .with_context(|| format!("cannot read the key in {}; restore it from a backup", keys.display()))
     }
 
     /// Opens the gate.
@@ -101,20 +115,25 @@ impl DataFolder {
 
     fn key(&self, name: &str) -> Result<[u8; 32]> {
         let path = self.root.join("keys").join(name);
+        self.check_mode(&path)?;
+        let bytes = fs::read(&path)?;
+        bytes
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
+    }
+
+    fn check_mode(&self, path: &Path) -> Result<()> {
         let mode =
-            fs::metadata(&path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
+            fs::metadata(path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
         if mode & 0o077 != 0 {
             bail!(
-                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, make a new folder",
+                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with `countersign key rotate-log`",
                 path.display(),
                 mode & 0o777,
                 path.display()
             );
         }
-        let bytes = fs::read(&path)?;
-        bytes
-            .try_into()
-            .map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ mod caller;
 mod error;
 mod facts;
 mod halts;
+mod keys;
 mod ledger;
 mod log;
 mod metrics;
@@ -134,6 +135,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/halts", get(halts::list).post(halts::halt))
         .route("/v1/halts/resume", post(halts::resume))
         .route("/v1/clock/confirm", post(service::confirm_clock))
+        .route("/v1/keys/log/rotate", post(keys::rotate_log))
         .route("/log/checkpoint", get(log::checkpoint))
         .route("/log/{*path}", get(log::tile))
         .route("/healthz", get(service::healthz))

@@ -5,8 +5,8 @@
 use crate::{
     ActionRequest, AgentList, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
     ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse,
-    ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready, ReceiptResponse,
-    Verdict,
+    LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished,
+    PactResponse, Ready, ReceiptResponse, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -140,6 +140,12 @@ pub(super) fn list_halts() {}
     params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "Ledger time follows the wall clock again", body = ClockConfirmed)))]
 pub(super) fn confirm_clock() {}
+
+/// Replace the key that signs the log by a new one. The gate makes it; its private half never leaves the gate.
+#[utoipa::path(post, path = "/v1/keys/log/rotate", tag = "gate", request_body = LogKeyRotation,
+    params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "The entry, and the key that signs from now on", body = LogKeyRotated)))]
+pub(super) fn rotate_log_key() {}
 
 /// The latest checkpoint, as a signed note.
 #[utoipa::path(get, path = "/log/checkpoint", tag = "log",

@@ -70,7 +70,7 @@ pub struct Leaf {
     pub key: Option<String>,
     /// What kind of entry it is.
     pub kind: String,
-    /// In a genesis entry, the log's verifier key.
+    /// The log's verifier key: in a genesis entry its first, in a rotation its next.
     pub log_key: Option<String>,
     /// The pact.
     pub pact: Option<LeafPact>,
@@ -331,6 +331,10 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
         },
         "halt" => Event::Halt { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
         "resume" => Event::Resume { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
+        "rotation" => Event::Rotation {
+            log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
+            reason: payload.reason.ok_or(missing("reason"))?,
+        },
         "action" | "shadow" => {
             return Ok(Stored::Action(StoredAction {
                 body: payload.body.ok_or(missing("body"))?.into(),

@@ -54,7 +54,7 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     }
     out.key("kind");
     out.string(entry.event.kind());
-    if let Event::Genesis { log_key, .. } = &entry.event {
+    if let Event::Genesis { log_key, .. } | Event::Rotation { log_key, .. } = &entry.event {
         out.key("log_key");
         out.string(log_key);
     }
@@ -141,7 +141,7 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             write_writes(out, std::slice::from_ref(write));
         }
         Event::Action(decided) => write_decided(out, entry, decided),
-        Event::Erasure { reason, .. } => {
+        Event::Erasure { reason, .. } | Event::Rotation { reason, .. } => {
             out.key("reason");
             out.string(reason);
             write_signed(out, entry);

@@ -1,6 +1,7 @@
 //! The first half of the commit stage: from decisions to the bytes of a batch, with everything that proves them.
 
 use super::{BatchProof, CommitError};
+use crate::log_key::LogKeys;
 use crate::request::{Refusal, Reply};
 use crate::sequence::{Batch, Sequenced};
 use countersign_core::limits::{CHAIN_BYTES_MAX, EXPLAINED_BYTES_MAX};
@@ -20,7 +21,9 @@ use std::sync::Arc;
 pub struct EncodeStage {
     frontier: Frontier,
     origin: String,
+    /// The key that signs the next batch; where a rotation is under way, ahead of the shared one.
     key: SigningKey,
+    keys: Arc<LogKeys>,
     random: ChaCha12Rng,
     payloads: Encoder,
     leaves: Encoder,
@@ -57,11 +60,12 @@ impl Encoded {
 
 impl EncodeStage {
     /// Goes on from the end of a log.
-    pub fn new(frontier: Frontier, origin: String, key: SigningKey, random: ChaCha12Rng) -> Self {
+    pub fn new(frontier: Frontier, origin: String, keys: Arc<LogKeys>, random: ChaCha12Rng) -> Self {
         Self {
             frontier,
             origin,
-            key,
+            key: keys.private(),
+            keys,
             random,
             payloads: Encoder::default(),
             leaves: Encoder::default(),
@@ -116,12 +120,21 @@ impl EncodeStage {
         }
         let checkpoint =
             Checkpoint { origin: self.origin.clone(), size: self.frontier.size(), root: self.frontier.root() };
-        let note: Arc<str> = checkpoint.sign(&self.key).into();
+        let note: Arc<str> = self.sign(&checkpoint, entries.last())?.into();
         piece.bytes = self.batch.finish(note.as_bytes())?;
         piece.leaves = leaves.into();
         let prover = BatchProver::new(before, Arc::clone(&piece.leaves));
         piece.proof = Some(Arc::new(BatchProof { prover, first_index, commitments, checkpoint: note }));
         Ok(())
+    }
+
+    /// Signs a batch; one that ends in a rotation with both keys, and whatever follows with the new one only.
+    fn sign(&mut self, checkpoint: &Checkpoint, last: Option<&Sequenced>) -> Result<String, CommitError> {
+        let Some((named, index)) = last.and_then(rotates_to) else { return Ok(checkpoint.sign(&self.key)) };
+        let next = self.keys.next_private(named).ok_or(CommitError::NextKey(index))?;
+        let note = checkpoint.sign_by(&[&self.key, &next]);
+        self.key = next;
+        Ok(note)
     }
 
     /// Gives the memory of a batch back once it is on disk: a quarter of a megabyte need not be found anew each time.
@@ -133,8 +146,18 @@ impl EncodeStage {
 /// Most bytes that a batch on disk is meant to have: a quarter of what its format takes.
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 4;
 
-/// How many entries from the front fit one batch on disk; at least one.
+/// The key that an entry rotates to, and the entry's index.
+fn rotates_to(sequenced: &Sequenced) -> Option<(&str, u64)> {
+    match &sequenced.entry.event {
+        Event::Rotation { log_key, .. } => Some((log_key, sequenced.entry.index)),
+        _ => None,
+    }
+}
+
+/// How many entries from the front fit one batch on disk; at least one. A rotation ends its batch.
 fn fitting(entries: &[Sequenced]) -> usize {
+    let to_rotation =
+        entries.iter().position(|sequenced| rotates_to(sequenced).is_some()).map_or(entries.len(), |at| at + 1);
     let mut bytes = 0_usize;
     let fits = |sequenced: &&Sequenced| {
         let values = sequenced.entry.event.writes().iter().filter_map(|write| write.value.as_ref());
@@ -153,11 +176,12 @@ fn fitting(entries: &[Sequenced]) -> usize {
             Event::Pact { source, .. } => source.len().saturating_mul(6),
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
             Event::Erasure { .. } => LEAF_BYTES_MAX,
+            Event::Rotation { reason, .. } => reason.len().saturating_mul(6),
             _ => 0,
         };
         let auth = sequenced.entry.auth.bytes_bound();
         bytes = bytes.saturating_add(values).saturating_add(rest).saturating_add(auth);
         bytes <= BATCH_BYTES
     };
-    entries.iter().take_while(fits).count().max(1)
+    entries.iter().take(to_rotation).take_while(fits).count().max(1)
 }

@@ -1,6 +1,7 @@
 //! The second half of the commit stage: one write, one sync, and only then is anything shown or answered.
 
 use super::{CommitError, Encoded};
+use crate::log_key::LogKeys;
 use crate::request::{Answer, Entered};
 use crate::sequence::{Sequenced, change};
 use crate::storage::{LogWriter, StorageError};
@@ -14,13 +15,14 @@ use std::sync::Arc;
 pub struct StoreStage {
     log: LogWriter,
     view: Arc<RwLock<View>>,
+    keys: Arc<LogKeys>,
     bytes: u64,
 }
 
 impl StoreStage {
     /// Goes on from the end of a log.
-    pub fn new(log: LogWriter, view: Arc<RwLock<View>>) -> Self {
-        Self { log, view, bytes: 0 }
+    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>) -> Self {
+        Self { log, view, keys, bytes: 0 }
     }
 
     /// Bytes written to the log since it was opened.
@@ -66,6 +68,10 @@ impl StoreStage {
             if let Event::Erasure { entries, .. } = &entry.event {
                 self.log.log().erase(entries)?;
             }
+            // Past this, nothing that only the old key signed is needed to open the folder: an anchor from before would be.
+            if let Event::Rotation { .. } = &entry.event {
+                self.log.log().anchor_past(entry.index)?;
+            }
         }
         Ok(())
     }
@@ -82,6 +88,10 @@ impl StoreStage {
                 view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
             }
             view.state.stop(entry.index, entry.time_ms, &entry.by, &entry.event);
+            if let Event::Rotation { .. } = &entry.event {
+                // Under the view's lock: a snapshot must be signed by the key that the log has at its position.
+                self.keys.advance();
+            }
             view.position = entry.index + 1;
             view.time_ms = entry.time_ms;
         }

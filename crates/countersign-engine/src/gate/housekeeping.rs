@@ -70,7 +70,7 @@ impl Shared {
         // One at a time: an erasure must know that no older snapshot is still on its way to disk.
         let _one = self.snapshotting.lock();
         let disk = Arc::clone(self.log.disk());
-        snapshot::take(disk, &self.options.origin, &self.signing_key, &self.view, &self.keys)
+        snapshot::take(disk, &self.options.origin, &self.log_keys, &self.view, &self.keys)
     }
 }
 

@@ -4,8 +4,9 @@ use super::{Counters, Gate, Shared};
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
-use crate::fold::{Fold, payload_matches};
+use crate::fold::{Fold, named_key, payload_matches};
 use crate::identity::replay::ReplayWindow;
+use crate::log_key::{HeldKey, LogKeys};
 use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
@@ -15,7 +16,6 @@ use crate::token::Sealer;
 use crate::view::View;
 use countersign_core::identity::KeyName;
 use countersign_ledger::checkpoint::{KeyError, LogKey};
-use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
@@ -29,8 +29,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Fresh randomness for salts, tags and nonces.
     pub seed: [u8; 32],
-    /// The key that signs checkpoints.
-    pub log_key: SigningKey,
+    /// The key that signs checkpoints, and where it rests.
+    pub log_key: HeldKey,
     /// The key that seals observations.
     pub token_key: [u8; 32],
 }
@@ -94,6 +94,9 @@ pub enum OpenError {
     /// The first entry could not be written.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// A key file could not be written.
+    #[error("the key files could not be brought in line with the log: {0}; check free space and permissions of `keys`")]
+    KeyFiles(#[source] std::io::Error),
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -117,6 +120,11 @@ impl Parts {
         &self.shared.view
     }
 
+    /// The keys of the gate.
+    pub fn log_keys(&self) -> &LogKeys {
+        &self.shared.log_keys
+    }
+
     /// Takes a snapshot now.
     pub fn snapshot(&self) -> Result<u64, StorageError> {
         self.shared.take_snapshot()
@@ -125,13 +133,18 @@ impl Parts {
     /// Opens a data folder, or makes a new log in it.
     pub fn open(environment: Environment, options: Options) -> Result<Self, OpenError> {
         let Environment { disk, clock, seed, log_key, token_key } = environment;
-        let public = LogKey::new(&options.origin, log_key.verifying_key())?;
+        let log_keys = Arc::new(LogKeys::new(&options.origin, log_key)?);
+        let (public, next) = (log_keys.public(), log_keys.next_public());
         let folder = Folder::lock(disk)?;
         let (mut fold, snapshot, ignored) = restore(&folder, &public)?;
         let start = fold.tree.frontier();
         let from = fold.position;
-        let open_options =
-            OpenOptions { start, segment_bytes: options.segment_bytes, ..OpenOptions::new(&public, &payload_matches) };
+        let open_options = OpenOptions {
+            start,
+            segment_bytes: options.segment_bytes,
+            next: next.as_ref(),
+            ..OpenOptions::new(&public, &payload_matches, &named_key)
+        };
         let opened = storage::open(folder, open_options, &mut |placed| {
             for frame in placed.batch.frames().filter(|frame| frame.index >= from) {
                 let payload = (!frame.is_erased()).then_some(frame.payload);
@@ -141,6 +154,9 @@ impl Parts {
         })?;
         // An erasure that was decided is finished before anything else happens.
         opened.log.erase(&fold.erased)?;
+        // So is a rotation; one that was not entered is dropped.
+        log_keys.follow(&opened.keys);
+        log_keys.settle().map_err(OpenError::KeyFiles)?;
 
         let mut seeds = ChaCha12Rng::from_seed(seed);
         let mut random = || {
@@ -157,8 +173,8 @@ impl Parts {
         let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
         let mut sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
         let mut committer = Committer {
-            encode: EncodeStage::new(opened.frontier, options.origin.clone(), log_key.clone(), random()),
-            store: StoreStage::new(opened.writer, Arc::clone(&view)),
+            encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
+            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys)),
         };
         let created = position == 0;
         if created {
@@ -172,8 +188,7 @@ impl Parts {
         let shared = Arc::new(Shared {
             view,
             log: opened.log,
-            log_key: public,
-            signing_key: log_key,
+            log_keys,
             sealer: Sealer::new(&token_key),
             delegations: Delegations::default(),
             clock,

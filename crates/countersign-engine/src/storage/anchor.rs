@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use countersign_ledger::{Checkpoint, LogKey};
+use countersign_ledger::Checkpoint;
 
 use super::StorageError;
 use super::disk::{Disk, read_small, replace_small};
@@ -66,12 +66,22 @@ impl Anchor {
     }
 }
 
-/// Reads and verifies the anchor file.
-pub(super) fn read(disk: &dyn Disk, key: &LogKey) -> Result<Option<Checkpoint>, StorageError> {
+/// An anchor as it was read. Which key must have signed it depends on the log, so its signature is checked by the walk.
+#[derive(Clone, Debug)]
+pub(super) struct Unproved {
+    /// The whole note.
+    pub note: String,
+    /// The checkpoint in it.
+    pub checkpoint: Checkpoint,
+}
+
+/// Reads the anchor file.
+pub(super) fn read(disk: &dyn Disk) -> Result<Option<Unproved>, StorageError> {
     let Some(bytes) = read_small(disk, ANCHOR_FILE, ANCHOR_BYTES_MAX).on("read", ANCHOR_FILE)? else {
         return Ok(None);
     };
     let bad = |reason: String| StorageError::BadAnchor { reason };
     let note = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
-    Checkpoint::open(&note, key).map(Some).map_err(|error| bad(error.to_string()))
+    let checkpoint = Checkpoint::parse_unverified(&note).map_err(|error| bad(error.to_string()))?;
+    Ok(Some(Unproved { note, checkpoint }))
 }

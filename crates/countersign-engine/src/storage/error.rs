@@ -120,6 +120,27 @@ pub enum StorageError {
         /// Why.
         reason: String,
     },
+    /// The log never had the key that is trusted.
+    #[error(
+        "the log is signed by {current} and never had the key {trusted} (hint: it is another log, or the key is another's)"
+    )]
+    AnotherLog {
+        /// The key that the log has.
+        current: String,
+        /// The key that the caller trusts.
+        trusted: String,
+    },
+    /// The gate's own key is not the one that the log has now.
+    #[error(
+        "the log's key is {current}, but this gate holds {held} (hint: the key was rotated; put back the newest `keys/log`, and \
+         never a backup from before)"
+    )]
+    KeyNotCurrent {
+        /// The key that the log has.
+        current: String,
+        /// The key that the gate holds.
+        held: String,
+    },
     /// The starting position is not one that the log has.
     #[error("the log cannot be read from entry {start}: {reason} (hint: open without the snapshot to read it all)")]
     BadStart {

@@ -188,7 +188,7 @@ impl SegmentLog {
     }
 
     /// Writes the anchor now if it does not cover an entry yet.
-    pub(super) fn anchor_past(&self, index: u64) -> Result<(), StorageError> {
+    pub fn anchor_past(&self, index: u64) -> Result<(), StorageError> {
         let mut anchor = self.anchor.lock();
         if anchor.size() <= index
             && let Some(note) = self.latest_note()

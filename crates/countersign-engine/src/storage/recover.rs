@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use countersign_ledger::segment::{FIRST_SEGMENT, SEGMENT_HEADER_LEN};
-use countersign_ledger::{Frontier, LogKey};
+use countersign_ledger::{Frontier, KeyChain, LogKey};
 use parking_lot::{Mutex, RwLock};
 
 use super::disk::{Disk, DiskFile, DiskLock};
@@ -18,7 +18,7 @@ use super::log::{Segment, State};
 use super::walk::{in_pieces, list_segments};
 use super::writer::{prepare, start_segment};
 use super::{
-    Anchor, Fold, LogWriter, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd,
+    Anchor, Fold, LogWriter, NamedKey, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd,
     WalkOptions, erase, segment_name, walk,
 };
 
@@ -51,8 +51,12 @@ impl Folder {
 
 /// How to open a log.
 pub struct OpenOptions<'a> {
-    /// The log's public key and origin.
+    /// The public key of the gate, which must be the log's current one.
     pub key: &'a LogKey,
+    /// The key that a rotation under way goes on with: then that may be the current one as well.
+    pub next: Option<&'a LogKey>,
+    /// Which key a leaf names.
+    pub named_key: NamedKey<'a>,
     /// Whether a payload is the one that its leaf commits to.
     pub payload_matches: PayloadCheck<'a>,
     /// Length at which a new segment is started.
@@ -64,8 +68,13 @@ pub struct OpenOptions<'a> {
 impl<'a> OpenOptions<'a> {
     /// The usual options: read everything, segments of [`SEGMENT_BYTES`].
     #[must_use]
-    pub fn new(key: &'a LogKey, payload_matches: PayloadCheck<'a>) -> Self {
-        Self { key, payload_matches, segment_bytes: SEGMENT_BYTES, start: Frontier::new() }
+    pub fn new(key: &'a LogKey, payload_matches: PayloadCheck<'a>, named_key: NamedKey<'a>) -> Self {
+        Self { key, next: None, named_key, payload_matches, segment_bytes: SEGMENT_BYTES, start: Frontier::new() }
+    }
+
+    fn walk(&self) -> WalkOptions<'a> {
+        let Self { key, next, named_key, payload_matches, .. } = *self;
+        WalkOptions { key, next, named_key, payload_matches }
     }
 }
 
@@ -98,6 +107,8 @@ pub struct Opened {
     pub log: Arc<SegmentLog>,
     /// The tree over the whole log.
     pub frontier: Frontier,
+    /// The keys that the log has had, from where it was read.
+    pub keys: KeyChain,
     /// What was found.
     pub report: OpenReport,
 }
@@ -110,9 +121,13 @@ pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Re
     let Folder { disk, lock } = folder;
     let leftovers_removed = remove_leftovers(&*disk)?;
     let erasures_finished = erase::finish_intended(&*disk)?;
-    let walk_options = WalkOptions { key: options.key, payload_matches: options.payload_matches };
-    let end = walk(&*disk, walk_options, options.start.clone(), fold)?;
+    let end = walk(&*disk, options.walk(), options.start.clone(), fold)?;
     refuse_below_mark(&*disk, &end)?;
+    let current = end.keys.current();
+    if current != options.key && Some(current) != options.next {
+        let held = options.key.name_and_id();
+        return Err(StorageError::KeyNotCurrent { current: current.name_and_id(), held });
+    }
 
     let size = end.frontier.size();
     let firsts = list_segments(&*disk, options.key.origin())?;
@@ -142,7 +157,7 @@ pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Re
         size,
         lock,
     };
-    Ok(Opened { writer, log, frontier: end.frontier, report })
+    Ok(Opened { writer, log, frontier: end.frontier, keys: end.keys, report })
 }
 
 /// The segment that the writer goes on with.

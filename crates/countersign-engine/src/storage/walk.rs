@@ -9,21 +9,27 @@ use std::io;
 use std::sync::Arc;
 
 use countersign_ledger::segment::{Batch, Frame, SEGMENT_HEADER_LEN};
-use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};
+use countersign_ledger::{Checkpoint, Frontier, KeyChain, LogKey, leaf_hash};
 
 use super::disk::{Disk, DiskFile};
 use super::error::IoContext;
 use super::{Place, StorageError, anchor, erase};
 
 mod cursor;
+mod named;
 mod segments;
 mod tail;
 
 pub(super) use cursor::{BatchCursor, Step};
+use named::Named;
 pub(super) use segments::{SegmentFile, list_segments};
 
 /// Says whether salt and payload are those that the leaf commits to: `(leaf, salt, payload)`.
 pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; 32], &[u8]) -> bool;
+
+/// Says which key a leaf names, or why it must not name one: the first entry names the log's first key, an entry that rotates
+/// the next. The store does not know what entries mean.
+pub type NamedKey<'a> = &'a dyn Fn(&[u8]) -> Result<Option<LogKey>, String>;
 
 /// What the receiver of a batch says when it cannot apply it.
 pub type FoldError = Box<dyn std::error::Error + Send + Sync>;
@@ -34,8 +40,12 @@ pub type Fold<'a> = dyn FnMut(PlacedBatch<'_>) -> Result<(), FoldError> + 'a;
 /// What a walk needs to judge what it reads.
 #[derive(Clone, Copy)]
 pub struct WalkOptions<'a> {
-    /// The log's public key and origin.
+    /// A key that the caller trusts: the log must have it or have had it. From the middle of a log on, the key it has there.
     pub key: &'a LogKey,
+    /// A key that the log may go on with, if a rotation was under way.
+    pub next: Option<&'a LogKey>,
+    /// Which key a leaf names.
+    pub named_key: NamedKey<'a>,
     /// Whether a payload is the one that its leaf commits to.
     pub payload_matches: PayloadCheck<'a>,
 }
@@ -79,6 +89,8 @@ pub struct WalkEnd {
     pub tail: Option<TornTail>,
     /// The checkpoint in the anchor file, if there is one.
     pub anchor: Option<Checkpoint>,
+    /// The keys that the log has had, from where the walk began.
+    pub keys: KeyChain,
 }
 
 /// Reads the log in a folder from a trusted tree to its end and hands each verified batch to `visit`.
@@ -92,14 +104,24 @@ pub fn walk(
     visit: &mut Fold<'_>,
 ) -> Result<WalkEnd, StorageError> {
     let segments = list_segments(disk, options.key.origin())?;
-    let anchor = anchor::read(disk, options.key)?;
-    let anchor_size = anchor.as_ref().map_or(0, |anchor| anchor.size);
+    let anchor = anchor::read(disk)?;
+    let anchor_size = anchor.as_ref().map_or(0, |anchor| anchor.checkpoint.size);
+    let keys = KeyChain::new(options.key.clone());
     let mut walker = Walker {
         options,
         erased_below: anchor_size.max(start.size()),
         erasing: erase::intended(disk)?,
         trial: start.clone(),
-        end: WalkEnd { frontier: start, batches: 0, segments: segments.len(), end: None, tail: None, anchor },
+        anchor,
+        end: WalkEnd {
+            frontier: start,
+            batches: 0,
+            segments: segments.len(),
+            end: None,
+            tail: None,
+            anchor: None,
+            keys,
+        },
     };
     walker.compare_with_anchor()?;
     let start_size = walker.end.frontier.size();
@@ -119,6 +141,8 @@ struct Walker<'a> {
     erasing: BTreeSet<u64>,
     /// Where a batch is tried before it counts.
     trial: Frontier,
+    /// The anchor, until its signature was found right.
+    anchor: Option<anchor::Unproved>,
     end: WalkEnd,
 }
 
@@ -155,7 +179,12 @@ impl Walker<'_> {
                     index = batch.header().end_index();
                 }
                 Step::Batch(batch) => match self.verify(&batch) {
-                    Err(reason) => break (place, Some(reason)),
+                    Err(Wrong { reason, is_signed: true }) => {
+                        let until = Some(batch.header().end_index());
+                        let reason = format!("{reason}, and a key of the log's has signed it: no crash explains that");
+                        return Err(self.corrupt(place, reason, until));
+                    }
+                    Err(Wrong { reason, .. }) => break (place, Some(reason)),
                     Ok(checkpoint) => {
                         let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint };
                         visit(placed).map_err(|source| StorageError::Fold { place, source })?;
@@ -169,29 +198,48 @@ impl Walker<'_> {
     }
 
     /// Judges one batch; only a right one moves the tree on.
-    fn verify(&mut self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
+    fn verify(&mut self, batch: &Batch<'_>) -> Result<Checkpoint, Wrong> {
         let header = batch.header();
         if header.first_index != self.end.frontier.size() {
-            return Err(format!("the batch crosses the trusted position {}", self.end.frontier.size()));
+            let reason = format!("the batch crosses the trusted position {}", self.end.frontier.size());
+            return Err(Wrong { reason, is_signed: false });
         }
         self.trial.clone_from(&self.end.frontier);
         for frame in batch.frames() {
             self.trial.push(leaf_hash(frame.leaf));
         }
-        let judged = self.judge(batch);
-        match judged {
-            Ok(_) => {
+        let named = Named::of(batch, &self.options);
+        match named.and_then(|named| Ok((self.judge(batch, &named)?, named))) {
+            Ok((checkpoint, named)) => {
                 self.end.frontier.clone_from(&self.trial);
                 self.end.batches += 1;
+                named.first.into_iter().for_each(|first| self.end.keys = KeyChain::new(first));
+                named.next.into_iter().for_each(|next| self.end.keys.rotate(checkpoint.size, next));
+                Ok(checkpoint)
             }
-            Err(_) => self.trial.clone_from(&self.end.frontier),
+            Err(reason) => {
+                let is_signed = self.is_signed(batch);
+                self.trial.clone_from(&self.end.frontier);
+                Err(Wrong { reason, is_signed })
+            }
         }
-        judged
     }
 
-    fn judge(&self, batch: &Batch<'_>) -> Result<Checkpoint, String> {
+    /// Whether a key of the log's signed exactly these leaves, and the payloads are theirs. A batch that is wrong all the same,
+    /// such as one by a key that was replaced, is no torn write.
+    fn is_signed(&self, batch: &Batch<'_>) -> bool {
+        let note = std::str::from_utf8(batch.note()).unwrap_or_default();
+        let is_true =
+            |checkpoint: Checkpoint| checkpoint.size == self.trial.size() && checkpoint.root == self.trial.root();
+        self.known_keys().iter().any(|key| Checkpoint::open(note, key).is_ok_and(is_true))
+            && batch.frames().all(|frame| self.payload_is_right(&frame))
+    }
+
+    fn judge(&self, batch: &Batch<'_>, named: &Named) -> Result<Checkpoint, String> {
         let note = std::str::from_utf8(batch.note()).map_err(|_| "its checkpoint is not text".to_owned())?;
-        let checkpoint = Checkpoint::open(note, self.options.key).map_err(|error| error.to_string())?;
+        let first = named.first.clone().map(KeyChain::new);
+        let keys = first.as_ref().unwrap_or(&self.end.keys);
+        let checkpoint = keys.open_next(note, named.next.as_ref()).map_err(|error| error.to_string())?;
         if checkpoint.size != self.trial.size() {
             return Err(format!("its checkpoint is for {} entries, not {}", checkpoint.size, self.trial.size()));
         }
@@ -224,7 +272,7 @@ impl Walker<'_> {
     ) -> Result<(), StorageError> {
         let name = place.segment.clone();
         let own = self.end.frontier.size();
-        let rest = tail::scan(file, place.offset, own, self.options.key).on("read", &name)?;
+        let rest = tail::scan(file, place.offset, own, &self.known_keys()).on("read", &name)?;
         let reason = match (broken, &rest) {
             (Some(reason), _) => Some(reason),
             (None, rest) if rest.bytes > 0 => Some("where the log should end, bytes follow".to_owned()),
@@ -245,7 +293,8 @@ impl Walker<'_> {
     }
 
     fn corrupt(&self, place: Place, reason: String, until: Option<u64>) -> StorageError {
-        let until = until.unwrap_or(0).max(self.end.anchor.as_ref().map_or(0, |anchor| anchor.size));
+        let anchor = self.anchor.as_ref().filter(|anchor| self.is_known_to_sign(&anchor.note));
+        let until = until.unwrap_or(0).max(anchor.map_or(0, |anchor| anchor.checkpoint.size));
         let lost = match until.checked_sub(1).filter(|last| *last >= place.index) {
             Some(last) => format!("entries {} to at least {last} would be lost", place.index),
             None => format!("all entries from {} would be lost", place.index),
@@ -253,21 +302,43 @@ impl Walker<'_> {
         StorageError::Corrupt { place, reason, lost }
     }
 
-    fn compare_with_anchor(&self) -> Result<(), StorageError> {
-        let size = self.end.frontier.size();
-        match &self.end.anchor {
-            Some(anchor) if anchor.size == size && anchor.root != self.end.frontier.root() => {
-                Err(StorageError::AnchorDisagrees {
-                    size,
-                    log_root: self.end.frontier.root().to_string(),
-                    anchor_root: anchor.root.to_string(),
-                })
-            }
-            _ => Ok(()),
-        }
+    /// Every key that may have signed something here. Where the batch that rotates is itself damaged, the log alone no longer
+    /// says which came next.
+    fn known_keys(&self) -> Vec<&LogKey> {
+        self.end.keys.keys().chain([self.options.key]).chain(self.options.next).collect()
     }
 
-    fn finish(self, start_size: u64) -> Result<WalkEnd, StorageError> {
+    fn is_known_to_sign(&self, note: &str) -> bool {
+        self.known_keys().iter().any(|key| Checkpoint::open(note, key).is_ok())
+    }
+
+    fn compare_with_anchor(&mut self) -> Result<(), StorageError> {
+        let size = self.end.frontier.size();
+        let Some(anchor) = self.anchor.take_if(|anchor| anchor.checkpoint.size == size) else { return Ok(()) };
+        let checkpoint = self.prove(&anchor)?;
+        if checkpoint.root != self.end.frontier.root() {
+            return Err(StorageError::AnchorDisagrees {
+                size,
+                log_root: self.end.frontier.root().to_string(),
+                anchor_root: checkpoint.root.to_string(),
+            });
+        }
+        self.end.anchor = Some(checkpoint);
+        Ok(())
+    }
+
+    /// Checks the anchor's signature, by the key that the log had at its size.
+    fn prove(&self, anchor: &anchor::Unproved) -> Result<Checkpoint, StorageError> {
+        let bad = |reason: String| StorageError::BadAnchor { reason };
+        self.end.keys.open(&anchor.note).map_err(|error| bad(error.to_string()))
+    }
+
+    fn finish(mut self, start_size: u64) -> Result<WalkEnd, StorageError> {
+        if let Some(anchor) = self.anchor.take() {
+            // The log did not come to it: it is of a longer log, or of one before the start.
+            let is_known = anchor.checkpoint.size > self.end.frontier.size() && self.is_known_to_sign(&anchor.note);
+            self.end.anchor = Some(if is_known { anchor.checkpoint } else { self.prove(&anchor)? });
+        }
         let log_size = self.end.frontier.size();
         let end_index = self.end.end.as_ref().map_or(0, |place| place.index);
         let nowhere = || Place { segment: "(no segment)".to_owned(), offset: 0, index: 0 };
@@ -285,8 +356,19 @@ impl Walker<'_> {
             let reason = format!("the log ends at {log_size} entries");
             return Err(StorageError::BadStart { start: start_size, reason });
         }
+        if !self.end.keys.contains(self.options.key) {
+            let (current, trusted) = (self.end.keys.current().name_and_id(), self.options.key.name_and_id());
+            return Err(StorageError::AnotherLog { current, trusted });
+        }
         Ok(self.end)
     }
+}
+
+/// Why a batch is not right.
+struct Wrong {
+    reason: String,
+    /// Whether one of the log's keys signed it nevertheless.
+    is_signed: bool,
 }
 
 /// Reads `len` bytes in pieces and hands each on with its offset.

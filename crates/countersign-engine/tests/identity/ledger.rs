@@ -54,7 +54,7 @@ fn signed_entries_fold_audit_and_verify_again() {
         assert_eq!(check(&leaf, &payload, "other.test/log").is_err(), leaf.is_signed().unwrap());
     }
     assert_eq!(signed, position - 2, "all but genesis and the first admin");
-    let log_key = gate.log_key().clone();
+    let log_key = gate.log_key();
     gate.close().unwrap();
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key, &mut |_| ()).unwrap();
     assert_eq!((report.verified, report.differing), (position, Vec::new()));

@@ -96,7 +96,7 @@ pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
         disk: Arc::new(RealDisk::open(dir).unwrap()),
         clock: Arc::<Hands>::clone(clock),
         seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
+        log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
     };
     let options = Options { first_admin: Some(name_of(&admin_key())), ..Options::new(ORIGIN) };

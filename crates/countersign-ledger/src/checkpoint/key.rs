@@ -93,7 +93,9 @@ impl LogKey {
         &self.key
     }
 
-    pub(crate) fn name_and_id(&self) -> String {
+    /// The key without its base64, `name+id`: enough to tell it from others in a message.
+    #[must_use]
+    pub fn name_and_id(&self) -> String {
         format!("{}+{:08x}", self.origin, self.id)
     }
 

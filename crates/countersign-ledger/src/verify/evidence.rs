@@ -1,9 +1,9 @@
 //! Evidence that somebody kept, and what the log must look like to agree with it.
 //!
-//! Evidence is checked against the key when it is made, so that a forged receipt accuses nobody: whatever is compared with the
+//! Evidence is checked against the log's keys when it is made, so that a forged receipt accuses nobody: whatever is compared with the
 //! log was signed by the log.
 
-use crate::checkpoint::{Checkpoint, CheckpointError, LogKey};
+use crate::checkpoint::{Checkpoint, CheckpointError, KeyChain};
 use crate::hash::{Hash, leaf_hash};
 use crate::receipt::{Receipt, ReceiptError};
 
@@ -19,17 +19,17 @@ impl Evidence {
     /// A checkpoint as evidence. The name is what messages call it, such as the name of its file.
     ///
     /// # Errors
-    /// If the checkpoint is not one of this key's log.
-    pub fn checkpoint(name: &str, note: &str, key: &LogKey) -> Result<Self, CheckpointError> {
-        Ok(Self { name: name.to_owned(), checkpoint: Checkpoint::open(note, key)?, entry: None })
+    /// If the checkpoint is not one of this log, signed by the key that it had then.
+    pub fn checkpoint(name: &str, note: &str, keys: &KeyChain) -> Result<Self, CheckpointError> {
+        Ok(Self { name: name.to_owned(), checkpoint: keys.open(note)?, entry: None })
     }
 
     /// A receipt as evidence, for its entry and for its checkpoint.
     ///
     /// # Errors
     /// If the receipt does not hold by itself.
-    pub fn receipt(name: &str, receipt: &Receipt, key: &LogKey) -> Result<Self, ReceiptError> {
-        let checkpoint = receipt.verify(key)?;
+    pub fn receipt(name: &str, receipt: &Receipt, keys: &KeyChain) -> Result<Self, ReceiptError> {
+        let checkpoint = receipt.verify_in(keys)?;
         Ok(Self { name: name.to_owned(), checkpoint, entry: Some((receipt.index, leaf_hash(&receipt.leaf))) })
     }
 

@@ -3,6 +3,7 @@
 
 mod notes;
 mod oracles;
+mod rotation;
 mod tampering;
 mod totality;
 mod vectors;

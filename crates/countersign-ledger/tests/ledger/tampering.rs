@@ -54,14 +54,15 @@ fn position(index: usize) -> usize {
 #[test]
 fn an_honest_log_passes_with_all_its_evidence() {
     let log = SmallLog::new(SIZE);
-    let mut evidence = vec![Evidence::checkpoint("empty", &SmallLog::new(0).checkpoint(), &log_key()).unwrap()];
+    let mut evidence = vec![Evidence::checkpoint("empty", &SmallLog::new(0).checkpoint(), &log_key().into()).unwrap()];
     for size in [1, 7, 8, 14, 256, 299, 300] {
-        evidence.push(Evidence::checkpoint("held", &SmallLog::new(size).checkpoint(), &log_key()).unwrap());
-        evidence.push(Evidence::receipt("receipt", &SmallLog::new(size).receipt(size / 2), &log_key()).unwrap());
+        evidence.push(Evidence::checkpoint("held", &SmallLog::new(size).checkpoint(), &log_key().into()).unwrap());
+        evidence.push(Evidence::receipt("receipt", &SmallLog::new(size).receipt(size / 2), &log_key().into()).unwrap());
     }
     let summary = verify(&honest(), log_key(), evidence).unwrap();
     let (root, checkpoints) = (log.tree.root(), SIZE.div_ceil(BATCH as u64));
-    assert_eq!(summary, Summary { origin: ORIGIN.to_owned(), size: SIZE, root, checkpoints, evidence: 15 });
+    let origin = ORIGIN.to_owned();
+    assert_eq!(summary, Summary { origin, size: SIZE, root, checkpoints, evidence: 15, keys: log_key().into() });
     assert_eq!(check(&[]).unwrap().size, 0);
 }
 
@@ -134,8 +135,8 @@ fn truncation_is_found_by_whoever_holds_something_newer() {
     let cut = &honest[..position(140)];
     assert_eq!(check(cut).unwrap().size, 140);
     for evidence in [
-        Evidence::checkpoint("held.txt", &log.checkpoint(), &log_key()).unwrap(),
-        Evidence::receipt("held.txt", &log.receipt(3), &log_key()).unwrap(),
+        Evidence::checkpoint("held.txt", &log.checkpoint(), &log_key().into()).unwrap(),
+        Evidence::receipt("held.txt", &log.receipt(3), &log_key().into()).unwrap(),
     ] {
         let broken = verify(cut, log_key(), vec![evidence]).unwrap_err();
         assert!(
@@ -154,17 +155,17 @@ fn a_log_signed_again_passes_alone_and_fails_against_evidence() {
     let forged = items(&leaves, &crate::signing_key());
     assert!(check(&forged).is_ok());
     let truth = SmallLog::new(200);
-    let held = Evidence::checkpoint("held", &truth.checkpoint(), &log_key()).unwrap();
-    let earlier = Evidence::checkpoint("earlier", &SmallLog::new(50).checkpoint(), &log_key()).unwrap();
+    let held = Evidence::checkpoint("held", &truth.checkpoint(), &log_key().into()).unwrap();
+    let earlier = Evidence::checkpoint("earlier", &SmallLog::new(50).checkpoint(), &log_key().into()).unwrap();
     let broken = verify(&forged, log_key(), vec![held, earlier]).unwrap_err();
     assert!(
         matches!(&broken, Broken::ConflictingRoot { place, name, since: 196, .. } if place.entry == 200 && name == "held"),
         "{broken}"
     );
-    let receipt = Evidence::receipt("r", &truth.receipt(77), &log_key()).unwrap();
+    let receipt = Evidence::receipt("r", &truth.receipt(77), &log_key().into()).unwrap();
     let broken = verify(&forged, log_key(), vec![receipt]).unwrap_err();
     assert!(matches!(&broken, Broken::ConflictingEntry { place, .. } if place.entry == 77), "{broken}");
-    let elsewhere = Evidence::receipt("r", &truth.receipt(12), &log_key()).unwrap();
+    let elsewhere = Evidence::receipt("r", &truth.receipt(12), &log_key().into()).unwrap();
     assert!(matches!(verify(&forged, log_key(), vec![elsewhere]), Err(Broken::ConflictingRoot { .. })));
 }
 
@@ -195,9 +196,9 @@ fn evidence_must_come_before_its_place() {
     for index in 0..10 {
         verifier.entry(index, &leaf(index)).unwrap();
     }
-    let later = Evidence::checkpoint("later", &SmallLog::new(11).checkpoint(), &log_key()).unwrap();
+    let later = Evidence::checkpoint("later", &SmallLog::new(11).checkpoint(), &log_key().into()).unwrap();
     verifier.expect(vec![later]).unwrap();
-    let late = Evidence::checkpoint("late", &SmallLog::new(10).checkpoint(), &log_key()).unwrap();
+    let late = Evidence::checkpoint("late", &SmallLog::new(10).checkpoint(), &log_key().into()).unwrap();
     assert!(matches!(verifier.expect(vec![late]), Err(Broken::EvidenceTooLate { .. })));
 }
 

@@ -219,6 +219,7 @@ fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
         Asked::Halt { scope } => leaf["kind"] == "halt" && leaf["scope"] == scope.as_str(),
         Asked::Resume { scope } => leaf["kind"] == "resume" && leaf["scope"] == scope.as_str(),
         Asked::ConfirmClock => leaf["kind"] == "clock" && payload["confirmed"] == true,
+        Asked::Rotate { log_key } => leaf["kind"] == "rotation" && leaf["log_key"] == log_key.as_str(),
         Asked::Observe { .. } => false,
     };
     if is_same && leaf["by"] == operation.by.as_str() {

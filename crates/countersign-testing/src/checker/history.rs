@@ -58,6 +58,11 @@ pub enum Asked {
     },
     /// That the wall clock is right.
     ConfirmClock,
+    /// That the log goes on with another key.
+    Rotate {
+        /// The key.
+        log_key: String,
+    },
     /// To be shown facts.
     Observe {
         /// The facts.

@@ -6,10 +6,10 @@ use crate::checker::{self, LogEntry, Model};
 use crate::disk::Faults;
 use crate::folder;
 use countersign_engine::audit::audit;
-use countersign_engine::fold::payload_matches;
+use countersign_engine::fold::walk_options;
 use countersign_engine::gate::Parts;
 use countersign_engine::storage::disk::Disk as _;
-use countersign_engine::storage::{WalkOptions, walk};
+use countersign_engine::storage::walk;
 use countersign_engine::view::View;
 use countersign_ledger::{Checkpoint, Frontier};
 use serde_json::Value as Json;
@@ -21,8 +21,7 @@ pub(super) type Read = (Vec<u8>, Option<Vec<u8>>);
 impl Simulation<'_> {
     fn read_log(&self) -> Result<Vec<Read>, String> {
         let mut entries = Vec::new();
-        let options = WalkOptions { key: &self.key, payload_matches: &payload_matches };
-        let walked = walk(&self.disk, options, Frontier::new(), &mut |placed| {
+        let walked = walk(&self.disk, walk_options(&self.key), Frontier::new(), &mut |placed| {
             for frame in placed.batch.frames() {
                 entries.push((frame.leaf.to_vec(), (!frame.is_erased()).then(|| frame.payload.to_vec())));
             }
@@ -59,7 +58,8 @@ impl Simulation<'_> {
         let view = parts.view().read();
         compare(&view, &judged.model, entries.len() as u64)?;
         self.entries = entries;
-        let checkpoint = Checkpoint::open(&view.checkpoint, &self.key).map_err(|error| error.to_string())?;
+        let checkpoint =
+            Checkpoint::open(&view.checkpoint, &parts.log_keys().public()).map_err(|error| error.to_string())?;
         if checkpoint.size != view.position {
             return Err(format!("{} entries are visible under a checkpoint of {}", view.position, checkpoint.size));
         }

@@ -13,6 +13,7 @@ use countersign_core::value::Attributes;
 use countersign_engine::clock::LedgerClock;
 use countersign_engine::fold::Fold;
 use countersign_engine::gate::Parts;
+use countersign_engine::log_key::NextKey;
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
 use countersign_engine::token::{Length, Observation};
 use serde_json::Value as Json;
@@ -90,6 +91,17 @@ impl Simulation<'_> {
 
     fn submit(&mut self, parts: &Parts, slot: &Slot, by: &str, asked: Asked) -> Result<Option<Submission>, String> {
         let Some(request) = self.request(parts, by, &asked)? else { return Ok(None) };
+        Ok(Some(self.submission(slot, by, asked, request)))
+    }
+
+    /// A request of the operator to rotate to a key that is in its file already.
+    pub(super) fn submit_rotation(&mut self, slot: &Slot, next: NextKey) -> Result<Submission, String> {
+        let (by, auth, log_key) = (agent_id(OPERATOR)?, Auth::None, next.public().to_string());
+        let request = Request::RotateLogKey { by, auth, next, reason: "it is time".to_owned() };
+        Ok(self.submission(slot, OPERATOR, Asked::Rotate { log_key }, request))
+    }
+
+    fn submission(&mut self, slot: &Slot, by: &str, asked: Asked, request: Request) -> Submission {
         let (at, answers) = (self.operations.len(), Arc::clone(&slot.answers));
         let reply = Box::new(move |answer| {
             answers.lock().unwrap_or_else(PoisonError::into_inner).push((at, answer));
@@ -97,7 +109,7 @@ impl Simulation<'_> {
         let started = self.now();
         self.stats.operations += 1;
         self.operations.push(Operation { by: by.to_owned(), asked, started, ended: None, answer: None });
-        Ok(Some(Submission { request, reply }))
+        Submission { request, reply }
     }
 
     fn request(&mut self, parts: &Parts, by: &str, asked: &Asked) -> Result<Option<Request>, String> {
@@ -129,7 +141,7 @@ impl Simulation<'_> {
                 Request::Resume { by, auth, scope, reason: "it is mended".into() }
             }
             Asked::ConfirmClock => Request::ConfirmClock { by, auth },
-            Asked::Observe { .. } => return Ok(None),
+            Asked::Rotate { .. } | Asked::Observe { .. } => return Ok(None),
         }))
     }
 
@@ -190,7 +202,10 @@ impl Simulation<'_> {
             Ok(Answer::Entered(entered)) => {
                 if self.rng.below(4) == 0 {
                     let receipt = entered.proof.receipt(&entered.entry).ok_or("an entry has no receipt")?;
-                    receipt.verify(&self.key).map_err(|error| format!("a receipt does not verify: {error}"))?;
+                    // Which of its keys, the verifier tells in the end.
+                    if !self.keys.iter().any(|key| receipt.verify(key).is_ok()) {
+                        return Err("a receipt does not verify".to_owned());
+                    }
                     self.receipts.push(receipt);
                 }
                 let event = &entered.entry.event;

@@ -48,7 +48,7 @@ pub fn http_signed(bench: &mut Bench, accounts: u64, requests: u64) -> Result<Ht
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let numbers = bench.take_numbers(requests);
     let gate = Arc::clone(&bench.gate);
-    let origin = gate.log_key().origin().to_owned();
+    let origin = gate.origin().to_owned();
     serving(&runtime, gate, async |address| {
         let mut ready = Vec::new();
         for client in 0..CONNECTIONS {

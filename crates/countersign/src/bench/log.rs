@@ -3,9 +3,9 @@
 use super::workload::Bench;
 use anyhow::{Result, bail};
 use countersign_engine::audit::audit;
-use countersign_engine::fold::payload_matches;
+use countersign_engine::fold::walk_options;
 use countersign_engine::storage::disk::RealDisk;
-use countersign_engine::storage::{WalkOptions, walk};
+use countersign_engine::storage::walk;
 use countersign_ledger::tree::Frontier;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -14,9 +14,9 @@ use std::time::Instant;
 /// Entries verified a second: structure, every hash, every signature, every commitment.
 pub fn verify_per_s(bench: &Bench) -> Result<f64> {
     let disk = RealDisk::open(bench.data.log_dir())?;
-    let options = WalkOptions { key: bench.gate.log_key(), payload_matches: &payload_matches };
+    let key = bench.gate.log_key();
     let started = Instant::now();
-    let end = walk(&disk, options, Frontier::new(), &mut |_| Ok(()))?;
+    let end = walk(&disk, walk_options(&key), Frontier::new(), &mut |_| Ok(()))?;
     Ok(end.frontier.size() as f64 / started.elapsed().as_secs_f64())
 }
 
@@ -24,7 +24,7 @@ pub fn verify_per_s(bench: &Bench) -> Result<f64> {
 pub fn audit_per_s(bench: &Bench) -> Result<f64> {
     let disk = RealDisk::open(bench.data.log_dir())?;
     let started = Instant::now();
-    let report = audit(&disk, bench.gate.log_key(), &mut |_| ())?;
+    let report = audit(&disk, &bench.gate.log_key(), &mut |_| ())?;
     if report.differing_count > 0 || report.verified != report.entries {
         bail!("the audit of the bench's own log failed: {report:?}");
     }

@@ -1,6 +1,9 @@
-//! `countersign key`: key files.
+//! `countersign key`: key files, and the gate's own key.
+
+mod rotate_log;
 
 use super::Outcome;
+use crate::config::Config;
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
@@ -8,11 +11,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Make keys for agents and operators, and show their public names
+/// Make keys for agents and operators, show their public names, and replace the gate's own
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     New(NewArgs),
     Show(ShowArgs),
+    RotateLog(rotate_log::RotateLogArgs),
 }
 
 /// Make a new key in a new file, and print its public name
@@ -43,7 +47,7 @@ pub struct ShowArgs {
 }
 
 /// Runs one of them.
-pub fn run(command: &KeyCommand) -> Result<Outcome> {
+pub fn run(command: &KeyCommand, config: &Config) -> Result<Outcome> {
     let (key, file, json) = match command {
         KeyCommand::New(args) => {
             let key = key_file::create(&args.file)?;
@@ -52,6 +56,7 @@ pub fn run(command: &KeyCommand) -> Result<Outcome> {
             }
             (key, &args.file, args.json)
         }
+        KeyCommand::RotateLog(args) => return rotate_log::run(args, config),
         KeyCommand::Show(args) => (key_file::read(&args.file)?, &args.file, args.json),
     };
     let name = key_file::name(&key);

@@ -9,10 +9,10 @@ use crate::terminal::{Paint, Stream, Tone, count, note, progress, say, say_json}
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_core::record::Leaf;
-use countersign_engine::fold::payload_matches;
+use countersign_engine::fold::{named_key, walk_options};
 use countersign_engine::identity::stored;
-use countersign_engine::storage::{Place, StorageError, WalkEnd, WalkOptions, walk};
-use countersign_ledger::checkpoint::LogKey;
+use countersign_engine::storage::{Place, StorageError, WalkEnd, walk};
+use countersign_ledger::checkpoint::{KeyChain, LogKey};
 use countersign_ledger::receipt::{PREFIX, Receipt};
 use countersign_ledger::tree::Frontier;
 use countersign_ledger::verify::{Broken, Evidence, LogVerifier, Summary};
@@ -21,11 +21,11 @@ use std::path::Path;
 
 /// Check the log offline: structure, hashes, signatures, and what you hold of it
 ///
-/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the key that you give,
-/// every payload against the commitment in its leaf, and the signature of whoever acted against what its entry holds. With
-/// --against, also checks that the log still contains what a checkpoint or receipt that you kept says: that is how you find
-/// out that history was rewritten and signed again. Says exactly where a log breaks. Needs no server and no secret, and
-/// changes nothing.
+/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the log's key, which must be
+/// or have been the one that you give, every payload against the commitment in its leaf, and the signature of whoever acted
+/// against what its entry holds. With --against, also checks that the log still contains what a checkpoint or receipt that you
+/// kept says: that is how you find out that history was rewritten and signed again. Says exactly where a log breaks. Needs no
+/// server and no secret, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -66,13 +66,8 @@ struct Flaw {
 pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
     let key = key(&args.key)?;
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
-    let mut verifier = LogVerifier::new(key.clone());
-    let mut evidence = Vec::new();
-    for given in &args.against {
-        evidence.push(read_evidence(given, &key)?);
-    }
-    verifier.expect(evidence).map_err(|broken| Failure::no(broken.to_string()))?;
-    match examine(&folder, &key, verifier)? {
+    let held = args.against.iter().map(|given| Held::read(given)).collect::<Result<Vec<_>>>()?;
+    match judge(&folder, &key, &held)? {
         Ok(found) => {
             show(&found, args.json);
             Ok(Outcome::Yes)
@@ -83,6 +78,22 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
         }
         Err(flaw) => Err(Failure::no(flaw.problem).into()),
     }
+}
+
+/// Judges the log alone, or against what is held. The outer error is that it cannot be read, the inner that it does not hold.
+fn judge(folder: &LogFolder, key: &LogKey, held: &[Held]) -> Result<Result<Found, Flaw>> {
+    let mut verifier = LogVerifier::new(key.clone());
+    if !held.is_empty() {
+        // Which key vouches for what is held depends on its size, so the log is read for its keys first: a replaced key that
+        // was stolen must not be able to accuse the log.
+        let keys = match read_keys(folder, key)? {
+            Ok(keys) => keys,
+            Err(flaw) => return Ok(Err(flaw)),
+        };
+        let evidence = held.iter().map(|held| held.open(&keys)).collect::<Result<Vec<_>>>()?;
+        verifier.expect(evidence).map_err(|broken| Failure::no(broken.to_string()))?;
+    }
+    examine(folder, key, verifier)
 }
 
 /// A log's public key, given as it stands or as a file.
@@ -103,32 +114,54 @@ pub fn key(given: &str) -> Result<LogKey> {
     })?)
 }
 
-fn read_evidence(given: &str, key: &LogKey) -> Result<Evidence> {
-    let (name, text) = if given.starts_with(PREFIX) {
-        ("the receipt".to_owned(), given.to_owned())
-    } else {
-        let hint = "hint: name a file that holds a checkpoint or a receipt, or give the receipt itself";
-        let text = std::fs::read_to_string(given).with_context(|| format!("cannot read {given}\n{hint}"))?;
-        (
-            Path::new(given).file_name().map_or_else(|| given.to_owned(), |name| name.to_string_lossy().into_owned()),
-            text,
-        )
-    };
-    let forged = |error: String| Failure::no(format!("{name} is not of this log: {error}"));
-    let trimmed = text.trim();
-    let receipt = if trimmed.starts_with(PREFIX) {
-        Some(Receipt::decode(trimmed))
-    } else if trimmed.starts_with("c2sp.org/tlog-proof") {
-        Some(Receipt::from_tlog_proof(&text))
-    } else {
-        None
-    };
-    match receipt {
-        Some(receipt) => {
-            let receipt = receipt.map_err(|error| forged(error.to_string()))?;
-            Ok(Evidence::receipt(&name, &receipt, key).map_err(|error| forged(error.to_string()))?)
-        }
-        None => Ok(Evidence::checkpoint(&name, &text, key).map_err(|error| forged(error.to_string()))?),
+/// Something of the log that the caller kept, not yet held against any key.
+struct Held {
+    name: String,
+    text: String,
+    receipt: Option<Receipt>,
+}
+
+impl Held {
+    fn read(given: &str) -> Result<Self> {
+        let (name, text) = if given.starts_with(PREFIX) {
+            ("the receipt".to_owned(), given.to_owned())
+        } else {
+            let hint = "hint: name a file that holds a checkpoint or a receipt, or give the receipt itself";
+            let text = std::fs::read_to_string(given).with_context(|| format!("cannot read {given}\n{hint}"))?;
+            let name = Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
+            (name.unwrap_or_else(|| given.to_owned()), text)
+        };
+        let trimmed = text.trim();
+        let receipt = if trimmed.starts_with(PREFIX) {
+            Some(Receipt::decode(trimmed))
+        } else if trimmed.starts_with("c2sp.org/tlog-proof") {
+            Some(Receipt::from_tlog_proof(&text))
+        } else {
+            None
+        };
+        let receipt = receipt.transpose().map_err(|error| not_of_this_log(&name, error))?;
+        Ok(Self { name, text, receipt })
+    }
+
+    fn open(&self, keys: &KeyChain) -> Result<Evidence> {
+        let Self { name, text, receipt } = self;
+        Ok(match receipt {
+            Some(receipt) => Evidence::receipt(name, receipt, keys).map_err(|error| not_of_this_log(name, error))?,
+            None => Evidence::checkpoint(name, text, keys).map_err(|error| not_of_this_log(name, error))?,
+        })
+    }
+}
+
+fn not_of_this_log(name: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::no(format!("{name} is not of this log: {error}"))
+}
+
+/// The keys that the log has had.
+fn read_keys(folder: &LogFolder, key: &LogKey) -> Result<Result<KeyChain, Flaw>> {
+    match walk(&folder.disk()?, walk_options(key), Frontier::new(), &mut |_| Ok(())) {
+        Ok(end) => Ok(Ok(end.keys)),
+        Err(error @ StorageError::Io { .. }) => Err(error.into()),
+        Err(error) => Ok(Err(Flaw::of(error))),
     }
 }
 
@@ -137,11 +170,11 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     let disk = folder.disk()?;
     let bar = progress(folder.expected_size(), "verifying");
     let (mut erased, mut signed) = (0, 0);
-    let options = WalkOptions { key, payload_matches: &payload_matches };
-    let walked = walk(&disk, options, Frontier::new(), &mut |placed| {
+    let walked = walk(&disk, walk_options(key), Frontier::new(), &mut |placed| {
         verifier.at_offset(placed.offset);
         for frame in placed.batch.frames() {
             verifier.entry(frame.index, frame.leaf)?;
+            named_key(frame.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
             if frame.is_erased() {
                 erased += 1;
                 continue;
@@ -200,7 +233,8 @@ fn show(found: &Found, json: bool) {
             tail.map(|tail| json!({"segment": tail.place.segment, "offset": tail.place.offset, "bytes": tail.bytes}));
         say_json(&json!({"ok": true, "origin": summary.origin, "size": summary.size, "root": summary.root.to_string(),
             "checkpoints": summary.checkpoints, "segments": end.segments, "evidence": summary.evidence, "erased": erased,
-            "signatures": signed, "torn_tail": tail}));
+            "signatures": signed, "torn_tail": tail, "rotations": summary.keys.rotations(),
+            "log_key": summary.keys.current().to_string()}));
         return;
     }
     let paint = Paint::of(Stream::Out);
@@ -208,6 +242,13 @@ fn show(found: &Found, json: bool) {
     let checkpoints = count(summary.checkpoints, "checkpoint", "checkpoints");
     say(format_args!("{} {}: {entries}, {checkpoints}", paint.word(Tone::Good, "holds"), summary.origin));
     say(format_args!("  root {}", summary.root));
+    if summary.keys.rotations() > 0 {
+        let rotations = count(u64::try_from(summary.keys.rotations()).unwrap_or_default(), "rotation", "rotations");
+        say(format_args!(
+            "  {rotations} of its key, each signed by both; the current one is {}",
+            summary.keys.current()
+        ));
+    }
     if summary.evidence > 0 {
         let pieces = u64::try_from(summary.evidence).unwrap_or_default();
         say(format_args!(

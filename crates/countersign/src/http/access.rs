@@ -67,6 +67,7 @@ pub const TABLE: &[Row] = &[
     row(Method::POST, "/v1/halts", Needs::Operator(&[Role::Admin])),
     row(Method::POST, "/v1/halts/resume", Needs::Operator(&[Role::Admin])),
     row(Method::POST, "/v1/clock/confirm", Needs::Operator(&[Role::Admin])),
+    row(Method::POST, "/v1/keys/log/rotate", Needs::Operator(&[Role::Admin])),
     row(Method::GET, "/log/checkpoint", Needs::Nothing),
     row(Method::GET, "/log/{*path}", Needs::Nothing),
     row(Method::GET, "/healthz", Needs::Nothing),

@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "entry show",
     "ledger list",
     "clock confirm",
+    "key rotate-log",
     "verify",
     "audit",
     "replay",

@@ -20,6 +20,7 @@ mod helping;
 mod identity;
 mod pacts;
 mod redact;
+mod rotating;
 mod sandbox;
 mod serving;
 mod verifying;

@@ -19,8 +19,8 @@ pub struct Rest {
     pub signed: Option<(u64, u64)>,
 }
 
-/// Looks at everything from `offset` to the end of the file.
-pub fn scan(file: &dyn DiskFile, offset: u64, size: u64, key: &LogKey) -> io::Result<Rest> {
+/// Looks at everything from `offset` to the end of the file, for anything that one of the log's keys signed.
+pub fn scan(file: &dyn DiskFile, offset: u64, size: u64, keys: &[&LogKey]) -> io::Result<Rest> {
     let end = file.len()?;
     let mut rest = Rest { bytes: 0, signed: None };
     let mut matched = 0usize;
@@ -48,7 +48,7 @@ pub fn scan(file: &dyn DiskFile, offset: u64, size: u64, key: &LogKey) -> io::Re
             let start = at + step as u64 + 1 - BATCH_MAGIC.len() as u64;
             // The batch at the offset itself is the one that was found unwhole.
             if start > offset && rest.signed.is_none() {
-                rest.signed = signed_at(file, start, size, key)?.map(|signed| (start, signed));
+                rest.signed = signed_at(file, start, size, keys)?.map(|signed| (start, signed));
             }
         }
         Ok(())
@@ -58,7 +58,7 @@ pub fn scan(file: &dyn DiskFile, offset: u64, size: u64, key: &LogKey) -> io::Re
 
 /// The size that a batch at this place signs, if it is signed by the log for a larger size than what was read so far.
 /// An agent can place bytes in a payload, but not a signature on a size that was not yet reached.
-fn signed_at(file: &dyn DiskFile, start: u64, size: u64, key: &LogKey) -> io::Result<Option<u64>> {
+fn signed_at(file: &dyn DiskFile, start: u64, size: u64, keys: &[&LogKey]) -> io::Result<Option<u64>> {
     let mut bytes = [0u8; BATCH_HEADER_LEN];
     let read = file.read_up_to(&mut bytes, start)?;
     let Ok(Some(header)) = parse_batch_header(bytes.get(..read).unwrap_or_default()) else {
@@ -67,7 +67,7 @@ fn signed_at(file: &dyn DiskFile, start: u64, size: u64, key: &LogKey) -> io::Re
     let Some(note) = read_note(file, start, &header)? else {
         return Ok(None);
     };
-    let signed = Checkpoint::open(&note, key).ok().map(|checkpoint| checkpoint.size);
+    let signed = keys.iter().find_map(|key| Checkpoint::open(&note, key).ok()).map(|checkpoint| checkpoint.size);
     Ok(signed.filter(|signed| *signed == header.end_index() && *signed > size))
 }
 

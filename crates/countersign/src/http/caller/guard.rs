@@ -109,7 +109,7 @@ async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Requ
         input: field(&parts.headers, "signature-input")?,
         signature: field(&parts.headers, "signature")?,
     };
-    let presented = signature::parse(&wire, app.gate.log_key().origin())?;
+    let presented = signature::parse(&wire, app.gate.origin())?;
     let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
     let caller = Caller { name: holder.name, auth, kind: Some(holder.kind) };
     Ok((caller, is_active, Request::from_parts(parts, Body::from(bytes))))

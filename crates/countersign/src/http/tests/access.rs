@@ -49,6 +49,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/ledger/consistency", "/v1/ledger/consistency?old=1", EVERYBODY),
     ("POST", "/v1/ledger/erasures", "/v1/ledger/erasures", "admin"),
     ("POST", "/v1/clock/confirm", "/v1/clock/confirm", "admin"),
+    ("POST", "/v1/keys/log/rotate", "/v1/keys/log/rotate", "admin"),
     ("GET", "/log/checkpoint", "/log/checkpoint", EVERYBODY),
     ("GET", "/log/{path}", "/log/tile/entries/000.p/1", EVERYBODY),
     ("GET", "/healthz", "/healthz", EVERYBODY),

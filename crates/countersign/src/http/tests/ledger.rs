@@ -70,10 +70,10 @@ fn the_ledger_can_be_read_proved_and_erased() {
     assert_eq!(server.get("/v1/ledger/entries?start=99").json()["entries"], json!([]));
 
     let receipt = server.get("/v1/ledger/receipts/2").json();
-    Receipt::decode(receipt["receipt"].as_str().unwrap()).unwrap().verify(server.gate.log_key()).unwrap();
+    Receipt::decode(receipt["receipt"].as_str().unwrap()).unwrap().verify(&server.gate.log_key()).unwrap();
     let acted = server.post("/v1/actions", &refund("a", 1, &[])).json();
     let receipt = Receipt::decode(acted["receipt"].as_str().unwrap()).unwrap();
-    receipt.verify(server.gate.log_key()).unwrap();
+    receipt.verify(&server.gate.log_key()).unwrap();
     assert_eq!(receipt.index, 4);
 
     let erased =
@@ -88,13 +88,13 @@ fn the_ledger_can_be_read_proved_and_erased() {
 #[test]
 fn outsiders_get_checkpoints_tiles_and_consistency() {
     let server = furnished();
-    let old = Checkpoint::open(server.get("/log/checkpoint").text(), server.gate.log_key()).unwrap();
+    let old = Checkpoint::open(server.get("/log/checkpoint").text(), &server.gate.log_key()).unwrap();
     for at in 0..300 {
         feed_directly(&server, at);
     }
     let new = server.get("/log/checkpoint");
     assert_eq!(new.header("cache-control"), Some("no-store"));
-    let new = Checkpoint::open(new.text(), server.gate.log_key()).unwrap();
+    let new = Checkpoint::open(new.text(), &server.gate.log_key()).unwrap();
     assert_eq!((old.size, new.size), (4, 304));
 
     let proof = server.get("/v1/ledger/consistency?old=4").json();
