@@ -37,6 +37,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::BodyTimeout,
     ErrorCode::InternalError,
     ErrorCode::KeyInUse,
+    ErrorCode::TooManyHalts,
     ErrorCode::LogUnreadable,
     ErrorCode::Busy,
     ErrorCode::ShuttingDown,
@@ -158,6 +159,7 @@ fn resources() -> Vec<Row> {
             json!({"value": {"status": "a", "balance": 1, "note": "x".repeat(17 * 1024)}}),
         ),
         put(Code::InvalidField, "/v1/facts/Account/42", &[JSON], json!({"value": 1})),
+        row(Code::NotHalted, "POST", "/v1/halts/resume", &[JSON], r#"{"scope":"all","reason":"x"}"#),
         put(
             Code::LastAdmin,
             "/v1/facts/Operator/jo",
