@@ -9,7 +9,7 @@ use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
-use countersign_core::pact::catalogue::Catalogue;
+use countersign_core::pact::catalogue::{Catalogue, OPERATOR};
 use countersign_core::record::Entry;
 use countersign_core::state::{PublishError, State};
 use countersign_core::value::Attributes;
@@ -130,6 +130,9 @@ pub struct EraseTarget {
 impl EraseTarget {
     /// Refuses what is still in force.
     pub(crate) fn check(&self, state: &State) -> Result<(), Refusal> {
+        if self.writes.iter().any(|(fact, _)| fact.ty().as_str() == OPERATOR) {
+            return Err(Refusal::NotErasable(self.entry, "it names an operator; who might do what must stay provable"));
+        }
         let current =
             |(fact, version): &&(FactId, u64)| state.facts.get(fact).is_some_and(|held| held.version() == *version);
         if let Some((fact, _)) = self.writes.iter().find(current) {

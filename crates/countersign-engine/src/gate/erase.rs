@@ -9,6 +9,7 @@ use crate::storage::snapshot::remove_older_than;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
+use countersign_core::pact::catalogue::OPERATOR;
 use countersign_core::record::{DecodeError, Leaf};
 use serde_json::Value as Json;
 
@@ -60,7 +61,8 @@ impl Gate {
                 let current = |(id, version): &(FactId, u64)| {
                     view.state.facts.get(id).is_some_and(|held| held.version() == *version)
                 };
-                if leaf.kind == "pact" || target.writes.iter().any(current) {
+                let of_operator = |(id, _): &(FactId, u64)| id.ty().as_str() == OPERATOR;
+                if leaf.kind == "pact" || target.writes.iter().any(|write| current(write) || of_operator(write)) {
                     plan.kept.push(entry.index);
                 } else {
                     plan.entries.push(entry.index);

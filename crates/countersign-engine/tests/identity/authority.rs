@@ -150,3 +150,13 @@ fn what_cannot_be_an_agent_or_operator_is_refused() {
         assert!(matches!(refused, Err(Refusal::InvalidValue { .. })), "{fact} {value}: {refused:?}");
     }
 }
+
+#[test]
+fn who_operated_the_gate_cannot_be_erased() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    world.feed("Operator::\"jo\"", Some(operator(&key(3), &["feeder"]))).unwrap();
+    world.feed("Operator::\"jo\"", Some(operator(&key(3), &["auditor"]))).unwrap();
+    let refused = world.gate.erase(id("admin"), world.auth(&admin_key(), "x"), &[2], "asked for".into());
+    assert!(refused.unwrap_err().to_string().contains("names an operator"));
+}
