@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
+use countersign_core::action::{Action, ActionRequest};
+use countersign_core::canonical::Canonical;
+use countersign_core::decide::decide;
 use countersign_core::fact::Fact;
-use countersign_core::identity::KeyName;
-use countersign_core::ids::{AgentId, FactId, Tag};
+use countersign_core::halt::Scope;
+use countersign_core::identity::{Auth, KeyName, Signed};
+use countersign_core::ids::{AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::record::{Decided, DecodeError, Encoder, Entry, Event, Leaf, decode_with_auth};
 use countersign_core::state::{Change, State};
 use countersign_core::value::Attributes;
 use proptest::prelude::*;
@@ -51,6 +56,90 @@ fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>
 fn answers(state: &State) -> (Vec<Option<String>>, Vec<String>, bool) {
     let holders = (0..6).map(|key| state.keys().holder(&KeyName::of([key; 32])).map(ToString::to_string)).collect();
     (holders, state.keys().admins().iter().map(ToString::to_string).collect(), state.is_identified())
+}
+
+fn signed(body: Option<&str>) -> Auth {
+    Auth::Signature(Arc::new(Signed {
+        key: KeyName::of([1; 32]),
+        input: "(\"@method\" \"@path\");created=1;nonce=\"é\"".into(),
+        method: "POST".into(),
+        authority: "gate.test".into(),
+        path: "/v1/x".into(),
+        query: body.map(|_| "a=1".into()),
+        body: body.map(Into::into),
+        signature: [0xa5; 64],
+    }))
+}
+
+/// One event of each kind that somebody can sign for.
+fn events() -> Vec<Event> {
+    let state = State::default();
+    let body: Arc<str> =
+        r#"{"pact":"p","action":"a","idempotency_key":"0123456789abcdef0123456789abcdef","params":{}}"#.into();
+    let request = ActionRequest::parse(&body).unwrap();
+    let action = Action::new(AgentId::new("a").unwrap(), signed(None), body, request, Vec::new());
+    let decision = decide(&action, &state, 7);
+    let mut write = state.feed(&HOLDERS[0].parse().unwrap(), Some(value(HOLDERS[0], 1, None)));
+    write.tag = Some(Tag([1; 12]));
+    let pact = PactName::new("p").unwrap();
+    vec![
+        Event::Pact { name: pact, version: 1, hash: Digest([0; 32]), source: "pact = 1".into() },
+        Event::Feed { write },
+        Event::Action(Box::new(Decided { action, decision })),
+        Event::Erasure { entries: vec![1], reason: "asked for".into() },
+        Event::Clock { wall_ms: 7, confirmed: true },
+        Event::Halt { scope: Scope::All, reason: "why".into() },
+        Event::Resume { scope: Scope::All, reason: "why".into() },
+    ]
+}
+
+/// Fails to compile when there is a new kind: it belongs into `events` too.
+fn is_listed(event: &Event) -> bool {
+    match event {
+        Event::Genesis { .. } => false,
+        Event::Pact { .. }
+        | Event::Feed { .. }
+        | Event::Action(_)
+        | Event::Erasure { .. }
+        | Event::Clock { .. }
+        | Event::Halt { .. }
+        | Event::Resume { .. } => true,
+    }
+}
+
+#[test]
+fn every_kind_of_entry_keeps_its_signature() {
+    for event in events() {
+        assert!(is_listed(&event));
+        let kind = event.kind();
+        let auth = signed((kind != "action").then_some("a \"body\""));
+        let entry = Entry { index: 3, time_ms: 7, by: AgentId::new("a").unwrap(), auth: auth.clone(), event };
+        let (mut payloads, mut leaves) = (Encoder::default(), Encoder::default());
+        let payload = payloads.payload(&entry);
+        let mut canonical = Canonical::new();
+        canonical.json(&serde_json::from_str(payload).unwrap());
+        assert_eq!(payload, canonical.as_str(), "{kind}");
+        let leaf = leaves.leaf(&entry, &[0; 32]);
+        let decoded = Leaf::decode(leaf.as_bytes()).unwrap();
+        assert_eq!(decode_with_auth(&decoded, payload.as_bytes()).unwrap().1, auth, "{kind}");
+
+        // What the leaf says of a signature and what the payload has must agree, and be whole.
+        let unsigned = Leaf { auth: "none".to_owned(), ..decoded.clone() };
+        assert!(matches!(decode_with_auth(&unsigned, payload.as_bytes()), Err(DecodeError::Signed(_))), "{kind}");
+        let without = Entry { auth: Auth::None, ..entry.clone() };
+        let without = Encoder::default().payload(&without).to_owned();
+        assert!(
+            matches!(decode_with_auth(&decoded, without.as_bytes()), Err(DecodeError::Missing("signed"))),
+            "{kind}"
+        );
+        for (from, to) in
+            [("\"input\":", "\"inputs\":"), ("\"signature\":\"a5", "\"signature\":\"A5"), ("z6Mk", "z6mk")]
+        {
+            let spoilt = payload.replacen(from, to, 1);
+            assert_ne!(spoilt, payload);
+            assert!(decode_with_auth(&decoded, spoilt.as_bytes()).is_err(), "{kind}: {from}");
+        }
+    }
 }
 
 proptest! {

@@ -149,6 +149,7 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
         Event::Halt { reason, .. } | Event::Resume { reason, .. } => {
             out.key("reason");
             out.string(reason);
+            write_signed(out, entry);
         }
         Event::Clock { wall_ms, confirmed } => {
             out.key("confirmed");
