@@ -340,9 +340,12 @@ fn a_history_rewritten_with_the_right_key_conflicts_with_receipts() {
     assert!(error.contains("a receipt"), "{error}");
 }
 
+/// What is changed in a payload, and how.
+type Lie = (&'static str, fn(&str) -> String);
+
 #[test]
 fn what_the_holder_of_the_log_key_puts_into_others_mouths_is_found_by_their_signatures() {
-    let lies: [(&str, fn(&str) -> String); 6] = [
+    let lies: [Lie; 6] = [
         ("one digit of the signature", |text| {
             let at = text.find("\"signature\":\"").unwrap() + 13;
             let flipped = if &text[at..=at] == "0" { "1" } else { "0" };
@@ -353,9 +356,8 @@ fn what_the_holder_of_the_log_key_puts_into_others_mouths_is_found_by_their_sign
         ("the time of signing", |text| text.replacen("created=1800000000", "created=1800000001", 1)),
         ("the gate it was made for", |text| text.replacen("countersign:tamper.test", "countersign:tamper.tesu", 1)),
         ("the key", |text| {
-            let (from, to) = (51, 52).into();
             let name = |secret: u8| KeyName::of(log_key(secret).verifying_key().to_bytes()).to_string();
-            text.replace(&name(from), &name(to))
+            text.replace(&name(51), &name(52))
         }),
     ];
     for (what, lie) in lies {

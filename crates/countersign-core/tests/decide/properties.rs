@@ -110,6 +110,9 @@ fn any_account() -> impl Strategy<Value = Option<Json>> {
     prop_oneof![8 => good, 1 => Just(None), 1 => any_json().prop_map(Some)]
 }
 
+/// A key by its first byte, and texts of the signed request.
+type Signing = (u8, String, Option<String>);
+
 #[derive(Debug, Clone)]
 struct Case {
     params: Map<String, Json>,
@@ -118,7 +121,7 @@ struct Case {
     observed: Vec<(&'static str, u64, u64, Option<Json>)>,
     now_ms: u64,
     /// Whether the gate is identified, the agent's key, and what signed; keys by their first byte.
-    identity: (bool, Option<u8>, Option<(u8, String, Option<String>)>),
+    identity: (bool, Option<u8>, Option<Signing>),
 }
 
 const NAMES: [&str; 4] = ["Account::\"a\"", "Account::\"b\"", "Account::\"new-a\"", "Transfer::\"t1\""];
