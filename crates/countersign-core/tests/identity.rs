@@ -90,6 +90,7 @@ fn events() -> Vec<Event> {
         Event::Clock { wall_ms: 7, confirmed: true },
         Event::Halt { scope: Scope::All, reason: "why".into() },
         Event::Resume { scope: Scope::All, reason: "why".into() },
+        Event::Rotation { log_key: "gate.test+00000000+AQ".into(), reason: "why".into() },
     ]
 }
 
@@ -103,7 +104,8 @@ fn is_listed(event: &Event) -> bool {
         | Event::Erasure { .. }
         | Event::Clock { .. }
         | Event::Halt { .. }
-        | Event::Resume { .. } => true,
+        | Event::Resume { .. }
+        | Event::Rotation { .. } => true,
     }
 }
 
