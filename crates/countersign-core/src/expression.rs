@@ -22,7 +22,6 @@ pub use inputs::{Input, Inputs, Source};
 use crate::pact::Presence;
 use crate::value::{FieldType, Value};
 use cedar_policy_core::ast::{Expr, Literal, Value as CedarValue, ValueKind};
-use cedar_policy_core::evaluator::EvaluationError;
 use program::{Operand, Program};
 use rewrite::Rewriter;
 use smol_str::SmolStr;
@@ -172,19 +171,7 @@ impl Expression {
     }
 
     fn ask_cedar(&self, inputs: &Inputs<'_>) -> Result<CedarValue, String> {
-        inputs.interpret(&self.expr).map_err(|error| evaluation_error(&error).to_owned())
-    }
-}
-
-/// Why an evaluation failed, in our own words: they are recorded, and must come out the same under every version of Cedar
-/// (I3).
-fn evaluation_error(error: &EvaluationError) -> &'static str {
-    match error {
-        EvaluationError::RecordAttrDoesNotExist(_) => "an attribute that it reads is absent",
-        EvaluationError::IntegerOverflow(_) => "the result is beyond 64 bits",
-        EvaluationError::TypeError(_) => "an operand has another type than the operator takes",
-        EvaluationError::RecursionLimit(_) => "it is nested too deeply",
-        _ => "it cannot be evaluated",
+        inputs.interpret(&self.expr).map_err(str::to_owned)
     }
 }
 

@@ -126,10 +126,9 @@ impl Gate {
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {
         let is_empty = |queue: &Option<Sender<_>>| queue.as_ref().is_some_and(Sender::is_empty);
         let is_idle = is_empty(&self.lane) && (request.is_urgent() || is_empty(&self.queue));
-        let request = match if is_idle { self.pipeline.call_here(request) } else { Err(request) } {
-            Ok(answer) => return answer,
-            Err(request) => request,
-        };
+        if let Some(idle) = is_idle.then(|| self.pipeline.take_idle()).flatten() {
+            return idle.call(request);
+        }
         let (answer, answered) = bounded(1);
         self.submit(
             request,

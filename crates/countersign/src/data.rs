@@ -127,7 +127,8 @@ impl DataFolder {
             fs::metadata(path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
         if mode & 0o077 != 0 {
             bail!(
-                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with `countersign key rotate-log`",
+                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with \
+                 `countersign key rotate-log`",
                 path.display(),
                 mode & 0o777,
                 path.display()

@@ -58,8 +58,9 @@ impl<'a> Inputs<'a> {
     }
 
     /// Asks Cedar. What it sees is put together at the first question.
-    pub(super) fn interpret(&self, expr: &Expr) -> Result<CedarValue, EvaluationError> {
-        self.evaluator.get_or_init(|| self.evaluator()).interpret(expr, &NO_SLOTS)
+    pub(super) fn interpret(&self, expr: &Expr) -> Result<CedarValue, &'static str> {
+        let evaluator = self.evaluator.get_or_init(|| self.evaluator());
+        evaluator.interpret(expr, &NO_SLOTS).map_err(|error| evaluation_error(&error))
     }
 
     fn evaluator(&self) -> Evaluator<'static> {
@@ -82,4 +83,16 @@ fn lend(input: Input<'_>) -> Option<CedarValue> {
         }
     };
     Some(CedarValue { value: ValueKind::Lit(literal), loc: None })
+}
+
+/// Why an evaluation failed, in our own words: they are recorded, and must come out the same under every version of Cedar
+/// (I3).
+fn evaluation_error(error: &EvaluationError) -> &'static str {
+    match error {
+        EvaluationError::RecordAttrDoesNotExist(_) => "an attribute that it reads is absent",
+        EvaluationError::IntegerOverflow(_) => "the result is beyond 64 bits",
+        EvaluationError::TypeError(_) => "an operand has another type than the operator takes",
+        EvaluationError::RecursionLimit(_) => "it is nested too deeply",
+        _ => "it cannot be evaluated",
+    }
 }

@@ -12,7 +12,7 @@ use crate::sequence::{Batch, Sequencer};
 use countersign_core::code::Code;
 use countersign_core::record::Event;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, select_biased};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -90,23 +90,11 @@ impl Pipeline {
         ])
     }
 
-    /// Does a request on the caller's own thread if the pipeline is idle; gives the request back if it is not.
-    pub(super) fn call_here(&self, request: Request) -> Result<Result<Answer, Refusal>, Request> {
-        let Some(mut sequencer) = self.sequencer.try_lock() else { return Err(request) };
+    /// Takes the pipeline for a caller's own thread, if it is idle.
+    pub(super) fn take_idle(&self) -> Option<Idle<'_>> {
+        let sequencer = self.sequencer.try_lock()?;
         // Nothing can be handed over while the sequencer is held: from here on, the stages behind it stay idle.
-        if self.handed_over.load(Ordering::Acquire) > 0 {
-            return Err(request);
-        }
-        if let Some(cause) = self.shared.failed.lock().clone() {
-            return Ok(Err(Refusal::Poisoned(cause)));
-        }
-        let (answer, answered) = bounded(1);
-        // There is room for the one answer, and this thread takes it.
-        let reply = Box::new(move |result| drop(answer.try_send(result)));
-        let mut batch = Batch::default();
-        sequencer.sequence(&mut batch, [Submission { request, reply }], &*self.shared.clock);
-        self.commit_here(batch);
-        Ok(answered.try_recv().unwrap_or(Err(Refusal::Closed)))
+        (self.handed_over.load(Ordering::Acquire) == 0).then_some(Idle { pipeline: self, sequencer })
     }
 
     fn sequence_loop(&self, queues: &Queues, decided: &Sender<Batch>) {
@@ -222,6 +210,29 @@ impl Pipeline {
     fn failed(&self, error: &CommitError) {
         tracing::error!(%error, "the ledger cannot be written; the gate refuses everything until it is restarted");
         self.shared.failed.lock().get_or_insert(error.to_string());
+    }
+}
+
+/// A pipeline with nothing in it, held by a caller.
+pub(super) struct Idle<'a> {
+    pipeline: &'a Pipeline,
+    sequencer: MutexGuard<'a, Sequencer>,
+}
+
+impl Idle<'_> {
+    /// Does a request on this thread, from its decision to its answer.
+    pub(super) fn call(mut self, request: Request) -> Result<Answer, Refusal> {
+        let shared = &self.pipeline.shared;
+        if let Some(cause) = shared.failed.lock().clone() {
+            return Err(Refusal::Poisoned(cause));
+        }
+        let (answer, answered) = bounded(1);
+        // There is room for the one answer, and this thread takes it.
+        let reply = Box::new(move |result| drop(answer.try_send(result)));
+        let mut batch = Batch::default();
+        self.sequencer.sequence(&mut batch, [Submission { request, reply }], &*shared.clock);
+        self.pipeline.commit_here(batch);
+        answered.try_recv().unwrap_or(Err(Refusal::Closed))
     }
 }
 
