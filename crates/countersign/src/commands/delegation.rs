@@ -67,7 +67,7 @@ fn recorded(chain: &Chain) -> Result<Value> {
 /// Prints the chain of an entry's payload beside it, hop by hop.
 pub fn show_recorded(payload: &str) {
     let Ok(payload) = serde_json::from_str::<Value>(payload) else { return };
-    if let Some(chain) = Chain::from_recorded(&payload["chain"]) {
+    if let Some(chain) = payload.get("chain").and_then(Chain::from_recorded) {
         note("Under this delegation");
         lines(&chain).iter().for_each(note);
     }
