@@ -3,6 +3,7 @@
 
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
+use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
 use countersign_core::record::{Encoder, Entry, Event};
 use countersign_core::value::Attributes;
@@ -17,9 +18,12 @@ use countersign_engine::storage::{Folder, OpenOptions, StorageError, open};
 use countersign_ledger::segment::BatchEncoder;
 use countersign_ledger::{Checkpoint, LogKey, commitment, leaf_hash};
 use ed25519_dalek::SigningKey;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::disk::FaultyDisk;
+
+/// Small, because every crash makes a copy of the disk.
+const SEGMENT_BYTES: u64 = 24 << 10;
 
 /// The origin of the log.
 pub const ORIGIN: &str = "rotating.test/log";
@@ -95,7 +99,7 @@ pub fn open_parts(disk: &FaultyDisk) -> Result<Parts, OpenError> {
         log_key: HeldKey::load(files).map_err(OpenError::KeyFiles)?,
         token_key: [2; 32],
     };
-    Parts::open(environment, Options { snapshot_every: 0, ..Options::new(ORIGIN) })
+    Parts::open(environment, Options { snapshot_every: 0, segment_bytes: SEGMENT_BYTES, ..Options::new(ORIGIN) })
 }
 
 /// Hands one request to the parts and gives the answer, as the pipeline would.
@@ -148,8 +152,10 @@ pub fn operator() -> AgentId {
 #[must_use]
 #[expect(clippy::expect_used, reason = "the pact is a constant")]
 pub fn publish() -> Request {
-    let pact = Arc::new(load(PACT).expect("the pact is a good one").pact);
-    Request::Publish { by: operator(), auth: Auth::None, pact }
+    // Loading is slow, and thousands of folders begin with it.
+    static LOADED: OnceLock<Arc<Pact>> = OnceLock::new();
+    let pact = LOADED.get_or_init(|| Arc::new(load(PACT).expect("the pact is a good one").pact));
+    Request::Publish { by: operator(), auth: Auth::None, pact: Arc::clone(pact) }
 }
 
 /// Feeds one note.
@@ -209,7 +215,7 @@ pub fn forge(
     events: Vec<Event>,
     signers: &[&SigningKey],
 ) -> Result<u64, StorageError> {
-    let options = OpenOptions::new(held, &payload_matches, &named_key);
+    let options = OpenOptions { segment_bytes: SEGMENT_BYTES, ..OpenOptions::new(held, &payload_matches, &named_key) };
     let mut opened = open(Folder::lock(Arc::new(disk.clone()))?, options, &mut |_| Ok(()))?;
     let not_next =
         |error: countersign_ledger::segment::EncodeError| StorageError::NotNext { reason: error.to_string() };
