@@ -234,7 +234,7 @@ fn live(disk: &FaultyDisk, told: &mut Vec<u64>, rotated: &mut Vec<u8>) -> Result
 
 /// Opens what a crash left and holds it against what was told.
 fn survive(disk: &FaultyDisk, told: &[u64], rotated: &[u8], what: &str) {
-    let mut parts = open_parts(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let parts = open_parts(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
     let size = parts.view().read().position;
     assert!(told.last().is_none_or(|last| *last < size), "{what}: {told:?} were told, {size} are there");
     let current = parts.log_keys().public();
@@ -245,6 +245,11 @@ fn survive(disk: &FaultyDisk, told: &[u64], rotated: &[u8], what: &str) {
     assert_eq!(key_in(disk, "log").unwrap().map(|key| public(&key)), Some(current.clone()), "{what}");
     assert!(key_in(disk, "log.next").unwrap().is_none(), "{what}");
     assert_eq!(disk.contents("log.vkey"), Some(format!("{current}\n").into_bytes()), "{what}");
+    // What it opened from and what it says now must fit each other, too.
+    parts.snapshot().unwrap_or_else(|error| panic!("{what}: {error}"));
+    drop(parts);
+    let mut parts = open_parts(disk).unwrap_or_else(|error| panic!("{what}, from its snapshot: {error}"));
+    assert_eq!((parts.report.snapshot, parts.log_keys().public()), (Some(size), current), "{what}");
     // The gate goes on, and can rotate again.
     let _ = call(&mut parts, publish());
     call(&mut parts, feed()).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -154,7 +154,11 @@ impl Parts {
         })?;
         // An erasure that was decided is finished before anything else happens.
         opened.log.erase(&fold.erased)?;
-        // So is a rotation; one that was not entered is dropped.
+        // So is a rotation; one that was not entered is dropped. The anchor comes first, as when a rotation is made: a later
+        // opening that begins with a snapshot does not know the keys before it.
+        if opened.keys.rotations() > 0 {
+            opened.log.anchor_past(opened.report.size.saturating_sub(1))?;
+        }
         log_keys.follow(&opened.keys);
         log_keys.settle().map_err(OpenError::KeyFiles)?;
 
