@@ -91,6 +91,9 @@ pub struct Verdict {
     /// In shadow mode, what enforcement would have answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadowed: Option<Shadowed>,
+    /// Who waived which preconditions, where a reviewer approved the action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waived_by: Option<WaivedBy>,
     /// The entry's receipt, which verifies offline with the log's public key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "rct1.AAAA")]
@@ -109,6 +112,17 @@ pub struct Verdict {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+/// Preconditions that did not hold, and were waived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaivedBy {
+    /// The reviewer.
+    pub reviewer: String,
+    /// The entry that parked the action.
+    pub review: u64,
+    /// The preconditions.
+    pub preconditions: Vec<String>,
 }
 
 /// A pact as a verdict names it.

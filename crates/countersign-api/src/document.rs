@@ -41,6 +41,7 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
         paths::list_agents, paths::list_operators,
         paths::list_pacts, paths::publish_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
+        paths::list_reviews, paths::get_review, paths::approve, paths::refuse,
         paths::halt, paths::resume, paths::list_halts,
         paths::confirm_clock,
         paths::rotate_log_key,

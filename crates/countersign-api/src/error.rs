@@ -147,6 +147,20 @@ codes! {
     EntryInForce = 409,
     /// The entry holds nothing that can be erased.
     NotErasable = 409,
+    /// There is no such review, or it ended long ago.
+    ReviewNotFound = 404,
+    /// The review has ended.
+    ReviewClosed = 409,
+    /// Nobody decided the review in time.
+    ReviewExpired = 409,
+    /// What the reviewer was shown is no longer so; nothing was done.
+    ApprovalVoid = 409,
+    /// The approval came too late after it was shown.
+    ApprovalExpired = 409,
+    /// The reviewer acts in what is to be approved.
+    SelfApproval = 403,
+    /// What a reviewer was shown, as it was sent, was refused.
+    ShownRefused = 400,
     /// The scope is not halted, so there is nothing to resume.
     NotHalted = 409,
     /// As many scopes are halted as are kept.
@@ -223,6 +237,13 @@ impl ErrorCode {
             Self::PactConflict => "pact_conflict",
             Self::EntryInForce => "entry_in_force",
             Self::NotErasable => "not_erasable",
+            Self::ReviewNotFound => "review_not_found",
+            Self::ReviewClosed => "review_closed",
+            Self::ReviewExpired => "review_expired",
+            Self::ApprovalVoid => "approval_void",
+            Self::ApprovalExpired => "approval_expired",
+            Self::SelfApproval => "self_approval",
+            Self::ShownRefused => "shown_refused",
             Self::NotHalted => "not_halted",
             Self::TooManyHalts => "too_many_halts",
             Self::ClockSteady => "clock_steady",

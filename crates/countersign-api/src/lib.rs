@@ -22,9 +22,12 @@ pub mod error;
 mod facts;
 mod ledger;
 mod pacts;
+mod reviews;
 mod stops;
 
-pub use action::{ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
+pub use action::{
+    ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+};
 pub use agents::{AgentList, OperatorList, Registered};
 pub use document::openapi;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
@@ -36,6 +39,7 @@ pub use ledger::{
     LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
 pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
+pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 
 use serde::{Deserialize, Serialize};

@@ -52,6 +52,8 @@ pub enum Code {
     ObservationRequired,
     /// One or more preconditions do not hold.
     PreconditionFailed,
+    /// As many actions wait for a person as are kept.
+    TooManyReviews,
     /// The action would exceed a budget.
     BudgetExceeded,
     /// What the action would write cannot be computed or is not a valid value.
@@ -60,7 +62,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -83,6 +85,7 @@ impl Code {
         Self::TrustTooLow,
         Self::ObservationRequired,
         Self::PreconditionFailed,
+        Self::TooManyReviews,
         Self::BudgetExceeded,
         Self::EffectInvalid,
     ];
@@ -112,6 +115,7 @@ impl Code {
             Self::TrustTooLow => "trust_too_low",
             Self::ObservationRequired => "observation_required",
             Self::PreconditionFailed => "precondition_failed",
+            Self::TooManyReviews => "too_many_reviews",
             Self::BudgetExceeded => "budget_exceeded",
             Self::EffectInvalid => "effect_invalid",
         }

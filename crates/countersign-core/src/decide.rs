@@ -5,6 +5,7 @@
 //! [`Code`], and the first that blocks is the answer; within the preconditions all are evaluated, so that
 //! an agent can mend its plan at once.
 
+mod approve;
 mod bind;
 mod delegation;
 mod effects;
@@ -13,6 +14,7 @@ mod halted;
 mod preconditions;
 mod reads;
 
+pub use approve::{Approval, approve, show};
 pub use bind::bind;
 
 use crate::action::Action;
@@ -22,8 +24,9 @@ use crate::expression::{Base, Input, Inputs, Mention, Source};
 use crate::fact::Fact;
 use crate::halt::Halts;
 use crate::ids::{FactId, PactName};
-use crate::limits::REVIEW_EXPIRES_MS;
+use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX};
 use crate::pact::{ActionType, Mode, OnFail, Pact};
+use crate::review::Reviews;
 use crate::value::{Attributes, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,24 +43,36 @@ pub trait Snapshot {
     fn is_identified(&self) -> bool;
     /// What is halted.
     fn halts(&self) -> &Halts;
+    /// What waits for a person.
+    fn reviews(&self) -> &Reviews;
 }
 
 /// Decides one action.
 pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+    decide_under(None, action, snapshot, now_ms).0
+}
+
+/// Decides one action under what a reviewer waives, if anybody does; and says in what way what was shown is no longer so.
+fn decide_under(
+    approval: Option<&Approval<'_>>,
+    action: &Action,
+    snapshot: &impl Snapshot,
+    now_ms: u64,
+) -> (Decision, Option<String>) {
     let Some(pact) = snapshot.pact(&action.pact) else {
         let message = format!("no pact named `{}` has been published", action.pact);
         let hint = "publish it with `countersign pact publish FILE`, or mend the name";
-        return Decision::refused(None, blocked(Code::UnknownPact, message, hint));
+        return (Decision::refused(None, blocked(Code::UnknownPact, message, hint)), None);
     };
     let pact_ref = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
     if let Some(halted) = halted::halted(action, snapshot, &pact_ref) {
-        return halted;
+        return (halted, None);
     }
     let Some(kind) = pact.actions.get(&action.action) else {
         let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
         let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);
         let hint = format!("it has: {}", known.join(", "));
-        return Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint));
+        return (Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint)), None);
     };
     let rebound;
     let binding = match action.bound_by(&pact.hash) {
@@ -69,10 +84,11 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
     };
     let params = match binding {
         Ok(params) => params,
-        Err(problems) => return Decision::refused(Some(pact_ref), bind::invalid_params(problems)),
+        Err(problems) => return (Decision::refused(Some(pact_ref), bind::invalid_params(problems)), None),
     };
     let (members, reads) = (Vec::new(), Vec::new());
-    Deciding { action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }.run(pact_ref)
+    Deciding { approval, action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }
+        .run(pact_ref)
 }
 
 /// A fact that the action reads, resolved.
@@ -95,6 +111,8 @@ impl<'a> Resolved<'a> {
 
 /// One decision on its way.
 struct Deciding<'a, S> {
+    /// What a reviewer was shown and waives.
+    approval: Option<&'a Approval<'a>>,
     action: &'a Action,
     snapshot: &'a S,
     now_ms: u64,
@@ -110,10 +128,15 @@ struct Deciding<'a, S> {
 }
 
 impl<S: Snapshot> Deciding<'_, S> {
-    fn run(mut self, pact: PactRef) -> Decision {
+    fn run(mut self, pact: PactRef) -> (Decision, Option<String>) {
         if let Err(blocked) = self.resolve() {
-            return self.decision(pact, Verdict::Rejected(blocked));
+            return (self.decision(pact, Verdict::Rejected(blocked)), None);
         }
+        let drift = self.approval.and_then(|approval| self.drift(approval));
+        (self.weigh(pact), drift)
+    }
+
+    fn weigh(&self, pact: PactRef) -> Decision {
         let inputs = self.inputs();
         let standing = self.standing(&inputs);
         let (standing, shadowed) = match (standing, self.kind.mode) {
@@ -126,8 +149,16 @@ impl<S: Snapshot> Deciding<'_, S> {
                 let mut decision = self.decision(pact, Verdict::Committed);
                 decision.writes = effects;
                 decision.charges = self.charges();
+                decision.waived_by = self.waived(&inputs);
                 decision.shadowed = shadowed;
                 decision
+            }
+            Err(Stopped { review: true, .. })
+                if self.approval.is_none() && self.snapshot.reviews().is_full(self.now_ms) =>
+            {
+                let message = format!("{REVIEWS_MAX} actions wait for a person already, which is the most");
+                let hint = "have a reviewer decide some of them (`countersign review list`), then act anew";
+                self.decision(pact, Verdict::Rejected(blocked(Code::TooManyReviews, message, hint)))
             }
             Err(Stopped { blocked, review: true }) => {
                 let expires_at_ms = self.now_ms.saturating_add(REVIEW_EXPIRES_MS);
@@ -193,6 +224,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             charges: Vec::new(),
             gap_ms: self.gap_ms(0..self.reads.len()),
             shadowed: None,
+            waived_by: None,
         }
     }
 
@@ -263,6 +295,7 @@ impl Decision {
             charges: Vec::new(),
             gap_ms: None,
             shadowed: None,
+            waived_by: None,
         }
     }
 }

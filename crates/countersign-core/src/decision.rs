@@ -24,6 +24,19 @@ pub struct Decision {
     pub gap_ms: Option<u64>,
     /// In shadow mode, what enforcement would have answered.
     pub shadowed: Option<Blocked>,
+    /// Who waived which preconditions, in an approval.
+    pub waived_by: Option<WaivedBy>,
+}
+
+/// Preconditions that did not hold, and were waived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaivedBy {
+    /// The reviewer.
+    pub reviewer: AgentId,
+    /// The entry that parked the action.
+    pub review: u64,
+    /// The preconditions.
+    pub preconditions: Vec<SmolStr>,
 }
 
 /// A verdict.
@@ -227,6 +240,28 @@ impl Decision {
         }
         out.key("verdict");
         out.string(self.verdict.as_str());
+        if let Some(waived) = &self.waived_by {
+            out.key("waived_by");
+            waived.write(out);
+        }
+        out.close('}');
+    }
+}
+
+impl WaivedBy {
+    fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        out.key("preconditions");
+        out.open('[');
+        for precondition in &self.preconditions {
+            out.element();
+            out.string(precondition);
+        }
+        out.close(']');
+        out.key("review");
+        out.u64(self.review);
+        out.key("reviewer");
+        out.string(self.reviewer.as_str());
         out.close('}');
     }
 }

@@ -30,5 +30,6 @@ pub mod json;
 pub mod limits;
 pub mod pact;
 pub mod record;
+pub mod review;
 pub mod state;
 pub mod value;

@@ -46,6 +46,15 @@ pub const IDEMPOTENCY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long a review waits for a person before it expires, in ledger time.
 pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
 
+/// Most actions that wait for a person at a time; each is kept whole in memory. Past it, actions are rejected.
+pub const REVIEWS_MAX: usize = 1024;
+
+/// How many ended reviews are remembered, to say how they ended and to answer a repeated key with what became of it.
+pub const CLOSED_REVIEWS_MAX: usize = 65_536;
+
+/// How long after it was shown an approval may be good, in ledger time: what a person saw goes stale as well.
+pub const APPROVAL_EXPIRES_MS: u64 = 10 * 60 * 1000;
+
 /// Most scopes that are halted at a time; each action is held against all that concern it, and all are in every snapshot.
 pub const HALTS_MAX: usize = 4096;
 

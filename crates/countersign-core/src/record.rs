@@ -7,7 +7,7 @@
 mod decode;
 mod encode;
 
-pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, decode, decode_with_auth};
+pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, StoredApproval, decode, decode_with_auth};
 pub use encode::Encoder;
 
 use crate::action::Action;
@@ -15,6 +15,7 @@ use crate::decision::{Decision, Write};
 use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{AgentId, Digest, PactName};
+use crate::review::{ReviewId, Shown};
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
@@ -77,6 +78,15 @@ pub enum Event {
         /// Whether an operator confirmed that the wall clock is right.
         confirmed: bool,
     },
+    /// A reviewer approved a parked action, which this entry executes.
+    Approval(Box<Approved>),
+    /// A reviewer refused a parked action.
+    Refusal {
+        /// The review.
+        review: ReviewId,
+        /// Why, in the reviewer's words.
+        reason: Arc<str>,
+    },
     /// An operator stopped a scope.
     Halt {
         /// What.
@@ -111,9 +121,31 @@ pub struct Decided {
 
 /// All kinds of entries as they stand in leaves, in alphabetical order.
 pub const KINDS: &[&str] =
-    &["action", "clock", "erasure", "feed", "genesis", "halt", "pact", "resume", "rotation", "shadow"];
+    &["action", "approval", "clock", "erasure", "feed", "genesis", "halt", "pact", "refusal", "resume", "rotation", "shadow"];
+
+/// An approval with what it decided.
+#[derive(Debug, Clone)]
+pub struct Approved {
+    /// The parked action.
+    pub action: Arc<Action>,
+    /// What the reviewer was shown.
+    pub shown: Shown,
+    /// Until when the approval was good.
+    pub until_ms: u64,
+    /// The decision.
+    pub decision: Decision,
+}
 
 impl Event {
+    /// The decision that it holds.
+    pub fn decision(&self) -> Option<&Decision> {
+        match self {
+            Self::Action(decided) => Some(&decided.decision),
+            Self::Approval(approved) => Some(&approved.decision),
+            _ => None,
+        }
+    }
+
     /// The kind as it stands in leaves.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -125,6 +157,8 @@ impl Event {
             Self::Action(_) => "action",
             Self::Erasure { .. } => "erasure",
             Self::Clock { .. } => "clock",
+            Self::Approval(_) => "approval",
+            Self::Refusal { .. } => "refusal",
             Self::Halt { .. } => "halt",
             Self::Resume { .. } => "resume",
             Self::Rotation { .. } => "rotation",
@@ -136,6 +170,7 @@ impl Event {
         match self {
             Self::Feed { write } => std::slice::from_ref(write),
             Self::Action(decided) => &decided.decision.writes,
+            Self::Approval(approved) => &approved.decision.writes,
             _ => &[],
         }
     }
@@ -145,6 +180,7 @@ impl Event {
         match self {
             Self::Feed { write } => std::slice::from_mut(write),
             Self::Action(decided) => &mut decided.decision.writes,
+            Self::Approval(approved) => &mut approved.decision.writes,
             _ => &mut [],
         }
     }

@@ -7,8 +7,9 @@ mod facts;
 
 pub use facts::{FactMap, SHARDS};
 
+use crate::action::Action;
 use crate::decide::Snapshot;
-use crate::decision::{BudgetKey, Charge, Write};
+use crate::decision::{BudgetKey, Charge, Verdict, Write};
 use crate::fact::{Fact, Written};
 use crate::halt::{Halt, Halts};
 use crate::identity::Keys;
@@ -16,6 +17,7 @@ use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
 use crate::record::Event;
+use crate::review::{Ended, Reviews};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +36,8 @@ pub struct State {
     keys: Keys,
     /// What is halted.
     pub halts: Halts,
+    /// What waits for a person.
+    pub reviews: Reviews,
 }
 
 /// What a budget holds in its latest window.
@@ -142,7 +146,7 @@ impl State {
         }
     }
 
-    /// Takes in what an entry stops or lets go on.
+    /// Takes in what an entry stops, lets go on, parks or ends.
     pub fn stop(&mut self, entry: u64, time_ms: u64, by: &AgentId, event: &Event) {
         match event {
             Event::Halt { scope, reason } => {
@@ -150,8 +154,37 @@ impl State {
                 self.halts.halt(scope.clone(), halt);
             }
             Event::Resume { scope, .. } => self.halts.resume(scope),
+            Event::Action(decided) if matches!(decided.decision.verdict, Verdict::Review { .. }) => {
+                let mut action = decided.action.clone();
+                // The entry keeps no value of what the action did not read, so nothing may rest on one here either.
+                for observed in &mut action.observed {
+                    if !decided.decision.reads.iter().any(|read| read.fact == observed.fact) {
+                        observed.value = None;
+                    }
+                }
+                self.reviews.park(entry, time_ms, Arc::new(action));
+            }
+            Event::Approval(approved) => self.reviews.close(approved.shown.review.0, Ended::Approved, entry),
+            Event::Refusal { review, .. } => self.reviews.close(review.0, Ended::Refused, entry),
+            Event::Erasure { entries, .. } => {
+                for erased in entries {
+                    self.reviews.close(*erased, Ended::Erased, entry);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// Parks an action read back from its entry: values that the entry left out are those of the facts as they stood,
+    /// where the action read them.
+    pub fn park_again(&mut self, entry: u64, time_ms: u64, mut action: Action, was_read: impl Fn(&Fact) -> bool) {
+        for observed in &mut action.observed {
+            let current = self.facts.get(&observed.fact).filter(|fact| fact.version() == observed.version);
+            if let Some(fact) = current.filter(|fact| was_read(fact)) {
+                observed.value.clone_from(&fact.value);
+            }
+        }
+        self.reviews.park(entry, time_ms, Arc::new(action));
     }
 
     /// Checks that a pact may be published now.
@@ -220,5 +253,8 @@ impl Snapshot for State {
     }
     fn halts(&self) -> &Halts {
         &self.halts
+    }
+    fn reviews(&self) -> &Reviews {
+        &self.reviews
     }
 }

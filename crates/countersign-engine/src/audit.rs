@@ -12,15 +12,18 @@ use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::decide::decide;
+use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
 use countersign_core::ids::Digest;
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, decode_with_auth};
+use countersign_core::record::{
+    Approved, Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, StoredApproval, decode_with_auth,
+};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -101,6 +104,8 @@ struct Auditor {
     /// An erased entry that may have charged a budget.
     tainted_budgets: Option<u64>,
     erased_by: BTreeMap<u64, u64>,
+    /// Entries whose payloads are erased.
+    gone: BTreeSet<u64>,
     payloads: Encoder,
     leaves: Encoder,
 }
@@ -121,9 +126,12 @@ impl Auditor {
         match payload {
             Some(payload) => {
                 let (stored, auth) = decode_with_auth(&leaf, payload).map_err(unreadable)?;
-                let again = again(&leaf, &stored, auth, &self.fold.state);
+                let again = again(&leaf, &stored, auth.clone(), &self.fold.state);
                 self.compare(&leaf, leaf_bytes, payload, again);
                 self.fold.apply(&leaf, &stored)?;
+                if leaf.verdict.as_deref() == Some("review") {
+                    self.fold.park(&leaf, &stored, auth)?;
+                }
             }
             None => self.erased(&leaf),
         }
@@ -134,6 +142,7 @@ impl Auditor {
         for (tag, _) in leaf.writes.iter().flatten() {
             self.tainted.entry(tag.clone()).or_insert(leaf.index);
         }
+        self.gone.insert(leaf.index);
         if leaf.verdict.as_deref() == Some("committed") {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
@@ -159,7 +168,9 @@ impl Auditor {
         };
         let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
         let over_budget = what.contains("budget_exceeded").then_some(self.tainted_budgets).flatten();
-        match tainted.copied().or(over_budget) {
+        // An approval cannot be decided again without the action that it approved.
+        let parked = leaf.review.filter(|review| self.gone.contains(review));
+        match tainted.copied().or(over_budget).or(parked) {
             Some(depends_on) => {
                 self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
             }
@@ -191,6 +202,7 @@ fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entr
             let decision = decide(&action, state, leaf.time);
             Event::Action(Box::new(Decided { action, decision }))
         }
+        Stored::Approval(stored) => Event::Approval(Box::new(approved_again(leaf, stored, state)?)),
         Stored::Event(Event::Feed { write }) => Event::Feed { write: state.feed(&write.fact, write.value.clone()) },
         Stored::Event(event) => event.clone(),
     };
@@ -209,6 +221,11 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             role_to_feed(&write.fact)
         }
         Stored::Event(Event::Pact { .. }) => Role::Publisher,
+        Stored::Approval(_) | Stored::Event(Event::Approval(_)) => Role::Reviewer,
+        Stored::Event(Event::Refusal { review, .. }) => {
+            state.reviews.waiting(*review, leaf.time).map_err(|refused| refused.to_string())?;
+            Role::Reviewer
+        }
         Stored::Event(Event::Halt { scope, reason }) => {
             state.halts.check_halt(scope, reason).map_err(|refused| refused.to_string())?;
             Role::Admin
@@ -222,6 +239,16 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
     };
     let by = leaf.by().map_err(|error| error.to_string())?;
     authorise(state, &by, auth, role, leaf.time).map_err(|refused| refused.to_string())
+}
+
+/// An approval decided again: the parked action under what its reviewer was shown.
+fn approved_again(leaf: &Leaf, stored: &StoredApproval, state: &State) -> Result<Approved, String> {
+    let StoredApproval { shown, until_ms, .. } = stored.clone();
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    let approval = Approval { by: &by, shown: &shown, until_ms };
+    let parked = state.reviews.waiting(shown.review, leaf.time).map_err(|refused| refused.to_string())?;
+    let decision = approve(&approval, parked, state, leaf.time).map_err(|refused| refused.to_string())?;
+    Ok(Approved { action: Arc::clone(&parked.action), shown, until_ms, decision })
 }
 
 /// Tags of new facts are drawn at random when they are written: a recorded input.

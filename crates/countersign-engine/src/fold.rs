@@ -3,9 +3,13 @@
 use crate::idempotency::Idempotency;
 use crate::request::EraseTarget;
 use crate::storage::WalkOptions;
+use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::fact::Fact;
+use countersign_core::identity::Auth;
 use countersign_core::ids::Digest;
 use countersign_core::pact::load::load;
-use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
+use countersign_core::record::{DecodeError, Event, Leaf, Stored, StoredAction, decode, decode_with_auth};
+use countersign_core::review::Ended;
 use countersign_core::state::{Change, State};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
@@ -26,6 +30,8 @@ pub struct Fold {
     pub position: u64,
     /// The time of the last.
     pub time_ms: u64,
+    /// Actions that waited for a person when a snapshot was taken: their entries, and what they had observed.
+    pub waiting: Vec<(u64, Vec<Observed>)>,
     /// Entries whose payloads an erasure names.
     pub erased: Vec<u64>,
 }
@@ -67,6 +73,14 @@ pub enum FoldError {
     },
 }
 
+/// The action of an entry, as it was sent. Its signatures and delegation were checked when it was admitted.
+pub fn parked_action(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action, DecodeError> {
+    let request = ActionRequest::parse(&stored.body).map_err(|_| DecodeError::Missing("body"))?;
+    let mut action = Action::new(leaf.by()?, auth, stored.body.clone(), request, stored.observed.clone());
+    action.chain = stored.chain.clone();
+    Ok(action)
+}
+
 /// Whether salt and payload are those that a leaf commits to.
 pub fn payload_matches(leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
     let stated = Leaf::decode(leaf).ok().and_then(|leaf| leaf.commitment().ok());
@@ -105,18 +119,31 @@ impl Fold {
         self.check_place(&leaf)?;
         self.erased.extend(leaf.erased.iter().flatten());
         if let Some(payload) = payload {
-            let stored = decode(&leaf, payload).map_err(decoded)?;
-            self.apply(&leaf, &stored)?;
+            // Only what waits for a person is decided again, and needs to know who sent it.
+            if leaf.verdict.as_deref() == Some("review") {
+                let (stored, auth) = decode_with_auth(&leaf, payload).map_err(decoded)?;
+                self.apply(&leaf, &stored)?;
+                self.park(&leaf, &stored, auth)?;
+            } else {
+                let stored = decode(&leaf, payload).map_err(decoded)?;
+                self.apply(&leaf, &stored)?;
+            }
         }
         self.advance(&leaf, leaf_bytes)
     }
 
-    /// Takes in what the leaf alone says, which outlives an erasure: its place, its time, its idempotency key.
+    /// Takes in what the leaf alone says, which outlives an erasure: its place, its time, its
+    /// idempotency key, and which review it ends.
     pub fn advance(&mut self, leaf: &Leaf, leaf_bytes: &[u8]) -> Result<(), FoldError> {
         let decoded = |source| FoldError::Decode { index: self.position, source };
         if let (Some(key), Some(action)) = (leaf.key_digest().map_err(decoded)?, &leaf.action) {
             let action: Digest = action.parse().map_err(|error| decoded(DecodeError::Id(error)))?;
             self.keys.insert(key, &action, leaf.index, leaf.time);
+        }
+        match (leaf.kind.as_str(), leaf.review) {
+            ("approval", Some(review)) => self.state.reviews.close(review, Ended::Approved, leaf.index),
+            ("refusal", Some(review)) => self.state.reviews.close(review, Ended::Refused, leaf.index),
+            _ => {}
         }
         self.tree.push(leaf_hash(leaf_bytes));
         self.position += 1;
@@ -154,8 +181,22 @@ impl Fold {
                 self.state.stop(leaf.index, leaf.time, &by, event);
                 Ok(())
             }
-            Stored::Action(_) => Ok(()),
+            Stored::Action(_) | Stored::Approval(_) => Ok(()),
         }
+    }
+
+    /// Parks the action of an entry that waits for a person.
+    pub fn park(&mut self, leaf: &Leaf, stored: &Stored, auth: Auth) -> Result<(), FoldError> {
+        let Stored::Action(stored) = stored else { return Ok(()) };
+        let index = leaf.index;
+        let unreadable = |error: DecodeError| FoldError::Decode { index, source: error };
+        let action = parked_action(leaf, stored, auth).map_err(unreadable)?;
+        let was_read = |fact: &Fact| {
+            let tag = fact.tag.to_string();
+            leaf.reads.iter().flatten().any(|(read, _)| *read == tag)
+        };
+        self.state.park_again(index, leaf.time, action, was_read);
+        Ok(())
     }
 
     /// Makes a pact current again, checked as when it was published.

@@ -10,6 +10,7 @@ mod open;
 mod outside;
 mod pipeline;
 mod read;
+mod reviews;
 mod rotate;
 
 pub use admit::AdmitError;
@@ -17,6 +18,7 @@ pub use erase::{EraseError, ErasePlan};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use outside::{LogError, StoredEntry};
 pub use read::{HistoryError, NotObservable, Observe, Shown, Version};
+pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
 use crate::clock::{Clock, LedgerClock};
@@ -90,6 +92,8 @@ pub struct Counters {
     pub repeated: AtomicU64,
     /// Actions rejected because their scope is halted.
     pub halted: AtomicU64,
+    /// Parked actions approved, and so executed.
+    pub approved: AtomicU64,
     /// Facts fed.
     pub fed: AtomicU64,
     /// Requests refused without an entry.

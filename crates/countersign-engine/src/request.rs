@@ -11,6 +11,7 @@ use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::{Catalogue, OPERATOR};
 use countersign_core::record::Entry;
+use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::{PublishError, State};
 use countersign_core::value::Attributes;
 use std::sync::Arc;
@@ -52,6 +53,28 @@ pub enum Request {
         targets: Vec<EraseTarget>,
         /// Why.
         reason: String,
+    },
+    /// Approve a parked action.
+    Approve {
+        /// The reviewer.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// What the reviewer was shown, from its token.
+        shown: Box<Shown>,
+        /// Until when the approval is good, in ledger milliseconds.
+        until_ms: u64,
+    },
+    /// Refuse a parked action.
+    Refuse {
+        /// The reviewer.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The review.
+        review: ReviewId,
+        /// Why.
+        reason: Arc<str>,
     },
     /// Stop a scope. Goes by the lane of its own.
     Halt {
@@ -102,6 +125,7 @@ impl Request {
             Self::Act(_) => None,
             Self::Feed { by, auth, fact, .. } => Some((by, auth, role_to_feed(fact))),
             Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
+            Self::Approve { by, auth, .. } | Self::Refuse { by, auth, .. } => Some((by, auth, Role::Reviewer)),
             Self::Erase { by, auth, .. }
             | Self::Halt { by, auth, .. }
             | Self::Resume { by, auth, .. }
@@ -231,6 +255,9 @@ pub enum Refusal {
     /// No active admin would be left.
     #[error("{0} cannot become this: no active operator with role `admin` would be left")]
     LastAdmin(FactId),
+    /// The review cannot be decided in this way.
+    #[error(transparent)]
+    Review(#[from] ReviewRefusal),
     /// The halt or resume cannot be.
     #[error(transparent)]
     Halt(#[from] HaltError),

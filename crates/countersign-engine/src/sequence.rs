@@ -8,12 +8,13 @@ use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
-use countersign_core::decide::decide;
+use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
-use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX};
-use countersign_core::record::{Decided, Entry, Event};
+use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, REASON_BYTES_MAX};
+use countersign_core::record::{Approved, Decided, Entry, Event};
+use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::{Change, State};
 use countersign_core::value::Attributes;
 use parking_lot::Mutex;
@@ -167,6 +168,13 @@ impl Sequencer {
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
+            Request::Approve { by, auth, shown, until_ms } => {
+                self.approve(batch, by, auth, *shown, until_ms, reply, now_ms);
+            }
+            Request::Refuse { by, auth, review, reason } => match self.check_refuse(review, &reason, now_ms) {
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Refusal { review, reason }, None, Some(reply)),
+                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            },
             Request::Halt { by, auth, scope, reason } => match self.state.halts.check_halt(&scope, &reason) {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Halt { scope, reason }, None, Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
@@ -196,7 +204,11 @@ impl Sequencer {
         let key = action.key;
         match keys.lookup(&key, &action.id, now_ms) {
             Lookup::New => {}
-            Lookup::Same(entry) => return batch.answers.push((reply, Ok(entry))),
+            // The same key answers with what became of the action.
+            Lookup::Same(entry) => {
+                let current = self.state.reviews.approved_in(entry).unwrap_or(entry);
+                return batch.answers.push((reply, Ok(current)));
+            }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }
         let decision = decide(&action, &self.state, now_ms);
@@ -204,6 +216,38 @@ impl Sequencer {
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, named at the call")]
+    fn approve(
+        &mut self,
+        batch: &mut Batch,
+        by: AgentId,
+        auth: Auth,
+        shown: Shown,
+        until_ms: u64,
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        let approval = Approval { by: &by, shown: &shown, until_ms };
+        let decided = self.state.reviews.waiting(shown.review, now_ms).and_then(|parked| {
+            let decision = approve(&approval, parked, &self.state, now_ms)?;
+            Ok((Arc::clone(&parked.action), decision))
+        });
+        match decided {
+            Ok((action, decision)) => {
+                let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
+                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+            }
+            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+        }
+    }
+
+    fn check_refuse(&self, review: ReviewId, reason: &str, now_ms: u64) -> Result<(), ReviewRefusal> {
+        if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
+            return Err(ReviewRefusal::Reason(reason.len()));
+        }
+        self.state.reviews.waiting(review, now_ms).map(|_| ())
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one entry, named at each call")]
@@ -278,9 +322,6 @@ impl Sequencer {
 
 /// What an entry changes in the state.
 pub fn change(entry: &Entry) -> Change<'_> {
-    let charges = match &entry.event {
-        Event::Action(decided) => decided.decision.charges.as_slice(),
-        _ => &[],
-    };
+    let charges = entry.event.decision().map_or(&[] as &[_], |decision| decision.charges.as_slice());
     Change { entry: entry.index, time_ms: entry.time_ms, by: &entry.by, writes: entry.event.writes(), charges }
 }

@@ -35,10 +35,11 @@ pub fn take(
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, tree, pacts, halts, key) = {
+    let (position, time_ms, tree, pacts, halts, reviews, key) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
-        (view.position, view.time_ms, view.tree.clone(), pacts, view.state.halts.clone(), log_keys.private())
+        let (halts, reviews) = (view.state.halts.clone(), view.state.reviews.clone());
+        (view.position, view.time_ms, view.tree.clone(), pacts, halts, reviews, log_keys.private())
     };
     let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
@@ -55,6 +56,14 @@ pub fn take(
     lines.section("halts")?;
     for (scope, halt) in halts.iter() {
         lines.push(|out| stops::write_halt(out, scope, halt))?;
+    }
+    lines.section("reviews")?;
+    for (review, parked) in reviews.open() {
+        lines.push(|out| stops::write_waiting(out, review, parked))?;
+    }
+    lines.section("ended")?;
+    for (review, how, entry) in reviews.closed() {
+        lines.push(|out| stops::write_ended(out, review, how, entry))?;
     }
     lines.section("facts")?;
     for shard in 0..SHARDS {
@@ -303,6 +312,11 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
         "halts" => {
             let (scope, halt) = stops::read_halt(line).map_err(bad)?;
             fold.state.halts.halt(scope, halt);
+        }
+        "reviews" => fold.waiting.push(stops::read_waiting(line).map_err(bad)?),
+        "ended" => {
+            let (review, how, entry) = stops::read_ended(line).map_err(bad)?;
+            fold.state.reviews.close(review, how, entry);
         }
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;

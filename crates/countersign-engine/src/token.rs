@@ -4,6 +4,8 @@
 //! random for ever). The values are inside, so that a decision can speak of drift without looking anything up; they stay
 //! sealed, because an agent may hold a token over attributes it may not see.
 
+mod shown;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -41,6 +43,20 @@ pub enum TokenError {
     /// Made for another agent.
     #[error("this observation was made for another agent; each agent acts on what it was shown itself")]
     NotYours,
+}
+
+impl TokenError {
+    /// The same of what a reviewer was shown.
+    pub fn of_shown(&self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "this is not what a reviewer was shown; send `shown` of an answer to GET /v1/reviews/{review}"
+            }
+            Self::UnknownKey => "this was sealed by another gate or with a key that is gone; show the review again",
+            Self::Forged => "this was altered or forged; show the review again",
+            Self::NotYours => "this was shown to somebody else; each reviewer approves what they were shown themselves",
+        }
+    }
 }
 
 /// Seals and opens observation tokens.
@@ -91,16 +107,26 @@ impl Sealer {
             // White space after the JSON, which its reader skips.
             plain.resize(plain.len().next_multiple_of(PADDED_BYTES), b' ');
         }
-        let payload = Payload { msg: &plain, aad: &self.aad() };
-        let mut bytes = [self.key_id.as_slice(), &nonce].concat();
-        // Sealing fails only beyond 256 GiB; an empty ciphertext would be refused when opened.
-        bytes.extend(self.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
-        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+        self.seal_bytes(PREFIX, &plain, nonce)
     }
 
     /// Opens a token that `agent` carries.
     pub fn open(&self, token: &str, agent: &AgentId) -> Result<Observation, TokenError> {
-        let encoded = token.strip_prefix(PREFIX).filter(|t| t.len() <= TOKEN_CHARS_MAX).ok_or(TokenError::Malformed)?;
+        let plain = self.open_bytes(PREFIX, token, TOKEN_CHARS_MAX)?;
+        let observation = read(&plain).ok_or(TokenError::Malformed)?;
+        if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
+    }
+
+    fn seal_bytes(&self, prefix: &str, plain: &[u8], nonce: [u8; NONCE_LEN]) -> String {
+        let payload = Payload { msg: plain, aad: &self.aad(prefix) };
+        let mut bytes = [self.key_id.as_slice(), &nonce].concat();
+        // Sealing fails only beyond 256 GiB; an empty ciphertext would be refused when opened.
+        bytes.extend(self.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
+        format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    fn open_bytes(&self, prefix: &str, token: &str, chars_max: usize) -> Result<Vec<u8>, TokenError> {
+        let encoded = token.strip_prefix(prefix).filter(|t| t.len() <= chars_max).ok_or(TokenError::Malformed)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| TokenError::Malformed)?;
         let (key_id, rest) = bytes.split_at_checked(KEY_ID_LEN).ok_or(TokenError::Malformed)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN).ok_or(TokenError::Malformed)?;
@@ -108,14 +134,13 @@ impl Sealer {
             return Err(TokenError::UnknownKey);
         }
         let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| TokenError::Malformed)?;
-        let payload = Payload { msg: sealed, aad: &self.aad() };
-        let plain = self.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)?;
-        let observation = read(&plain).ok_or(TokenError::Malformed)?;
-        if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
+        let payload = Payload { msg: sealed, aad: &self.aad(prefix) };
+        self.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)
     }
 
-    fn aad(&self) -> Vec<u8> {
-        [PREFIX.as_bytes(), &self.key_id].concat()
+    /// What kind of token it is, is sealed along: one kind never opens as another.
+    fn aad(&self, prefix: &str) -> Vec<u8> {
+        [prefix.as_bytes(), &self.key_id].concat()
     }
 }
 

@@ -6,6 +6,7 @@ use countersign_core::fact::Fact;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
+use countersign_core::review::Reviews;
 use countersign_core::state::State;
 use countersign_ledger::tree::TileTree;
 use std::sync::Arc;
@@ -42,5 +43,8 @@ impl Snapshot for View {
     }
     fn halts(&self) -> &Halts {
         self.state.halts()
+    }
+    fn reviews(&self) -> &Reviews {
+        self.state.reviews()
     }
 }

@@ -19,6 +19,7 @@ mod log;
 mod metrics;
 mod outermost;
 mod pacts;
+mod reviews;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -132,6 +133,10 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/ledger/receipts/{index}", get(ledger::receipt))
         .route("/v1/ledger/consistency", get(ledger::consistency))
         .route("/v1/ledger/erasures", post(ledger::erase))
+        .route("/v1/reviews", get(reviews::list))
+        .route("/v1/reviews/{review}", get(reviews::show))
+        .route("/v1/reviews/{review}/approve", post(reviews::approve))
+        .route("/v1/reviews/{review}/refuse", post(reviews::refuse))
         .route("/v1/halts", get(halts::list).post(halts::halt))
         .route("/v1/halts/resume", post(halts::resume))
         .route("/v1/clock/confirm", post(service::confirm_clock))

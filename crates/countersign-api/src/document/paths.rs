@@ -3,10 +3,10 @@
 #![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
 
 use crate::{
-    ActionRequest, AgentList, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest,
-    ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse,
-    LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished,
-    PactResponse, Ready, ReceiptResponse, Verdict,
+    ActionRequest, AgentList, ApproveRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse,
+    ErasureRequest, ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health,
+    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready,
+    ReceiptResponse, RefuseRequest, Refused, ReviewList, ReviewShown, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -116,6 +116,34 @@ pub(super) fn get_consistency() {}
     params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "What was erased, and what had to be kept", body = ErasureResponse)))]
 pub(super) fn erase() {}
+
+/// What waits for a person.
+#[utoipa::path(get, path = "/v1/reviews", tag = "actions",
+    responses((status = 200, description = "The reviews, oldest first", body = ReviewList)))]
+pub(super) fn list_reviews() {}
+
+/// Show a parked action to a reviewer: its parameters whole, its facts as observed and as they are now, and a token that an
+/// approval must carry.
+#[utoipa::path(get, path = "/v1/reviews/{review}", tag = "actions",
+    params(("review" = String, Path, description = "The review", example = "rev_813"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The reviewer, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "What waits, as it is now", body = ReviewShown)))]
+pub(super) fn get_review() {}
+
+/// Approve what was shown. The approving entry executes the action, once; where anything that a condition reads has changed
+/// since, it is void and nothing is done.
+#[utoipa::path(post, path = "/v1/reviews/{review}/approve", tag = "actions", request_body = ApproveRequest,
+    params(("review" = String, Path, description = "The review", example = "rev_813"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The reviewer, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "The action is done", body = Verdict)))]
+pub(super) fn approve() {}
+
+/// Refuse a parked action.
+#[utoipa::path(post, path = "/v1/reviews/{review}/refuse", tag = "actions", request_body = RefuseRequest,
+    params(("review" = String, Path, description = "The review", example = "rev_813"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The reviewer, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "It will not be done", body = Refused)))]
+pub(super) fn refuse() {}
 
 /// Stop a scope. Goes past everything that has queued, and works while the queue is full; no action of the scope commits in a
 /// later entry.

@@ -54,7 +54,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         }
         for require in &self.kind.require {
-            if let Some(why) = self.check_require(require, inputs) {
+            if let Some(why) = self.check_require(require, inputs).filter(|_| !self.is_waived(require)) {
                 failed.push(self.explain(require, why));
                 if require.on_fail == OnFail::Reject {
                     on_fail = OnFail::Reject;
@@ -78,7 +78,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         Err(Stopped::by(Blocked { code: Code::PreconditionFailed, message, hint, failed }, on_fail))
     }
 
-    fn check_require(&self, require: &Require, inputs: &Inputs<'_>) -> Option<Why> {
+    pub(super) fn check_require(&self, require: &Require, inputs: &Inputs<'_>) -> Option<Why> {
         match require.that.holds(inputs) {
             Ok(true) => {}
             Ok(false) => return Some(Why::False),
@@ -86,11 +86,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let limit_ms = require.stale_after_ms?;
         let fresh = |read: usize| {
-            let observed = self.reads.get(read).and_then(|resolved| self.action.observation_of(&resolved.id));
+            let looked_at = self.reads.get(read).and_then(|resolved| self.looked_at_ms(&resolved.id));
             // An observation from the future has outlived a clock that was set back: its age is not known.
-            observed
-                .and_then(|observed| self.now_ms.checked_sub(observed.at_ms))
-                .is_some_and(|age_ms| age_ms <= limit_ms)
+            looked_at.and_then(|at_ms| self.now_ms.checked_sub(at_ms)).is_some_and(|age_ms| age_ms <= limit_ms)
         };
         let mut facts = require.that.facts().peekable();
         // A condition over parameters and time only still speaks of the resource it was decided on.

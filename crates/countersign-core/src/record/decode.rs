@@ -5,11 +5,12 @@
 
 use super::{Event, FORMAT};
 use crate::action::{KeyDigest, Observed};
-use crate::decision::{BudgetKey, Charge, Write};
+use crate::decision::{BudgetKey, Charge, PactRef, Write};
 use crate::delegation::{Chain, StoredChain};
 use crate::halt::{Scope, ScopeError};
 use crate::identity::{Auth, StoredSigned};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
+use crate::review::{ReviewId, Shown};
 use crate::value::{Attributes, ValueError};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -76,6 +77,8 @@ pub struct Leaf {
     pub pact: Option<LeafPact>,
     /// The tags and versions read.
     pub reads: Option<Vec<(String, u64)>>,
+    /// The entry that parked what an approval or refusal speaks of.
+    pub review: Option<u64>,
     /// What a halt or resume speaks of.
     pub scope: Option<String>,
     /// Ledger time.
@@ -169,6 +172,21 @@ pub enum Stored {
     Event(Event),
     /// An action.
     Action(StoredAction),
+    /// An approval of a parked action.
+    Approval(StoredApproval),
+}
+
+/// An approval's inputs and changes, read back.
+#[derive(Debug, Clone)]
+pub struct StoredApproval {
+    /// What the reviewer was shown.
+    pub shown: Shown,
+    /// Until when the approval was good.
+    pub until_ms: u64,
+    /// The budgets it charged.
+    pub charges: Vec<Charge>,
+    /// The facts it wrote.
+    pub writes: Vec<Write>,
 }
 
 /// An action's inputs and changes, read back.
@@ -192,6 +210,7 @@ impl Stored {
         match self {
             Self::Event(event) => event.writes(),
             Self::Action(action) => &action.writes,
+            Self::Approval(approval) => &approval.writes,
         }
     }
 
@@ -200,6 +219,7 @@ impl Stored {
         match self {
             Self::Event(_) => &[],
             Self::Action(action) => &action.charges,
+            Self::Approval(approval) => &approval.charges,
         }
     }
 }
@@ -215,6 +235,12 @@ struct Payload<'a> {
     observed: Vec<StoredObserved>,
     origin: Option<String>,
     reason: Option<String>,
+    #[serde(default)]
+    shown: Vec<StoredObserved>,
+    shown_at: Option<u64>,
+    until: Option<u64>,
+    #[serde(default)]
+    waives: Vec<smol_str::SmolStr>,
     signed: Option<StoredSigned>,
     source: Option<String>,
     wall: Option<u64>,
@@ -329,6 +355,32 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
+        "refusal" => Event::Refusal {
+            review: ReviewId(leaf.review.ok_or(missing("review"))?),
+            reason: payload.reason.ok_or(missing("reason"))?.into(),
+        },
+        "approval" => {
+            let pact = leaf.pact.as_ref().ok_or(missing("pact"))?;
+            let shown = Shown {
+                to: leaf.by()?,
+                review: ReviewId(leaf.review.ok_or(missing("review"))?),
+                action: leaf.action.as_ref().ok_or(missing("action"))?.parse()?,
+                pact: PactRef {
+                    name: PactName::new(pact.name.as_str())?,
+                    version: pact.version,
+                    hash: pact.hash.parse()?,
+                },
+                at_ms: payload.shown_at.ok_or(missing("shown_at"))?,
+                facts: payload.shown.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
+                waives: payload.waives,
+            };
+            return Ok(Stored::Approval(StoredApproval {
+                shown,
+                until_ms: payload.until.ok_or(missing("until"))?,
+                charges: payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<_, _>>()?,
+                writes,
+            }));
+        }
         "halt" => Event::Halt { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
         "resume" => Event::Resume { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
         "rotation" => Event::Rotation {

@@ -1,9 +1,11 @@
 //! Writing entries. Keys are named in ascending order, so the bytes are canonical as they are written.
 
-use super::{Decided, Entry, Event, FORMAT};
+use super::{Approved, Decided, Entry, Event, FORMAT};
+use crate::action::Observed;
 use crate::canonical::Canonical;
-use crate::decision::{Charge, PactRef, ReadVersion, Write};
+use crate::decision::{Charge, Decision, PactRef, ReadVersion, Write};
 use crate::ids::Digest;
+use crate::review::ReviewId;
 
 /// Writes entries into buffers that are reused.
 #[derive(Debug, Default)]
@@ -32,9 +34,14 @@ impl Encoder {
 
 fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     out.open('{');
-    if let Event::Action(decided) = &entry.event {
+    let action = match &entry.event {
+        Event::Action(decided) => Some(&decided.action.id),
+        Event::Approval(approved) => Some(&approved.action.id),
+        _ => None,
+    };
+    if let Some(id) = action {
         out.key("action");
-        out.hex_string(&decided.action.id.0);
+        out.hex_string(&id.0);
     }
     out.key("auth");
     out.string(entry.auth.as_str());
@@ -58,15 +65,17 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
         out.key("log_key");
         out.string(log_key);
     }
-    match &entry.event {
-        Event::Action(decided) => {
-            if let Some(PactRef { name, version, hash }) = &decided.decision.pact {
-                write_pact_ref(out, name.as_str(), *version, hash);
-            }
-            out.key("reads");
-            write_versions(out, decided.decision.reads.iter().filter_map(|read| Some((read.tag?, read.version))));
+    if let Some(decision) = entry.event.decision() {
+        if let Some(PactRef { name, version, hash }) = &decision.pact {
+            write_pact_ref(out, name.as_str(), *version, hash);
         }
+        out.key("reads");
+        write_versions(out, decision.reads.iter().filter_map(|read| Some((read.tag?, read.version))));
+    }
+    match &entry.event {
         Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
+        Event::Approval(approved) => write_review(out, approved.shown.review),
+        Event::Refusal { review, .. } => write_review(out, *review),
         _ => {}
     }
     if let Event::Halt { scope, .. } | Event::Resume { scope, .. } = &entry.event {
@@ -77,15 +86,20 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     out.u64(entry.time_ms);
     out.key("v");
     out.u64(FORMAT);
-    if let Event::Action(decided) = &entry.event {
+    if let Some(decision) = entry.event.decision() {
         out.key("verdict");
-        out.string(decided.decision.verdict.as_str());
+        out.string(decision.verdict.as_str());
     }
     if !entry.event.writes().is_empty() {
         out.key("writes");
         write_versions(out, entry.event.writes().iter().filter_map(|write| Some((write.tag?, write.version))));
     }
     out.close('}');
+}
+
+fn write_review(out: &mut Canonical, review: ReviewId) {
+    out.key("review");
+    out.u64(review.0);
 }
 
 fn write_pact_ref(out: &mut Canonical, name: &str, version: u64, hash: &Digest) {
@@ -141,12 +155,13 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             write_writes(out, std::slice::from_ref(write));
         }
         Event::Action(decided) => write_decided(out, entry, decided),
+        Event::Approval(approved) => write_approved(out, entry, approved),
         Event::Erasure { reason, .. } | Event::Rotation { reason, .. } => {
             out.key("reason");
             out.string(reason);
             write_signed(out, entry);
         }
-        Event::Halt { reason, .. } | Event::Resume { reason, .. } => {
+        Event::Halt { reason, .. } | Event::Resume { reason, .. } | Event::Refusal { reason, .. } => {
             out.key("reason");
             out.string(reason);
             write_signed(out, entry);
@@ -178,6 +193,49 @@ fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided) {
         out.key("chain");
         chain.write(out);
     }
+    write_outcome(out, decision);
+    if !action.observed.is_empty() {
+        out.key("observed");
+        write_observed(out, &action.observed, decision);
+    }
+    write_reads(out, decision);
+    write_signed(out, entry);
+    if !decision.writes.is_empty() {
+        out.key("writes");
+        write_writes(out, &decision.writes);
+    }
+}
+
+/// An approval: who acted and with which body, what was decided, and what the reviewer was shown.
+fn write_approved(out: &mut Canonical, entry: &Entry, approved: &Approved) {
+    let Approved { action, shown, until_ms, decision } = approved;
+    out.key("agent");
+    out.string(action.agent.as_str());
+    out.key("body");
+    out.string(&action.body);
+    write_outcome(out, decision);
+    write_reads(out, decision);
+    out.key("shown");
+    write_observed(out, &shown.facts, decision);
+    out.key("shown_at");
+    out.u64(shown.at_ms);
+    write_signed(out, entry);
+    out.key("until");
+    out.u64(*until_ms);
+    out.key("waives");
+    out.open('[');
+    for precondition in &shown.waives {
+        out.element();
+        out.string(precondition);
+    }
+    out.close(']');
+    if !decision.writes.is_empty() {
+        out.key("writes");
+        write_writes(out, &decision.writes);
+    }
+}
+
+fn write_outcome(out: &mut Canonical, decision: &Decision) {
     if !decision.charges.is_empty() {
         out.key("charges");
         out.open('[');
@@ -189,36 +247,35 @@ fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided) {
     }
     out.key("decision");
     decision.write_verdict(out);
-    if !action.observed.is_empty() {
-        out.key("observed");
+}
+
+fn write_observed(out: &mut Canonical, facts: &[Observed], decision: &Decision) {
+    out.open('[');
+    for observed in facts {
+        out.element();
+        let read = decision.reads.iter().find(|read| read.fact == observed.fact);
+        // What the action did not read had no part in the decision: its value is not kept.
+        observed.write(out, read.map_or(observed.version, |read| read.version));
+    }
+    out.close(']');
+}
+
+fn write_reads(out: &mut Canonical, decision: &Decision) {
+    if decision.reads.is_empty() {
+        return;
+    }
+    out.key("reads");
+    out.open('[');
+    for ReadVersion { fact, version, .. } in &decision.reads {
+        out.element();
         out.open('[');
-        for observed in &action.observed {
-            out.element();
-            let read = decision.reads.iter().find(|read| read.fact == observed.fact);
-            // What the action did not read had no part in the decision: its value is not kept.
-            observed.write(out, read.map_or(observed.version, |read| read.version));
-        }
+        out.element();
+        out.fact(fact);
+        out.element();
+        out.u64(*version);
         out.close(']');
     }
-    if !decision.reads.is_empty() {
-        out.key("reads");
-        out.open('[');
-        for ReadVersion { fact, version, .. } in &decision.reads {
-            out.element();
-            out.open('[');
-            out.element();
-            out.fact(fact);
-            out.element();
-            out.u64(*version);
-            out.close(']');
-        }
-        out.close(']');
-    }
-    write_signed(out, entry);
-    if !decision.writes.is_empty() {
-        out.key("writes");
-        write_writes(out, &decision.writes);
-    }
+    out.close(']');
 }
 
 fn write_charge(out: &mut Canonical, charge: &Charge) {

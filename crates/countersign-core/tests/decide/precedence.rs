@@ -6,7 +6,9 @@ use countersign_core::code::Code;
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
+use countersign_core::limits::REVIEWS_MAX;
 use serde_json::json;
+use std::sync::Arc;
 
 const PACT: &str = r#"
 pact = "bank"
@@ -44,12 +46,17 @@ properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
 [[action.pay.require]]
 id = "source-is-active"
 that = 'resource.status == "active"'
+
+[[action.pay.require]]
+id = "not-two-thousand"
+that = 'context.amount != 2000'
+on_fail = "review"
 "#;
 
 /// A row: the code that the faults so far lead to, and what mends the fault behind it.
 type Row = (Code, fn(&mut World));
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 25] = [
     (Code::UnknownPact, |world| world.pact = "bank".to_owned()),
     (Code::Halted, |world| world.state.halts.resume(&Scope::All)),
     (Code::UnknownAction, |world| world.action = "pay".to_owned()),
@@ -80,6 +87,7 @@ const ROWS: [Row; 24] = [
     (Code::PreconditionFailed, |world| {
         world.feed("Account::\"a\"", Some(json!({"status": "active", "balance": 5_000})));
     }),
+    (Code::TooManyReviews, |world| world.params["amount"] = json!(3_000)),
     (Code::BudgetExceeded, |world| world.params["amount"] = json!(1_000)),
     (Code::EffectInvalid, |world| world.feed("Account::\"b\"", Some(json!({"status": "active", "balance": 7})))),
 ];
@@ -100,6 +108,10 @@ fn each_row_mends_the_fault_of_the_row_above() {
     let mut second = scope("agent-1", 9);
     second.expires_at_ms = Some(1);
     world.chain = Some(chain("lead", 2, vec![first, second]));
+    for entry in 0..REVIEWS_MAX as u64 {
+        let parked = Arc::new(world.request());
+        world.state.reviews.park(entry, world.now_ms, parked);
+    }
     for (at, (code, mend)) in ROWS.iter().enumerate() {
         let decision = world.decide();
         let blocked = decision.blocked().unwrap_or_else(|| panic!("row {at} ({code}) committed"));

@@ -11,6 +11,7 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::record::{Leaf, Stored, StoredAction, decode_with_auth};
+use countersign_core::review::Reviews;
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use serde::Deserialize;
@@ -79,6 +80,9 @@ impl Snapshot for Under<'_> {
     }
     fn halts(&self) -> &Halts {
         self.state.halts()
+    }
+    fn reviews(&self) -> &Reviews {
+        self.state.reviews()
     }
 }
 

@@ -173,6 +173,13 @@ fn fitting(entries: &[Sequenced]) -> usize {
                 let delegated = decided.action.chain.as_ref().map_or(0, |_| CHAIN_BYTES_MAX.saturating_add(charges));
                 decided.action.body.len().saturating_mul(6).saturating_add(explained).saturating_add(delegated)
             }
+            // What was shown is as large as what is read, at most; what it writes is counted above.
+            Event::Approval(approved) => {
+                let shown = approved.shown.facts.iter().filter_map(|fact| fact.value.as_ref());
+                let shown: usize = shown.map(Attributes::bytes_bound).sum();
+                approved.action.body.len().saturating_mul(6).saturating_add(shown)
+            }
+            Event::Refusal { reason, .. } => reason.len().saturating_mul(6),
             Event::Pact { source, .. } => source.len().saturating_mul(6),
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
             Event::Erasure { .. } => LEAF_BYTES_MAX,

@@ -105,7 +105,7 @@ impl Gate {
             let stored = self.read_log(*index)?;
             let damaged = |error: DecodeError| LogError::Damaged(*index, error.to_string());
             let leaf = Leaf::decode(&stored.leaf).map_err(damaged)?;
-            if !matches!(leaf.kind.as_str(), "action" | "shadow" | "feed") {
+            if !matches!(leaf.kind.as_str(), "action" | "shadow" | "feed" | "approval") {
                 return Err(Refusal::NotErasable(*index, "only feeds and actions hold what can be erased").into());
             }
             // What is erased already stays so; naming it again is harmless.

@@ -266,6 +266,10 @@ impl Shared {
                         counters.shadowed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
+                Event::Approval(_) => {
+                    committed += 1;
+                    counters.approved.fetch_add(1, Ordering::Relaxed);
+                }
                 Event::Feed { .. } => drop(counters.fed.fetch_add(1, Ordering::Relaxed)),
                 _ => {}
             }

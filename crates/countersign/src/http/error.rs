@@ -6,6 +6,7 @@ use countersign_api::{ErrorCode, Problem};
 use countersign_core::action::RequestError;
 use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
+use countersign_core::review::ReviewRefusal;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable};
 use countersign_engine::identity::AuthError;
@@ -121,6 +122,7 @@ impl From<Refusal> for HttpError {
             }
             Refusal::KeyInUse { .. } => (Code::KeyInUse, "make a new key for each agent and operator"),
             Refusal::LastAdmin(_) => (Code::LastAdmin, "name another active operator with role `admin` first"),
+            Refusal::Review(refusal) => review_hint(refusal),
             Refusal::Halt(HaltError::NotHalted(_)) => (Code::NotHalted, "see GET /v1/halts for what is halted"),
             Refusal::Halt(HaltError::TooMany) => {
                 (Code::TooManyHalts, "halt `all`, then resume what is no longer needed")
@@ -129,6 +131,21 @@ impl From<Refusal> for HttpError {
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)
+    }
+}
+
+fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
+    use ErrorCode as Code;
+    match refusal {
+        ReviewRefusal::NotFound(_) => (Code::ReviewNotFound, "see GET /v1/reviews for what waits"),
+        ReviewRefusal::Closed { .. } => (Code::ReviewClosed, "nothing is to be done; the entry says how it ended"),
+        ReviewRefusal::Expired(..) => (Code::ReviewExpired, "the agent must observe and act anew"),
+        ReviewRefusal::Void(..) => (Code::ApprovalVoid, "nothing was done; show the review again and decide on that"),
+        ReviewRefusal::ApprovalExpired(..) => {
+            (Code::ApprovalExpired, "nothing was done; show the review again and decide on that")
+        }
+        ReviewRefusal::SelfApproval { .. } => (Code::SelfApproval, "somebody who does not act in it must review it"),
+        ReviewRefusal::Reason(_) => (Code::InvalidField, "say why in a sentence"),
     }
 }
 

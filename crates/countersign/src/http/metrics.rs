@@ -97,6 +97,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
         ),
         ("countersign_repeated_total", "Answers to a repeated idempotency key.", &counters.repeated),
         ("countersign_halted_total", "Actions rejected because their scope is halted.", &counters.halted),
+        ("countersign_approved_total", "Parked actions approved, and so executed.", &counters.approved),
         ("countersign_feeds_total", "Facts fed.", &counters.fed),
         ("countersign_refused_total", "Requests that the sequencer refused without an entry.", &counters.refused),
         ("countersign_busy_total", "Requests refused because the queue was full.", &counters.busy),

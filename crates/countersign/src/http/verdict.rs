@@ -6,10 +6,12 @@
 
 mod disclosing;
 
-use countersign_api::{Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, Why, Wrote};
+use countersign_api::{
+    Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+};
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Blocked, Decision, Expected};
-use countersign_core::ids::FactId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
@@ -19,8 +21,11 @@ use serde_json::Value;
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
 pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
-    let Event::Action(decided) = &entered.entry.event else { return None };
-    let mut verdict = of_decision(gate, &decided.action, &decided.decision);
+    let mut verdict = match &entered.entry.event {
+        Event::Action(decided) => of_decision(gate, &decided.action, &decided.decision),
+        Event::Approval(approved) => of_decision(gate, &approved.action, &approved.decision),
+        _ => return None,
+    };
     in_entry(&mut verdict, entered.entry.index);
     verdict.receipt = super::receipt(entered);
     Some(verdict)
@@ -47,7 +52,8 @@ pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> 
         None => verdict.erased = true,
         Some(payload) => {
             let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-            let StoredDecision { blocked, expires_at, gap_ms, shadowed } = payload.decision;
+            let StoredDecision { blocked, expires_at, gap_ms, shadowed, waived_by } = payload.decision;
+            verdict.waived_by = waived_by;
             if let Some(blocked) = blocked {
                 block(&mut verdict, blocked.into());
             }
@@ -58,6 +64,8 @@ pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> 
             let request: StoredRequest = serde_json::from_str(&payload.body).map_err(|error| error.to_string())?;
             let reads = payload.reads.iter().map(|(fact, _)| fact.parse()).collect::<Result<Vec<FactId>, _>>();
             let reads = reads.map_err(|error| error.to_string())?;
+            let acting = payload.agent.map(AgentId::new).transpose().map_err(|error| error.to_string())?;
+            let agent = acting.unwrap_or(agent);
             disclosing::disclose(gate, &mut verdict, &Asked { agent: &agent, action: &request.action, reads: &reads });
         }
     }
@@ -87,6 +95,11 @@ fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
     }
     verdict.gap_ms = decision.gap_ms;
     verdict.shadowed = decision.shadowed.as_ref().map(reasons);
+    verdict.waived_by = decision.waived_by.as_ref().map(|waived| WaivedBy {
+        reviewer: waived.reviewer.to_string(),
+        review: waived.review,
+        preconditions: waived.preconditions.iter().map(ToString::to_string).collect(),
+    });
     verdict.wrote =
         decision.writes.iter().map(|write| Wrote { fact: write.fact.to_string(), version: write.version }).collect();
     let reads: Vec<_> = decision.reads.iter().map(|read| read.fact.clone()).collect();
@@ -111,6 +124,7 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
         review: None,
         expires_at: None,
         shadowed: None,
+        waived_by: None,
         receipt: None,
         repeated: false,
         erased: false,
@@ -138,6 +152,11 @@ fn reasons(blocked: &Blocked) -> Shadowed {
         hint: blocked.hint.clone(),
         failed: blocked.failed.iter().map(failed).collect(),
     }
+}
+
+/// Every failed precondition of a review, for whoever may see all of it.
+pub fn all_failed(blocked: &Blocked) -> Vec<FailedPrecondition> {
+    blocked.failed.iter().map(failed).collect()
 }
 
 fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
@@ -185,6 +204,8 @@ fn attribute(fact: &str, attribute: Option<&str>) -> String {
 /// What of an action's payload makes its verdict.
 #[derive(Deserialize)]
 struct StoredPayload {
+    /// In an approval, the agent that acts; elsewhere that is the sender.
+    agent: Option<String>,
     body: String,
     decision: StoredDecision,
     #[serde(default)]
@@ -205,6 +226,7 @@ struct StoredDecision {
     expires_at: Option<u64>,
     gap_ms: Option<u64>,
     shadowed: Option<StoredBlocked>,
+    waived_by: Option<WaivedBy>,
 }
 
 #[derive(Deserialize)]

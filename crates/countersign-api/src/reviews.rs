@@ -1,0 +1,117 @@
+//! Reviews: actions that wait for a person.
+
+use crate::{FailedPrecondition, PactRef};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReviewList {
+    /// The reviews, oldest first.
+    pub reviews: Vec<ReviewSummary>,
+}
+
+/// One action that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReviewSummary {
+    /// The review.
+    #[schema(example = "rev_813")]
+    pub review: String,
+    /// The entry that parked the action.
+    pub entry: u64,
+    /// The agent that acts.
+    pub agent: String,
+    /// The pact.
+    pub pact: String,
+    /// The action type.
+    pub action: String,
+    /// When it was parked, in ledger milliseconds.
+    pub at: u64,
+    /// Until when a person may decide.
+    pub expires_at: u64,
+}
+
+/// A review as it is shown to a reviewer: everything an approval is bound to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReviewShown {
+    /// What waits.
+    #[serde(flatten)]
+    pub summary: ReviewSummary,
+    /// The action's id: SHA-256 of its raw body.
+    pub action_id: String,
+    /// Everybody on whose behalf it acts, root first; absent without delegation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<String>,
+    /// The parameters in canonical form, whole.
+    #[schema(value_type = Object)]
+    pub params: Value,
+    /// The pact in force.
+    pub pact_ref: PactRef,
+    /// The facts that the action reads, as the agent observed them and as they are now.
+    pub facts: Vec<ReviewFact>,
+    /// What does not hold now and an approval would waive; nothing else is waived.
+    pub waives: Vec<FailedPrecondition>,
+    /// Why no approval could commit now, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// When it was shown, in ledger milliseconds. An approval is good for ten minutes at most.
+    pub shown_at: u64,
+    /// What was shown, sealed; an approval carries it.
+    #[schema(example = "rvw1.AAAA")]
+    pub shown: String,
+}
+
+/// A fact that the action reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReviewFact {
+    /// The fact.
+    pub fact: String,
+    /// Its version now; 0 where there is none.
+    pub version: u64,
+    /// Its value now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// The version that the agent had observed; absent where it had not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_version: Option<u64>,
+    /// The value that the agent had observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_value: Option<Value>,
+    /// When, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<u64>,
+}
+
+/// An approval of what was shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveRequest {
+    /// What was shown, as it was given out.
+    #[schema(example = "rvw1.AAAA")]
+    pub shown: String,
+    /// For how long after it was shown the approval is good; at most, and unless told, ten minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
+}
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RefuseRequest {
+    /// Why.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub reason: String,
+}
+
+/// A review that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refused {
+    /// The review.
+    pub review: String,
+    /// The entry that records it.
+    pub entry: u64,
+    /// The entry's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+}

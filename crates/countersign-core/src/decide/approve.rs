@@ -1,0 +1,177 @@
+//! Approving a parked action: the same stages as any decision, on the facts as they are now, with exactly those preconditions
+//! waived that the reviewer was shown to have failed.
+//!
+//! It either commits or is refused with a reason, and then nothing has happened: an approval is bound to what was shown, as a
+//! feed is bound to the version in its `If-Match`.
+
+use super::{Deciding, Snapshot, decide_under};
+use crate::action::Observed;
+use crate::decision::{Decision, Verdict, WaivedBy};
+use crate::expression::{Base, Inputs, Mention};
+use crate::fact::Fact;
+use crate::ids::{AgentId, FactId};
+use crate::limits::APPROVAL_EXPIRES_MS;
+use crate::pact::{OnFail, Require};
+use crate::review::{Parked, ReviewId, ReviewRefusal, Shown};
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// A reviewer's approval of what was shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Approval<'a> {
+    /// The reviewer.
+    pub by: &'a AgentId,
+    /// What was shown.
+    pub shown: &'a Shown,
+    /// Until when it is good, in ledger milliseconds.
+    pub until_ms: u64,
+}
+
+/// Decides a parked action again under an approval. Gives the decision if it commits.
+pub fn approve(
+    approval: &Approval<'_>,
+    parked: &Parked,
+    snapshot: &impl Snapshot,
+    now_ms: u64,
+) -> Result<Decision, ReviewRefusal> {
+    let Approval { by, shown, until_ms } = *approval;
+    let (review, action) = (shown.review, &parked.action);
+    if action.members().any(|member| member == by) {
+        return Err(ReviewRefusal::SelfApproval { by: by.clone(), review });
+    }
+    let void = |why: String| Err(ReviewRefusal::Void(review, why));
+    if shown.to != *by {
+        return void(format!("it was shown to {}, and {by} approves", shown.to));
+    }
+    if shown.action != action.id {
+        return void("another action was shown".to_owned());
+    }
+    let until_ms = until_ms.min(shown.at_ms.saturating_add(APPROVAL_EXPIRES_MS));
+    if now_ms > until_ms {
+        return Err(ReviewRefusal::ApprovalExpired(review, until_ms, now_ms));
+    }
+    let current = snapshot.pact(&action.pact).map(|pact| (pact.version, pact.hash));
+    if current != Some((shown.pact.version, shown.pact.hash)) {
+        let now = current.map_or_else(|| "not published".to_owned(), |(version, _)| format!("at version {version}"));
+        return void(format!("pact `{}` was shown at version {}, and is now {now}", action.pact, shown.pact.version));
+    }
+    let (decision, drift) = decide_under(Some(approval), action, snapshot, now_ms);
+    if let Some(drift) = drift {
+        return void(drift);
+    }
+    match &decision.verdict {
+        Verdict::Committed => Ok(decision),
+        Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => {
+            void(format!("{}: {}", blocked.code, blocked.message))
+        }
+    }
+}
+
+/// What a reviewer is shown of a parked action at this time, and what would be decided without anybody's waiver. `None` where
+/// its pact is not published.
+pub fn show(
+    review: ReviewId,
+    parked: &Parked,
+    to: &AgentId,
+    snapshot: &impl Snapshot,
+    now_ms: u64,
+) -> Option<(Shown, Decision)> {
+    let action = &parked.action;
+    let first = decide_under(None, action, snapshot, now_ms).0;
+    let facts = first.reads.iter().map(|read| Observed {
+        fact: read.fact.clone(),
+        version: read.version,
+        at_ms: now_ms,
+        value: snapshot.fact(&read.fact).and_then(|fact| fact.value.clone()),
+    });
+    let facts = facts.collect();
+    let (to, at_ms, pact) = (to.clone(), now_ms, first.pact.clone()?);
+    let mut shown = Shown { to, review, action: action.id, pact, at_ms, facts, waives: Vec::new() };
+    // Staleness counts from here, so it is no reason to be waived.
+    let approval = Approval { by: &shown.to, shown: &shown, until_ms: now_ms };
+    let decision = decide_under(Some(&approval), action, snapshot, now_ms).0;
+    if let Verdict::Review { blocked, .. } = &decision.verdict {
+        shown.waives = blocked.failed.iter().map(|failed| failed.id.clone()).collect();
+    }
+    Some((shown, decision))
+}
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// Whether a reviewer waives this precondition.
+    pub(super) fn is_waived(&self, require: &Require) -> bool {
+        require.on_fail == OnFail::Review
+            && self.approval.is_some_and(|approval| approval.shown.waives.contains(&require.id))
+    }
+
+    /// The preconditions that did not hold and were waived.
+    pub(super) fn waived(&self, inputs: &Inputs<'_>) -> Option<WaivedBy> {
+        let approval = self.approval?;
+        let failed = |require: &&Require| self.is_waived(require) && self.check_require(require, inputs).is_some();
+        let preconditions = self.kind.require.iter().filter(failed).map(|require| require.id.clone()).collect();
+        Some(WaivedBy { reviewer: approval.by.clone(), review: approval.shown.review.0, preconditions })
+    }
+
+    /// When a fact was last looked at: by the agent, or by the reviewer after it.
+    pub(super) fn looked_at_ms(&self, fact: &FactId) -> Option<u64> {
+        let observed = self.action.observation_of(fact).map(|observed| observed.at_ms);
+        let shown = self.approval.filter(|approval| approval.shown.facts.iter().any(|shown| shown.fact == *fact));
+        observed.max(shown.map(|approval| approval.shown.at_ms))
+    }
+
+    /// The first attribute that a condition or effect reads and that is not as it was shown.
+    pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<String> {
+        let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
+        agents.or_else(|| {
+            let mut reads = self.reads.iter().enumerate();
+            reads.find_map(|(at, read)| self.drift_of(approval, Some(at), &read.id, read.record))
+        })
+    }
+
+    fn drift_of(
+        &self,
+        approval: &Approval<'_>,
+        read: Option<usize>,
+        id: &FactId,
+        record: Option<&Arc<Fact>>,
+    ) -> Option<String> {
+        let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == *id) else {
+            return Some(format!("{id} was not shown"));
+        };
+        if shown.version == record.map_or(0, |fact| fact.version()) {
+            return None;
+        }
+        let now = record.and_then(|fact| fact.value.as_ref());
+        let text = |value: Option<&crate::value::Value>| value.map_or("absent".to_owned(), ToString::to_string);
+        let who = |attribute: &str| {
+            record.map_or_else(String::new, |fact| {
+                let written = fact.changed(attribute);
+                format!(", by {} at {} ms in entry {}", written.by, written.at_ms, written.entry)
+            })
+        };
+        if shown.value.is_some() != now.is_some() {
+            let (was, is) = if now.is_some() { ("absent", "there") } else { ("there", "gone") };
+            return Some(format!("{id} was {was} when it was shown, and is now {is}{}", who("")));
+        }
+        let mentioned = |attribute: &SmolStr| {
+            let counts = read.is_none() && self.kind.min_trust.is_some() && attribute == "trust";
+            counts
+                || self.kind.inputs.iter().any(|(_, mention)| match mention {
+                    Mention::Attribute(base, name) => {
+                        let same = match base {
+                            Base::Principal | Base::Actor => read.is_none(),
+                            Base::Read(at) => read == Some(*at),
+                        };
+                        same && name == attribute
+                    }
+                    _ => false,
+                })
+        };
+        let names = shown.value.iter().chain(now).flat_map(|value| value.iter().map(|(name, _)| name));
+        names.filter(|name| mentioned(name)).find_map(|name| {
+            let (was, is) = (shown.value.as_ref().and_then(|value| value.get(name)), now.and_then(|now| now.get(name)));
+            (was != is).then(|| {
+                format!("{id}.{name} was {} when it was shown, and is now {}{}", text(was), text(is), who(name))
+            })
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Reviews: actions that wait for a person, and what became of them.
+//!
+//! An action whose only failed preconditions are of `on_fail = "review"` is parked with its entry, whose index names the review
+//! (`rev_813`). It waits until a reviewer approves or refuses it, it expires, or its payload is erased. Folded from the ledger
+//! like everything else.
+
+use crate::action::{Action, Observed};
+use crate::decision::PactRef;
+use crate::ids::{ActionId, AgentId};
+use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The name of a review: `rev_` and the entry that parked the action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReviewId(pub u64);
+
+impl fmt::Display for ReviewId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rev_{}", self.0)
+    }
+}
+
+impl FromStr for ReviewId {
+    type Err = ReviewRefusal;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_prefix("rev_").and_then(|digits| digits.parse().ok()).map(Self);
+        // One review has one spelling: no sign, no leading zeros.
+        let named = number.filter(|review| review.to_string() == text);
+        named.ok_or_else(|| ReviewRefusal::NotFound(text.chars().take(80).collect()))
+    }
+}
+
+/// An action that waits for a person.
+#[derive(Debug, Clone)]
+pub struct Parked {
+    /// The action, as it was sent.
+    pub action: Arc<Action>,
+    /// When it was parked, in ledger milliseconds.
+    pub at_ms: u64,
+    /// Until when a person may decide.
+    pub expires_at_ms: u64,
+}
+
+/// How a review ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Approved: the approval's entry executed the action.
+    Approved,
+    /// Refused.
+    Refused,
+    /// The parked action was erased.
+    Erased,
+}
+
+impl Ended {
+    /// As it stands in snapshots and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Refused => "refused",
+            Self::Erased => "erased",
+        }
+    }
+
+    /// Reads it back.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Approved, Self::Refused, Self::Erased].into_iter().find(|ended| ended.as_str() == text)
+    }
+}
+
+/// The reviews that wait, and those that ended lately.
+#[derive(Debug, Clone, Default)]
+pub struct Reviews {
+    open: BTreeMap<u64, Parked>,
+    closed: BTreeMap<u64, (Ended, u64)>,
+}
+
+/// What a reviewer was shown; sealed into a token, and part of the approval's entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// To whom.
+    pub to: AgentId,
+    /// The review.
+    pub review: ReviewId,
+    /// The action's id.
+    pub action: ActionId,
+    /// The pact that was in force.
+    pub pact: PactRef,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
+    /// The facts that the action reads, as they were then.
+    pub facts: Vec<Observed>,
+    /// The failed preconditions that an approval waives, and no others.
+    pub waives: Vec<SmolStr>,
+}
+
+/// Why a review cannot be decided in this way. Nothing was done, and the review waits on unless it has ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReviewRefusal {
+    /// There is no such review.
+    #[error("there is no review `{0}`, or it ended long ago")]
+    NotFound(String),
+    /// The review has ended.
+    #[error("{review} was {} in entry {entry}", .how.as_str())]
+    Closed {
+        /// The review.
+        review: ReviewId,
+        /// How it ended.
+        how: Ended,
+        /// The entry that ended it.
+        entry: u64,
+    },
+    /// Nobody decided in time.
+    #[error("{0} expired at {1} ms; the agent must act anew")]
+    Expired(ReviewId, u64),
+    /// What was shown is no longer so.
+    #[error("the approval of {0} is void: {1}")]
+    Void(ReviewId, String),
+    /// The approval came too late after the reviewer was shown the action.
+    #[error("the approval of {0} was good until {1} ms, and it is {2} ms")]
+    ApprovalExpired(ReviewId, u64, u64),
+    /// The reviewer is the one who acts, or on whose behalf.
+    #[error("{by} acts in {review}, and cannot approve it as well")]
+    SelfApproval {
+        /// The reviewer.
+        by: AgentId,
+        /// The review.
+        review: ReviewId,
+    },
+    /// The reason is empty or too long.
+    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    Reason(usize),
+}
+
+impl Reviews {
+    /// Parks an action. Those that have expired make room.
+    pub fn park(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
+        self.open.retain(|_, parked| parked.expires_at_ms >= at_ms);
+        let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
+        self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
+    }
+
+    /// Parks an action that was parked before those that are here.
+    pub fn park_earlier(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
+        let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
+        self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
+    }
+
+    /// Ends a review.
+    pub fn close(&mut self, review: u64, how: Ended, entry: u64) {
+        let was_open = self.open.remove(&review).is_some();
+        if how == Ended::Erased && !was_open {
+            return;
+        }
+        self.closed.insert(review, (how, entry));
+        while self.closed.len() > CLOSED_REVIEWS_MAX {
+            self.closed.pop_first();
+        }
+    }
+
+    /// Whether no more actions can be parked at this time.
+    pub fn is_full(&self, now_ms: u64) -> bool {
+        self.open.len() >= REVIEWS_MAX
+            && self.open.values().filter(|parked| parked.expires_at_ms >= now_ms).count() >= REVIEWS_MAX
+    }
+
+    /// The review, if it still waits.
+    pub fn waiting(&self, review: ReviewId, now_ms: u64) -> Result<&Parked, ReviewRefusal> {
+        match (self.open.get(&review.0), self.closed.get(&review.0)) {
+            (Some(parked), _) if now_ms <= parked.expires_at_ms => Ok(parked),
+            (Some(parked), _) => Err(ReviewRefusal::Expired(review, parked.expires_at_ms)),
+            (None, Some((how, entry))) => Err(ReviewRefusal::Closed { review, how: *how, entry: *entry }),
+            (None, None) => Err(ReviewRefusal::NotFound(review.to_string())),
+        }
+    }
+
+    /// The entry that executed a parked action.
+    pub fn approved_in(&self, review: u64) -> Option<u64> {
+        self.closed.get(&review).filter(|(how, _)| *how == Ended::Approved).map(|(_, entry)| *entry)
+    }
+
+    /// Those that wait, expired ones among them until room is needed.
+    pub fn open(&self) -> impl Iterator<Item = (ReviewId, &Parked)> {
+        self.open.iter().map(|(entry, parked)| (ReviewId(*entry), parked))
+    }
+
+    /// Those that ended: review, how, and in which entry.
+    pub fn closed(&self) -> impl Iterator<Item = (ReviewId, Ended, u64)> {
+        self.closed.iter().map(|(review, (how, entry))| (ReviewId(*review), *how, *entry))
+    }
+}

@@ -1,0 +1,54 @@
+//! Reviews for those who decide them: what waits, and what a reviewer is shown, sealed so that an approval is bound to it (I8).
+
+use super::Gate;
+use crate::token::TokenError;
+use countersign_core::decide::show;
+use countersign_core::decision::Decision;
+use countersign_core::ids::AgentId;
+use countersign_core::review::{Parked, ReviewId, ReviewRefusal, Shown};
+use rand_chacha::rand_core::Rng as _;
+
+/// A review as it is shown to a reviewer.
+#[derive(Debug)]
+pub struct ShownReview {
+    /// The action that waits.
+    pub parked: Parked,
+    /// What was shown.
+    pub shown: Shown,
+    /// What would be decided now, if nothing were waived.
+    pub decision: Decision,
+    /// What was shown, sealed.
+    pub token: String,
+}
+
+impl Gate {
+    /// What waits for a person now.
+    pub fn reviews(&self) -> Vec<(ReviewId, Parked)> {
+        let now_ms = self.now_ms();
+        let view = self.view();
+        let waiting = view.state.reviews.open().filter(|(_, parked)| now_ms <= parked.expires_at_ms);
+        waiting.map(|(review, parked)| (review, parked.clone())).collect()
+    }
+
+    /// Shows a parked action to a reviewer: whole, with the facts as they are now.
+    pub fn show_review(&self, review: ReviewId, to: &AgentId) -> Result<ShownReview, ReviewRefusal> {
+        // Time is read before the facts: what is shown is never younger than it says.
+        let now_ms = self.now_ms();
+        let (parked, shown) = {
+            let view = self.view();
+            let parked = view.state.reviews.waiting(review, now_ms)?.clone();
+            let shown = show(review, &parked, to, &view.state, now_ms);
+            (parked, shown)
+        };
+        let (shown, decision) = shown.ok_or_else(|| ReviewRefusal::NotFound(review.to_string()))?;
+        let mut nonce = [0; 24];
+        self.shared.nonces.lock().fill_bytes(&mut nonce);
+        let token = self.shared.sealer.seal_shown(&shown, nonce);
+        Ok(ShownReview { parked, shown, decision, token })
+    }
+
+    /// Opens the token that a reviewer was given.
+    pub fn open_shown(&self, token: &str, by: &AgentId) -> Result<Shown, TokenError> {
+        self.shared.sealer.open_shown(token, by)
+    }
+}

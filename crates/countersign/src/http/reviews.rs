@@ -1,0 +1,142 @@
+//! Reviews: what waits for a person, what a reviewer is shown, and what comes of it.
+
+use super::caller::Caller;
+use super::error::HttpError;
+use super::facts::bad_path;
+use super::{App, body, json, receipt, verdict};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use countersign_api::{ErrorCode, PactRef, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
+use countersign_core::action::Observed;
+use countersign_core::decision::Verdict;
+use countersign_core::limits::{APPROVAL_EXPIRES_MS, BODY_BYTES_MAX};
+use countersign_core::review::{Parked, ReviewId};
+use countersign_engine::gate::ShownReview;
+use countersign_engine::request;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Largest body of an approval: the largest token, with room for the words round it.
+const APPROVE_BYTES_MAX: usize = (1 << 20) + 4096;
+
+type ReviewPath = Result<Path<String>, PathRejection>;
+
+fn review_id(path: ReviewPath) -> Result<ReviewId, HttpError> {
+    let Path(text) = path.map_err(|error| bad_path(&error))?;
+    Ok(text.parse::<ReviewId>().map_err(request::Refusal::from)?)
+}
+
+fn summary(review: ReviewId, parked: &Parked) -> ReviewSummary {
+    ReviewSummary {
+        review: review.to_string(),
+        entry: review.0,
+        agent: parked.action.agent.to_string(),
+        pact: parked.action.pact.to_string(),
+        action: parked.action.action.to_string(),
+        at: parked.at_ms,
+        expires_at: parked.expires_at_ms,
+    }
+}
+
+/// `GET /v1/reviews`
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    let reviews = app.gate.reviews();
+    json(&ReviewList { reviews: reviews.iter().map(|(review, parked)| summary(*review, parked)).collect() })
+}
+
+/// `GET /v1/reviews/{review}`
+pub async fn show(State(app): State<Arc<App>>, caller: Caller, path: ReviewPath) -> Result<Response, HttpError> {
+    let shown = app.gate.show_review(review_id(path)?, &caller.name).map_err(request::Refusal::from)?;
+    json(&on_the_wire(&shown))
+}
+
+fn on_the_wire(review: &ShownReview) -> ReviewShown {
+    let ShownReview { parked, shown, decision, token } = review;
+    let fact = |now: &Observed| {
+        let observed = parked.action.observation_of(&now.fact);
+        ReviewFact {
+            fact: now.fact.to_string(),
+            version: now.version,
+            value: now.value.as_ref().map(|value| value.to_json()),
+            observed_version: observed.map(|observed| observed.version),
+            observed_value: observed.and_then(|observed| observed.value.as_ref()).map(|value| value.to_json()),
+            observed_at: observed.map(|observed| observed.at_ms),
+        }
+    };
+    let waives = match &decision.verdict {
+        Verdict::Review { blocked, .. } => verdict::all_failed(blocked),
+        Verdict::Committed | Verdict::Rejected(_) => Vec::new(),
+    };
+    let blocked = match &decision.verdict {
+        Verdict::Rejected(blocked) => Some(format!("{}: {}", blocked.code, blocked.message)),
+        Verdict::Committed | Verdict::Review { .. } => None,
+    };
+    let body: Value = serde_json::from_str(&parked.action.body).unwrap_or_default();
+    ReviewShown {
+        summary: summary(shown.review, parked),
+        action_id: shown.action.to_string(),
+        chain: parked.action.chain.iter().flat_map(|chain| chain.agents()).map(ToString::to_string).collect(),
+        params: body.get("params").cloned().unwrap_or_default(),
+        pact_ref: PactRef {
+            name: shown.pact.name.to_string(),
+            version: shown.pact.version,
+            hash: shown.pact.hash.to_string(),
+        },
+        facts: shown.facts.iter().map(fact).collect(),
+        waives,
+        blocked,
+        shown_at: shown.at_ms,
+        shown: token.clone(),
+    }
+}
+
+/// `POST /v1/reviews/{review}/approve`
+pub async fn approve(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: ReviewPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let review = review_id(path)?;
+    let text = body::text(request, body::JSON, APPROVE_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let token = fields.string("shown")?;
+    let expires_in_ms = match fields.take("expires_in_ms") {
+        None => APPROVAL_EXPIRES_MS,
+        Some(value) => value
+            .as_u64()
+            .filter(|span| *span <= APPROVAL_EXPIRES_MS)
+            .ok_or_else(|| HttpError::field(format!("field `expires_in_ms` must be at most {APPROVAL_EXPIRES_MS}")))?,
+    };
+    fields.done()?;
+    let Caller { name: by, auth, .. } = caller;
+    let hint = "show the review again, as the reviewer who approves, and send the token as it was given out";
+    let refused = |message: String| HttpError::new(ErrorCode::ShownRefused, message, hint);
+    let shown = app.gate.open_shown(&token, &by).map_err(|error| refused(error.of_shown().to_owned()))?;
+    if shown.review != review {
+        return Err(refused(format!("this is what was shown of {}, not of {review}", shown.review)));
+    }
+    let until_ms = shown.at_ms.saturating_add(expires_in_ms);
+    let entered = app.enter(request::Request::Approve { by, auth, shown: Box::new(shown), until_ms }).await?;
+    let verdict = verdict::of_entry(&app.gate, &entered);
+    json(&verdict.ok_or_else(|| HttpError::internal("an approval became an entry of another kind"))?)
+}
+
+/// `POST /v1/reviews/{review}/refuse`
+pub async fn refuse(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: ReviewPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let review = review_id(path)?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let reason = fields.string("reason")?;
+    fields.done()?;
+    let Caller { name: by, auth, .. } = caller;
+    let entered = app.enter(request::Request::Refuse { by, auth, review, reason: reason.into() }).await?;
+    let receipt = receipt(&entered);
+    json(&Refused { review: review.to_string(), entry: entered.entry.index, receipt })
+}
