@@ -120,8 +120,10 @@ pub struct Decided {
 }
 
 /// All kinds of entries as they stand in leaves, in alphabetical order.
-pub const KINDS: &[&str] =
-    &["action", "approval", "clock", "erasure", "feed", "genesis", "halt", "pact", "refusal", "resume", "rotation", "shadow"];
+pub const KINDS: &[&str] = &[
+    "action", "approval", "clock", "erasure", "feed", "genesis", "halt", "pact", "refusal", "resume", "rotation",
+    "shadow",
+];
 
 /// An approval with what it decided.
 #[derive(Debug, Clone)]

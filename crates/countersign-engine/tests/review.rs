@@ -108,7 +108,7 @@ fn open(dir: &Path, clock: &Arc<Hand>) -> Gate {
         disk: Arc::new(RealDisk::open(dir).unwrap()),
         clock: Arc::clone(clock) as _,
         seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]),
+        log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
     };
     Gate::open(environment, Options::new("test.example/review")).unwrap().0

@@ -5,8 +5,8 @@
 use crate::{
     ActionRequest, AgentList, ApproveRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse,
     ErasureRequest, ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health,
-    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready,
-    ReceiptResponse, RefuseRequest, Refused, ReviewList, ReviewShown, Verdict,
+    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList,
+    PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ReviewList, ReviewShown, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
