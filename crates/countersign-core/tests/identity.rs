@@ -5,11 +5,13 @@
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::decide;
+use countersign_core::decision::{Decision, PactRef};
 use countersign_core::fact::Fact;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Digest, FactId, PactName, Tag};
-use countersign_core::record::{Decided, DecodeError, Encoder, Entry, Event, Leaf, decode_with_auth};
+use countersign_core::record::{Approved, Decided, DecodeError, Encoder, Entry, Event, Leaf, decode_with_auth};
+use countersign_core::review::{ReviewId, Shown};
 use countersign_core::state::{Change, State};
 use countersign_core::value::Attributes;
 use proptest::prelude::*;
@@ -82,7 +84,24 @@ fn events() -> Vec<Event> {
     let mut write = state.feed(&HOLDERS[0].parse().unwrap(), Some(value(HOLDERS[0], 1, None)));
     write.tag = Some(Tag([1; 12]));
     let pact = PactName::new("p").unwrap();
+    let pact_ref = PactRef { name: pact.clone(), version: 1, hash: Digest([0; 32]) };
+    let approved = Approved {
+        action: Arc::new(action.clone()),
+        shown: Shown {
+            to: AgentId::new("a").unwrap(),
+            review: ReviewId(2),
+            action: action.id,
+            pact: pact_ref.clone(),
+            at_ms: 5,
+            facts: Vec::new(),
+            waives: vec!["small".into()],
+        },
+        until_ms: 9,
+        decision: Decision { pact: Some(pact_ref), ..decision.clone() },
+    };
     vec![
+        Event::Approval(Box::new(approved)),
+        Event::Refusal { review: ReviewId(2), reason: "why".into() },
         Event::Pact { name: pact, version: 1, hash: Digest([0; 32]), source: "pact = 1".into() },
         Event::Feed { write },
         Event::Action(Box::new(Decided { action, decision })),
@@ -105,6 +124,8 @@ fn is_listed(event: &Event) -> bool {
         | Event::Clock { .. }
         | Event::Halt { .. }
         | Event::Resume { .. }
+        | Event::Approval(_)
+        | Event::Refusal { .. }
         | Event::Rotation { .. } => true,
     }
 }
