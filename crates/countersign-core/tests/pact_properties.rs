@@ -230,7 +230,8 @@ fn what_is_exported_validates_with_cedar() {
         let (schema, warnings) = Schema::from_cedarschema_str(&cedar_schema(&pact)).unwrap();
         assert_eq!(warnings.count(), 0, "{}", pact.name);
         let policies: PolicySet = cedar_policies(&pact).parse().unwrap();
-        assert_eq!(policies.policies().count(), pact.actions.len());
+        let grants: usize = pact.observe.values().map(Vec::len).sum();
+        assert_eq!(policies.policies().count(), pact.actions.len() + grants);
         let result = Validator::new(schema).validate(&policies, ValidationMode::Strict);
         assert!(result.validation_passed_without_warnings(), "{}: {result:?}", pact.name);
     }
