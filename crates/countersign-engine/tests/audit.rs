@@ -160,12 +160,7 @@ fn records_of_every_kind_are_canonical() {
     let token = gate.observe(AgentId::new("writer").unwrap(), note()).unwrap().token;
     let first = index(write(&gate, 1, "one \u{1} \"two\" \u{20ac}"));
     act(&gate, 2, "close", std::slice::from_ref(&token));
-    let parked = [act(&gate, 3, "ask", &[token]), act(&gate, 5, "ask", &[])].map(|answer| ReviewId(index(answer)));
-    let shown = gate.show_review(parked[0], &operator()).unwrap().shown;
-    let until_ms = shown.at_ms + 60_000;
-    gate.call(Request::Approve { by: operator(), auth: Auth::None, shown: Box::new(shown), until_ms }).unwrap();
-    let (review, reason) = (parked[1], "why".into());
-    gate.call(Request::Refuse { by: operator(), auth: Auth::None, review, reason }).unwrap();
+    act(&gate, 3, "ask", &[token]);
     write(&gate, 4, "rejected: it is closed");
     gate.erase(operator(), Auth::None, &[first], "a reason".into()).unwrap();
     clock.step(60_000);
@@ -174,6 +169,13 @@ fn records_of_every_kind_are_canonical() {
     let scope = || "agent:writer".parse().unwrap();
     gate.call(Request::Halt { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
     gate.call(Request::Resume { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"","open":true}"#)).unwrap();
+    let parked = [act(&gate, 6, "ask", &[]), act(&gate, 5, "ask", &[])].map(|answer| ReviewId(index(answer)));
+    let shown = gate.show_review(parked[0], &operator()).unwrap().shown;
+    let until_ms = shown.at_ms + 60_000;
+    gate.call(Request::Approve { by: operator(), auth: Auth::None, shown: Box::new(shown), until_ms }).unwrap();
+    let (review, reason) = (parked[1], "why".into());
+    gate.call(Request::Refuse { by: operator(), auth: Auth::None, review, reason }).unwrap();
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

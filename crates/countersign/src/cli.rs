@@ -5,7 +5,7 @@
 
 use crate::commands::{
     Exit, Failure, Outcome, act, agent, audit, clock, delegate, delegation, entry, erase, fact, halt, init, key,
-    ledger, observe, operator, pact, replay,
+    ledger, observe, operator, pact, replay, review,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -79,6 +79,8 @@ enum Command {
     Audit(audit::AuditArgs),
     Replay(replay::ReplayArgs),
     Erase(erase::EraseArgs),
+    #[command(subcommand)]
+    Review(review::ReviewCommand),
     Halt(halt::HaltArgs),
     Resume(halt::ResumeArgs),
     Halts(halt::HaltsArgs),
@@ -134,6 +136,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Audit(args) => audit::run(&args, config),
         Command::Replay(args) => replay::run(&args, config),
         Command::Erase(args) => erase::run(&args, config),
+        Command::Review(command) => review::run(&command, config),
         Command::Halt(args) => halt::halt(&args, config),
         Command::Resume(args) => halt::resume(&args, config),
         Command::Halts(args) => halt::list(&args, config),

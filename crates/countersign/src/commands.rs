@@ -18,6 +18,7 @@ pub mod observe;
 pub mod operator;
 pub mod pact;
 pub mod replay;
+pub mod review;
 pub mod serve;
 pub mod verdict;
 pub mod verify;

@@ -33,6 +33,10 @@ pub fn show(verdict: &Verdict) {
             show_failed(failed, paint);
         }
     }
+    if let Some(waived) = &verdict.waived_by {
+        let what = waived.preconditions.join(", ");
+        say(format_args!("  approved by {}, who waived: {what}", waived.reviewer));
+    }
     if let (Some(review), Some(expires)) = (&verdict.review, verdict.expires_at) {
         say(format_args!("  waits for a person as {review} until {}", time(expires)));
     }

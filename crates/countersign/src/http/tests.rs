@@ -16,6 +16,7 @@ mod faults;
 mod ledger;
 mod server;
 mod signed;
+mod stops;
 mod verdicts;
 mod withheld;
 

@@ -71,6 +71,8 @@ fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpErro
         {
             operator(request.headers())?
         }
+        // A review is shown to somebody, who alone can approve what was shown.
+        Some(Needs::Operator(&[Role::Reviewer])) => operator(request.headers())?,
         _ => return Ok(request),
     };
     request.extensions_mut().insert(Caller { name, auth: Auth::None, kind: None });
