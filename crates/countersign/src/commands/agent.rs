@@ -14,7 +14,7 @@ const TYPE: &str = "Agent";
 
 /// Register agents, and change who they are
 ///
-/// An agent is a fact, Agent::"<name>", with its public key, organisation, roles, standing and trust. What is changed here holds
+/// An agent is a fact, Agent::"NAME", with its public key, organisation, roles, standing and trust. What is changed here holds
 /// from the next commit on, also for what is on its way. It takes the key of an operator with the role admin.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
