@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 pub fn per_second(bench: &mut Bench, hot: bool, actions: u64) -> Result<f64> {
     // A first round settles caches and the file; it is not counted.
     bench.spend(2_000, hot)?;
-    let r = actions as f64 / bench.spend(actions, hot)?.as_secs_f64();
-    Ok(r)
+    Ok(actions as f64 / bench.spend(actions, hot)?.as_secs_f64())
 }
 
 /// The median of one caller's wait, in microseconds.

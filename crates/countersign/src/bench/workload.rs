@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Three preconditions, one of them on the commit's time, and one value to set.
 pub const PACT: &str = include_str!("workload.toml");
 
-/// Requests kept on their way: one batch being made durable, one waiting, one being decided.
+/// Requests kept on their way: one batch being made durable, one being encoded, one being decided.
 const IN_FLIGHT: u64 = 3 * super::floor::BATCH as u64;
 
 /// A gate set up for measuring.
