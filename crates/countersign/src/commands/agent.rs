@@ -1,16 +1,14 @@
 //! `countersign agent`: who may act, as facts of their own.
 
-use super::identity::{KeySource, fact, register, rotate, stand};
+use super::identity::{KeySource, Who, line, registered, rotated, stood, text};
 use super::{Connection, Outcome};
 use crate::client::Call;
 use crate::config::Config;
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::{AgentList, FactWritten, Registered};
+use countersign_api::AgentList;
 use serde_json::{Value, json};
-
-const TYPE: &str = "Agent";
 
 /// Register agents, and change who they are
 ///
@@ -111,15 +109,8 @@ pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
         AgentCommand::New(args) => new(args, config),
         AgentCommand::List(args) => list(args, config),
         AgentCommand::Rotate(args) => {
-            let agent = fact(TYPE, &args.name)?;
             let client = args.connection.client(config)?;
-            let key = args.source.key(&args.name)?;
-            let written = rotate(&client, &agent, &key.name, &args.overlap)?;
-            client.close()?;
-            if !args.json {
-                note(format_args!("{} has a new key; {}. Its public name:", args.name, key.place()));
-            }
-            shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+            rotated(&who(&args.name, args.json), client, &args.source, &args.overlap)
         }
         AgentCommand::Revoke(args) => standing(args, config, "revoked"),
         AgentCommand::Quarantine(args) => standing(args, config, "quarantined"),
@@ -128,45 +119,17 @@ pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
 }
 
 fn new(args: &NewArgs, config: &Config) -> Result<Outcome> {
-    let agent = fact(TYPE, &args.name)?;
     let client = args.connection.client(config)?;
-    let key = args.source.key(&args.name)?;
-    let value = json!({
-        "key": key.name.as_str(), "org": args.org, "roles": args.role, "standing": "active", "trust": args.trust,
-    });
-    let written = register(&client, &agent, value)?;
-    client.close()?;
-    if !args.json {
-        note(format_args!(
-            "Registered agent {} in entry {}; {}. Its public name:",
-            args.name,
-            written.entry,
-            key.place()
-        ));
-    }
-    shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+    let value = json!({"org": args.org, "roles": args.role, "standing": "active", "trust": args.trust});
+    registered(&who(&args.name, args.json), client, &args.source, value.as_object().cloned().unwrap_or_default())
 }
 
-/// What was written, with what else a program wants to know.
-pub(super) fn shown(json: bool, written: &FactWritten, more: Value, line: &str) -> Result<Outcome> {
-    if json {
-        let mut all = serde_json::to_value(written)?;
-        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
-            all.extend(more);
-        }
-        say_json(&all);
-    } else {
-        say(line);
-    }
-    Ok(Outcome::Yes)
+fn who(name: &str, json: bool) -> Who<'_> {
+    Who { ty: "Agent", name, json }
 }
 
 fn standing(args: &StandingArgs, config: &Config, standing: &str) -> Result<Outcome> {
-    let client = args.connection.client(config)?;
-    let written = stand(&client, &fact(TYPE, &args.name)?, standing)?;
-    client.close()?;
-    let line = format!("agent {} is {standing} from entry {} on", args.name, written.entry);
-    shown(args.json, &written, json!({"standing": standing}), &line)
+    stood(&who(&args.name, args.json), args.connection.client(config)?, standing)
 }
 
 fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
@@ -185,21 +148,4 @@ fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
         say(format_args!("{}  trust {}  {org}", line(agent), agent.value.get("trust").unwrap_or(&Value::Null)));
     }
     Ok(Outcome::Yes)
-}
-
-/// Name, standing, roles and key of somebody on one line.
-pub(super) fn line(registered: &Registered) -> String {
-    let roles: Vec<&str> = match registered.value.get("roles") {
-        Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let key = match text(registered, "key") {
-        "" => "no key",
-        key => key,
-    };
-    format!("{:<16} {:<11}  {key}  roles {}", registered.name, text(registered, "standing"), roles.join(","))
-}
-
-fn text<'a>(registered: &'a Registered, name: &str) -> &'a str {
-    registered.value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

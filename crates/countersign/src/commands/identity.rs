@@ -2,17 +2,29 @@
 //!
 //! Every change goes out with `If-Match`, so that two admins cannot overwrite each other unseen.
 
-use super::{Failure, fact_path};
+use super::{Failure, Outcome, fact_path};
 use crate::client::{Call, Client};
 use crate::key_file;
+use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::Args;
-use countersign_api::{FactPut, FactResponse, FactWritten, Ready};
+use countersign_api::{FactPut, FactResponse, FactWritten, Ready, Registered};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::pact::duration_ms;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
+
+/// Whom a command is about, and how it answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// The fact type: `Agent` or `Operator`.
+    pub ty: &'a str,
+    /// The name.
+    pub name: &'a str,
+    /// Whether one JSON object is asked for.
+    pub json: bool,
+}
 
 /// Where the public key comes from.
 #[derive(Debug, Clone, Args)]
@@ -66,18 +78,13 @@ impl NewKey {
 }
 
 /// The fact of an agent or operator.
-pub fn fact(ty: &str, name: &str) -> Result<FactId> {
+fn fact(ty: &str, name: &str) -> Result<FactId> {
     let ty = FactType::new(ty).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(FactId::new(ty, name).map_err(|error| Failure::usage(error.to_string()))?)
 }
 
-/// Writes a fact that must not be there yet.
-pub fn register(client: &Client, fact: &FactId, value: Value) -> Result<FactWritten> {
-    put(client, fact, 0, value)
-}
-
 /// Changes a fact as it is now.
-pub fn change(
+fn change(
     client: &Client,
     fact: &FactId,
     with: impl FnOnce(&mut Map<String, Value>) -> Result<()>,
@@ -85,25 +92,26 @@ pub fn change(
     let found: FactResponse = client.call(Call::get(fact_path(fact)))?;
     let mut value = found.value.as_object().cloned().unwrap_or_default();
     with(&mut value)?;
-    put(client, fact, found.version, Value::Object(value))
+    put(client, fact, found.version, value)
 }
 
-fn put(client: &Client, fact: &FactId, version: u64, value: Value) -> Result<FactWritten> {
-    let Value::Object(value) = value else { return Err(Failure::usage("a fact is an object").into()) };
+/// Writes a fact that must be at this version; 0 where there must be none.
+fn put(client: &Client, fact: &FactId, version: u64, value: Map<String, Value>) -> Result<FactWritten> {
     let call = Call::put(fact_path(fact)).header("if-match", format!("\"{version}\""));
     client.call(call.json(&FactPut { value })?)
 }
 
-/// Gives a fact a new key, and lets the one before it count for a while.
-pub fn rotate(client: &Client, fact: &FactId, key: &KeyName, overlap: &str) -> Result<FactWritten> {
-    let overlap_ms = match overlap {
-        "0" => Some(0),
-        text => duration_ms(text),
-    };
-    let overlap_ms = overlap_ms.ok_or_else(|| {
+/// For how long the key before still counts.
+fn overlap_ms(overlap: &str) -> Result<u64> {
+    let overlap_ms = if overlap == "0" { Some(0) } else { duration_ms(overlap) };
+    Ok(overlap_ms.ok_or_else(|| {
         Failure::usage(format!("`{overlap}` is not a span of time"))
             .hint("write a number and s, m, h or d, such as 1h; or 0")
-    })?;
+    })?)
+}
+
+/// Gives a fact a new key, and lets the one before it count for a while.
+fn rotate(client: &Client, fact: &FactId, key: &KeyName, overlap_ms: u64) -> Result<FactWritten> {
     let Ready { now, .. } = client.call(Call::get("/readyz"))?;
     change(client, fact, |value| {
         value.remove("old_key");
@@ -117,9 +125,85 @@ pub fn rotate(client: &Client, fact: &FactId, key: &KeyName, overlap: &str) -> R
 }
 
 /// Sets somebody's standing.
-pub fn stand(client: &Client, fact: &FactId, standing: &str) -> Result<FactWritten> {
+fn stand(client: &Client, fact: &FactId, standing: &str) -> Result<FactWritten> {
     change(client, fact, |value| {
         value.insert("standing".to_owned(), json!(standing));
         Ok(())
     })
+}
+
+/// Registers somebody with a key of its own, which is made only now, and says so.
+pub fn registered(who: &Who<'_>, client: Client, source: &KeySource, mut value: Map<String, Value>) -> Result<Outcome> {
+    let id = fact(who.ty, who.name)?;
+    let key = source.key(who.name)?;
+    value.insert("key".to_owned(), json!(key.name.as_str()));
+    let written = put(&client, &id, 0, value)?;
+    client.close()?;
+    let kind = who.ty.to_lowercase();
+    if !who.json {
+        note(format_args!(
+            "Registered {kind} {} in entry {}; {}. Its public name:",
+            who.name,
+            written.entry,
+            key.place()
+        ));
+    }
+    shown_key(who, &written, &key)
+}
+
+/// Gives somebody a new key, and says so.
+pub fn rotated(who: &Who<'_>, client: Client, source: &KeySource, overlap: &str) -> Result<Outcome> {
+    let id = fact(who.ty, who.name)?;
+    let overlap_ms = overlap_ms(overlap)?;
+    let key = source.key(who.name)?;
+    let written = rotate(&client, &id, &key.name, overlap_ms)?;
+    client.close()?;
+    if !who.json {
+        note(format_args!("{} has a new key; {}. Its public name:", who.name, key.place()));
+    }
+    shown_key(who, &written, &key)
+}
+
+/// Sets somebody's standing, and says so.
+pub fn stood(who: &Who<'_>, client: Client, standing: &str) -> Result<Outcome> {
+    let written = stand(&client, &fact(who.ty, who.name)?, standing)?;
+    client.close()?;
+    let line = format!("{} {} is {standing} from entry {} on", who.ty.to_lowercase(), who.name, written.entry);
+    shown(who.json, &written, json!({"standing": standing}), &line)
+}
+
+fn shown_key(who: &Who<'_>, written: &FactWritten, key: &NewKey) -> Result<Outcome> {
+    shown(who.json, written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+}
+
+/// What was written, with what else a program wants to know.
+fn shown(json: bool, written: &FactWritten, more: Value, line: &str) -> Result<Outcome> {
+    if json {
+        let mut all = serde_json::to_value(written)?;
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
+        say_json(&all);
+    } else {
+        say(line);
+    }
+    Ok(Outcome::Yes)
+}
+
+/// Name, standing, roles and key of somebody on one line.
+pub fn line(registered: &Registered) -> String {
+    let roles: Vec<&str> = match registered.value.get("roles") {
+        Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let key = match text(registered, "key") {
+        "" => "no key",
+        key => key,
+    };
+    format!("{:<16} {:<11}  {key}  roles {}", registered.name, text(registered, "standing"), roles.join(","))
+}
+
+/// An attribute that is text; empty where there is none.
+pub fn text<'a>(registered: &'a Registered, name: &str) -> &'a str {
+    registered.value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 //! `countersign operator`: who may run the gate.
 
-use super::agent::{line, shown};
-use super::identity::{KeySource, fact, register, rotate, stand};
+use super::identity::{KeySource, Who, line, registered, rotated, stood};
 use super::{Connection, Outcome};
 use crate::client::Call;
 use crate::config::Config;
@@ -12,8 +11,6 @@ use clap::{Args, Subcommand};
 use countersign_api::OperatorList;
 use countersign_core::identity::Role;
 use serde_json::json;
-
-const TYPE: &str = "Operator";
 
 /// Register operators, and change who they are
 ///
@@ -104,15 +101,8 @@ pub fn run(command: &OperatorCommand, config: &Config) -> Result<Outcome> {
         OperatorCommand::New(args) => new(args, config),
         OperatorCommand::List(args) => list(args, config),
         OperatorCommand::Rotate(args) => {
-            let operator = fact(TYPE, &args.name)?;
             let client = args.connection.client(config)?;
-            let key = args.source.key(&args.name)?;
-            let written = rotate(&client, &operator, &key.name, &args.overlap)?;
-            client.close()?;
-            if !args.json {
-                note(format_args!("{} has a new key; {}. Its public name:", args.name, key.place()));
-            }
-            shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+            rotated(&who(&args.name, args.json), client, &args.source, &args.overlap)
         }
         OperatorCommand::Revoke(args) => standing(args, config, "revoked"),
         OperatorCommand::Activate(args) => standing(args, config, "active"),
@@ -120,29 +110,17 @@ pub fn run(command: &OperatorCommand, config: &Config) -> Result<Outcome> {
 }
 
 fn new(args: &NewArgs, config: &Config) -> Result<Outcome> {
-    let operator = fact(TYPE, &args.name)?;
     let client = args.connection.client(config)?;
-    let key = args.source.key(&args.name)?;
-    let value = json!({"key": key.name.as_str(), "roles": args.role, "standing": "active"});
-    let written = register(&client, &operator, value)?;
-    client.close()?;
-    if !args.json {
-        note(format_args!(
-            "Registered operator {} in entry {}; {}. Its public name:",
-            args.name,
-            written.entry,
-            key.place()
-        ));
-    }
-    shown(args.json, &written, json!({"key": key.name.as_str(), "file": key.file}), key.name.as_str())
+    let value = json!({"roles": args.role, "standing": "active"});
+    registered(&who(&args.name, args.json), client, &args.source, value.as_object().cloned().unwrap_or_default())
+}
+
+fn who(name: &str, json: bool) -> Who<'_> {
+    Who { ty: "Operator", name, json }
 }
 
 fn standing(args: &StandingArgs, config: &Config, standing: &str) -> Result<Outcome> {
-    let client = args.connection.client(config)?;
-    let written = stand(&client, &fact(TYPE, &args.name)?, standing)?;
-    client.close()?;
-    let line = format!("operator {} is {standing} from entry {} on", args.name, written.entry);
-    shown(args.json, &written, json!({"standing": standing}), &line)
+    stood(&who(&args.name, args.json), args.connection.client(config)?, standing)
 }
 
 fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
