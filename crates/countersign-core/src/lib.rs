@@ -15,6 +15,7 @@
 )]
 
 pub mod action;
+pub mod call;
 pub mod canonical;
 pub mod code;
 pub mod decide;

@@ -22,6 +22,7 @@ pub mod gate;
 pub mod idempotency;
 pub mod identity;
 pub mod log_key;
+pub mod outbox;
 pub mod request;
 pub mod sequence;
 pub mod snapshot;

@@ -1,0 +1,190 @@
+//! Calls to the outside: what is sent, and what became of it.
+//!
+//! A call is rendered at its dispatch, from the pact's `call` and the facts as they are then, and never again: every attempt,
+//! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
+
+use crate::canonical::Canonical;
+use crate::ids::{ActionId, ActionName, Digest, FactId};
+use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The name of an effect that leaves the building: `eff_` and the entry of its intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EffectId(pub u64);
+
+impl fmt::Display for EffectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "eff_{}", self.0)
+    }
+}
+
+/// Text that names no effect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the name of an effect, such as eff_813")]
+pub struct NotAnEffect(pub String);
+
+impl FromStr for EffectId {
+    type Err = NotAnEffect;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_prefix("eff_").and_then(|digits| digits.parse().ok()).map(Self);
+        // One effect has one spelling: no sign, no leading zeros.
+        let named = number.filter(|effect| effect.to_string() == text);
+        named.ok_or_else(|| NotAnEffect(text.chars().take(80).collect()))
+    }
+}
+
+/// A call, rendered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The adapter, by its name in the gate's settings.
+    pub adapter: SmolStr,
+    /// What is sent; `None` where it depends on facts outside, which are read first.
+    pub send: Option<Send>,
+    /// How long one attempt may take.
+    pub timeout_ms: u64,
+    /// How often it may be tried again when nobody knows whether it happened; 0 unless it is idempotent.
+    pub retries: u32,
+    /// Until when an attempt may begin, in ledger milliseconds.
+    pub deadline_ms: u64,
+    /// How to find out whether it happened.
+    pub probe: Option<Probe>,
+    /// The action type that undoes it.
+    pub undo: Option<ActionName>,
+    /// Facts outside that are read, in order, before anything is sent.
+    pub outside: Vec<OutsideRead>,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Send {
+    /// An HTTP request to a path below the adapter's base.
+    Http {
+        /// The method.
+        method: SmolStr,
+        /// The path, with its parts percent-encoded.
+        path: String,
+        /// The members of a JSON body; `None` for no body.
+        body: Option<Attributes>,
+    },
+    /// A command: the adapter's program with these arguments after its own.
+    Command {
+        /// The arguments.
+        args: Vec<SmolStr>,
+    },
+    /// SQL statements, in the transaction in which the facts were read.
+    Sql {
+        /// The statements, each of which must change exactly one row.
+        statements: Vec<Statement>,
+    },
+}
+
+/// One SQL statement with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// The text, with `$1`, `$2`, …
+    pub sql: Arc<str>,
+    /// Their values.
+    pub params: Vec<Value>,
+}
+
+/// A read call that tells whether a call happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// What is sent.
+    pub send: Send,
+    /// How long after the last attempt *absent* counts as *did not happen*.
+    pub absent_after_ms: u64,
+}
+
+/// A fact outside that an action reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutsideRead {
+    /// The fact.
+    pub fact: FactId,
+    /// The adapter it is read by.
+    pub adapter: SmolStr,
+    /// How: a query with the fact's id as `$1`, or a path.
+    pub how: Arc<str>,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It happened.
+    Settled,
+    /// It did not happen, and will not.
+    Failed,
+    /// Nobody knows.
+    InDoubt,
+}
+
+impl Outcome {
+    /// As it stands in records and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Failed => "failed",
+            Self::InDoubt => "in_doubt",
+        }
+    }
+
+    /// Reads it back.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Settled, Self::Failed, Self::InDoubt].into_iter().find(|outcome| outcome.as_str() == text)
+    }
+}
+
+/// What speaks for an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What came of it, in a sentence; never holds a secret.
+    pub summary: String,
+    /// The status that the outside gave: of an HTTP answer, or a command's exit.
+    pub status: Option<i64>,
+    /// What the outside answered, as far as it is kept.
+    pub result: Option<String>,
+    /// The receipt that the outside keeps: a row's number, an id.
+    pub receipt: Option<String>,
+}
+
+impl Evidence {
+    /// Evidence that is a sentence.
+    pub fn said(summary: impl Into<String>) -> Self {
+        Self { summary: summary.into(), ..Self::default() }
+    }
+
+    /// Writes it as it stands in a record.
+    pub fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        out.key("attempts");
+        out.u64(self.attempts.into());
+        if let Some(receipt) = &self.receipt {
+            out.key("receipt");
+            out.string(receipt);
+        }
+        if let Some(result) = &self.result {
+            out.key("result");
+            out.string(result);
+        }
+        if let Some(status) = self.status {
+            out.key("status");
+            out.i64(status);
+        }
+        out.key("summary");
+        out.string(&self.summary);
+        out.close('}');
+    }
+}
+
+/// The idempotency key that the outside is given for an action: the same for every attempt, and no other action's.
+pub fn outside_key(action: &ActionId) -> String {
+    let Digest(digest) = Digest::of(&[b"countersign call\0".as_slice(), &action.0].concat());
+    let front = digest.iter().take(16).map(|byte| format!("{byte:02x}"));
+    front.fold("cs-".to_owned(), |key, byte| key + &byte)
+}

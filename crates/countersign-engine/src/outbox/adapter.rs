@@ -1,0 +1,89 @@
+//! What carries calls out. Adapters live outside of the engine; they know the wire and no rules.
+
+use countersign_core::call::{Call, EffectId, Evidence, Send};
+use countersign_core::decision::Blocked;
+use countersign_core::ids::FactId;
+use countersign_core::value::Attributes;
+
+/// Carries out calls of one kind to one place. Called on a worker's thread, where it may block.
+pub trait Adapter: std::marker::Send + Sync {
+    /// Tries a call once. Must come back within the call's timeout and a little.
+    fn attempt(&self, job: &Job<'_>) -> Attempt;
+
+    /// Finds out whether a call happened, by its probe.
+    fn probe(&self, job: &Job<'_>) -> Probed;
+
+    /// Finds out what became of a call whose attempt a crash interrupted, where the outside keeps a receipt that tells.
+    fn recover(&self, job: &Job<'_>) -> Attempt {
+        let _ = job;
+        Attempt::Unknown(Evidence::said("the gate ended while the call was under way"))
+    }
+
+    /// How many calls may be under way at a time.
+    fn concurrency(&self) -> usize;
+}
+
+/// A call to be carried out.
+pub struct Job<'a> {
+    /// Which.
+    pub effect: EffectId,
+    /// What is sent, how long it may take, how it is probed.
+    pub call: &'a Call,
+    /// The idempotency key for the outside.
+    pub key: &'a str,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// Decides the action on facts outside, and looks at the halts.
+    pub judge: &'a dyn Judge,
+}
+
+/// Decides, between reading and acting.
+pub trait Judge {
+    /// Whether a halt has come over the action: asked right before the first byte.
+    fn halted(&self) -> Option<Blocked>;
+
+    /// Decides the action on what was read outside, one for each of the call's outside reads and in their order.
+    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked>;
+}
+
+/// A fact as it was read outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outside {
+    /// The fact.
+    pub fact: FactId,
+    /// Its value; `None` where there is none.
+    pub value: Option<Attributes>,
+}
+
+/// An action that may act.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// What is sent.
+    pub send: Send,
+}
+
+/// What an attempt found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// The outside says that it did it.
+    Done(Evidence),
+    /// The outside says that it did not, and will not.
+    Refused(Evidence),
+    /// The action no longer holds on what was read outside, and nothing was done.
+    Blocked(Box<Blocked>),
+    /// Nothing left the building.
+    NotSent(Evidence),
+    /// Something left, and no clear answer came.
+    Unknown(Evidence),
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probed {
+    /// It happened.
+    There(Evidence),
+    /// There is no trace of it.
+    Absent(Evidence),
+    /// The probe gave no clear answer.
+    Unknown(Evidence),
+}
