@@ -3,6 +3,7 @@
 use crate::canonical::Canonical;
 use crate::decide::bind;
 use crate::delegation::Chain;
+use crate::fence::ClaimId;
 use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
 use crate::json::{JsonError, Strict, parse_as};
@@ -31,6 +32,8 @@ pub struct ActionRequest {
     pub observations: Vec<String>,
     /// The delegation that it acts under, not yet reduced.
     pub delegation: Option<String>,
+    /// The claim that it acts under.
+    pub claim: Option<ClaimId>,
 }
 
 /// Why a body is not an action.
@@ -50,8 +53,8 @@ pub enum RequestError {
     Type(&'static str, &'static str),
     /// A field is not known.
     #[error(
-        "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params`, `observations` and \
-         `delegation`"
+        "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params`, `observations`, \
+         `delegation` and `claim`"
     )]
     Unknown(String),
     /// A name is not acceptable.
@@ -68,7 +71,7 @@ impl ActionRequest {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
-        let Fields { pact, action, idempotency_key, params, observations, delegation, unknown } =
+        let Fields { pact, action, idempotency_key, params, observations, delegation, claim, unknown } =
             parse_as(body, FieldsVisitor)?;
         let text = |field, value| match value {
             Some(Json::String(text)) => Ok(text),
@@ -103,9 +106,16 @@ impl ActionRequest {
             Some(Json::String(token)) => Some(token),
             Some(_) => return Err(RequestError::Type("delegation", "a string")),
         };
+        let claim = match claim {
+            None => None,
+            Some(Json::String(name)) => {
+                Some(name.parse().map_err(|_| RequestError::Type("claim", "the name of a claim, such as clm_812"))?)
+            }
+            Some(_) => return Err(RequestError::Type("claim", "a string")),
+        };
         match unknown {
             Some(unknown) => Err(RequestError::Unknown(unknown)),
-            None => Ok(Self { pact, action, idempotency_key, params, observations, delegation }),
+            None => Ok(Self { pact, action, idempotency_key, params, observations, delegation, claim }),
         }
     }
 }
@@ -119,6 +129,7 @@ struct Fields {
     params: Option<Json>,
     observations: Option<Json>,
     delegation: Option<Json>,
+    claim: Option<Json>,
     unknown: Option<String>,
 }
 
@@ -142,6 +153,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 "params" => &mut fields.params,
                 "observations" => &mut fields.observations,
                 "delegation" => &mut fields.delegation,
+                "claim" => &mut fields.claim,
                 unknown => {
                     fields.unknown.get_or_insert_with(|| unknown.to_owned());
                     continue;
@@ -207,6 +219,8 @@ pub struct Action {
     pub is_delegated: bool,
     /// The delegation it acts under, reduced; `None` where it acts in its own right.
     pub chain: Option<Arc<Chain>>,
+    /// The claim that it acts under.
+    pub claim: Option<ClaimId>,
     /// The parameters, until they are bound.
     params: Option<Json>,
     /// A binding made at admission, good for the pact with this hash only.
@@ -228,10 +242,10 @@ impl Action {
         }
         let id = Digest::of(body.as_bytes());
         let key = key_digest(&agent, &request.idempotency_key);
-        let ActionRequest { pact, action, params, delegation, .. } = request;
+        let ActionRequest { pact, action, params, delegation, claim, .. } = request;
         let (is_delegated, params) = (delegation.is_some(), Some(params));
         let observed = latest;
-        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, params, bound: None }
+        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, claim, params, bound: None }
     }
 
     /// Whose right it uses: the root delegator, or the one who acts.

@@ -5,7 +5,8 @@
 
 use crate::canonical::Canonical;
 use crate::ids::{ActionId, ActionName, Digest, FactId};
-use crate::value::{Attributes, Value};
+use crate::value::Value;
+use serde_json::Value as Json;
 use smol_str::SmolStr;
 use std::fmt;
 use std::str::FromStr;
@@ -67,8 +68,8 @@ pub enum Send {
         method: SmolStr,
         /// The path, with its parts percent-encoded.
         path: String,
-        /// The members of a JSON body; `None` for no body.
-        body: Option<Attributes>,
+        /// The body as JSON; `None` for no body.
+        body: Option<Json>,
     },
     /// A command: the adapter's program with these arguments after its own.
     Command {
@@ -79,6 +80,13 @@ pub enum Send {
     Sql {
         /// The statements, each of which must change exactly one row.
         statements: Vec<Statement>,
+    },
+    /// A call of an MCP tool.
+    Tool {
+        /// The tool.
+        tool: SmolStr,
+        /// Its arguments, an object.
+        arguments: Json,
     },
 }
 
@@ -107,8 +115,26 @@ pub struct OutsideRead {
     pub fact: FactId,
     /// The adapter it is read by.
     pub adapter: SmolStr,
-    /// How: a query with the fact's id as `$1`, or a path.
-    pub how: Arc<str>,
+    /// How: a query with the fact's id as `$1`, or a path, or a tool with its arguments.
+    pub how: OutsideHow,
+}
+
+/// How a fact outside is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutsideHow {
+    /// A query that gives one row, with the fact's id as `$1`.
+    Query(Arc<str>),
+    /// A path below the adapter's base.
+    Path(String),
+    /// An MCP tool, its arguments, and where in its result the value is, as a JSON pointer.
+    Tool {
+        /// The tool.
+        tool: SmolStr,
+        /// Its arguments, an object.
+        arguments: Json,
+        /// The place of the value in the result.
+        at: SmolStr,
+    },
 }
 
 /// What a call came to.

@@ -44,6 +44,12 @@ pub enum Code {
     FactExists,
     /// Two names of the action mean one fact, and the action writes it.
     AliasedWrite,
+    /// The claim that the action names no longer holds what the action reads.
+    ClaimLost,
+    /// Somebody else has announced a change of a fact that the action relies on.
+    FactClaimed,
+    /// A call in flight relies on a fact that the action would change, or will change one that it relies on.
+    FactFenced,
     /// The pact does not allow this agent to do this.
     NotAllowed,
     /// The agent's trust is below what the action asks for.
@@ -58,11 +64,15 @@ pub enum Code {
     BudgetExceeded,
     /// What the action would write cannot be computed or is not a valid value.
     EffectInvalid,
+    /// As many calls are under way as are kept.
+    TooManyEffects,
+    /// What was approved is no longer as it was shown.
+    ApprovalVoid,
 }
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -81,6 +91,9 @@ impl Code {
         Self::FactMissing,
         Self::FactExists,
         Self::AliasedWrite,
+        Self::ClaimLost,
+        Self::FactClaimed,
+        Self::FactFenced,
         Self::NotAllowed,
         Self::TrustTooLow,
         Self::ObservationRequired,
@@ -88,6 +101,8 @@ impl Code {
         Self::TooManyReviews,
         Self::BudgetExceeded,
         Self::EffectInvalid,
+        Self::TooManyEffects,
+        Self::ApprovalVoid,
     ];
 
     /// The code as it stands in records and answers.
@@ -111,6 +126,9 @@ impl Code {
             Self::FactMissing => "fact_missing",
             Self::FactExists => "fact_exists",
             Self::AliasedWrite => "aliased_write",
+            Self::ClaimLost => "claim_lost",
+            Self::FactClaimed => "fact_claimed",
+            Self::FactFenced => "fact_fenced",
             Self::NotAllowed => "not_allowed",
             Self::TrustTooLow => "trust_too_low",
             Self::ObservationRequired => "observation_required",
@@ -118,6 +136,8 @@ impl Code {
             Self::TooManyReviews => "too_many_reviews",
             Self::BudgetExceeded => "budget_exceeded",
             Self::EffectInvalid => "effect_invalid",
+            Self::TooManyEffects => "too_many_effects",
+            Self::ApprovalVoid => "approval_void",
         }
     }
 }

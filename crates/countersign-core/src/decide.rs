@@ -7,21 +7,29 @@
 
 mod approve;
 mod bind;
+mod call;
 mod delegation;
 mod effects;
 mod explain;
+mod fences;
 mod halted;
+mod judge;
 mod preconditions;
 mod reads;
 
 pub use approve::{Approval, approve, show};
 pub use bind::bind;
+pub use halted::halt_on;
+pub use call::outside_read;
+pub use judge::{judge, outside_fact};
 
 use crate::action::Action;
 use crate::code::Code;
-use crate::decision::{Blocked, BudgetKey, Decision, PactRef, ReadVersion, Verdict};
-use crate::expression::{Base, Input, Inputs, Mention, Source};
+use crate::decision::{Blocked, BudgetKey, Decision, InFlight, PactRef, ReadVersion, Verdict, Write};
+use crate::effect::Effect;
+use crate::expression::{Base, Expression, Input, Inputs, Mention, Source};
 use crate::fact::Fact;
+use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{FactId, PactName};
 use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX};
@@ -45,15 +53,49 @@ pub trait Snapshot {
     fn halts(&self) -> &Halts;
     /// What waits for a person.
     fn reviews(&self) -> &Reviews;
+    /// The fences that stand.
+    fn fences(&self) -> &Fences;
+    /// Whether no more effects can be under way.
+    fn is_full_of_effects(&self) -> bool;
+}
+
+/// Which of its decisions an action is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It was asked for.
+    Intent,
+    /// It has cooled, and its call would leave.
+    Dispatch,
+    /// The facts outside were read, and its call is about to be made.
+    Judgement,
 }
 
 /// Decides one action.
 pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
-    decide_under(None, action, snapshot, now_ms).0
+    decide_at(Stage::Intent, None, action, snapshot, now_ms).0
 }
 
-/// Decides one action under what a reviewer waives, if anybody does; and says in what way what was shown is no longer so.
-fn decide_under(
+/// Decides an effect again that has cooled.
+pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+    let approved = effect.approval.as_deref();
+    let approval = approved.map(|approved| Approval {
+        by: &approved.by,
+        shown: &approved.shown,
+        until_ms: approved.until_ms,
+    });
+    let (mut decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
+    if let Some(drift) = drift {
+        let message = format!("what was approved is no longer so: {drift}");
+        let blocked = blocked(Code::ApprovalVoid, message, "act anew, and have it approved as it is now");
+        decision = Decision { verdict: Verdict::Rejected(blocked), charges: Vec::new(), waived_by: None, ..decision };
+    }
+    decision
+}
+
+/// Decides one action at one stage, under what a reviewer waives, if anybody does; and says in what way what was shown is no
+/// longer so.
+fn decide_at(
+    stage: Stage,
     approval: Option<&Approval<'_>>,
     action: &Action,
     snapshot: &impl Snapshot,
@@ -87,7 +129,7 @@ fn decide_under(
         Err(problems) => return (Decision::refused(Some(pact_ref), bind::invalid_params(problems)), None),
     };
     let (members, reads) = (Vec::new(), Vec::new());
-    Deciding { approval, action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }
+    Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }
         .run(pact_ref)
 }
 
@@ -111,6 +153,7 @@ impl<'a> Resolved<'a> {
 
 /// One decision on its way.
 struct Deciding<'a, S> {
+    stage: Stage,
     /// What a reviewer was shown and waives.
     approval: Option<&'a Approval<'a>>,
     action: &'a Action,
@@ -143,12 +186,13 @@ impl<S: Snapshot> Deciding<'_, S> {
             (Err(stopped), Mode::Shadow) => (Ok(()), Some(stopped.blocked)),
             (standing, _) => (standing, None),
         };
-        let effects = standing.and_then(|()| self.effects(&inputs).map_err(Stopped::rejected));
+        let effects = standing.and_then(|()| self.verdict(&inputs).map_err(Stopped::rejected));
         match effects {
-            Ok(effects) => {
-                let mut decision = self.decision(pact, Verdict::Committed);
-                decision.writes = effects;
-                decision.charges = self.charges();
+            Ok((verdict, writes)) => {
+                let is_due = !matches!(&verdict, Verdict::InFlight(it) if matches!(**it, InFlight::Cooling { .. }));
+                let mut decision = self.decision(pact, verdict);
+                decision.writes = writes;
+                decision.charges = if is_due { self.charges() } else { Vec::new() };
                 decision.waived_by = self.waived(&inputs);
                 decision.shadowed = shadowed;
                 decision
@@ -172,6 +216,24 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
     }
 
+    /// What follows when everything holds, and what is written with it.
+    fn verdict(&self, inputs: &Inputs<'_>) -> Result<(Verdict, Vec<Write>), Blocked> {
+        let writes = self.effects(inputs)?;
+        match &self.kind.call {
+            None => Ok((Verdict::Committed, writes)),
+            Some(rule) => Ok((Verdict::InFlight(Box::new(self.in_flight(rule, writes, inputs)?)), Vec::new())),
+        }
+    }
+
+    /// Whether what an expression reads is known at this stage: facts outside are read last.
+    fn is_known(&self, expression: &Expression) -> bool {
+        self.stage == Stage::Judgement || !expression.facts().any(|read| self.is_outside(read))
+    }
+
+    fn is_outside(&self, read: usize) -> bool {
+        self.kind.reads.get(read).is_some_and(|read| read.outside.is_some())
+    }
+
     /// Everything that shadow mode records without blocking, in order of precedence.
     fn standing(&self, inputs: &Inputs<'_>) -> Result<(), Stopped> {
         self.check_allowed(inputs).map_err(Stopped::rejected)?;
@@ -184,6 +246,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let agent = self.action.principal();
         let rule = &self.kind.allow;
         let refusal = match rule.holds(inputs) {
+            _ if !self.is_known(rule) => None,
             Ok(true) => None,
             Ok(false) => Some(format!("{agent} may not do `{}`: {} is false", self.kind.name, rule.text())),
             Err(error) => {

@@ -1,7 +1,9 @@
 //! What `decide` answers: a verdict, its reasons, and what is to be done, all as data.
 
+use crate::call::Call;
 use crate::canonical::Canonical;
 use crate::code::Code;
+use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -16,9 +18,9 @@ pub struct Decision {
     pub pact: Option<PactRef>,
     /// The facts read, with the versions they had.
     pub reads: Vec<ReadVersion>,
-    /// The facts to write; empty unless committed.
+    /// The facts to write with this entry; empty unless committed.
     pub writes: Vec<Write>,
-    /// The budgets to charge; empty unless committed.
+    /// The budgets to charge; empty unless committed or dispatched.
     pub charges: Vec<Charge>,
     /// Time since the oldest observation that the action relied on; `None` without one.
     pub gap_ms: Option<u64>,
@@ -53,6 +55,31 @@ pub enum Verdict {
         /// Until when a person may decide, in ledger milliseconds.
         expires_at_ms: u64,
     },
+    /// Everything held, and a call to the outside follows from it; the writes come with its settlement.
+    InFlight(Box<InFlight>),
+}
+
+/// A call that was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InFlight {
+    /// The intent only: at this time it is decided again.
+    Cooling {
+        /// When, in ledger milliseconds.
+        dispatch_at_ms: u64,
+    },
+    /// It may leave as soon as the entry is durable.
+    Dispatched(Dispatched),
+}
+
+/// A call as it is dispatched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dispatched {
+    /// The call.
+    pub call: Call,
+    /// The facts that it relies on until it is settled.
+    pub fenced: Vec<Fenced>,
+    /// What its settlement writes.
+    pub writes: Vec<Write>,
 }
 
 /// Why an action was blocked.
@@ -206,15 +233,27 @@ impl Verdict {
             Self::Committed => "committed",
             Self::Rejected(_) => "rejected",
             Self::Review { .. } => "review",
+            Self::InFlight(_) => "in_flight",
         }
     }
 }
 
 impl Decision {
-    /// Why it was blocked, unless committed.
+    /// The call that it dispatches.
+    pub fn dispatched(&self) -> Option<&Dispatched> {
+        match &self.verdict {
+            Verdict::InFlight(in_flight) => match &**in_flight {
+                InFlight::Dispatched(dispatched) => Some(dispatched),
+                InFlight::Cooling { .. } => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Why it was blocked, if it was.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.verdict {
-            Verdict::Committed => None,
+            Verdict::Committed | Verdict::InFlight(_) => None,
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => Some(blocked),
         }
     }
@@ -267,7 +306,8 @@ impl WaivedBy {
 }
 
 impl Blocked {
-    fn write(&self, out: &mut Canonical) {
+    /// Writes it as it stands in a record.
+    pub fn write(&self, out: &mut Canonical) {
         out.open('{');
         out.key("code");
         out.string(self.code.as_str());

@@ -4,10 +4,10 @@
 //! whole facts, so that what an agent may see has no influence on what is right. Fails closed (I4): an agent that is not
 //! registered or not active, a condition that cannot be evaluated, and a fact without a grant all show nothing.
 
-use crate::expression::{Base, Input, Mention, Source};
+use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fact::Fact;
 use crate::ids::{AgentId, Digest, FactId};
-use crate::pact::{ActionType, Grant, TemplatePart};
+use crate::pact::{ActionType, TemplatePart};
 use crate::state::State;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -47,15 +47,13 @@ pub fn disclose(state: &State, agent: &AgentId, id: &FactId) -> Disclosed {
     if *id == own {
         return Disclosed::Whole;
     }
-    let Some(principal) = state.facts.get(&own).and_then(|fact| fact.value.as_ref()).filter(|value| is_active(value))
-    else {
+    let value = |id: &FactId| state.facts.get(id).and_then(|fact| fact.value.as_ref());
+    let Some(subject) = Subject::new(&own, value(&own), id, value(id)) else {
         return Disclosed::Nothing;
     };
-    let fact = state.facts.get(id);
-    let subject = Subject { own: &own, principal, id, value: fact.and_then(|fact| fact.value.as_ref()) };
     let grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
     let mut shown = BTreeSet::new();
-    for grant in grants.filter(|grant| subject.is_granted(grant)) {
+    for grant in grants.filter(|grant| subject.holds(&grant.who)) {
         shown.extend(grant.attributes.iter().cloned());
     }
     if shown.is_empty() { Disclosed::Nothing } else { Disclosed::Attributes(shown) }
@@ -73,22 +71,34 @@ fn is_active(principal: &Attributes) -> bool {
     matches!(principal.get("standing"), Some(Value::String(standing)) if standing == "active")
 }
 
-/// An agent and the fact that it wants to see.
-struct Subject<'a> {
+/// An active agent, and the fact that it wants to see or to claim.
+pub(crate) struct Subject<'a> {
     own: &'a FactId,
     principal: &'a Attributes,
     id: &'a FactId,
     value: Option<&'a Attributes>,
 }
 
-impl Subject<'_> {
-    fn is_granted(&self, grant: &Grant) -> bool {
+impl<'a> Subject<'a> {
+    /// `None` for an agent that is not registered or not active.
+    pub(crate) fn new(
+        own: &'a FactId,
+        principal: Option<&'a Attributes>,
+        id: &'a FactId,
+        value: Option<&'a Attributes>,
+    ) -> Option<Self> {
+        let principal = principal.filter(|principal| is_active(principal))?;
+        Some(Self { own, principal, id, value })
+    }
+
+    /// Whether a rule about agents and facts lets it.
+    pub(crate) fn holds(&self, who: &Expression) -> bool {
         // Of a fact that is not there nothing can be known, so a condition on its attributes must not tell the two apart.
         let of_fact = |(base, _): (Base, &SmolStr)| matches!(base, Base::Read(_));
-        if self.value.is_none() && grant.who.attributes().any(of_fact) {
+        if self.value.is_none() && who.attributes().any(of_fact) {
             return false;
         }
-        grant.who.holds(&grant.who.inputs(self)).unwrap_or(false)
+        who.holds(&who.inputs(self)).unwrap_or(false)
     }
 }
 

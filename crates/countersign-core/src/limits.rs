@@ -99,3 +99,37 @@ pub const CHAIN_BYTES_MAX: usize = 32 * 1024;
 
 /// Most hops of one delegation; every member is looked up, and charged, for every action.
 pub const DELEGATION_HOPS_MAX: usize = 8;
+
+/// Most claims that stand at a time; all are kept in memory and in every snapshot.
+pub const CLAIMS_MAX: usize = 4096;
+
+/// Most facts of one claim, as many as one action reads.
+pub const CLAIM_FACTS_MAX: usize = READS_MAX;
+
+/// Longest claim in ledger time, extensions included, whatever a pact says: an announcement that lasts longer is no
+/// announcement.
+pub const CLAIM_MS_MAX: u64 = 60 * 60 * 1000;
+
+/// Most effects under way at a time, cooling, dispatched or in doubt; each is kept whole in memory.
+pub const EFFECTS_MAX: usize = 65_536;
+
+/// How many ended effects are remembered, to answer a repeated key with what became of it.
+pub const ENDED_EFFECTS_MAX: usize = 65_536;
+
+/// Most feeds that wait for a steady fence to end; past it, feeds of fenced facts are refused.
+pub const HELD_FEEDS_MAX: usize = 4096;
+
+/// Longest that an action waits for a fence, in ledger time. Longer waits are a matter of the agent's own plan.
+pub const WAIT_MS_MAX: u64 = 60 * 1000;
+
+/// Most bytes of what the outside answered that an entry keeps.
+pub const RESULT_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest path, argument or statement of a call, in bytes.
+pub const CALL_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Most arguments, statements or body members of one call.
+pub const CALL_PARTS_MAX: usize = 64;
+
+/// How often a call may be tried again.
+pub const RETRIES_MAX: u32 = 20;

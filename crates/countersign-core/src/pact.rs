@@ -6,8 +6,10 @@
 
 mod action;
 mod budgets;
+mod call;
 pub mod catalogue;
 mod check;
+mod claims;
 pub mod diagnostic;
 pub mod export;
 mod facts;
@@ -18,6 +20,7 @@ mod params;
 mod reads;
 mod schema;
 mod source;
+pub mod sql;
 mod template;
 mod writes;
 
@@ -34,7 +37,8 @@ use std::sync::Arc;
 pub type FactSchema = BTreeMap<SmolStr, FieldType>;
 
 /// Names that conditions use for something else, so that no parameter and no read may have them.
-pub(crate) const RESERVED: [&str; 7] = ["now", "observed", "resource", "principal", "actor", "action", "context"];
+pub(crate) const RESERVED: [&str; 8] =
+    ["now", "observed", "resource", "principal", "actor", "action", "context", "call"];
 
 /// A loaded pact.
 #[derive(Debug)]
@@ -55,6 +59,92 @@ pub struct Pact {
     pub actions: BTreeMap<ActionName, ActionType>,
     /// Who may observe which of its facts; what is not granted is withheld.
     pub observe: BTreeMap<FactType, Vec<Grant>>,
+    /// Who may announce changes of which facts.
+    pub claims: BTreeMap<FactType, Vec<ClaimRule>>,
+    /// The fact types whose facts live outside, and where.
+    pub sources: BTreeMap<FactType, Arc<FactSource>>,
+}
+
+/// Lets some agents announce changes of the facts of one type.
+#[derive(Debug)]
+pub struct ClaimRule {
+    /// Which agents, and of which facts: a condition over `principal` and `resource`.
+    pub who: Expression,
+    /// The longest that a claim lasts, extensions included.
+    pub max_ms: u64,
+    /// A higher one takes a fact from a lower.
+    pub priority: i64,
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
+}
+
+/// Where the facts of a type live, if not in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FactSource {
+    /// The adapter that reads them.
+    pub adapter: SmolStr,
+    /// How one is read.
+    pub read: SourceRead,
+}
+
+/// How a fact outside is read, by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceRead {
+    /// A query that gives one row, with the id as `$1`.
+    Query(Arc<str>),
+    /// A path, in which `{id}` stands for the id.
+    Path(Vec<IdPart>),
+    /// A tool, its arguments, and where in its result the value is.
+    Tool {
+        /// The tool.
+        tool: SmolStr,
+        /// Its arguments by name.
+        arguments: Vec<(SmolStr, Vec<IdPart>)>,
+        /// The place of the value in the result, as a JSON pointer.
+        at: SmolStr,
+    },
+}
+
+/// A part of a text that is built from a fact's id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdPart {
+    /// Text as it stands.
+    Literal(SmolStr),
+    /// The id.
+    Id,
+}
+
+impl FactSource {
+    /// How strong a decision on such a fact is.
+    pub fn atomicity(&self) -> Atomicity {
+        match self.read {
+            SourceRead::Query(_) => Atomicity::Atomic,
+            SourceRead::Path(_) => Atomicity::Conditional,
+            SourceRead::Tool { .. } => Atomicity::Serialised,
+        }
+    }
+}
+
+/// How strong the step from check to use is. The order is from weak to strong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Atomicity {
+    /// Read again under the gate's fence: atomic against everything that goes through the gate.
+    Serialised,
+    /// The outside itself refuses if it has changed since it was read (ETag and If-Match).
+    Conditional,
+    /// One step against everybody: in the ledger, or in a transaction of the user's database.
+    Atomic,
+}
+
+impl Atomicity {
+    /// As it stands in records and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Serialised => "serialised",
+            Self::Conditional => "conditional",
+            Self::Atomic => "atomic",
+        }
+    }
 }
 
 /// Lets some agents observe some attributes of the facts of one type.
@@ -93,23 +183,149 @@ pub struct ActionType {
     pub budgets: Vec<Budget>,
     /// What it writes, one for each fact written.
     pub writes: Vec<WriteRule>,
+    /// What it calls outside.
+    pub call: Option<CallRule>,
+    /// How long it waits for a fence before it is rejected.
+    pub wait_ms: u64,
     /// What all its expressions mention, each once.
     pub inputs: Vec<(SmolStr, Mention)>,
 }
 
 impl ActionType {
     /// What the expressions of an action type mention, each once.
-    pub(crate) fn mentioned(allow: &Expression, require: &[Require], writes: &[WriteRule]) -> Vec<(SmolStr, Mention)> {
+    pub(crate) fn mentioned(
+        allow: &Expression,
+        require: &[Require],
+        writes: &[WriteRule],
+        call: Option<&CallRule>,
+    ) -> Vec<(SmolStr, Mention)> {
         let sets = writes.iter().flat_map(|rule| match &rule.change {
             Change::Set(sets) => sets.as_slice(),
             Change::Delete => &[],
         });
         let expressions = std::iter::once(allow)
             .chain(require.iter().map(|require| &require.that))
-            .chain(sets.map(|(_, expression)| expression));
+            .chain(sets.map(|(_, expression)| expression))
+            .chain(call.into_iter().flat_map(|call| call.send.expressions()))
+            .chain(call.and_then(|call| call.probe.as_ref()).into_iter().flat_map(|probe| probe.send.expressions()));
         let mentioned: BTreeMap<_, _> = expressions.flat_map(Expression::mentions).cloned().collect();
         mentioned.into_iter().collect()
     }
+}
+
+impl ActionType {
+    /// How strong its step from check to use is: that of the weakest fact it reads.
+    pub fn atomicity(&self) -> Atomicity {
+        let of = |read: &Read| read.outside.as_ref().map_or(Atomicity::Atomic, |source| source.atomicity());
+        self.reads.iter().map(of).min().unwrap_or(Atomicity::Atomic)
+    }
+}
+
+/// What an action type calls outside.
+#[derive(Debug)]
+pub struct CallRule {
+    /// The adapter, by its name in the gate's settings.
+    pub adapter: SmolStr,
+    /// What is sent.
+    pub send: SendRule,
+    /// How long it cools between intent and dispatch.
+    pub after_ms: u64,
+    /// How long one attempt may take.
+    pub timeout_ms: u64,
+    /// How long after the dispatch an attempt may begin.
+    pub deadline_ms: u64,
+    /// How often it may be tried again when nobody knows whether it happened.
+    pub retries: u32,
+    /// How to find out whether it happened.
+    pub probe: Option<ProbeRule>,
+    /// The action type that undoes it, and where it is named.
+    pub undo: Option<(ActionName, std::ops::Range<usize>)>,
+}
+
+/// A read call that tells whether a call happened.
+#[derive(Debug)]
+pub struct ProbeRule {
+    /// What is sent.
+    pub send: SendRule,
+    /// How long after the last attempt *absent* counts.
+    pub absent_after_ms: u64,
+}
+
+/// What is sent, before it is rendered.
+#[derive(Debug)]
+pub enum SendRule {
+    /// An HTTP request.
+    Http {
+        /// The method.
+        method: SmolStr,
+        /// The path.
+        path: Vec<TextPart>,
+        /// The body.
+        body: BodyRule,
+    },
+    /// A command.
+    Command {
+        /// The arguments.
+        args: Vec<Vec<TextPart>>,
+    },
+    /// SQL statements with their parameters.
+    Sql {
+        /// The statements.
+        statements: Vec<(Arc<str>, Vec<Expression>)>,
+    },
+    /// A call of an MCP tool.
+    Tool {
+        /// The tool.
+        tool: SmolStr,
+        /// Its arguments.
+        arguments: BodyRule,
+    },
+}
+
+impl SendRule {
+    /// The expressions in it.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let (body, statements) = match self {
+            Self::Http { body, .. } | Self::Tool { arguments: body, .. } => (Some(body), None),
+            Self::Sql { statements } => (None, Some(statements)),
+            Self::Command { .. } => (None, None),
+        };
+        let members = body.into_iter().flat_map(|body| match body {
+            BodyRule::Members(members) => members.as_slice(),
+            BodyRule::None | BodyRule::Params => &[],
+        });
+        let params = statements.into_iter().flatten().flat_map(|(_, params)| params);
+        members.map(|(_, expression)| expression).chain(params)
+    }
+}
+
+/// The members of what is sent.
+#[derive(Debug)]
+pub enum BodyRule {
+    /// Nothing.
+    None,
+    /// The parameters, as they came.
+    Params,
+    /// The values of expressions.
+    Members(Vec<(SmolStr, Expression)>),
+}
+
+/// A part of a text that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextPart {
+    /// Text as it stands.
+    Literal(SmolStr),
+    /// The value of a string or integer parameter.
+    Param(SmolStr),
+    /// The value of a string or integer attribute of a read.
+    Attribute {
+        /// Index of the read.
+        read: usize,
+        /// The attribute.
+        attribute: SmolStr,
+    },
+    /// The idempotency key that the outside is given.
+    Key,
 }
 
 /// Whether failed preconditions block.
@@ -145,6 +361,8 @@ pub struct Read {
     pub presence: Presence,
     /// Whether it must still be at the very version that was observed.
     pub unchanged: bool,
+    /// Where it lives, if not in the ledger.
+    pub outside: Option<Arc<FactSource>>,
 }
 
 /// A part of a fact id template.

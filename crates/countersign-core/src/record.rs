@@ -4,18 +4,25 @@
 //! the payload holds everything else. What is decoded and encoded again gives the same bytes, which is how an audit
 //! compares (I3). Unknown kinds and versions are refused, never guessed.
 
+mod call;
 mod decode;
 mod encode;
 
-pub use decode::{DecodeError, Leaf, LeafPact, Stored, StoredAction, StoredApproval, decode, decode_with_auth};
+pub use decode::{
+    DecodeError, Leaf, LeafPact, Stored, StoredAction, StoredApproval, StoredDispatch, UnderWay, decode,
+    decode_with_auth,
+};
 pub use encode::Encoder;
 
 use crate::action::Action;
-use crate::decision::{Decision, Write};
+use crate::call::{EffectId, Evidence, Outcome, Send};
+use crate::decision::{Blocked, Charge, Decision, Write};
+use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
-use crate::ids::{AgentId, Digest, PactName};
+use crate::ids::{AgentId, Digest, FactId, PactName};
 use crate::review::{ReviewId, Shown};
+use crate::value::Attributes;
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
@@ -61,6 +68,15 @@ pub enum Event {
     Feed {
         /// The write it made.
         write: Write,
+        /// The entry in which it was held until a fence ended.
+        held: Option<u64>,
+    },
+    /// An operator fed a fact that a call in flight relies on: it is written when the fence ends.
+    Held {
+        /// The fact.
+        fact: FactId,
+        /// Its new value; `None` deletes.
+        value: Option<Attributes>,
     },
     /// An action was decided.
     Action(Box<Decided>),
@@ -101,6 +117,35 @@ pub enum Event {
         /// Why, in the operator's words.
         reason: Arc<str>,
     },
+    /// A cooling effect was decided again: it goes off, or is cancelled.
+    Dispatch(Box<Dispatch>),
+    /// A call came to an outcome.
+    Settle(Box<Settle>),
+    /// An agent announced a change.
+    Claim {
+        /// The facts.
+        facts: Vec<FactId>,
+        /// Until when it stands.
+        expires_at_ms: u64,
+        /// The latest that it can be extended to.
+        until_ms: u64,
+        /// Its priority.
+        priority: i64,
+        /// Why, in the agent's words.
+        reason: Arc<str>,
+    },
+    /// A claim was extended.
+    Extension {
+        /// The claim.
+        claim: ClaimId,
+        /// Until when it stands now.
+        expires_at_ms: u64,
+    },
+    /// A claim was withdrawn.
+    Withdrawal {
+        /// The claim.
+        claim: ClaimId,
+    },
     /// The log's key was changed. Always the last entry of its batch, whose checkpoint both keys sign.
     Rotation {
         /// The key that signs from the next batch on, as a signed-note verifier key.
@@ -121,9 +166,66 @@ pub struct Decided {
 
 /// All kinds of entries as they stand in leaves, in alphabetical order.
 pub const KINDS: &[&str] = &[
-    "action", "approval", "clock", "erasure", "feed", "genesis", "halt", "pact", "refusal", "resume", "rotation",
+    "action",
+    "approval",
+    "claim",
+    "clock",
+    "dispatch",
+    "erasure",
+    "extension",
+    "feed",
+    "genesis",
+    "halt",
+    "held",
+    "pact",
+    "refusal",
+    "resume",
+    "rotation",
+    "settle",
     "shadow",
+    "withdrawal",
 ];
+
+/// The second decision on an effect that was cooling.
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    /// The effect.
+    pub effect: EffectId,
+    /// The decision: in flight, or why it is cancelled.
+    pub decision: Decision,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settle {
+    /// The effect.
+    pub effect: EffectId,
+    /// Who acted, and so wrote what it writes.
+    pub agent: AgentId,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// What speaks for it.
+    pub evidence: Evidence,
+    /// What was read outside, and decided on.
+    pub judged: Option<Judged>,
+    /// What it writes.
+    pub writes: Vec<Write>,
+    /// What it gives back to budgets.
+    pub charges: Vec<Charge>,
+}
+
+/// A judgement on facts outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// When they were read, in ledger milliseconds.
+    pub at_ms: u64,
+    /// The facts as they were read.
+    pub facts: Vec<(FactId, Option<Attributes>)>,
+    /// What was sent; `None` where the action was blocked.
+    pub send: Option<Send>,
+    /// Why the action was blocked, if it was.
+    pub blocked: Option<Blocked>,
+}
 
 /// An approval with what it decided.
 #[derive(Debug, Clone)]
@@ -144,6 +246,7 @@ impl Event {
         match self {
             Self::Action(decided) => Some(&decided.decision),
             Self::Approval(approved) => Some(&approved.decision),
+            Self::Dispatch(dispatch) => Some(&dispatch.decision),
             _ => None,
         }
     }
@@ -154,6 +257,7 @@ impl Event {
             Self::Genesis { .. } => "genesis",
             Self::Pact { .. } => "pact",
             Self::Feed { .. } => "feed",
+            Self::Held { .. } => "held",
             // Entries in shadow mode are of another kind: I1 does not speak of them.
             Self::Action(decided) if decided.decision.shadowed.is_some() => "shadow",
             Self::Action(_) => "action",
@@ -163,6 +267,11 @@ impl Event {
             Self::Refusal { .. } => "refusal",
             Self::Halt { .. } => "halt",
             Self::Resume { .. } => "resume",
+            Self::Dispatch(_) => "dispatch",
+            Self::Settle(_) => "settle",
+            Self::Claim { .. } => "claim",
+            Self::Extension { .. } => "extension",
+            Self::Withdrawal { .. } => "withdrawal",
             Self::Rotation { .. } => "rotation",
         }
     }
@@ -170,17 +279,25 @@ impl Event {
     /// The facts it writes.
     pub fn writes(&self) -> &[Write] {
         match self {
-            Self::Feed { write } => std::slice::from_ref(write),
-            Self::Action(decided) => &decided.decision.writes,
-            Self::Approval(approved) => &approved.decision.writes,
-            _ => &[],
+            Self::Feed { write, .. } => std::slice::from_ref(write),
+            Self::Settle(settle) => &settle.writes,
+            _ => self.decision().map_or(&[], |decision| &decision.writes),
+        }
+    }
+
+    /// The budgets it charges, or gives back to.
+    pub fn charges(&self) -> &[Charge] {
+        match self {
+            Self::Settle(settle) => &settle.charges,
+            _ => self.decision().map_or(&[], |decision| &decision.charges),
         }
     }
 
     /// The facts it writes, to give new ones their tags.
     pub fn writes_mut(&mut self) -> &mut [Write] {
         match self {
-            Self::Feed { write } => std::slice::from_mut(write),
+            Self::Feed { write, .. } => std::slice::from_mut(write),
+            Self::Settle(settle) => &mut settle.writes,
             Self::Action(decided) => &mut decided.decision.writes,
             Self::Approval(approved) => &mut approved.decision.writes,
             _ => &mut [],

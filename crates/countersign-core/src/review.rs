@@ -179,6 +179,11 @@ impl Reviews {
         }
     }
 
+    /// The parked action, whether it has expired or not.
+    pub fn parked(&self, review: ReviewId) -> Option<Arc<Action>> {
+        self.open.get(&review.0).map(|parked| Arc::clone(&parked.action))
+    }
+
     /// The entry that executed a parked action.
     pub fn approved_in(&self, review: u64) -> Option<u64> {
         self.closed.get(&review).filter(|(how, _)| *how == Ended::Approved).map(|(_, entry)| *entry)

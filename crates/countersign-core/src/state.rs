@@ -4,20 +4,23 @@
 //! after a restart, or is audited years later. There is no other writer, so state and ledger cannot disagree.
 
 mod facts;
+mod take_in;
 
 pub use facts::{FactMap, SHARDS};
 
 use crate::action::Action;
 use crate::decide::Snapshot;
-use crate::decision::{BudgetKey, Charge, Verdict, Write};
+use crate::decision::{BudgetKey, Charge, Write};
+use crate::effect::Effects;
 use crate::fact::{Fact, Written};
-use crate::halt::{Halt, Halts};
+use crate::fence::Fences;
+use crate::halt::Halts;
 use crate::identity::Keys;
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
-use crate::record::Event;
-use crate::review::{Ended, Reviews};
+use crate::review::Reviews;
+use crate::value::Attributes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +41,25 @@ pub struct State {
     pub halts: Halts,
     /// What waits for a person.
     pub reviews: Reviews,
+    /// The fences that stand.
+    pub fences: Fences,
+    /// The effects under way.
+    pub effects: Effects,
+    /// Feeds that wait for a steady fence to end, by their entries.
+    pub held: BTreeMap<u64, HeldFeed>,
+}
+
+/// A feed that waits for a steady fence to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldFeed {
+    /// The fact.
+    pub fact: FactId,
+    /// Its new value; `None` deletes.
+    pub value: Option<Attributes>,
+    /// Who fed it.
+    pub by: AgentId,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
 }
 
 /// What a budget holds in its latest window.
@@ -138,6 +160,8 @@ impl State {
             let held = match self.budgets.get(&charge.budget) {
                 Some(held) if held.entry >= change.entry => continue,
                 Some(held) if held.window == charge.window => held.used,
+                // What is given back to a window that has closed is of no use to the next.
+                _ if charge.amount < 0 => continue,
                 _ => 0,
             };
             let used = held.saturating_add(charge.amount);
@@ -146,45 +170,21 @@ impl State {
         }
     }
 
-    /// Takes in what an entry stops, lets go on, parks or ends.
-    pub fn stop(&mut self, entry: u64, time_ms: u64, by: &AgentId, event: &Event) {
-        match event {
-            Event::Halt { scope, reason } => {
-                let halt = Halt { entry, by: by.clone(), at_ms: time_ms, reason: reason.clone() };
-                self.halts.halt(scope.clone(), halt);
-            }
-            Event::Resume { scope, .. } => self.halts.resume(scope),
-            Event::Action(decided) if matches!(decided.decision.verdict, Verdict::Review { .. }) => {
-                let mut action = decided.action.clone();
-                // The entry keeps no value of what the action did not read, so nothing may rest on one here either.
-                for observed in &mut action.observed {
-                    if !decided.decision.reads.iter().any(|read| read.fact == observed.fact) {
-                        observed.value = None;
-                    }
-                }
-                self.reviews.park(entry, time_ms, Arc::new(action));
-            }
-            Event::Approval(approved) => self.reviews.close(approved.shown.review.0, Ended::Approved, entry),
-            Event::Refusal { review, .. } => self.reviews.close(review.0, Ended::Refused, entry),
-            Event::Erasure { entries, .. } => {
-                for erased in entries {
-                    self.reviews.close(*erased, Ended::Erased, entry);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Parks an action read back from its entry: values that the entry left out are those of the facts as they stood,
     /// where the action read them.
     pub fn park_again(&mut self, entry: u64, time_ms: u64, mut action: Action, was_read: impl Fn(&Fact) -> bool) {
+        self.fill_observed(&mut action, was_read);
+        self.reviews.park(entry, time_ms, Arc::new(action));
+    }
+
+    /// Gives an action read back from its entry the observed values that the entry left out.
+    pub fn fill_observed(&self, action: &mut Action, was_read: impl Fn(&Fact) -> bool) {
         for observed in &mut action.observed {
             let current = self.facts.get(&observed.fact).filter(|fact| fact.version() == observed.version);
             if let Some(fact) = current.filter(|fact| was_read(fact)) {
                 observed.value.clone_from(&fact.value);
             }
         }
-        self.reviews.park(entry, time_ms, Arc::new(action));
     }
 
     /// Checks that a pact may be published now.
@@ -210,7 +210,7 @@ impl State {
     }
 
     /// The write that feeding a value to a fact makes.
-    pub fn feed(&self, id: &FactId, value: Option<crate::value::Attributes>) -> Write {
+    pub fn feed(&self, id: &FactId, value: Option<Attributes>) -> Write {
         let before = self.facts.get(id);
         Write {
             fact: id.clone(),
@@ -256,5 +256,11 @@ impl Snapshot for State {
     }
     fn reviews(&self) -> &Reviews {
         &self.reviews
+    }
+    fn fences(&self) -> &Fences {
+        &self.fences
+    }
+    fn is_full_of_effects(&self) -> bool {
+        self.effects.is_full()
     }
 }

@@ -4,7 +4,7 @@
 //! what every JSON reader agrees on. A value can be checked against a type, written canonically, and lent to Cedar.
 
 use crate::canonical::Canonical;
-use crate::ids::check_identifier;
+use crate::ids::{Digest, check_identifier};
 use crate::limits::INTEGER_MAX;
 use cedar_policy_core::ast::{Literal, Set as CedarSet, Value as CedarValue, ValueKind};
 use smol_str::SmolStr;
@@ -185,6 +185,20 @@ impl Value {
         }
     }
 
+    /// Reads a value of a canonical record back without a type; integers become `Long`, arrays sets.
+    pub fn from_untyped_json(json: &serde_json::Value, at: &str) -> Result<Self, ValueError> {
+        let ty = match json {
+            serde_json::Value::Bool(_) => ValueType::Bool,
+            serde_json::Value::Number(_) => ValueType::Long,
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(|item| Self::from_untyped_json(item, at)).collect::<Result<_, _>>()?;
+                return Ok(Self::Set(Arc::new(items)));
+            }
+            _ => ValueType::String,
+        };
+        Self::from_json(json, &ty, at)
+    }
+
     /// Whether the value has the type.
     pub fn is(&self, ty: &ValueType) -> bool {
         match (self, ty) {
@@ -321,22 +335,10 @@ impl Attributes {
 
     /// Reads a canonical record back without types; integers become `Long`, arrays sets.
     pub fn from_untyped_json(object: &serde_json::Map<String, serde_json::Value>) -> Result<Self, ValueError> {
-        fn value(json: &serde_json::Value, at: &str) -> Result<Value, ValueError> {
-            let ty = match json {
-                serde_json::Value::Bool(_) => ValueType::Bool,
-                serde_json::Value::Number(_) => ValueType::Long,
-                serde_json::Value::Array(items) => {
-                    let items = items.iter().map(|item| value(item, at)).collect::<Result<_, _>>()?;
-                    return Ok(Value::Set(Arc::new(items)));
-                }
-                _ => ValueType::String,
-            };
-            Value::from_json(json, &ty, at)
-        }
         let mut fields = Vec::with_capacity(object.len());
         for (name, json) in object {
             check_identifier(name).map_err(|_| ValueError::Unknown(name.clone()))?;
-            fields.push((SmolStr::new(name), value(json, name)?));
+            fields.push((SmolStr::new(name), Value::from_untyped_json(json, name)?));
         }
         Ok(Self::from_fields(fields))
     }
@@ -390,6 +392,15 @@ impl Attributes {
             }
         }
         Self(fields.into())
+    }
+
+    /// A number that stands for exactly this content: the front of its hash, within what JSON readers agree on, never 0.
+    pub fn content_version(&self) -> u64 {
+        let mut out = Canonical::new();
+        self.write(&mut out);
+        let Digest(digest) = Digest::of(out.as_str().as_bytes());
+        let front = digest.iter().take(7).fold(0_u64, |front, byte| (front << 8) | u64::from(*byte));
+        (front & INTEGER_MAX.unsigned_abs()).max(1)
     }
 
     /// How many bytes the canonical object has at the most, without writing it.

@@ -4,6 +4,7 @@
 //! without holding it and never looks at a snapshot. Where an erased payload leaves no way to know, it says so and goes on.
 
 mod counterfactual;
+mod effects;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
@@ -129,8 +130,8 @@ impl Auditor {
                 let again = again(&leaf, &stored, auth.clone(), &self.fold.state);
                 self.compare(&leaf, leaf_bytes, payload, again);
                 self.fold.apply(&leaf, &stored)?;
-                if leaf.verdict.as_deref() == Some("review") {
-                    self.fold.park(&leaf, &stored, auth)?;
+                if matches!(leaf.verdict.as_deref(), Some("review" | "in_flight")) {
+                    self.fold.begin(&leaf, &stored, auth)?;
                 }
             }
             None => self.erased(&leaf),
@@ -168,8 +169,8 @@ impl Auditor {
         };
         let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
         let over_budget = what.contains("budget_exceeded").then_some(self.tainted_budgets).flatten();
-        // An approval cannot be decided again without the action that it approved.
-        let parked = leaf.review.filter(|review| self.gone.contains(review));
+        // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
+        let parked = leaf.review.into_iter().chain(leaf.effect).find(|entry| self.gone.contains(entry));
         match tainted.copied().or(over_budget).or(parked) {
             Some(depends_on) => {
                 self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
@@ -203,7 +204,15 @@ fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entr
             Event::Action(Box::new(Decided { action, decision }))
         }
         Stored::Approval(stored) => Event::Approval(Box::new(approved_again(leaf, stored, state)?)),
-        Stored::Event(Event::Feed { write }) => Event::Feed { write: state.feed(&write.fact, write.value.clone()) },
+        Stored::Dispatch(stored) => effects::dispatched_again(leaf, stored, state)?,
+        Stored::Event(Event::Feed { write, held: None }) => {
+            Event::Feed { write: state.feed(&write.fact, write.value.clone()), held: None }
+        }
+        Stored::Event(Event::Feed { held: Some(held), .. }) => effects::released_again(*held, state)?,
+        Stored::Event(Event::Settle(settle)) => effects::settled_again(settle, state)?,
+        Stored::Event(event @ (Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. })) => {
+            effects::claimed_again(leaf, event, &auth, state)?
+        }
         Stored::Event(event) => event.clone(),
     };
     give_tags(event.writes_mut(), stored.writes());
@@ -216,7 +225,27 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
         Stored::Action(_) | Stored::Event(Event::Genesis { .. } | Event::Clock { confirmed: false, .. }) => {
             return Ok(());
         }
-        Stored::Event(Event::Feed { write }) => {
+        Stored::Event(Event::Dispatch(_) | Event::Feed { held: Some(_), .. }) | Stored::Dispatch(_) => {
+            return effects::by_the_gate(leaf);
+        }
+        // A settlement is the gate's own, unless a person resolved a doubt.
+        Stored::Event(Event::Settle(_)) if effects::by_the_gate(leaf).is_ok() => return Ok(()),
+        Stored::Event(Event::Settle(settle)) => {
+            effects::check_resolved(settle, state)?;
+            Role::Reviewer
+        }
+        // Agents are asked where the claim is derived again.
+        Stored::Event(Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. }) => return Ok(()),
+        Stored::Event(Event::Held { fact, .. }) => {
+            if !state.must_hold(fact) {
+                return Err(format!("{fact} was not fenced, and was held all the same"));
+            }
+            role_to_feed(fact)
+        }
+        Stored::Event(Event::Feed { write, held: None }) => {
+            if state.must_hold(&write.fact) {
+                return Err(format!("{} was fenced, and was fed all the same", write.fact));
+            }
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(&write.fact)
         }

@@ -4,17 +4,21 @@ use crate::idempotency::Idempotency;
 use crate::request::EraseTarget;
 use crate::storage::WalkOptions;
 use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::call::{EffectId, Outcome};
+use countersign_core::decision::Charge;
+use countersign_core::effect::Approved;
 use countersign_core::fact::Fact;
 use countersign_core::identity::Auth;
 use countersign_core::ids::Digest;
 use countersign_core::pact::load::load;
-use countersign_core::record::{DecodeError, Event, Leaf, Stored, StoredAction, decode, decode_with_auth};
+use countersign_core::record::{DecodeError, Event, Leaf, Stored, StoredAction, UnderWay, decode, decode_with_auth};
 use countersign_core::review::Ended;
 use countersign_core::state::{Change, State};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::leaf_hash;
 use countersign_ledger::tree::TileTree;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a log folds to.
@@ -34,6 +38,20 @@ pub struct Fold {
     pub waiting: Vec<(u64, Vec<Observed>)>,
     /// Entries whose payloads an erasure names.
     pub erased: Vec<u64>,
+    /// Effects under way that must be read from their entries, because a snapshot names them or they rest on something that
+    /// waited when it was taken.
+    pub under_way: BTreeMap<u64, Moved>,
+}
+
+/// How far an effect has come that is yet to be read from its entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// What its action had observed, where a snapshot says so: entries leave out values that were current.
+    pub observed: Option<Vec<Observed>>,
+    /// The entry that dispatched it, where that is not its first.
+    pub dispatch: Option<u64>,
+    /// The entry since which it is in doubt.
+    pub in_doubt: Option<u64>,
 }
 
 /// Why an entry could not be folded.
@@ -119,11 +137,11 @@ impl Fold {
         self.check_place(&leaf)?;
         self.erased.extend(leaf.erased.iter().flatten());
         if let Some(payload) = payload {
-            // Only what waits for a person is decided again, and needs to know who sent it.
-            if leaf.verdict.as_deref() == Some("review") {
+            // Only what waits or is under way is decided again, and needs to know who sent it.
+            if matches!(leaf.verdict.as_deref(), Some("review" | "in_flight")) {
                 let (stored, auth) = decode_with_auth(&leaf, payload).map_err(decoded)?;
                 self.apply(&leaf, &stored)?;
-                self.park(&leaf, &stored, auth)?;
+                self.begin(&leaf, &stored, auth)?;
             } else {
                 let stored = decode(&leaf, payload).map_err(decoded)?;
                 self.apply(&leaf, &stored)?;
@@ -145,10 +163,36 @@ impl Fold {
             ("refusal", Some(review)) => self.state.reviews.close(review, Ended::Refused, leaf.index),
             _ => {}
         }
+        if let Some(effect) = leaf.effect {
+            self.moved(leaf, effect);
+        }
         self.tree.push(leaf_hash(leaf_bytes));
         self.position += 1;
         self.time_ms = leaf.time;
         Ok(())
+    }
+
+    /// Follows an effect by its leaves alone.
+    fn moved(&mut self, leaf: &Leaf, effect: u64) {
+        let ended = match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
+            ("dispatch", Some("in_flight")) => {
+                if let Some(moved) = self.under_way.get_mut(&effect) {
+                    moved.dispatch = Some(leaf.index);
+                }
+                return;
+            }
+            ("settle", Some("in_doubt")) => {
+                if let Some(moved) = self.under_way.get_mut(&effect) {
+                    moved.in_doubt = Some(leaf.index);
+                }
+                return;
+            }
+            ("settle", Some("settled")) => Outcome::Settled,
+            _ => Outcome::Failed,
+        };
+        self.under_way.remove(&effect);
+        // Said by the payload too, unless that was erased; saying it twice changes nothing.
+        self.state.effects.settle(EffectId(effect), ended, leaf.index, leaf.time, &mut self.state.fences);
     }
 
     /// Checks that a leaf is the next in place and time.
@@ -167,10 +211,14 @@ impl Fold {
     pub fn apply(&mut self, leaf: &Leaf, stored: &Stored) -> Result<(), FoldError> {
         let index = self.position;
         let by = leaf.by().map_err(|source| FoldError::Decode { index, source })?;
+        let wrote = match stored {
+            Stored::Event(Event::Settle(settle)) => &settle.agent,
+            _ => &by,
+        };
         let change = Change {
             entry: leaf.index,
             time_ms: leaf.time,
-            by: &by,
+            by: wrote,
             writes: stored.writes(),
             charges: stored.charges(),
         };
@@ -178,25 +226,58 @@ impl Fold {
         match stored {
             Stored::Event(Event::Pact { source, .. }) => self.publish(source),
             Stored::Event(event) => {
-                self.state.stop(leaf.index, leaf.time, &by, event);
+                self.state.take_in(leaf.index, leaf.time, &by, event);
                 Ok(())
             }
-            Stored::Action(_) | Stored::Approval(_) => Ok(()),
+            Stored::Action(_) | Stored::Approval(_) | Stored::Dispatch(_) => Ok(()),
         }
     }
 
-    /// Parks the action of an entry that waits for a person.
-    pub fn park(&mut self, leaf: &Leaf, stored: &Stored, auth: Auth) -> Result<(), FoldError> {
-        let Stored::Action(stored) = stored else { return Ok(()) };
-        let index = leaf.index;
-        let unreadable = |error: DecodeError| FoldError::Decode { index, source: error };
-        let action = parked_action(leaf, stored, auth).map_err(unreadable)?;
-        let was_read = |fact: &Fact| {
-            let tag = fact.tag.to_string();
-            leaf.reads.iter().flatten().any(|(read, _)| *read == tag)
-        };
-        self.state.park_again(index, leaf.time, action, was_read);
+    /// Parks the action of an entry that waits for a person, or puts under way what the entry began.
+    pub fn begin(&mut self, leaf: &Leaf, stored: &Stored, auth: Auth) -> Result<(), FoldError> {
+        let unreadable = |source: DecodeError| FoldError::Decode { index: leaf.index, source };
+        match (stored, stored.in_flight()) {
+            (Stored::Action(stored), None) => {
+                let action = parked_action(leaf, stored, auth).map_err(unreadable)?;
+                let was_read = |fact: &Fact| {
+                    let tag = fact.tag.to_string();
+                    leaf.reads.iter().flatten().any(|(read, _)| *read == tag)
+                };
+                self.state.park_again(leaf.index, leaf.time, action, was_read);
+            }
+            (Stored::Action(stored), Some(under_way)) => {
+                let mut action = parked_action(leaf, stored, auth).map_err(unreadable)?;
+                self.state.fill_observed(&mut action, |fact| under_way.reads.iter().any(|read| read.fact == fact.id));
+                self.put_under_way(leaf, Arc::new(action), None, stored.charges.as_slice(), under_way);
+            }
+            (Stored::Approval(stored), Some(under_way)) => {
+                let Some(action) = self.state.reviews.parked(stored.shown.review) else {
+                    // It waited when a snapshot was taken, and is read again from there.
+                    self.under_way.insert(leaf.index, Moved::default());
+                    return Ok(());
+                };
+                let by = leaf.by().map_err(unreadable)?;
+                let approved = Approved { by, shown: stored.shown.clone(), until_ms: stored.until_ms };
+                self.put_under_way(leaf, action, Some(approved), stored.charges.as_slice(), under_way);
+            }
+            (Stored::Dispatch(stored), Some(UnderWay { in_flight, reads })) => {
+                self.state.dispatched(stored.effect, leaf.index, leaf.time, in_flight, &stored.charges, reads);
+            }
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Puts an effect under way as its entry says.
+    pub fn put_under_way(
+        &mut self,
+        leaf: &Leaf,
+        action: Arc<Action>,
+        approved: Option<Approved>,
+        charges: &[Charge],
+        UnderWay { in_flight, reads }: &UnderWay,
+    ) {
+        self.state.begin_effect(leaf.index, leaf.time, action, approved, in_flight, charges, reads);
     }
 
     /// Makes a pact current again, checked as when it was published.

@@ -21,6 +21,7 @@ pub use read::{HistoryError, NotObservable, Observe, Shown, Version};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
+use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
@@ -41,8 +42,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// How many halts and resumes may wait. They come from people, and one turn of the sequencer takes all of them.
-const LANE_LEN: usize = 64;
+/// How many halts, resumes, dispatches and settlements may wait. One turn of the sequencer takes all of them.
+const LANE_LEN: usize = 1024;
 
 /// An open gate. Dropping it closes it.
 pub struct Gate {
@@ -71,6 +72,9 @@ pub(crate) struct Shared {
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
     wants_segment: AtomicBool,
+    /// When somebody that waits for a fence must be looked after, in ledger milliseconds.
+    wakes_at_ms: AtomicU64,
+    bell: Arc<Bell>,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
     /// Counts of what the gate did, for metrics.
@@ -86,6 +90,16 @@ pub struct Counters {
     pub rejected: AtomicU64,
     /// Actions that wait for a person.
     pub review: AtomicU64,
+    /// Actions whose call was put under way.
+    pub in_flight: AtomicU64,
+    /// Calls that happened.
+    pub settled: AtomicU64,
+    /// Calls that did not happen, cancelled ones among them.
+    pub failed: AtomicU64,
+    /// Calls of which nobody knew whether they happened.
+    pub in_doubt: AtomicU64,
+    /// Changes announced.
+    pub claimed: AtomicU64,
     /// Actions that took effect in shadow mode although something did not hold.
     pub shadowed: AtomicU64,
     /// Answers to a repeated idempotency key.
@@ -142,6 +156,20 @@ impl Gate {
             }),
         )?;
         answered.recv().unwrap_or(Err(Refusal::Closed))
+    }
+
+    /// Hands in what the gate itself found out; waits for room, because it must not be lost. The answer comes to `reply`.
+    pub(crate) fn submit_own(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
+        if let Some(cause) = self.shared.failed.lock().clone() {
+            return Err(Refusal::Poisoned(cause));
+        }
+        let lane = self.lane.as_ref().ok_or(Refusal::Closed)?;
+        lane.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
+    }
+
+    /// Who is told when an effect moves.
+    pub fn bell(&self) -> &Bell {
+        &self.shared.bell
     }
 
     /// What is durable, as of now. Held only briefly: the commit stage waits for readers.
@@ -241,7 +269,7 @@ impl Gate {
         let (lane, urgent) = bounded(LANE_LEN);
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer));
         let threads = pipeline.start(pipeline::Queues { urgent, queued })?;
-        let housekeeper = housekeeping::start(Arc::clone(&shared), snapshot_due)?;
+        let housekeeper = housekeeping::start(Arc::clone(&shared), lane.clone(), snapshot_due)?;
         let queue_len = shared.options.queue_len;
         Ok(Self {
             queue: Some(queue),

@@ -14,6 +14,7 @@
 )]
 
 pub mod audit;
+pub mod bell;
 pub mod clock;
 pub mod commit;
 pub mod delegation;

@@ -1,5 +1,119 @@
 //! The outbox: carries out what was dispatched, and settles it.
+//!
+//! It acts on what is durable and on nothing else: it is told of an effect when the entry that moved it is synced, and reads from the
+//! view what to do. What it finds out becomes an entry before anything follows from it. It keeps nothing that a crash could lose: after one, every
+//! effect under way is found in the ledger, and what may have left the building counts as unknown (I6).
 
 mod adapter;
+mod run;
+mod schedule;
 
 pub use adapter::{Adapter, Attempt, Job, Judge, Judged, Outside, Probed};
+
+use crate::gate::Gate;
+use countersign_core::call::EffectId;
+use crossbeam_channel::{Sender, unbounded};
+use schedule::{Schedule, Task};
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The adapters of a gate, by the names that pacts use.
+pub type Adapters = BTreeMap<SmolStr, Arc<dyn Adapter>>;
+
+/// How long an ending outbox waits for calls that are under way; what is not back by then is found again at the next start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running outbox. Dropping it stops it.
+pub struct Outbox {
+    shared: Arc<Inner>,
+    scheduler: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// What the threads of an outbox share.
+struct Inner {
+    gate: Arc<Gate>,
+    adapters: Adapters,
+    /// Where tasks for later go.
+    later: Sender<(Instant, Task)>,
+    ending: AtomicBool,
+    /// Attempts that are being made right now.
+    busy: AtomicUsize,
+}
+
+impl Outbox {
+    /// Starts carrying out what a gate dispatches, first of all what was under way when it ended.
+    pub fn start(gate: Arc<Gate>, adapters: Adapters) -> std::io::Result<Self> {
+        let (moved, moves) = unbounded();
+        let (later, tasks) = unbounded();
+        let ending = AtomicBool::new(false);
+        let shared = Arc::new(Inner { gate, adapters, later, ending, busy: AtomicUsize::new(0) });
+        // First listen, then look: nothing can fall between.
+        shared.gate.bell().connect(Some(moved));
+        let mut workers = Vec::new();
+        let mut queues = BTreeMap::new();
+        for (name, adapter) in &shared.adapters {
+            let (queue, queued) = unbounded();
+            queues.insert(name.clone(), queue);
+            for number in 0..adapter.concurrency().max(1) {
+                let (inner, queued) = (Arc::clone(&shared), queued.clone());
+                let work = move || inner.work(&queued);
+                workers.push(std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?);
+            }
+        }
+        let schedule = Schedule::new(Arc::clone(&shared), queues);
+        let scheduler = std::thread::Builder::new().name("outbox".into());
+        let scheduler = scheduler.spawn(move || schedule.run(&moves, &tasks))?;
+        Ok(Self { shared, scheduler: Some(scheduler), workers })
+    }
+
+    /// Stops: nothing new is sent, and calls that are under way get some time to come back.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.gate.bell().connect(None);
+        if let Some(scheduler) = self.scheduler.take() {
+            // A thread of the outbox ends by returning; if it panicked, the panic hook has said so.
+            let _ = scheduler.join();
+        }
+        let until = Instant::now() + PATIENCE;
+        while self.shared.busy.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for worker in self.workers.drain(..) {
+            if self.shared.busy.load(Ordering::Acquire) == 0 {
+                let _ = worker.join();
+            }
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        if self.scheduler.is_some() {
+            self.end();
+        }
+    }
+}
+
+impl Inner {
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    fn later(&self, delay: Duration, task: Task) {
+        // The scheduler ends before the workers; what comes too late is found again at the next start.
+        let _ = self.later.send((Instant::now() + delay, task));
+    }
+
+    fn log_lost(effect: EffectId, error: &impl std::fmt::Display) {
+        tracing::error!(%effect, %error, "the effect cannot be moved; it is taken up again when the gate is restarted");
+    }
+}

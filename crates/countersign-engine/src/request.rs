@@ -3,14 +3,17 @@
 use crate::commit::BatchProof;
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
+use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_core::decision::Charge;
+use countersign_core::effect::EffectRefusal;
+use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::catalogue::{Catalogue, OPERATOR};
-use countersign_core::record::Entry;
+use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::{PublishError, State};
 use countersign_core::value::Attributes;
@@ -98,6 +101,61 @@ pub enum Request {
         /// Why.
         reason: Arc<str>,
     },
+    /// Announce a change.
+    Claim {
+        /// The agent.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The facts.
+        facts: Vec<FactId>,
+        /// For how long.
+        for_ms: u64,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// Extend a claim.
+    ExtendClaim {
+        /// The agent.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The claim.
+        claim: ClaimId,
+        /// For how long from now.
+        for_ms: u64,
+    },
+    /// Withdraw a claim.
+    WithdrawClaim {
+        /// The agent.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The claim.
+        claim: ClaimId,
+    },
+    /// Decide an effect again that has cooled. The gate's own.
+    Dispatch {
+        /// The effect.
+        effect: EffectId,
+    },
+    /// Settle a call. The gate's own.
+    Settle(Box<Settlement>),
+    /// Say what became of a call that is in doubt.
+    Resolve {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The effect.
+        effect: EffectId,
+        /// Whether it happened.
+        outcome: Outcome,
+        /// How that is known.
+        reason: Arc<str>,
+    },
+    /// Look after those that wait for a fence. The gate's own; becomes no entry by itself.
+    Wake,
     /// Replace the key that signs the log.
     RotateLogKey {
         /// The operator.
@@ -122,10 +180,19 @@ impl Request {
     /// Who asks, how that is known, and the role that it takes; `None` for actions, which pacts judge.
     pub fn authority(&self) -> Option<(&AgentId, &Auth, Role)> {
         match self {
-            Self::Act(_) => None,
+            // Agents and the gate itself are asked about where they are answered.
+            Self::Act(_)
+            | Self::Claim { .. }
+            | Self::ExtendClaim { .. }
+            | Self::WithdrawClaim { .. }
+            | Self::Dispatch { .. }
+            | Self::Settle(_)
+            | Self::Wake => None,
             Self::Feed { by, auth, fact, .. } => Some((by, auth, role_to_feed(fact))),
             Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
-            Self::Approve { by, auth, .. } | Self::Refuse { by, auth, .. } => Some((by, auth, Role::Reviewer)),
+            Self::Approve { by, auth, .. } | Self::Refuse { by, auth, .. } | Self::Resolve { by, auth, .. } => {
+                Some((by, auth, Role::Reviewer))
+            }
             Self::Erase { by, auth, .. }
             | Self::Halt { by, auth, .. }
             | Self::Resume { by, auth, .. }
@@ -136,8 +203,24 @@ impl Request {
 
     /// Whether it goes by the lane of its own, past everything that has queued.
     pub fn is_urgent(&self) -> bool {
-        matches!(self, Self::Halt { .. } | Self::Resume { .. })
+        matches!(
+            self,
+            Self::Halt { .. } | Self::Resume { .. } | Self::Dispatch { .. } | Self::Settle(_) | Self::Wake
+        )
     }
+}
+
+/// What a worker or a probe found out about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The effect.
+    pub effect: EffectId,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// What speaks for it.
+    pub evidence: Evidence,
+    /// What was read outside, and decided on.
+    pub judged: Option<Judged>,
 }
 
 /// An entry whose payload is to be erased.
@@ -161,6 +244,9 @@ impl EraseTarget {
             |(fact, version): &&(FactId, u64)| state.facts.get(fact).is_some_and(|held| held.version() == *version);
         if let Some((fact, _)) = self.writes.iter().find(current) {
             return Err(Refusal::CurrentValue { entry: self.entry, fact: fact.clone() });
+        }
+        if state.is_under_way(self.entry) {
+            return Err(Refusal::NotErasable(self.entry, "an effect, a claim or a held feed that it began has not ended"));
         }
         let open = |charge: &Charge| state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window);
         if self.charges.iter().any(open) {
@@ -261,6 +347,20 @@ pub enum Refusal {
     /// The halt or resume cannot be.
     #[error(transparent)]
     Halt(#[from] HaltError),
+    /// The claim cannot be.
+    #[error(transparent)]
+    Claim(#[from] ClaimRefusal),
+    /// The effect cannot be dispatched or settled in this way.
+    #[error(transparent)]
+    Effect(#[from] EffectRefusal),
+    /// A call in flight relies on the fact, and the feed cannot be held.
+    #[error("{fact} is fenced by a call in flight, and {why}")]
+    Fenced {
+        /// The fact.
+        fact: FactId,
+        /// Why it is not held.
+        why: &'static str,
+    },
     /// There is no clock step to confirm.
     #[error("the clock has not stepped; there is nothing to confirm")]
     ClockSteady,

@@ -4,6 +4,9 @@
 //!
 //! No rules live here: `decide` answers, this applies.
 
+mod effects;
+mod waiting;
+
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
@@ -12,7 +15,7 @@ use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
-use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, REASON_BYTES_MAX};
+use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, HELD_FEEDS_MAX, REASON_BYTES_MAX};
 use countersign_core::record::{Approved, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::{Change, State};
@@ -21,10 +24,12 @@ use parking_lot::Mutex;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng as _;
 use std::sync::Arc;
+use waiting::{Waiter, WaitingRoom, Waits};
 
 /// The sequencer: the state ahead of the disk, and the order.
 pub struct Sequencer {
     state: State,
+    waiting: WaitingRoom,
     keys: Arc<Mutex<Idempotency>>,
     next_index: u64,
     clock: Arc<Mutex<LedgerClock>>,
@@ -76,7 +81,8 @@ impl Sequencer {
         clock: Arc<Mutex<LedgerClock>>,
         random: ChaCha12Rng,
     ) -> Self {
-        Self { state, keys, next_index, clock, step_entered: false, random }
+        let waiting = WaitingRoom::default();
+        Self { state, waiting, keys, next_index, clock, step_entered: false, random }
     }
 
     /// Decides requests at one reading of the clock and adds them to a batch.
@@ -97,8 +103,14 @@ impl Sequencer {
         self.step_entered = stepped.is_some();
         let keys = Arc::clone(&self.keys);
         let mut keys = keys.lock();
+        // Those that wait come before what has queued since: a claim that has run out must not be followed by the next
+        // before they had their turn.
+        self.try_waiting(batch, &mut keys, now_ms);
         for Submission { request, reply } in submissions {
             self.one(batch, &mut keys, request, reply, now_ms, clock);
+            if self.waiting.is_freed() {
+                self.try_waiting(batch, &mut keys, now_ms);
+            }
         }
         batch.clock_step = self.clock.lock().stepped();
     }
@@ -117,7 +129,7 @@ impl Sequencer {
         self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
         if let Some(key) = first_admin {
             let (fact, value) = first_operator(key);
-            let event = Event::Feed { write: self.state.feed(&fact, Some(value)) };
+            let event = Event::Feed { write: self.state.feed(&fact, Some(value)), held: None };
             self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
         }
         batch
@@ -139,11 +151,24 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refused.into())));
         }
         match request {
-            Request::Act(action) => self.act(batch, keys, *action, reply, now_ms),
+            Request::Act(action) => self.act(batch, keys, *action, reply, now_ms, None),
+            Request::Claim { .. } | Request::ExtendClaim { .. } | Request::WithdrawClaim { .. } => {
+                self.claim(batch, request, reply, now_ms);
+            }
+            Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
+            Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
+            Request::Resolve { by, auth, effect, outcome, reason } => {
+                self.resolve(batch, (by, auth), effect, outcome, &reason, reply, now_ms);
+            }
+            Request::Wake => {}
             Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match)
             {
                 Ok(()) => {
-                    let event = Event::Feed { write: self.state.feed(&fact, value) };
+                    let event = if self.state.must_hold(&fact) {
+                        Event::Held { fact, value }
+                    } else {
+                        Event::Feed { write: self.state.feed(&fact, value), held: None }
+                    };
                     self.enter(batch, now_ms, by, auth, event, None, Some(reply));
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
@@ -200,18 +225,32 @@ impl Sequencer {
         }
     }
 
-    fn act(&mut self, batch: &mut Batch, keys: &mut Idempotency, action: Action, reply: Reply, now_ms: u64) {
+    /// Decides an action. One that is in front of a fence waits, if its action type says so; `since` is when it began to.
+    fn act(
+        &mut self,
+        batch: &mut Batch,
+        keys: &mut Idempotency,
+        action: Action,
+        reply: Reply,
+        now_ms: u64,
+        since: Option<u64>,
+    ) {
         let key = action.key;
         match keys.lookup(&key, &action.id, now_ms) {
             Lookup::New => {}
             // The same key answers with what became of the action.
             Lookup::Same(entry) => {
                 let current = self.state.reviews.approved_in(entry).unwrap_or(entry);
+                let current = self.state.effects.latest(current).unwrap_or(current);
                 return batch.answers.push((reply, Ok(current)));
             }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }
         let decision = decide(&action, &self.state, now_ms);
+        if let Some(until_ms) = self.waits(&action, &decision, since.unwrap_or(now_ms), now_ms) {
+            let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
+            return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, until_ms, wakes_at_ms });
+        }
         keys.insert(key, &action.id, self.next_index, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
@@ -272,7 +311,7 @@ impl Sequencer {
         self.next_index += 1;
         let mut facts = Vec::new();
         self.state.apply(&change(&entry), |fact| facts.push(Arc::clone(fact)));
-        self.state.stop(entry.index, entry.time_ms, &entry.by, &entry.event);
+        self.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
         if let Some(Published { pact, catalogue }) = &published {
             self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
         }
@@ -297,9 +336,18 @@ impl Sequencer {
             IdentityRefusal::LastAdmin => Refusal::LastAdmin(fact.clone()),
         })?;
         let current = self.state.facts.get(fact).map_or(0, |fact| fact.version());
-        match if_match.filter(|expected| *expected != current) {
-            Some(expected) => Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current }),
-            None => Ok(()),
+        if let Some(expected) = if_match.filter(|expected| *expected != current) {
+            return Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current });
+        }
+        if let Some(source) = self.state.catalogue.source(fact.ty()) {
+            let problem = format!("facts of this type live outside, in `{}`, and are not fed", source.adapter);
+            return Err(Refusal::InvalidValue { fact: fact.clone(), problem });
+        }
+        let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });
+        match self.state.must_hold(fact) {
+            true if if_match.is_some() => fenced("what a version is held against may change meanwhile; feed without If-Match"),
+            true if self.state.held.len() >= HELD_FEEDS_MAX => fenced("too many feeds are held already; feed it later"),
+            _ => Ok(()),
         }
     }
 
@@ -322,6 +370,11 @@ impl Sequencer {
 
 /// What an entry changes in the state.
 pub fn change(entry: &Entry) -> Change<'_> {
-    let charges = entry.event.decision().map_or(&[] as &[_], |decision| decision.charges.as_slice());
-    Change { entry: entry.index, time_ms: entry.time_ms, by: &entry.by, writes: entry.event.writes(), charges }
+    // What a settlement writes, the one who acted wrote.
+    let by = match &entry.event {
+        Event::Settle(settle) => &settle.agent,
+        _ => &entry.by,
+    };
+    let (writes, charges) = (entry.event.writes(), entry.event.charges());
+    Change { entry: entry.index, time_ms: entry.time_ms, by, writes, charges }
 }

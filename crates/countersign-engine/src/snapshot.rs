@@ -5,6 +5,7 @@
 
 mod stops;
 
+use self::stops::Stops;
 use crate::fold::{Fold, FoldError};
 use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
@@ -35,11 +36,10 @@ pub fn take(
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, tree, pacts, halts, reviews, key) = {
+    let (position, time_ms, tree, pacts, stops, key) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
-        let (halts, reviews) = (view.state.halts.clone(), view.state.reviews.clone());
-        (view.position, view.time_ms, view.tree.clone(), pacts, halts, reviews, log_keys.private())
+        (view.position, view.time_ms, view.tree.clone(), pacts, Stops::of(&view.state), log_keys.private())
     };
     let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
@@ -53,18 +53,7 @@ pub fn take(
     for pact in pacts {
         lines.push(|out| out.string(&pact.source))?;
     }
-    lines.section("halts")?;
-    for (scope, halt) in halts.iter() {
-        lines.push(|out| stops::write_halt(out, scope, halt))?;
-    }
-    lines.section("reviews")?;
-    for (review, parked) in reviews.open() {
-        lines.push(|out| stops::write_waiting(out, review, parked))?;
-    }
-    lines.section("ended")?;
-    for (review, how, entry) in reviews.closed() {
-        lines.push(|out| stops::write_ended(out, review, how, entry))?;
-    }
+    stops.write(&mut lines)?;
     lines.section("facts")?;
     for shard in 0..SHARDS {
         // Only pointers are copied under the lock.
@@ -309,15 +298,6 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
     match section {
         "head" => fold.time_ms = serde_json::from_slice::<Head>(line).map_err(json)?.time,
         "pacts" => fold.restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?)?,
-        "halts" => {
-            let (scope, halt) = stops::read_halt(line).map_err(bad)?;
-            fold.state.halts.halt(scope, halt);
-        }
-        "reviews" => fold.waiting.push(stops::read_waiting(line).map_err(bad)?),
-        "ended" => {
-            let (review, how, entry) = stops::read_ended(line).map_err(bad)?;
-            fold.state.reviews.close(review, how, entry);
-        }
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;
             let fact = restore_fact(stored).map_err(bad)?;
@@ -335,6 +315,7 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
             };
             fold.keys.put(key, Seen { entry, at_ms, action });
         }
+        _ if stops::restore(fold, section, line).map_err(bad)? => {}
         _ => return Err(bad("this version does not know the section".to_owned())),
     }
     Ok(())

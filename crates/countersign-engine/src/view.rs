@@ -3,6 +3,7 @@
 use countersign_core::decide::Snapshot;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::Fact;
+use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
@@ -46,5 +47,11 @@ impl Snapshot for View {
     }
     fn reviews(&self) -> &Reviews {
         self.state.reviews()
+    }
+    fn fences(&self) -> &Fences {
+        self.state.fences()
+    }
+    fn is_full_of_effects(&self) -> bool {
+        self.state.is_full_of_effects()
     }
 }

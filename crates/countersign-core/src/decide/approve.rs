@@ -4,7 +4,7 @@
 //! It either commits or is refused with a reason, and then nothing has happened: an approval is bound to what was shown, as a
 //! feed is bound to the version in its `If-Match`.
 
-use super::{Deciding, Snapshot, decide_under};
+use super::{Deciding, Snapshot, Stage, decide_at};
 use crate::action::Observed;
 use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs, Mention};
@@ -55,12 +55,12 @@ pub fn approve(
         let now = current.map_or_else(|| "not published".to_owned(), |(version, _)| format!("at version {version}"));
         return void(format!("pact `{}` was shown at version {}, and is now {now}", action.pact, shown.pact.version));
     }
-    let (decision, drift) = decide_under(Some(approval), action, snapshot, now_ms);
+    let (decision, drift) = decide_at(Stage::Intent, Some(approval), action, snapshot, now_ms);
     if let Some(drift) = drift {
         return void(drift);
     }
     match &decision.verdict {
-        Verdict::Committed => Ok(decision),
+        Verdict::Committed | Verdict::InFlight(_) => Ok(decision),
         Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => {
             void(format!("{}: {}", blocked.code, blocked.message))
         }
@@ -77,7 +77,7 @@ pub fn show(
     now_ms: u64,
 ) -> Option<(Shown, Decision)> {
     let action = &parked.action;
-    let first = decide_under(None, action, snapshot, now_ms).0;
+    let first = decide_at(Stage::Intent, None, action, snapshot, now_ms).0;
     let facts = first.reads.iter().map(|read| Observed {
         fact: read.fact.clone(),
         version: read.version,
@@ -89,7 +89,7 @@ pub fn show(
     let mut shown = Shown { to, review, action: action.id, pact, at_ms, facts, waives: Vec::new() };
     // Staleness counts from here, so it is no reason to be waived.
     let approval = Approval { by: &shown.to, shown: &shown, until_ms: now_ms };
-    let decision = decide_under(Some(&approval), action, snapshot, now_ms).0;
+    let decision = decide_at(Stage::Intent, Some(&approval), action, snapshot, now_ms).0;
     if let Verdict::Review { blocked, .. } = &decision.verdict {
         shown.waives = blocked.failed.iter().map(|failed| failed.id.clone()).collect();
     }

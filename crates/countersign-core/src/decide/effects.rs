@@ -1,6 +1,6 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
-use super::{Deciding, Snapshot, blocked};
+use super::{Deciding, Snapshot, Stage, blocked};
 use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Charge, Write};
 use crate::expression::{Expression, Inputs};
@@ -73,6 +73,10 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     pub(super) fn check_budgets(&self) -> Result<(), Blocked> {
+        // Charged at the dispatch already.
+        if self.stage == Stage::Judgement {
+            return Ok(());
+        }
         for (budget, charge) in self.budget_charges() {
             let used = self.snapshot.budget_used(&charge.budget, charge.window);
             let total = used.checked_add(charge.amount);

@@ -4,21 +4,14 @@
 use super::{Snapshot, blocked};
 use crate::action::Action;
 use crate::code::Code;
-use crate::decision::{Decision, PactRef, ReadVersion};
+use crate::decision::{Blocked, Decision, PactRef, ReadVersion};
 use crate::halt::{Halt, Scope};
 use crate::ids::{AgentId, FactId};
 use crate::value::Value;
 
 /// The rejection of an action in a halted scope.
 pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) -> Option<Decision> {
-    if snapshot.halts().is_empty() {
-        return None;
-    }
-    let (scope, halt) = halt_of(action, snapshot)?;
-    let message =
-        format!("`{scope}` is halted since entry {} at {} ms, by {}: {}", halt.entry, halt.at_ms, halt.by, halt.reason);
-    let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
-    let mut decision = Decision::refused(Some(pact.clone()), blocked(Code::Halted, message, hint));
+    let mut decision = Decision::refused(Some(pact.clone()), halt_on(action, snapshot)?);
     // Which org an agent belongs to is a fact, and so part of what was read.
     decision.reads = action
         .members()
@@ -26,6 +19,18 @@ pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) 
         .map(|fact| ReadVersion { fact: fact.id.clone(), version: fact.version(), tag: Some(fact.tag) })
         .collect();
     Some(decision)
+}
+
+/// Why an action is halted now, if it is.
+pub fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Blocked> {
+    if snapshot.halts().is_empty() {
+        return None;
+    }
+    let (scope, halt) = halt_of(action, snapshot)?;
+    let message =
+        format!("`{scope}` is halted since entry {} at {} ms, by {}: {}", halt.entry, halt.at_ms, halt.by, halt.reason);
+    let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
+    Some(blocked(Code::Halted, message, hint))
 }
 
 /// The halt that an action falls under; the widest first.

@@ -1,6 +1,6 @@
 //! The preconditions: observation, `unchanged`, staleness and conditions; all of them, in one pass.
 
-use super::{Deciding, Snapshot, Stopped, blocked};
+use super::{Deciding, Snapshot, Stage, Stopped, blocked};
 use crate::code::Code;
 use crate::decision::{Blocked, Expected, FailedPrecondition, Why};
 use crate::expression::Inputs;
@@ -47,13 +47,14 @@ impl<S: Snapshot> Deciding<'_, S> {
         let mut failed = Vec::new();
         // Until something fails outright, a person could still let the action pass.
         let mut on_fail = OnFail::Review;
-        for (at, read) in self.kind.reads.iter().enumerate().filter(|(_, read)| read.unchanged) {
+        let is_read = |at: usize| self.stage == Stage::Judgement || !self.is_outside(at);
+        for (at, read) in self.kind.reads.iter().enumerate().filter(|(at, read)| read.unchanged && is_read(*at)) {
             if let Some(changed) = self.check_unchanged(at, &read.name) {
                 failed.push(changed);
                 on_fail = OnFail::Reject;
             }
         }
-        for require in &self.kind.require {
+        for require in self.kind.require.iter().filter(|require| self.is_known(&require.that)) {
             if let Some(why) = self.check_require(require, inputs).filter(|_| !self.is_waived(require)) {
                 failed.push(self.explain(require, why));
                 if require.on_fail == OnFail::Reject {

@@ -1,6 +1,6 @@
 //! Resolving the facts an action reads: its agent, its resource, and what its templates lead to.
 
-use super::{Deciding, Resolved, Snapshot, blocked};
+use super::{Deciding, Resolved, Snapshot, Stage, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
 use crate::fact::Fact;
@@ -28,6 +28,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .reads
                 .iter()
                 .zip(&self.reads)
+                .filter(|(read, _)| self.stage == Stage::Judgement || read.outside.is_none())
                 .find(|(read, resolved)| read.presence == presence && resolved.live().is_some() == exists)
         };
         if let Some((_, missing)) = unmet(Presence::Required, false) {
@@ -37,7 +38,8 @@ impl<S: Snapshot> Deciding<'_, S> {
             let message = format!("{} exists already, at version {}", existing.id, existing.version());
             return Err(blocked(Code::FactExists, message, "choose another id, or use an action that changes it"));
         }
-        self.check_aliases()
+        self.check_aliases()?;
+        if self.stage == Stage::Judgement { Ok(()) } else { self.check_fences() }
     }
 
     fn check_actor(&self) -> Result<(), Blocked> {

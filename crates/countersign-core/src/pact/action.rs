@@ -4,9 +4,9 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, table};
-use super::{ActionType, Mode, OnFail, Require, budgets, params, reads, writes};
+use super::{ActionType, Mode, OnFail, Require, budgets, call, params, reads, writes};
 use crate::ids::{ActionName, IdError};
-use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX};
+use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
 
@@ -75,21 +75,30 @@ pub(super) fn read<'a>(
                 let allow = allow.and_then(|allow| checker.condition(&allow, problems));
                 let require = check_preconditions(written, &checker, problems);
                 let writes = writes::read(source, &mut body, reads, &checker, problems);
-                (allow, require, writes)
+                let scope = call::Scope { source, params, reads, checker: &checker };
+                let call = call::read(&scope, &mut body, &writes, problems);
+                (allow, require, writes, call)
             })
         }
         _ => {
-            let _ = (body.get("set"), body.get("delete"));
+            let _ = (body.get("set"), body.get("delete"), body.get("call"));
             None
         }
     };
+    let wait_ms = wait(&mut body, problems);
+    let outside = reads.iter().flat_map(|reads| reads.reads.iter().zip(&reads.spans));
+    let outside = outside.filter(|(read, _)| read.outside.is_some()).map(|(read, span)| (read.name.clone(), span.clone()));
+    if let Some((name, span)) = outside.take(1).next().filter(|_| body.get("call").is_none()) {
+        let message = format!("`{name}` lives outside, and this action calls nothing there");
+        problems.error(&span, message, "give the action a `call` to the same adapter: the check is made with it");
+    }
     body.finish(problems);
-    let (allow, require, writes) = checked?;
+    let (allow, require, writes, call) = checked?;
     if problems.errors() > before {
         return None;
     }
     let allow = allow?;
-    let inputs = ActionType::mentioned(&allow, &require, &writes);
+    let inputs = ActionType::mentioned(&allow, &require, &writes, call.as_ref());
     Some(ActionType {
         inputs,
         name,
@@ -103,7 +112,19 @@ pub(super) fn read<'a>(
         require,
         budgets,
         writes,
+        call,
+        wait_ms,
     })
+}
+
+/// How long the action waits for fences.
+fn wait(body: &mut Table<'_>, problems: &mut Problems) -> u64 {
+    let wait_ms = body.duration("wait", problems).unwrap_or(0);
+    if wait_ms > WAIT_MS_MAX {
+        let message = format!("an action waits {} seconds at most", WAIT_MS_MAX / 1000);
+        problems.error(&body.span, message, "a longer wait is a matter of the agent's plan: let it act again");
+    }
+    wait_ms
 }
 
 const ALLOW_HINT: &str = "say who may do it, for example allow = 'principal.roles.contains(\"refunder\")'";

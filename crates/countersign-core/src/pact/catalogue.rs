@@ -3,11 +3,12 @@
 //! Types are global so that one fact means the same to every pact. They may only grow, and only by optional attributes:
 //! a stored fact must stay valid for ever, and so must the conditions that were checked against its type.
 
-use super::{Change, FactSchema, Pact, Presence};
+use super::{Change, FactSchema, FactSource, Pact, Presence};
 use crate::ids::FactType;
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The name of the built-in type of agents.
 pub const AGENT: &str = "Agent";
@@ -47,6 +48,7 @@ pub fn operator_schema() -> FactSchema {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalogue {
     types: BTreeMap<FactType, FactSchema>,
+    sources: BTreeMap<FactType, Arc<FactSource>>,
 }
 
 impl Default for Catalogue {
@@ -60,7 +62,7 @@ impl Catalogue {
     pub fn new() -> Self {
         let agent = FactType::new(AGENT).map(|ty| (ty, agent_schema()));
         let operator = FactType::new(OPERATOR).map(|ty| (ty, operator_schema()));
-        Self { types: agent.into_iter().chain(operator).collect() }
+        Self { types: agent.into_iter().chain(operator).collect(), sources: BTreeMap::new() }
     }
 
     /// All types.
@@ -68,10 +70,28 @@ impl Catalogue {
         &self.types
     }
 
+    /// Where the facts of a type live, if not in the ledger.
+    pub fn source(&self, ty: &FactType) -> Option<&Arc<FactSource>> {
+        self.sources.get(ty)
+    }
+
     /// The catalogue after a pact is published, or every reason why it must not be.
     pub fn admit(&self, pact: &Pact) -> Result<Self, Vec<String>> {
-        let mut types = self.types.clone();
+        let (mut types, mut sources) = (self.types.clone(), self.sources.clone());
         let mut refusals = Vec::new();
+        for ty in pact.facts.keys().filter(|ty| self.types.contains_key(*ty)) {
+            // A query may change; whether a fact is in the ledger or outside may not.
+            let adapter = |source: Option<&Arc<FactSource>>| source.map(|source| source.adapter.clone());
+            let (before, now) = (adapter(self.sources.get(ty)), adapter(pact.sources.get(ty)));
+            if before != now {
+                let place = |adapter: Option<SmolStr>| match adapter {
+                    Some(adapter) => format!("outside, in `{adapter}`"),
+                    None => "in the ledger".to_owned(),
+                };
+                refusals.push(format!("facts of type `{ty}` live {} on this gate, not {}", place(before), place(now)));
+            }
+        }
+        sources.extend(pact.sources.iter().map(|(ty, source)| (ty.clone(), Arc::clone(source))));
         for (ty, declared) in &pact.facts {
             match types.get_mut(ty) {
                 None => {
@@ -87,7 +107,7 @@ impl Catalogue {
                 pact.name
             ));
         }
-        if refusals.is_empty() { Ok(Self { types }) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(Self { types, sources }) } else { Err(refusals) }
     }
 
     /// Required attributes of types that the pact creates without knowing them.

@@ -22,6 +22,7 @@ use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr as _;
+use std::sync::LazyLock;
 
 /// Checks the expressions of one action type.
 pub(super) struct Checker<'a> {
@@ -34,6 +35,12 @@ pub(super) struct Checker<'a> {
 
 /// The field of the context that a checked value is compared with. Names that start like this cannot be declared.
 const TARGET: &str = "__target_";
+
+/// The types of what can be sent outside.
+static SENDABLE: LazyLock<[ValueType; 5]> = LazyLock::new(|| {
+    let set = |element| ValueType::Set(Box::new(element));
+    [ValueType::String, ValueType::Long, ValueType::Bool, set(ValueType::String), set(ValueType::Long)]
+});
 
 fn target(ty: &ValueType) -> String {
     let name: String = ty.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
@@ -60,6 +67,7 @@ impl<'a> Checker<'a> {
         for (name, schema) in &entities {
             schema::entity(&mut text, name, schema);
         }
+        targets.extend(SENDABLE.iter().map(|ty| (target(ty), ty)));
         let targets: Vec<(String, &ValueType)> = targets.into_iter().collect();
         schema::action(&mut text, &Signature::new(action, params, reads, require_observation), &targets);
         let derived = ValidatorSchema::from_cedarschema_str(&text, Extensions::all_available());
@@ -97,6 +105,21 @@ impl<'a> Checker<'a> {
         }
         let suffix = format!("\n) == context.{}", target(&field.ty));
         self.validate(text, &suffix, Some(&field.ty), &[], problems).then_some(expression)
+    }
+
+    /// Checks an expression for a value that is sent outside: a string, an integer, a truth, or a set of these.
+    pub(super) fn any_value(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
+        let expression = self.compile(text, problems).ok()?;
+        let fits = |ty: &&ValueType| {
+            let suffix = format!("\n) == context.{}", target(ty));
+            self.validate(text, &suffix, Some(ty), &[], &mut Problems::default())
+        };
+        if SENDABLE.iter().any(|ty| fits(&ty)) {
+            return Some(expression);
+        }
+        // What is wrong shows best where the value is taken for a text.
+        let text_type = FieldType { ty: ValueType::String, required: true };
+        self.value(text, &text_type, problems)
     }
 
     /// Compiles an expression, or tells the places inside it that were refused.

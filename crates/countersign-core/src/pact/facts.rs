@@ -1,15 +1,18 @@
 //! The fact types that a pact declares.
 
-use super::FactSchema;
+mod outside;
+
 use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
 use super::source::{Node, Table, string, table};
+use super::{FactSchema, FactSource};
 use crate::ids::{FactType, check_identifier};
 use crate::limits::FACT_TYPES_MAX;
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 use toml::de::DeTable;
 
 /// Words that Cedar would read as something else than a name.
@@ -36,6 +39,7 @@ const CEDAR_TYPES: [&str; 13] = [
 #[derive(Debug)]
 pub(super) struct Facts {
     declared: BTreeMap<FactType, FactSchema>,
+    sources: BTreeMap<FactType, Arc<FactSource>>,
     /// Types of which a part was refused; what uses them is not checked further, since nothing sensible could be said.
     unsound: BTreeSet<SmolStr>,
     agent: FactSchema,
@@ -43,7 +47,7 @@ pub(super) struct Facts {
 
 impl Default for Facts {
     fn default() -> Self {
-        Self { declared: BTreeMap::new(), unsound: BTreeSet::new(), agent: agent_schema() }
+        Self { declared: BTreeMap::new(), sources: BTreeMap::new(), unsound: BTreeSet::new(), agent: agent_schema() }
     }
 }
 
@@ -65,9 +69,14 @@ impl Facts {
         self.declared.keys().map(FactType::as_str).chain([AGENT])
     }
 
-    /// What the pact itself declares.
-    pub(super) fn into_declared(self) -> BTreeMap<FactType, FactSchema> {
-        self.declared
+    /// Where the facts of a type live, if not in the ledger.
+    pub(super) fn source(&self, ty: &FactType) -> Option<Arc<FactSource>> {
+        self.sources.get(ty).cloned()
+    }
+
+    /// What the pact itself declares: the types, and where those live that are not in the ledger.
+    pub(super) fn into_declared(self) -> (BTreeMap<FactType, FactSchema>, BTreeMap<FactType, Arc<FactSource>>) {
+        (self.declared, self.sources)
     }
 }
 
@@ -98,7 +107,8 @@ pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mu
         if problems.errors() > before {
             facts.unsound.insert(SmolStr::new(name));
         }
-        if let (Some(schema), Ok(ty)) = (schema, FactType::new(name)) {
+        if let (Some((schema, source)), Ok(ty)) = (schema, FactType::new(name)) {
+            facts.sources.extend(source.map(|source| (ty.clone(), Arc::new(source))));
             facts.declared.insert(ty, schema);
         }
     }
@@ -111,7 +121,7 @@ fn read_type<'a>(
     span: &Range<usize>,
     node: Node<'a>,
     problems: &mut Problems,
-) -> Option<FactSchema> {
+) -> Option<(FactSchema, Option<FactSource>)> {
     if name == AGENT {
         let message = "`Agent` is built in and must not be declared";
         problems.error(span, message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
@@ -137,8 +147,9 @@ fn read_type<'a>(
     }
     let attributes = body.table("attributes", problems);
     let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
+    let outside = schema.as_ref().and_then(|schema| outside::read(source, &mut body, schema, problems));
     body.finish(problems);
-    schema
+    Some((schema?, outside))
 }
 
 fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {

@@ -7,7 +7,7 @@
 use super::catalogue::OPERATOR;
 use super::diagnostic::{Diagnostic, Problems, Severity};
 use super::source::{Table, shorten};
-use super::{ActionType, FactSchema, Pact, action, facts, observe};
+use super::{ActionType, FactSchema, Pact, action, call, claims, facts, observe};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::limits::{ACTION_TYPES_MAX, INTEGER_MAX, PACT_BYTES_MAX};
 use std::collections::BTreeMap;
@@ -70,16 +70,24 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         Some((_, declared)) => observe::read(source, declared, &facts, problems),
         None => BTreeMap::new(),
     };
+    let claims = match table.table("claim", problems) {
+        Some((_, declared)) => claims::read(source, declared, &facts, problems),
+        None => BTreeMap::new(),
+    };
+    call::check_undo(&actions, problems);
     table.finish(problems);
+    let (facts, sources) = facts.into_declared();
     Some(Pact {
         name: name?,
         version: version?,
         hash: Digest::of(source.as_bytes()),
         source: source.into(),
         doc,
-        facts: facts.into_declared(),
+        facts,
         actions,
         observe,
+        claims,
+        sources,
     })
 }
 

@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::load::known_type;
 use super::reads::Reads;
 use super::source::{Node, Table, Text, array, kind, shorten, string, table};
-use super::{FactSchema, Grant, Params, Presence, Read, params};
+use super::{FactSchema, Grant, Presence, Read, params};
 use crate::ids::FactType;
 use crate::limits::GRANTS_MAX;
 use smol_str::SmolStr;
@@ -27,7 +27,22 @@ pub(super) fn read<'a>(
     facts: &Facts,
     problems: &mut Problems,
 ) -> BTreeMap<FactType, Vec<Grant>> {
-    let mut observe = BTreeMap::new();
+    by_type(source, declared, facts, "the grant on", problems, |(ty, schema), body, checker, problems| {
+        grant(source, ty, schema, body, checker, problems)
+    })
+}
+
+/// Reads rules about agents and the facts of one type. They see the agent and the fact, so their conditions are checked
+/// like those of an action that has no parameters and reads nothing else.
+pub(super) fn by_type<'a, T>(
+    source: &'a str,
+    declared: &'a DeTable<'a>,
+    facts: &Facts,
+    what: &str,
+    problems: &mut Problems,
+    one: impl Fn((&FactType, &FactSchema), Table<'a>, &Checker<'_>, &mut Problems) -> Option<T>,
+) -> BTreeMap<FactType, Vec<T>> {
+    let mut rules = BTreeMap::new();
     for (key, node) in declared {
         let Some((ty, schema)) = known_type(facts, key.get_ref().as_ref(), &key.span(), problems) else {
             continue;
@@ -42,62 +57,40 @@ pub(super) fn read<'a>(
             problems.error(&key.span(), message, "join conditions with ||");
             continue;
         }
-        let grants = grants(source, &ty, schema, &key.span(), written, problems);
-        observe.insert(ty, grants);
+        let Some(none) = params::read(source, None, problems) else { continue };
+        let reads = resource_alone(&ty, &schema, &key.span());
+        let Some(checker) = Checker::new("observe", &none, &reads, false, &key.span(), problems) else { continue };
+        let what = format!("{what} `{ty}`");
+        let rule = |(span, node)| {
+            let body = Table::new(source, table(node, &what, problems)?, span, what.as_str());
+            one((&ty, &schema), body, &checker, problems)
+        };
+        let found = written.into_iter().filter_map(rule).collect();
+        rules.insert(ty.clone(), found);
     }
-    observe
+    rules
 }
 
-/// The grants on one fact type. They see the agent and the fact, so their conditions are checked like those of an action
-/// that has no parameters and reads nothing else.
-fn grants<'a>(
-    source: &'a str,
-    ty: &FactType,
-    schema: FactSchema,
-    span: &Range<usize>,
-    written: Vec<(Range<usize>, Node<'a>)>,
-    problems: &mut Problems,
-) -> Vec<Grant> {
-    let Some(none) = params::read(source, None, problems) else {
-        return Vec::new();
-    };
+fn resource_alone(ty: &FactType, schema: &FactSchema, span: &Range<usize>) -> Reads {
     let resource = Read {
         name: SmolStr::new_static("resource"),
         ty: ty.clone(),
         template: Vec::new(),
         presence: Presence::Required,
         unchanged: false,
+        outside: None,
     };
-    let reads = Reads { reads: vec![resource], schemas: vec![schema.clone()], spans: vec![span.clone()] };
-    let Some(checker) = checker(&none, &reads, span, problems) else {
-        return Vec::new();
-    };
-    let what = format!("the grant on `{ty}`");
-    let grant = |(span, node)| grant(source, ty, &schema, &what, span, node, &checker, problems);
-    written.into_iter().filter_map(grant).collect()
+    Reads { reads: vec![resource], schemas: vec![schema.clone()], spans: vec![span.clone()] }
 }
 
-fn checker<'a>(
-    params: &'a Params,
-    reads: &'a Reads,
-    span: &Range<usize>,
-    problems: &mut Problems,
-) -> Option<Checker<'a>> {
-    Checker::new("observe", params, reads, false, span, problems)
-}
-
-#[expect(clippy::too_many_arguments, reason = "one grant needs its place, its type and what checks it")]
 fn grant<'a>(
     source: &'a str,
     ty: &FactType,
     schema: &FactSchema,
-    what: &str,
-    span: Range<usize>,
-    node: Node<'a>,
+    mut body: Table<'a>,
     checker: &Checker<'_>,
     problems: &mut Problems,
 ) -> Option<Grant> {
-    let mut body = Table::new(source, table(node, what, problems)?, span, what);
     let doc = body.doc(problems);
     let who = body.required_string("who", WHO_HINT, problems);
     let who = who.and_then(|who| checker.grant(&who, problems));

@@ -22,6 +22,13 @@ use toml::de::{DeTable, DeValue};
 /// Memory that one compiled pattern may take; ordinary patterns need a few kilobytes.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
+/// The parameters that an action type needs and that another, whose parameters it is given, might not have.
+pub(super) fn missing_for<'a>(needing: &'a Params, given: &Params) -> Vec<&'a SmolStr> {
+    let always = |name: &SmolStr| given.types.get(name).is_some_and(|field| field.required);
+    let needed = needing.types.iter().filter(|(_, field)| field.required).map(|(name, _)| name);
+    needed.filter(|name| !always(name)).collect()
+}
+
 /// Reads `params`; without it an action type has no parameters.
 pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut Problems) -> Option<Params> {
     let Some(node) = node else {

@@ -6,16 +6,19 @@
 
 mod resolve;
 
+pub(super) use resolve::{check_text_attribute, check_text_param};
+
 use super::catalogue::AGENT;
 use super::diagnostic::Problems;
 use super::facts::{Facts, check_name};
 use super::load::known_type;
 use super::source::{Node, Table, Text, kind, string, table};
 use super::template::{Part, Template, parse};
-use super::{FactSchema, Params, Presence, RESERVED, Read};
+use super::{FactSchema, FactSource, Params, Presence, RESERVED, Read};
 use crate::limits::READS_MAX;
 use smol_str::SmolStr;
 use std::ops::Range;
+use std::sync::Arc;
 use toml::de::DeValue;
 
 /// The reads of an action type and what the rest of the loader needs to know about each.
@@ -49,6 +52,7 @@ struct Written {
     parts: Vec<Part>,
     presence: Presence,
     unchanged: bool,
+    outside: Option<Arc<FactSource>>,
 }
 
 /// Reads `resource` and `reads`.
@@ -129,7 +133,13 @@ fn one<'a>(
         problems.error(&ty_span, message, "agents are registered by operators; read the agent instead");
         return None;
     }
-    Some(Written { name: SmolStr::new(name), span: span.clone(), ty, schema, parts, presence, unchanged })
+    let outside = facts.source(&ty);
+    if outside.is_some() && presence == Presence::Create {
+        let message = format!("facts of type `{ty}` live outside, so an action cannot create one here");
+        problems.error(&ty_span, message, "let the call create it, and read it as { fact = '…', optional = true }");
+        return None;
+    }
+    Some(Written { name: SmolStr::new(name), span: span.clone(), ty, schema, parts, presence, unchanged, outside })
 }
 
 fn options<'a>(

@@ -13,8 +13,7 @@ use toml::de::{DeTable, DeValue};
 pub(super) type Node<'a> = &'a Spanned<DeValue<'a>>;
 
 /// Keys that DESIGN reserves for later versions; they get their own message, because leaving them out is not a repair.
-const LATER: [&str; 9] =
-    ["call", "after", "fence", "max_staleness", "source", "labels", "approve", "session", "redact"];
+const LATER: [&str; 5] = ["max_staleness", "labels", "approve", "session", "redact"];
 
 /// A string of the pact and where it stands.
 #[derive(Debug, Clone)]
@@ -170,6 +169,15 @@ impl<'a> Table<'a> {
             problems.error(&text.content(), message, "write a positive whole number and one of ms, s, m, h, d: \"5m\"");
         }
         ms
+    }
+
+    /// A duration that may be nothing: `0s`.
+    pub(super) fn duration_or_zero(&mut self, key: &'static str, problems: &mut Problems) -> Option<u64> {
+        let is_zero = |(_, node): (Range<usize>, Node<'a>)| {
+            let zero = node.get_ref().as_str().and_then(|text| text.strip_prefix('0'));
+            zero.is_some_and(|unit| ["ms", "s", "m", "h", "d"].contains(&unit))
+        };
+        if self.get(key).is_some_and(is_zero) { Some(0) } else { self.duration(key, problems) }
     }
 
     /// Tables by name under a key: `[facts.X]`, `[action.NAME]`.

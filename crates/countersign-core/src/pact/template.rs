@@ -38,7 +38,7 @@ pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template
         return None;
     };
     let start = ty.len() + "::\"".len();
-    let mut scanner = Scanner { text, start, body, problems, parts: Vec::new(), literal: String::new() };
+    let mut scanner = Scanner { text, start, body, is_id: true, problems, parts: Vec::new(), literal: String::new() };
     let whole = scanner.scan();
     let mut parts = scanner.parts;
     if !scanner.literal.is_empty() {
@@ -51,10 +51,25 @@ pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template
     whole.then(|| Template { ty: (ty.to_owned(), text.part(&(0..ty.len()))), parts })
 }
 
+/// Parses a text with placeholders that is no fact id.
+pub(super) fn parse_text(text: &Text<'_>, problems: &mut Problems) -> Option<Vec<Part>> {
+    let body = text.value;
+    let mut scanner =
+        Scanner { text, start: 0, body, is_id: false, problems, parts: Vec::new(), literal: String::new() };
+    let whole = scanner.scan();
+    let mut parts = scanner.parts;
+    if !scanner.literal.is_empty() {
+        parts.push(Part::Literal(scanner.literal));
+    }
+    whole.then_some(parts)
+}
+
 struct Scanner<'a, 'p> {
     text: &'a Text<'a>,
     start: usize,
     body: &'a str,
+    /// Inside the quotes of a fact id, quotes and backslashes are escaped.
+    is_id: bool,
     problems: &'p mut Problems,
     parts: Vec<Part>,
     literal: String,
@@ -78,7 +93,11 @@ impl Scanner<'_, '_> {
         while let Some((at, c)) = chars.next() {
             let next = chars.peek().map(|(_, next)| *next);
             match (c, next) {
-                ('{', Some('{')) | ('}', Some('}')) | ('\\', Some('\\' | '"')) => {
+                ('{', Some('{')) | ('}', Some('}')) => {
+                    self.literal.extend(next);
+                    chars.next();
+                }
+                ('\\', Some('\\' | '"')) if self.is_id => {
                     self.literal.extend(next);
                     chars.next();
                 }
@@ -94,14 +113,14 @@ impl Scanner<'_, '_> {
                     while chars.next_if(|(i, _)| *i <= at + 1 + length).is_some() {}
                 }
                 ('}', _) => return self.refuse(at..at + 1, "this `}` closes nothing"),
-                ('\\', _) => {
+                ('\\', _) if self.is_id => {
                     return self.refuse(at..at + 1, "a backslash must be followed by another, or by a quote");
                 }
-                ('"', _) => {
+                ('"', _) if self.is_id => {
                     return self.refuse(at..at + 1, "a quote inside an id must be written \\\"");
                 }
                 (c, _) if c.is_control() => {
-                    return self.refuse(at..at + c.len_utf8(), "an id must not contain control characters");
+                    return self.refuse(at..at + c.len_utf8(), "control characters cannot stand here");
                 }
                 (c, _) => self.literal.push(c),
             }

@@ -3,10 +3,13 @@
 //! What was decided is not read back: an audit decides again. Read back are the inputs (body, observations, tags, fed
 //! values) and the changes (writes, charges) that the fold applies.
 
-use super::{Event, FORMAT};
+use super::call::{StoredEvidence, StoredInFlight, StoredSend};
+use super::{Event, FORMAT, Judged, Settle};
 use crate::action::{KeyDigest, Observed};
-use crate::decision::{BudgetKey, Charge, PactRef, Write};
+use crate::call::{EffectId, Outcome};
+use crate::decision::{BudgetKey, Charge, InFlight, PactRef, ReadVersion, Write};
 use crate::delegation::{Chain, StoredChain};
+use crate::fence::ClaimId;
 use crate::halt::{Scope, ScopeError};
 use crate::identity::{Auth, StoredSigned};
 use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
@@ -61,10 +64,16 @@ pub struct Leaf {
     pub auth: String,
     /// Who caused it.
     pub by: String,
+    /// The claim that an extension or withdrawal speaks of.
+    pub claim: Option<u64>,
     /// The commitment to the payload.
     pub commitment: String,
+    /// The effect that a dispatch or settlement speaks of.
+    pub effect: Option<u64>,
     /// The entries whose payloads an erasure erased.
     pub erased: Option<Vec<u64>>,
+    /// The entry in which a feed was held until a fence ended.
+    pub held: Option<u64>,
     /// The place in the log.
     pub index: u64,
     /// The digest of the action's idempotency key.
@@ -174,6 +183,34 @@ pub enum Stored {
     Action(StoredAction),
     /// An approval of a parked action.
     Approval(StoredApproval),
+    /// The second decision on an effect.
+    Dispatch(StoredDispatch),
+}
+
+/// What an entry put under way, and what it was decided on.
+#[derive(Debug, Clone)]
+pub struct UnderWay {
+    /// The intent, or the dispatch.
+    pub in_flight: InFlight,
+    /// The facts read, with the versions they had.
+    pub reads: Vec<ReadVersion>,
+}
+
+fn decode_reads(raw: Option<&serde_json::value::RawValue>) -> Result<Vec<ReadVersion>, DecodeError> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    let reads: Vec<(String, u64)> = serde_json::from_str(raw.get())?;
+    reads.into_iter().map(|(fact, version)| Ok(ReadVersion { fact: fact.parse()?, version, tag: None })).collect()
+}
+
+/// A dispatch's inputs and changes, read back.
+#[derive(Debug, Clone)]
+pub struct StoredDispatch {
+    /// The effect.
+    pub effect: EffectId,
+    /// What it put under way; `None` where the effect was cancelled.
+    pub in_flight: Option<UnderWay>,
+    /// The budgets it charged.
+    pub charges: Vec<Charge>,
 }
 
 /// An approval's inputs and changes, read back.
@@ -183,6 +220,8 @@ pub struct StoredApproval {
     pub shown: Shown,
     /// Until when the approval was good.
     pub until_ms: u64,
+    /// What it put under way.
+    pub in_flight: Option<UnderWay>,
     /// The budgets it charged.
     pub charges: Vec<Charge>,
     /// The facts it wrote.
@@ -198,6 +237,8 @@ pub struct StoredAction {
     pub chain: Option<Arc<Chain>>,
     /// The observations it carried.
     pub observed: Vec<Observed>,
+    /// What it put under way.
+    pub in_flight: Option<UnderWay>,
     /// The budgets it charged.
     pub charges: Vec<Charge>,
     /// The facts it wrote.
@@ -211,26 +252,51 @@ impl Stored {
             Self::Event(event) => event.writes(),
             Self::Action(action) => &action.writes,
             Self::Approval(approval) => &approval.writes,
+            Self::Dispatch(_) => &[],
         }
     }
 
     /// The budgets it charged.
     pub fn charges(&self) -> &[Charge] {
         match self {
-            Self::Event(_) => &[],
+            Self::Event(event) => event.charges(),
             Self::Action(action) => &action.charges,
             Self::Approval(approval) => &approval.charges,
+            Self::Dispatch(dispatch) => &dispatch.charges,
+        }
+    }
+
+    /// What it put under way.
+    pub fn in_flight(&self) -> Option<&UnderWay> {
+        match self {
+            Self::Event(_) => None,
+            Self::Action(action) => action.in_flight.as_ref(),
+            Self::Approval(approval) => approval.in_flight.as_ref(),
+            Self::Dispatch(dispatch) => dispatch.in_flight.as_ref(),
         }
     }
 }
 
 #[derive(Deserialize)]
 struct Payload<'a> {
+    agent: Option<String>,
     body: Option<String>,
     chain: Option<StoredChain>,
     #[serde(default)]
     charges: Vec<StoredCharge>,
     confirmed: Option<bool>,
+    effect: Option<StoredInFlight>,
+    evidence: Option<StoredEvidence>,
+    expires_at: Option<u64>,
+    fact: Option<String>,
+    #[serde(default)]
+    facts: Vec<String>,
+    judged_at: Option<u64>,
+    #[serde(default)]
+    outside: Vec<StoredOutsideFact>,
+    priority: Option<i64>,
+    send: Option<StoredSend>,
+    value: Option<Map<String, Json>>,
     #[serde(default)]
     observed: Vec<StoredObserved>,
     origin: Option<String>,
@@ -246,6 +312,9 @@ struct Payload<'a> {
     wall: Option<u64>,
     #[serde(default)]
     writes: Vec<StoredWrite>,
+    /// Read only where something is put under way.
+    #[serde(borrow)]
+    reads: Option<&'a serde_json::value::RawValue>,
     #[serde(borrow, rename = "decision")]
     _decision: Option<&'a serde_json::value::RawValue>,
 }
@@ -269,7 +338,13 @@ struct StoredObserved {
 }
 
 #[derive(Deserialize)]
-struct StoredWrite {
+struct StoredOutsideFact {
+    fact: String,
+    value: Option<Map<String, Json>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StoredWrite {
     fact: String,
     previous: Option<u64>,
     tag: Option<String>,
@@ -277,8 +352,14 @@ struct StoredWrite {
     version: u64,
 }
 
+impl StoredOutsideFact {
+    fn decode(self) -> Result<(FactId, Option<Attributes>), DecodeError> {
+        Ok((self.fact.parse()?, self.value.as_ref().map(Attributes::from_untyped_json).transpose()?))
+    }
+}
+
 impl StoredWrite {
-    fn decode(self) -> Result<Write, DecodeError> {
+    pub(super) fn decode(self) -> Result<Write, DecodeError> {
         Ok(Write {
             fact: self.fact.parse()?,
             tag: self.tag.map(|tag| tag.parse::<Tag>()).transpose()?,
@@ -332,6 +413,12 @@ pub fn decode_with_auth(leaf: &Leaf, payload: &[u8]) -> Result<(Stored, Auth), D
 fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError> {
     let missing = DecodeError::Missing;
     let mut writes = payload.writes.into_iter().map(StoredWrite::decode).collect::<Result<Vec<_>, _>>()?;
+    let charges = payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<Vec<_>, _>>()?;
+    let in_flight = payload.effect.map(StoredInFlight::decode).transpose()?;
+    let in_flight = match in_flight {
+        Some(in_flight) => Some(UnderWay { in_flight, reads: decode_reads(payload.reads)? }),
+        None => None,
+    };
     let event = match leaf.kind.as_str() {
         "genesis" => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
@@ -346,7 +433,41 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
                 source: payload.source.ok_or(missing("source"))?.into(),
             }
         }
-        "feed" => Event::Feed { write: writes.pop().ok_or(missing("writes"))? },
+        "feed" => Event::Feed { write: writes.pop().ok_or(missing("writes"))?, held: leaf.held },
+        "held" => Event::Held {
+            fact: payload.fact.ok_or(missing("fact"))?.parse()?,
+            value: payload.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
+        },
+        "claim" => Event::Claim {
+            facts: payload.facts.iter().map(|fact| fact.parse()).collect::<Result<_, _>>()?,
+            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
+            until_ms: payload.until.ok_or(missing("until"))?,
+            priority: payload.priority.ok_or(missing("priority"))?,
+            reason: payload.reason.ok_or(missing("reason"))?.into(),
+        },
+        "extension" => Event::Extension {
+            claim: ClaimId(leaf.claim.ok_or(missing("claim"))?),
+            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
+        },
+        "withdrawal" => Event::Withdrawal { claim: ClaimId(leaf.claim.ok_or(missing("claim"))?) },
+        "dispatch" => {
+            let effect = EffectId(leaf.effect.ok_or(missing("effect"))?);
+            return Ok(Stored::Dispatch(StoredDispatch { effect, in_flight, charges }));
+        }
+        "settle" => {
+            let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect::<Result<_, _>>()?;
+            let send = payload.send.map(StoredSend::decode).transpose()?;
+            let outcome = leaf.verdict.as_deref().and_then(Outcome::parse);
+            Event::Settle(Box::new(Settle {
+                effect: EffectId(leaf.effect.ok_or(missing("effect"))?),
+                agent: AgentId::new(payload.agent.ok_or(missing("agent"))?)?,
+                outcome: outcome.ok_or(missing("verdict"))?,
+                evidence: payload.evidence.ok_or(missing("evidence"))?.decode(),
+                judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked: None }),
+                writes,
+                charges,
+            }))
+        }
         "erasure" => Event::Erasure {
             entries: leaf.erased.clone().ok_or(missing("erased"))?,
             reason: payload.reason.ok_or(missing("reason"))?,
@@ -377,7 +498,8 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             return Ok(Stored::Approval(StoredApproval {
                 shown,
                 until_ms: payload.until.ok_or(missing("until"))?,
-                charges: payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<_, _>>()?,
+                in_flight,
+                charges,
                 writes,
             }));
         }
@@ -392,7 +514,8 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
                 body: payload.body.ok_or(missing("body"))?.into(),
                 chain: payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new),
                 observed: payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
-                charges: payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<_, _>>()?,
+                in_flight,
+                charges,
                 writes,
             }));
         }

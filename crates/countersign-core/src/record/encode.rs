@@ -1,9 +1,10 @@
 //! Writing entries. Keys are named in ascending order, so the bytes are canonical as they are written.
 
-use super::{Approved, Decided, Entry, Event, FORMAT};
+use super::call::{write_in_flight, write_send};
+use super::{Approved, Decided, Dispatch, Entry, Event, FORMAT, Settle};
 use crate::action::Observed;
 use crate::canonical::Canonical;
-use crate::decision::{Charge, Decision, PactRef, ReadVersion, Write};
+use crate::decision::{Charge, Decision, PactRef, ReadVersion, Verdict, Write};
 use crate::ids::Digest;
 use crate::review::ReviewId;
 
@@ -47,11 +48,28 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     out.string(entry.auth.as_str());
     out.key("by");
     out.string(entry.by.as_str());
+    if let Event::Extension { claim, .. } | Event::Withdrawal { claim } = &entry.event {
+        out.key("claim");
+        out.u64(claim.0);
+    }
     out.key("commitment");
     out.hex_string(commitment);
+    let effect = match &entry.event {
+        Event::Dispatch(dispatch) => Some(dispatch.effect),
+        Event::Settle(settle) => Some(settle.effect),
+        _ => None,
+    };
+    if let Some(effect) = effect {
+        out.key("effect");
+        out.u64(effect.0);
+    }
     if let Event::Erasure { entries, .. } = &entry.event {
         out.key("erased");
         write_indices(out, entries);
+    }
+    if let Event::Feed { held: Some(held), .. } = &entry.event {
+        out.key("held");
+        out.u64(*held);
     }
     out.key("index");
     out.u64(entry.index);
@@ -89,6 +107,10 @@ fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 32]) {
     if let Some(decision) = entry.event.decision() {
         out.key("verdict");
         out.string(decision.verdict.as_str());
+    }
+    if let Event::Settle(settle) = &entry.event {
+        out.key("verdict");
+        out.string(settle.outcome.as_str());
     }
     if !entry.event.writes().is_empty() {
         out.key("writes");
@@ -149,13 +171,52 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.key("source");
             out.string(source);
         }
-        Event::Feed { write } => {
+        Event::Held { fact, value } => {
+            out.key("fact");
+            out.fact(fact);
+            write_signed(out, entry);
+            if let Some(value) = value {
+                out.key("value");
+                value.write(out);
+            }
+        }
+        Event::Feed { write, .. } => {
             write_signed(out, entry);
             out.key("writes");
             write_writes(out, std::slice::from_ref(write));
         }
         Event::Action(decided) => write_decided(out, entry, decided),
         Event::Approval(approved) => write_approved(out, entry, approved),
+        Event::Dispatch(dispatch) => {
+            let Dispatch { decision, .. } = &**dispatch;
+            write_outcome(out, decision);
+            write_reads(out, decision);
+        }
+        Event::Settle(settle) => write_settle(out, entry, settle),
+        Event::Claim { facts, expires_at_ms, until_ms, priority, reason } => {
+            out.key("expires_at");
+            out.u64(*expires_at_ms);
+            out.key("facts");
+            out.open('[');
+            for fact in facts {
+                out.element();
+                out.fact(fact);
+            }
+            out.close(']');
+            out.key("priority");
+            out.i64(*priority);
+            out.key("reason");
+            out.string(reason);
+            write_signed(out, entry);
+            out.key("until");
+            out.u64(*until_ms);
+        }
+        Event::Extension { expires_at_ms, .. } => {
+            out.key("expires_at");
+            out.u64(*expires_at_ms);
+            write_signed(out, entry);
+        }
+        Event::Withdrawal { .. } => write_signed(out, entry),
         Event::Erasure { reason, .. } | Event::Rotation { reason, .. } => {
             out.key("reason");
             out.string(reason);
@@ -236,17 +297,67 @@ fn write_approved(out: &mut Canonical, entry: &Entry, approved: &Approved) {
 }
 
 fn write_outcome(out: &mut Canonical, decision: &Decision) {
-    if !decision.charges.is_empty() {
-        out.key("charges");
-        out.open('[');
-        for charge in &decision.charges {
-            out.element();
-            write_charge(out, charge);
-        }
-        out.close(']');
-    }
+    write_charges(out, &decision.charges);
     out.key("decision");
     decision.write_verdict(out);
+    if let Verdict::InFlight(in_flight) = &decision.verdict {
+        out.key("effect");
+        write_in_flight(out, in_flight);
+    }
+}
+
+/// A settlement: its outcome is in the leaf; here is what speaks for it, and what it rests on.
+fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle) {
+    let judged = settle.judged.as_ref();
+    out.key("agent");
+    out.string(settle.agent.as_str());
+    if let Some(blocked) = judged.and_then(|judged| judged.blocked.as_ref()) {
+        out.key("blocked");
+        blocked.write(out);
+    }
+    write_charges(out, &settle.charges);
+    out.key("evidence");
+    settle.evidence.write(out);
+    if let Some(judged) = judged {
+        out.key("judged_at");
+        out.u64(judged.at_ms);
+        out.key("outside");
+        out.open('[');
+        for (fact, value) in &judged.facts {
+            out.element();
+            out.open('{');
+            out.key("fact");
+            out.fact(fact);
+            if let Some(value) = value {
+                out.key("value");
+                value.write(out);
+            }
+            out.close('}');
+        }
+        out.close(']');
+        if let Some(send) = &judged.send {
+            out.key("send");
+            write_send(out, send);
+        }
+    }
+    write_signed(out, entry);
+    if !settle.writes.is_empty() {
+        out.key("writes");
+        write_writes(out, &settle.writes);
+    }
+}
+
+fn write_charges(out: &mut Canonical, charges: &[Charge]) {
+    if charges.is_empty() {
+        return;
+    }
+    out.key("charges");
+    out.open('[');
+    for charge in charges {
+        out.element();
+        write_charge(out, charge);
+    }
+    out.close(']');
 }
 
 fn write_observed(out: &mut Canonical, facts: &[Observed], decision: &Decision) {
@@ -297,7 +408,7 @@ fn write_charge(out: &mut Canonical, charge: &Charge) {
     out.close('}');
 }
 
-fn write_writes(out: &mut Canonical, writes: &[Write]) {
+pub(super) fn write_writes(out: &mut Canonical, writes: &[Write]) {
     out.open('[');
     for write in writes {
         out.element();

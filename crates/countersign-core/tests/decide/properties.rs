@@ -238,6 +238,7 @@ proptest! {
         prop_assert_eq!(&decision, &decide(&action, &world.state, world.now_ms));
         match &decision.verdict {
             Verdict::Committed => prop_assert!(!decision.writes.is_empty()),
+            Verdict::InFlight(_) => prop_assert!(false, "nothing is called here"),
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => {
                 prop_assert!(decision.writes.is_empty() && decision.charges.is_empty());
                 prop_assert_eq!(blocked.code == Code::PreconditionFailed, !blocked.failed.is_empty());

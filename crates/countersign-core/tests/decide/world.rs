@@ -4,6 +4,7 @@ use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
 use countersign_core::delegation::Chain;
+use countersign_core::fence::ClaimId;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::pact::load::load;
@@ -28,6 +29,8 @@ pub struct World {
     pub key: Option<KeyName>,
     /// The delegation it is under.
     pub chain: Option<Arc<Chain>>,
+    /// The claim it is under.
+    pub claim: Option<ClaimId>,
     next_entry: u64,
 }
 
@@ -50,6 +53,7 @@ impl World {
             auth: Auth::None,
             key: None,
             chain: None,
+            claim: None,
             next_entry: 1,
         }
     }
@@ -129,6 +133,9 @@ impl World {
         if self.chain.is_some() {
             body["delegation"] = json!("dlg1.AAAA");
         }
+        if let Some(claim) = self.claim {
+            body["claim"] = claim.to_string().into();
+        }
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
         let agent = AgentId::new(self.agent).unwrap();
@@ -173,7 +180,7 @@ impl World {
 
 /// A decision in one word, with the failed preconditions.
 pub fn in_words(decision: &Decision) -> String {
-    let Some(blocked) = decision.blocked() else { return "committed".to_owned() };
+    let Some(blocked) = decision.blocked() else { return decision.verdict.as_str().to_owned() };
     let failed: Vec<_> = blocked.failed.iter().map(|failed| format!("{} {}", failed.id, failed.why.as_str())).collect();
     let word = match decision.verdict {
         Verdict::Review { .. } => "review".to_owned(),

@@ -6,6 +6,7 @@ use crate::storage::disk::Disk;
 use countersign_core::decide::{Snapshot, decide};
 use countersign_core::decision::{BudgetKey, Decision};
 use countersign_core::fact::Fact;
+use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{FactId, PactName};
@@ -83,6 +84,12 @@ impl Snapshot for Under<'_> {
     }
     fn reviews(&self) -> &Reviews {
         self.state.reviews()
+    }
+    fn fences(&self) -> &Fences {
+        self.state.fences()
+    }
+    fn is_full_of_effects(&self) -> bool {
+        self.state.is_full_of_effects()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The second half of the commit stage: one write, one sync, and only then is anything shown or answered.
 
 use super::{CommitError, Encoded};
+use crate::bell::{Bell, effect_of};
 use crate::log_key::LogKeys;
 use crate::request::{Answer, Entered};
 use crate::sequence::{Sequenced, change};
@@ -16,13 +17,14 @@ pub struct StoreStage {
     log: LogWriter,
     view: Arc<RwLock<View>>,
     keys: Arc<LogKeys>,
+    bell: Arc<Bell>,
     bytes: u64,
 }
 
 impl StoreStage {
     /// Goes on from the end of a log.
-    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>) -> Self {
-        Self { log, view, keys, bytes: 0 }
+    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>, bell: Arc<Bell>) -> Self {
+        Self { log, view, keys, bell, bytes: 0 }
     }
 
     /// Bytes written to the log since it was opened.
@@ -45,6 +47,7 @@ impl StoreStage {
         let Encoded { bytes, entries, leaves, proof, answers, clock_stepped } = encoded;
         if let Some(proof) = proof {
             self.publish(&entries, &leaves, &proof.checkpoint, clock_stepped);
+            self.bell.ring(entries.iter().filter_map(|sequenced| effect_of(&sequenced.entry)));
             for Sequenced { entry, reply, .. } in entries {
                 if let Some(reply) = reply {
                     reply(Ok(Answer::Entered(Entered { entry, proof: Arc::clone(&proof) })));
@@ -87,7 +90,7 @@ impl StoreStage {
             if let Some(published) = published {
                 view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
             }
-            view.state.stop(entry.index, entry.time_ms, &entry.by, &entry.event);
+            view.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
             if let Event::Rotation { .. } = &entry.event {
                 // Under the view's lock: a snapshot must be signed by the key that the log has at its position.
                 self.keys.advance();

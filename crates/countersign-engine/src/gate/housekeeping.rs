@@ -1,6 +1,7 @@
 //! What must happen now and then beside the commit loop: the anchor, the next segment, snapshots.
 
 use super::{Gate, Shared};
+use crate::request::{Request, Submission};
 use crate::snapshot;
 use crate::storage::{Fill, StorageError};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
@@ -18,11 +19,16 @@ pub(super) struct Housekeeper {
     thread: Option<JoinHandle<()>>,
 }
 
-pub(super) fn start(shared: Arc<Shared>, mut snapshot_at: u64) -> std::io::Result<Housekeeper> {
+pub(super) fn start(
+    shared: Arc<Shared>,
+    lane: Sender<Submission>,
+    mut snapshot_at: u64,
+) -> std::io::Result<Housekeeper> {
     let (stop, stopped) = bounded::<()>(0);
     let work = move || {
         while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
             shared.keep_house(&mut snapshot_at);
+            shared.wake_waiting(&lane);
         }
     };
     let thread = std::thread::Builder::new().name("housekeeping".into()).spawn(work)?;
@@ -62,6 +68,15 @@ impl Shared {
                     *snapshot_at = position;
                 }
             }
+        }
+    }
+
+    /// Has those looked after that wait for a fence, when the time of one has come.
+    fn wake_waiting(&self, lane: &Sender<Submission>) {
+        let wakes_at_ms = self.wakes_at_ms.load(Ordering::Acquire);
+        if wakes_at_ms <= self.ledger_clock.lock().read(&*self.clock) {
+            // If the lane is full, the sequencer is about to look anyway.
+            drop(lane.try_send(Submission { request: Request::Wake, reply: Box::new(|_| {}) }));
         }
     }
 

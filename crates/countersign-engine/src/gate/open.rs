@@ -1,6 +1,9 @@
 //! Opening a gate: the newest good snapshot, the tail of the log over it, then the threads.
 
+mod resume;
+
 use super::{Counters, Gate, Shared};
+use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
@@ -169,6 +172,7 @@ impl Parts {
             seeds.fill_bytes(&mut seed);
             ChaCha12Rng::from_seed(seed)
         };
+        resume::under_way(&mut fold, &opened.log)?;
         park_waiting(&mut fold, &opened.log)?;
         let is_identified = fold.state.is_identified();
         let Fold { state, keys, tree, position, time_ms, .. } = fold;
@@ -176,11 +180,12 @@ impl Parts {
         let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
         let view = Arc::new(RwLock::new(view));
         let keys = Arc::new(Mutex::new(keys));
+        let bell = Arc::new(Bell::default());
         let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
         let mut sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
         let mut committer = Committer {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
-            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys)),
+            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&bell)),
         };
         let created = position == 0;
         if created {
@@ -205,6 +210,8 @@ impl Parts {
             failed: Mutex::new(None),
             closing: Mutex::new(None),
             wants_segment: false.into(),
+            wakes_at_ms: u64::MAX.into(),
+            bell,
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),
             counters: Counters::default(),

@@ -9,6 +9,7 @@ use super::Shared;
 use crate::commit::{CommitError, Committer, EncodeStage, Encoded, StoreStage};
 use crate::request::{Answer, Refusal, Request, Submission};
 use crate::sequence::{Batch, Sequencer};
+use countersign_core::call::Outcome;
 use countersign_core::code::Code;
 use countersign_core::record::Event;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, select_biased};
@@ -114,6 +115,7 @@ impl Pipeline {
             }
             let is_alone = taken.len() == 1;
             sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
+            self.note_waiting(&sequencer);
             // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed
             // over: the next batch is decided while this one is made durable.
             let before_too = std::mem::replace(&mut was_alone, is_alone);
@@ -135,8 +137,10 @@ impl Pipeline {
                 let Some(first) = (if full { None } else { queued.try_recv().ok() }) else { continue };
                 self.take(first, batch.len(), &mut taken, &mut bytes, queued);
                 sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
+                self.note_waiting(&sequencer);
             }
         }
+        self.sequencer.lock().abandon_waiting();
     }
 
     /// Takes what has queued, as far as it fits a batch of which some is there already.
@@ -155,6 +159,12 @@ impl Pipeline {
             let full = there + taken.len() >= self.shared.options.batch_max || *bytes >= BATCH_BODY_BYTES_MAX;
             next = if full { None } else { queued.try_recv().ok() };
         }
+    }
+
+    /// Lets the housekeeper know when somebody that waits must be looked after.
+    fn note_waiting(&self, sequencer: &Sequencer) {
+        let wakes_at_ms = sequencer.wakes_at_ms().unwrap_or(u64::MAX);
+        self.shared.wakes_at_ms.store(wakes_at_ms, Ordering::Release);
     }
 
     fn encode_loop(&self, to_encode: &Receiver<Batch>, encoded: &Sender<Vec<Encoded>>) {
@@ -231,8 +241,11 @@ impl Idle<'_> {
         let reply = Box::new(move |result| drop(answer.try_send(result)));
         let mut batch = Batch::default();
         self.sequencer.sequence(&mut batch, [Submission { request, reply }], &*shared.clock);
+        self.pipeline.note_waiting(&self.sequencer);
         self.pipeline.commit_here(batch);
-        answered.try_recv().unwrap_or(Err(Refusal::Closed))
+        // Usually the answer is there. If a fence is in the way, it comes when others have used the sequencer.
+        drop(self.sequencer);
+        answered.recv().unwrap_or(Err(Refusal::Closed))
     }
 }
 
@@ -260,6 +273,7 @@ impl Shared {
                                 counters.halted.fetch_add(1, Ordering::Relaxed);
                             }
                         }
+                        "in_flight" => drop(counters.in_flight.fetch_add(1, Ordering::Relaxed)),
                         _ => drop(counters.review.fetch_add(1, Ordering::Relaxed)),
                     }
                     if decided.decision.shadowed.is_some() {
@@ -270,6 +284,18 @@ impl Shared {
                     committed += 1;
                     counters.approved.fetch_add(1, Ordering::Relaxed);
                 }
+                Event::Settle(settle) => {
+                    let counter = match settle.outcome {
+                        Outcome::Settled => &counters.settled,
+                        Outcome::Failed => &counters.failed,
+                        Outcome::InDoubt => &counters.in_doubt,
+                    };
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+                Event::Dispatch(dispatch) if dispatch.decision.blocked().is_some() => {
+                    counters.failed.fetch_add(1, Ordering::Relaxed);
+                }
+                Event::Claim { .. } => drop(counters.claimed.fetch_add(1, Ordering::Relaxed)),
                 Event::Feed { .. } => drop(counters.fed.fetch_add(1, Ordering::Relaxed)),
                 _ => {}
             }

@@ -36,7 +36,7 @@ pub fn check(leaf: &Leaf, payload: &[u8], origin: &str) -> Result<Checked, NotSi
     let Auth::Signature(signed) = auth else { return Ok(Checked::Unsigned) };
     let kept = match &stored {
         Stored::Action(action) => Some(action.body.as_ref()),
-        Stored::Event(_) | Stored::Approval(_) => None,
+        Stored::Event(_) | Stored::Approval(_) | Stored::Dispatch(_) => None,
     };
     if let (Some(_), Some(_)) = (kept, &signed.body) {
         return Err(DecodeError::Signed("body").into());

@@ -5,7 +5,8 @@ use crate::limits::READ_DEPTH_MAX;
 use crate::pact::diagnostic::{Problems, suggestion};
 use crate::pact::source::shorten;
 use crate::pact::template::Part;
-use crate::pact::{Params, Presence, Read, TemplatePart};
+use crate::ids::FactType;
+use crate::pact::{FactSchema, Params, Presence, Read, TemplatePart};
 use crate::value::ValueType;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -50,8 +51,8 @@ pub(super) fn resolve(written: Vec<Written>, params: &Params, problems: &mut Pro
         depths.push(depth);
         done.schemas.push(one.schema);
         done.spans.push(one.span);
-        let (name, ty, presence, unchanged) = (one.name, one.ty, one.presence, one.unchanged);
-        done.reads.push(Read { name, ty, template, presence, unchanged });
+        let (name, ty, presence, unchanged, outside) = (one.name, one.ty, one.presence, one.unchanged, one.outside);
+        done.reads.push(Read { name, ty, template, presence, unchanged, outside });
     }
     Some(done)
 }
@@ -128,16 +129,55 @@ fn check_attribute(read: &str, attribute: &str, span: &Range<usize>, all: &[Writ
         problems.error(span, format!("`{}` is not a fact that this action reads", shorten(read)), hint);
         return;
     };
-    if other.presence != Presence::Required {
+    if other.outside.is_some() {
+        let message = format!("`{read}` lives outside, so its attributes cannot name another fact");
+        problems.error(span, message, "take the id from a parameter, or from a fact of the gate");
+        return;
+    }
+    check_always_there((read, other.presence), (&other.ty, &other.schema), attribute, span, problems);
+}
+
+/// Checks a parameter in a text that is sent.
+pub(in crate::pact) fn check_text_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
+    check_param(name, span, params, problems);
+}
+
+/// Checks an attribute of a read in a text that is sent, and finds the read.
+pub(in crate::pact) fn check_text_attribute(
+    read: &str,
+    attribute: &str,
+    span: &Range<usize>,
+    reads: &Reads,
+    problems: &mut Problems,
+) -> Option<usize> {
+    let Some(at) = reads.position(read) else {
+        let hint = suggestion(read, &reads.names(), "declare it under `reads`, or use one of");
+        problems.error(span, format!("`{}` is not a fact that this action reads", shorten(read)), hint);
+        return None;
+    };
+    let (found, schema) = (reads.reads.get(at)?, reads.schemas.get(at)?);
+    check_always_there((read, found.presence), (&found.ty, schema), attribute, span, problems);
+    Some(at)
+}
+
+/// Refuses an attribute that might not be there, or that is no text or number.
+fn check_always_there(
+    (read, presence): (&str, Presence),
+    (ty, schema): (&FactType, &FactSchema),
+    attribute: &str,
+    span: &Range<usize>,
+    problems: &mut Problems,
+) {
+    if presence != Presence::Required {
         let message = format!("`{read}` may be missing, so its attributes cannot be part of an id");
         problems.error(span, message, "use a fact that must exist, or take the id from a parameter");
         return;
     }
-    match other.schema.get(attribute) {
+    match schema.get(attribute) {
         None => {
-            let names: Vec<&str> = other.schema.keys().map(SmolStr::as_str).collect();
+            let names: Vec<&str> = schema.keys().map(SmolStr::as_str).collect();
             let hint = suggestion(attribute, &names, "use one of");
-            let message = format!("fact type `{}` has no attribute `{}`", other.ty, shorten(attribute));
+            let message = format!("fact type `{ty}` has no attribute `{}`", shorten(attribute));
             problems.error(span, message, hint);
         }
         Some(field) if !matches!(field.ty, ValueType::String | ValueType::Long) => {

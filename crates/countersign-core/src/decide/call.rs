@@ -1,0 +1,182 @@
+//! Rendering a call: from the pact's rule, the parameters and the facts, to exactly what is sent.
+
+use super::{Deciding, Snapshot, Stage, blocked};
+use crate::call::{Call, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
+use crate::code::Code;
+use crate::decision::{Blocked, Dispatched, InFlight, Write};
+use crate::expression::Inputs;
+use crate::ids::FactId;
+use crate::limits::CALL_TEXT_BYTES_MAX;
+use crate::pact::{BodyRule, CallRule, FactSource, IdPart, SendRule, SourceRead, TextPart};
+use crate::value::Value;
+use serde_json::{Map, Value as Json};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// What a call comes to at this stage.
+    pub(super) fn in_flight(
+        &self,
+        rule: &CallRule,
+        writes: Vec<Write>,
+        inputs: &Inputs<'_>,
+    ) -> Result<InFlight, Blocked> {
+        if self.snapshot.is_full_of_effects() && self.stage == Stage::Intent {
+            let message = format!("{} calls are under way already, which is the most", crate::limits::EFFECTS_MAX);
+            let hint = "resolve those that are in doubt (`countersign effects list`), then act anew";
+            return Err(blocked(Code::TooManyEffects, message, hint));
+        }
+        if self.stage == Stage::Intent && rule.after_ms > 0 {
+            return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
+        }
+        let outside = self.outside();
+        let is_known = outside.is_empty() || self.stage == Stage::Judgement;
+        let probe = rule.probe.as_ref().map(|probe| {
+            let send = self.send(&probe.send, inputs)?;
+            Ok(Probe { send, absent_after_ms: probe.absent_after_ms })
+        });
+        let call = Call {
+            adapter: rule.adapter.clone(),
+            send: if is_known { Some(self.send(&rule.send, inputs)?) } else { None },
+            timeout_ms: rule.timeout_ms,
+            retries: rule.retries,
+            deadline_ms: self.now_ms.saturating_add(rule.deadline_ms),
+            probe: probe.transpose()?,
+            undo: rule.undo.as_ref().map(|(undo, _)| undo.clone()),
+            outside,
+        };
+        Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes }))
+    }
+
+    /// The facts outside, in the order in which they are read: by their ids, so that no two workers wait for each other.
+    fn outside(&self) -> Vec<OutsideRead> {
+        let reads = self.kind.reads.iter().zip(&self.reads);
+        let outside = reads.filter_map(|(read, resolved)| Some((read.outside.as_ref()?, &resolved.id)));
+        let mut outside: Vec<OutsideRead> = outside.map(|(source, fact)| outside_read(source, fact)).collect();
+        outside.sort_by(|one, other| one.fact.cmp(&other.fact));
+        outside.dedup();
+        outside
+    }
+
+    fn send(&self, rule: &SendRule, inputs: &Inputs<'_>) -> Result<Send, Blocked> {
+        let send = match rule {
+            SendRule::Http { method, path, body } => {
+                Send::Http { method: method.clone(), path: self.path(path)?, body: self.body(body, inputs)? }
+            }
+            SendRule::Command { args } => {
+                let args = args.iter().map(|arg| self.text(arg, |value| Ok(value)).map(Into::into));
+                Send::Command { args: args.collect::<Result<_, _>>()? }
+            }
+            SendRule::Sql { statements } => {
+                let statement = |(sql, params): &(Arc<str>, Vec<_>)| {
+                    let params = params.iter().map(|param: &crate::expression::Expression| param.value(inputs));
+                    let params = params.collect::<Result<_, _>>().map_err(invalid)?;
+                    Ok(Statement { sql: Arc::clone(sql), params })
+                };
+                Send::Sql { statements: statements.iter().map(statement).collect::<Result<_, Blocked>>()? }
+            }
+            SendRule::Tool { tool, arguments } => {
+                let arguments = self.body(arguments, inputs)?.unwrap_or_else(|| Json::Object(Map::new()));
+                Send::Tool { tool: tool.clone(), arguments }
+            }
+        };
+        Ok(send)
+    }
+
+    fn body(&self, rule: &BodyRule, inputs: &Inputs<'_>) -> Result<Option<Json>, Blocked> {
+        match rule {
+            BodyRule::None => Ok(None),
+            BodyRule::Params => Ok(Some(self.action.params().into_owned())),
+            BodyRule::Members(members) => {
+                let member = |(name, expression): &(smol_str::SmolStr, crate::expression::Expression)| {
+                    let value = expression.value(inputs).map_err(|why| invalid(format!("`{name}`: {why}")))?;
+                    Ok((name.to_string(), value.to_json()))
+                };
+                let members = members.iter().map(member).collect::<Result<Map<_, _>, Blocked>>()?;
+                Ok(Some(Json::Object(members)))
+            }
+        }
+    }
+
+    fn path(&self, parts: &[TextPart]) -> Result<String, Blocked> {
+        self.text(parts, |value| {
+            // What stands for a step up, or for nothing, would lead to another place.
+            if value.is_empty() || value.chars().all(|c| c == '.') {
+                return Err(invalid(format!("`{value}` cannot be a part of a path")));
+            }
+            Ok(percent_encoded(&value))
+        })
+    }
+
+    fn text(
+        &self,
+        parts: &[TextPart],
+        filled: impl Fn(String) -> Result<String, Blocked>,
+    ) -> Result<String, Blocked> {
+        let mut text = String::new();
+        for part in parts {
+            let value = match part {
+                TextPart::Literal(literal) => {
+                    text.push_str(literal);
+                    continue;
+                }
+                TextPart::Key => {
+                    text.push_str(&outside_key(&self.action.id));
+                    continue;
+                }
+                TextPart::Param(name) => self.params.get(name),
+                TextPart::Attribute { read, attribute } => {
+                    let fact = self.reads.get(*read).and_then(super::Resolved::live);
+                    fact.and_then(|fact| fact.value.as_ref()).and_then(|value| value.get(attribute))
+                }
+            };
+            text.push_str(&filled(match value {
+                Some(Value::String(value)) => value.to_string(),
+                Some(Value::Long(number)) => number.to_string(),
+                _ => return Err(invalid("a part of it is missing or no text".to_owned())),
+            })?);
+        }
+        if text.len() > CALL_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+            return Err(invalid(format!("a text has at most {CALL_TEXT_BYTES_MAX} bytes and no control characters")));
+        }
+        Ok(text)
+    }
+}
+
+fn invalid(why: String) -> Blocked {
+    let hint = "nothing was sent; mend the parameters, or the pact's `call`";
+    blocked(Code::EffectInvalid, format!("the call cannot be made: {why}"), hint)
+}
+
+/// How a fact outside is read.
+pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
+    let text = |parts: &[IdPart], id: &str| {
+        parts.iter().fold(String::new(), |text, part| match part {
+            IdPart::Literal(literal) => text + literal,
+            IdPart::Id => text + id,
+        })
+    };
+    let how = match &source.read {
+        SourceRead::Query(query) => OutsideHow::Query(Arc::clone(query)),
+        SourceRead::Path(parts) => OutsideHow::Path(text(parts, &percent_encoded(fact.id()))),
+        SourceRead::Tool { tool, arguments, at } => {
+            let arguments = arguments.iter().map(|(name, parts)| (name.to_string(), text(parts, fact.id()).into()));
+            OutsideHow::Tool { tool: tool.clone(), arguments: Json::Object(arguments.collect()), at: at.clone() }
+        }
+    };
+    OutsideRead { fact: fact.clone(), adapter: source.adapter.clone(), how }
+}
+
+/// A text as one segment of a path: everything but letters, digits and `-_~.` is escaped; a text of dots alone, all of it.
+fn percent_encoded(text: &str) -> String {
+    let is_dots = text.bytes().all(|byte| byte == b'.');
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => out.push(char::from(byte)),
+            b'.' if !is_dots => out.push('.'),
+            // Writing to a string cannot fail.
+            _ => drop(write!(out, "%{byte:02X}")),
+        }
+        out
+    })
+}

@@ -1,0 +1,94 @@
+//! Fences, asked before anything is weighed: what is about to change is not relied on, and what a call in flight relies on is not
+//! changed (I5). They hold in shadow mode too.
+
+use super::{Deciding, Snapshot, blocked};
+use crate::code::Code;
+use crate::decision::Blocked;
+use crate::fence::Fenced;
+use crate::pact::catalogue::AGENT;
+use crate::pact::SourceRead;
+
+impl<S: Snapshot> Deciding<'_, S> {
+    pub(super) fn check_fences(&self) -> Result<(), Blocked> {
+        self.check_own_claim()?;
+        let fences = self.snapshot.fences();
+        if fences.is_empty() {
+            return Ok(());
+        }
+        for (_, read) in self.fenceable() {
+            if let Some((id, claim)) = fences.claim_on(&read.id, self.now_ms)
+                && claim.by != self.action.agent
+            {
+                let message = format!(
+                    "{} is about to be changed: {} announced it at {} ms in entry {}: {}",
+                    read.id, claim.by, claim.at_ms, id.0, claim.reason
+                );
+                let hint = format!(
+                    "observe it again once the change is there; {id} stands until {} ms at the latest",
+                    claim.until_ms
+                );
+                return Err(blocked(Code::FactClaimed, message, &hint));
+            }
+        }
+        let is_call = self.kind.call.is_some();
+        for (at, read) in self.fenceable() {
+            if let Some(effect) = fences.steady_against(&read.id, self.sets(at), is_call) {
+                let why = if self.sets(at) { "relies on it" } else { "will change it" };
+                let message = format!("{} is fenced: eff_{effect} is in flight and {why}", read.id);
+                let hint = "act again when that effect is settled; `countersign effects show` says how far it is";
+                return Err(blocked(Code::FactFenced, message, hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// An action that names a claim acts only while the claim holds everything that the action reads and that was claimed.
+    fn check_own_claim(&self) -> Result<(), Blocked> {
+        let Some(id) = self.action.claim else { return Ok(()) };
+        let lost = |why: String| {
+            let hint = "what was announced may have been done by others meanwhile: observe again, and claim anew";
+            Err(blocked(Code::ClaimLost, why, hint))
+        };
+        let Some(claim) = self.snapshot.fences().claim(id, self.now_ms) else {
+            return lost(format!("{id} has ended: it expired, was withdrawn, or was taken by a higher priority"));
+        };
+        if claim.by != self.action.agent {
+            return lost(format!("{id} is not a claim of {}", self.action.agent));
+        }
+        let written = self.fenceable().filter(|(at, _)| self.sets(*at));
+        match written.map(|(_, read)| &read.id).find(|id| !claim.facts.contains(id)) {
+            Some(fact) => lost(format!("{id} does not hold {fact}, which this action changes")),
+            None => Ok(()),
+        }
+    }
+
+    /// The facts that a call of this action relies on until it is settled.
+    pub(super) fn fenced(&self) -> Vec<Fenced> {
+        let mut fenced: Vec<Fenced> = Vec::new();
+        for (at, read) in self.fenceable() {
+            // A transaction of the user's own database locks its rows better than a fence could.
+            let source = self.kind.reads.get(at).and_then(|read| read.outside.as_ref());
+            if source.is_some_and(|source| matches!(source.read, SourceRead::Query(_))) {
+                continue;
+            }
+            let sets = self.sets(at);
+            match fenced.iter_mut().find(|earlier| earlier.fact == read.id) {
+                Some(earlier) => earlier.sets |= sets,
+                None => fenced.push(Fenced { fact: read.id.clone(), version: read.version(), sets }),
+            }
+        }
+        fenced
+    }
+
+    /// What fences can stand on: everything but agents, who must stay revocable.
+    fn fenceable(&self) -> impl Iterator<Item = (usize, &super::Resolved<'_>)> {
+        let reads = self.reads.iter().enumerate();
+        reads.filter(|(at, _)| self.kind.reads.get(*at).is_some_and(|read| read.ty.as_str() != AGENT))
+    }
+
+    /// Whether the action changes what it reads there. What a call does to a fact outside nobody says, so its resource counts as changed.
+    fn sets(&self, read: usize) -> bool {
+        let is_written = self.kind.writes.iter().any(|rule| rule.read == read);
+        is_written || (read == 0 && self.is_outside(read))
+    }
+}

@@ -1,0 +1,93 @@
+//! The judgement: the whole action, decided on what was read outside right before the call is made.
+//!
+//! Agents, pact and the gate's own facts are those of the dispatch, so whoever replays the settlement has the same inputs (I3).
+
+use super::{Approval, Snapshot, Stage, blocked, decide_at};
+use crate::call::Send;
+use crate::code::Code;
+use crate::decision::{Blocked, BudgetKey, Verdict};
+use crate::effect::{Context, Effect};
+use crate::fact::{Fact, Written};
+use crate::fence::Fences;
+use crate::halt::Halts;
+use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::pact::Pact;
+use crate::review::Reviews;
+use crate::value::Attributes;
+use std::sync::Arc;
+
+/// Decides an effect on what was read outside. Gives what is to be sent.
+pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Send, Blocked> {
+    let lost = |what: &str| {
+        let message = format!("the effect cannot be judged: {what}");
+        blocked(Code::EffectInvalid, message, "resolve it by hand: `countersign effects resolve`")
+    };
+    let flight = effect.flight().ok_or_else(|| lost("it was not dispatched"))?;
+    let context = flight.context.as_ref().ok_or_else(|| lost("what it was decided on is no longer known"))?;
+    let asked: Vec<&FactId> = flight.dispatched.call.outside.iter().map(|read| &read.fact).collect();
+    if !asked.iter().copied().eq(outside.iter().map(|(fact, _)| fact)) {
+        return Err(lost("other facts were read than it needs"));
+    }
+    let by = AgentId::new(flight.dispatched.call.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
+    let outside = outside.iter().filter_map(|(id, value)| Some(outside_fact(id, value.as_ref()?, &by, now_ms)));
+    let judging = Judging { context, outside: outside.collect(), none: Nothing::default() };
+    let approval = effect.approval.as_deref();
+    let approval =
+        approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
+    let (decision, _) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
+    match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
+        Some(send) => Ok(send),
+        None => Err(match decision.verdict {
+            Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
+            Verdict::Committed | Verdict::InFlight(_) => lost("it has no call"),
+        }),
+    }
+}
+
+/// A fact outside as it was read: its version is the front of the hash of its value, so that versions compare content.
+pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
+    let written = Written { entry: 0, version: value.content_version(), at_ms, by: by.clone() };
+    Arc::new(Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::new(written)))
+}
+
+/// What a judgement may look at.
+struct Judging<'a> {
+    context: &'a Context,
+    outside: Vec<Arc<Fact>>,
+    none: Nothing,
+}
+
+/// Halts, reviews and fences were asked at the dispatch, and are not asked again.
+#[derive(Default)]
+struct Nothing {
+    halts: Halts,
+    reviews: Reviews,
+    fences: Fences,
+}
+
+impl Snapshot for Judging<'_> {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.outside.iter().chain(&self.context.facts).find(|fact| fact.id == *id)
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        Some(&self.context.pact).filter(|pact| pact.name == *name)
+    }
+    fn budget_used(&self, _: &BudgetKey, _: u64) -> i64 {
+        0
+    }
+    fn is_identified(&self) -> bool {
+        false
+    }
+    fn halts(&self) -> &Halts {
+        &self.none.halts
+    }
+    fn reviews(&self) -> &Reviews {
+        &self.none.reviews
+    }
+    fn fences(&self) -> &Fences {
+        &self.none.fences
+    }
+    fn is_full_of_effects(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,361 @@
+//! Fences: what must not change because a call in flight relies on it, and what must not be relied on because its change is
+//! announced.
+//!
+//! A *steady* fence comes with the dispatch of a call and goes with its settlement. A *claim* announces a write: it names its
+//! holder, ends by ledger time, and its entry is its fencing token. Both stand on fact ids, whether there is such a fact or
+//! not, and both are folded from the ledger (I3). Nobody waits here, and nothing is held while waiting (docs/adr/0011).
+
+use crate::disclose::Subject;
+use crate::fact::Fact;
+use crate::halt::Scope;
+use crate::identity::{ACTIVE, Auth, holds_key};
+use crate::ids::{AgentId, FactId};
+use crate::limits::{CLAIMS_MAX, CLAIM_FACTS_MAX, REASON_BYTES_MAX};
+use crate::pact::ClaimRule;
+use crate::state::State;
+use crate::value::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The name of a claim: `clm_` and its entry, which is also its fencing token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(pub u64);
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "clm_{}", self.0)
+    }
+}
+
+impl FromStr for ClaimId {
+    type Err = ClaimRefusal;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_prefix("clm_").and_then(|digits| digits.parse().ok()).map(Self);
+        // One claim has one spelling: no sign, no leading zeros.
+        let named = number.filter(|claim| claim.to_string() == text);
+        named.ok_or_else(|| ClaimRefusal::NotFound(text.chars().take(80).collect()))
+    }
+}
+
+/// An announced write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Who announced it.
+    pub by: AgentId,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
+    /// Until when it stands; at this very time it no longer does.
+    pub expires_at_ms: u64,
+    /// The latest that it can be extended to.
+    pub until_ms: u64,
+    /// A higher one takes a fact from a lower.
+    pub priority: i64,
+    /// Why, in the holder's words.
+    pub reason: Arc<str>,
+    /// The facts that it still holds.
+    pub facts: Vec<FactId>,
+}
+
+impl Claim {
+    /// Whether it stands at this time.
+    pub fn stands(&self, now_ms: u64) -> bool {
+        now_ms < self.expires_at_ms
+    }
+}
+
+/// A fact that a call in flight relies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fenced {
+    /// The fact.
+    pub fact: FactId,
+    /// The version that was relied on; 0 where there is none.
+    pub version: u64,
+    /// Whether the call's settlement writes it.
+    pub sets: bool,
+}
+
+/// The fences that stand.
+#[derive(Debug, Clone, Default)]
+pub struct Fences {
+    /// For each fact, the effects in flight that rely on it, and whether they write it.
+    steady: BTreeMap<FactId, BTreeMap<u64, bool>>,
+    claims: BTreeMap<u64, Claim>,
+    /// For each claimed fact, the claim that holds it.
+    claimed: BTreeMap<FactId, u64>,
+}
+
+/// Why a claim cannot be. Nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimRefusal {
+    /// There is no such claim, or it has ended.
+    #[error("there is no claim `{0}`, or it has ended")]
+    NotFound(String),
+    /// The claim is somebody else's.
+    #[error("{claim} is {holder}'s")]
+    NotYours {
+        /// The claim.
+        claim: ClaimId,
+        /// Its holder.
+        holder: AgentId,
+    },
+    /// No pact lets this agent announce changes of this fact.
+    #[error("no pact lets {by} announce a change of {fact}")]
+    NotAllowed {
+        /// The agent.
+        by: AgentId,
+        /// The fact.
+        fact: FactId,
+    },
+    /// Somebody else has announced a change, with no lower priority.
+    #[error("{fact} is claimed by {holder} since {at_ms} ms (entry {entry}), until {until_ms} ms")]
+    Held {
+        /// The fact.
+        fact: FactId,
+        /// The holder.
+        holder: AgentId,
+        /// Since when.
+        at_ms: u64,
+        /// In which entry.
+        entry: u64,
+        /// Until when at present.
+        until_ms: u64,
+    },
+    /// Longer than the pact allows.
+    #[error("the pact lets {by} hold {fact} for {max_ms} ms at most, extensions included, and {for_ms} ms were asked for")]
+    TooLong {
+        /// The agent.
+        by: AgentId,
+        /// The fact.
+        fact: FactId,
+        /// The most.
+        max_ms: u64,
+        /// What was asked for.
+        for_ms: u64,
+    },
+    /// None, or too many, or one twice.
+    #[error("a claim names 1 to {CLAIM_FACTS_MAX} facts, each once")]
+    Facts,
+    /// The reason is empty or too long.
+    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
+    Reason(usize),
+    /// More claims than are kept.
+    #[error("{CLAIMS_MAX} claims stand already, which is the most")]
+    TooMany,
+    /// The agent may not act at all.
+    #[error("{0}")]
+    Agent(String),
+}
+
+/// What a claim is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// Until when it stands.
+    pub expires_at_ms: u64,
+    /// The latest that it can be extended to.
+    pub until_ms: u64,
+    /// Its priority.
+    pub priority: i64,
+}
+
+impl Fences {
+    /// Whether nothing is fenced, which is how it mostly is.
+    pub fn is_empty(&self) -> bool {
+        self.steady.is_empty() && self.claims.is_empty()
+    }
+
+    /// Takes the fences of a call.
+    pub fn take(&mut self, effect: u64, fenced: &[Fenced]) {
+        for Fenced { fact, sets, .. } in fenced {
+            self.steady.entry(fact.clone()).or_default().insert(effect, *sets);
+        }
+    }
+
+    /// Frees the fences of a call.
+    pub fn free(&mut self, effect: u64, fenced: &[Fenced]) {
+        for Fenced { fact, .. } in fenced {
+            if let Some(effects) = self.steady.get_mut(fact) {
+                effects.remove(&effect);
+                if effects.is_empty() {
+                    self.steady.remove(fact);
+                }
+            }
+        }
+    }
+
+    /// The call in flight that keeps another from using a fact: from writing it, or, if the other is a call itself, also from
+    /// relying on what the first will write.
+    pub fn steady_against(&self, fact: &FactId, sets: bool, is_call: bool) -> Option<u64> {
+        let effects = self.steady.get(fact)?;
+        let conflict = |(_, others): &(&u64, &bool)| sets || (is_call && **others);
+        effects.iter().find(conflict).map(|(effect, _)| *effect)
+    }
+
+    /// Whether a call in flight relies on a fact.
+    pub fn is_steady(&self, fact: &FactId) -> bool {
+        self.steady.contains_key(fact)
+    }
+
+    /// The claim that holds a fact at this time.
+    pub fn claim_on(&self, fact: &FactId, now_ms: u64) -> Option<(ClaimId, &Claim)> {
+        let entry = self.claimed.get(fact)?;
+        let claim = self.claims.get(entry).filter(|claim| claim.stands(now_ms))?;
+        Some((ClaimId(*entry), claim))
+    }
+
+    /// A claim, if it stands at this time.
+    pub fn claim(&self, id: ClaimId, now_ms: u64) -> Option<&Claim> {
+        self.claims.get(&id.0).filter(|claim| claim.stands(now_ms))
+    }
+
+    /// All claims that are kept; those that have ended stay until room is made.
+    pub fn claims(&self) -> impl Iterator<Item = (ClaimId, &Claim)> {
+        self.claims.iter().map(|(entry, claim)| (ClaimId(*entry), claim))
+    }
+
+    /// Enters a claim. Its facts are taken from whoever held them; what has ended makes room.
+    pub fn announce(&mut self, entry: u64, claim: Claim) {
+        self.sweep(claim.at_ms);
+        for fact in &claim.facts {
+            if let Some(before) = self.claimed.insert(fact.clone(), entry).filter(|before| *before != entry) {
+                self.lose(before, fact);
+            }
+        }
+        self.claims.insert(entry, claim);
+    }
+
+    /// Extends a claim.
+    pub fn extend(&mut self, id: ClaimId, expires_at_ms: u64) {
+        if let Some(claim) = self.claims.get_mut(&id.0) {
+            claim.expires_at_ms = expires_at_ms;
+        }
+    }
+
+    /// Ends a claim.
+    pub fn withdraw(&mut self, id: ClaimId) {
+        if let Some(claim) = self.claims.remove(&id.0) {
+            self.claimed.retain(|fact, held_by| *held_by != id.0 || !claim.facts.contains(fact));
+        }
+    }
+
+    fn lose(&mut self, entry: u64, fact: &FactId) {
+        let Some(claim) = self.claims.get_mut(&entry) else { return };
+        claim.facts.retain(|held| held != fact);
+        if claim.facts.is_empty() {
+            self.claims.remove(&entry);
+        }
+    }
+
+    fn sweep(&mut self, now_ms: u64) {
+        let ended: Vec<u64> =
+            self.claims.iter().filter(|(_, claim)| !claim.stands(now_ms)).map(|(entry, _)| *entry).collect();
+        for entry in ended {
+            self.withdraw(ClaimId(entry));
+        }
+    }
+}
+
+/// Whether an agent may announce anything now: known, active, with the key that signed, and not halted.
+pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Result<(), ClaimRefusal> {
+    let refused = |why: String| Err(ClaimRefusal::Agent(why));
+    if *auth == Auth::None && state.is_identified() {
+        return refused(format!("the request is not signed, and this gate takes nothing unsigned from {by}"));
+    }
+    let own = FactId::of_agent(by);
+    let Some((fact, value)) = state.facts.get(&own).and_then(|fact| Some((fact, fact.value.as_ref()?))) else {
+        return refused(format!("agent {by} is not registered"));
+    };
+    match value.get("standing") {
+        Some(Value::String(standing)) if standing == ACTIVE => {}
+        _ => return refused(format!("agent {by} is not active")),
+    }
+    if auth.signed().is_some_and(|signed| !holds_key(fact, &signed.key, now_ms)) {
+        return refused(format!("the key that signed is not a key of agent {by} any more"));
+    }
+    let org = match value.get("org") {
+        Some(Value::String(org)) => Some(Scope::Org(org.clone())),
+        _ => None,
+    };
+    let scopes = [Scope::All, Scope::Agent(by.clone())].into_iter().chain(org);
+    match scopes.filter_map(|scope| Some((state.halts.get(&scope)?.entry, scope))).next() {
+        Some((entry, scope)) => refused(format!("`{scope}` is halted since entry {entry}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether an agent may announce a change of these facts now, and for how long.
+pub fn grant_claim(
+    state: &State,
+    by: &AgentId,
+    facts: &[FactId],
+    for_ms: u64,
+    reason: &str,
+    now_ms: u64,
+) -> Result<Granted, ClaimRefusal> {
+    let repeats = |(at, fact): (usize, &FactId)| facts.iter().skip(at + 1).any(|other| other == fact);
+    if facts.is_empty() || facts.len() > CLAIM_FACTS_MAX || facts.iter().enumerate().any(repeats) {
+        return Err(ClaimRefusal::Facts);
+    }
+    check_reason(reason)?;
+    let standing = state.fences.claims.values().filter(|claim| claim.stands(now_ms)).count();
+    if standing >= CLAIMS_MAX {
+        return Err(ClaimRefusal::TooMany);
+    }
+    let rules = facts.iter().map(|fact| rule(state, by, fact).map(|rule| (fact, rule))).collect::<Result<Vec<_>, _>>()?;
+    // Facts of one claim stand and fall together, by the strictest of their rules.
+    let priority = rules.iter().map(|(_, rule)| rule.priority).min().unwrap_or(0);
+    let max_ms = rules.iter().map(|(_, rule)| rule.max_ms).min().unwrap_or(0);
+    for fact in facts {
+        if let Some((ClaimId(entry), held)) = state.fences.claim_on(fact, now_ms)
+            && held.by != *by
+            && held.priority >= priority
+        {
+            let (holder, at_ms, until_ms) = (held.by.clone(), held.at_ms, held.expires_at_ms);
+            return Err(ClaimRefusal::Held { fact: fact.clone(), holder, at_ms, entry, until_ms });
+        }
+    }
+    if let Some(fact) = facts.first().filter(|_| for_ms > max_ms) {
+        return Err(ClaimRefusal::TooLong { by: by.clone(), fact: fact.clone(), max_ms, for_ms });
+    }
+    // Announcing anew what one holds already is no way past the longest time: the clock of the first goes on.
+    let own = |fact: &FactId| state.fences.claim_on(fact, now_ms).filter(|(_, held)| held.by == *by);
+    let carried = facts.iter().filter_map(own).map(|(_, held)| held.until_ms).min();
+    let until_ms = carried.unwrap_or(u64::MAX).min(now_ms.saturating_add(max_ms));
+    Ok(Granted { expires_at_ms: now_ms.saturating_add(for_ms).min(until_ms), until_ms, priority })
+}
+
+/// Until when a claim would stand if its holder extended it now.
+pub fn extend_claim(
+    state: &State,
+    by: &AgentId,
+    id: ClaimId,
+    for_ms: u64,
+    now_ms: u64,
+) -> Result<u64, ClaimRefusal> {
+    let claim = own_claim(state, by, id, now_ms)?;
+    Ok(now_ms.saturating_add(for_ms).min(claim.until_ms))
+}
+
+/// A claim that stands and is this agent's.
+pub fn own_claim<'a>(state: &'a State, by: &AgentId, id: ClaimId, now_ms: u64) -> Result<&'a Claim, ClaimRefusal> {
+    let claim = state.fences.claim(id, now_ms).ok_or_else(|| ClaimRefusal::NotFound(id.to_string()))?;
+    if claim.by == *by { Ok(claim) } else { Err(ClaimRefusal::NotYours { claim: id, holder: claim.by.clone() }) }
+}
+
+/// Refuses a reason that says nothing or too much.
+pub fn check_reason(reason: &str) -> Result<(), ClaimRefusal> {
+    if (1..=REASON_BYTES_MAX).contains(&reason.len()) { Ok(()) } else { Err(ClaimRefusal::Reason(reason.len())) }
+}
+
+/// The rule that lets an agent announce a change of a fact: of those that do, the one with the highest priority.
+fn rule<'a>(state: &'a State, by: &AgentId, fact: &FactId) -> Result<&'a ClaimRule, ClaimRefusal> {
+    let own = FactId::of_agent(by);
+    let value = |id: &FactId| state.facts.get(id).and_then(|fact: &Arc<Fact>| fact.value.as_ref());
+    let subject = Subject::new(&own, value(&own), fact, value(fact));
+    let rules = state.pacts.values().filter_map(|pact| pact.claims.get(fact.ty())).flatten();
+    let granted = rules.filter(|rule| subject.as_ref().is_some_and(|subject| subject.holds(&rule.who)));
+    let best = granted.max_by_key(|rule| (rule.priority, rule.max_ms));
+    best.ok_or_else(|| ClaimRefusal::NotAllowed { by: by.clone(), fact: fact.clone() })
+}

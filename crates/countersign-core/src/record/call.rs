@@ -1,0 +1,326 @@
+//! The bytes of calls: how a dispatch stands in a payload, and how it is read back after a restart.
+
+use super::decode::{DecodeError, StoredWrite};
+use super::encode::write_writes;
+use crate::call::{Call, Evidence, OutsideHow, OutsideRead, Probe, Send, Statement};
+use crate::canonical::Canonical;
+use crate::decision::{Dispatched, InFlight};
+use crate::fence::Fenced;
+use crate::ids::ActionName;
+use crate::value::Value;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use smol_str::SmolStr;
+
+/// Writes what an entry puts under way.
+pub(super) fn write_in_flight(out: &mut Canonical, in_flight: &InFlight) {
+    out.open('{');
+    match in_flight {
+        InFlight::Cooling { dispatch_at_ms } => {
+            out.key("dispatch_at");
+            out.u64(*dispatch_at_ms);
+        }
+        InFlight::Dispatched(dispatched) => {
+            out.key("call");
+            write_call(out, &dispatched.call);
+            out.key("fences");
+            out.open('[');
+            for Fenced { fact, version, sets } in &dispatched.fenced {
+                out.element();
+                out.open('{');
+                out.key("fact");
+                out.fact(fact);
+                out.key("sets");
+                out.bool(*sets);
+                out.key("version");
+                out.u64(*version);
+                out.close('}');
+            }
+            out.close(']');
+            out.key("writes");
+            write_writes(out, &dispatched.writes);
+        }
+    }
+    out.close('}');
+}
+
+fn write_call(out: &mut Canonical, call: &Call) {
+    out.open('{');
+    out.key("adapter");
+    out.string(&call.adapter);
+    out.key("deadline");
+    out.u64(call.deadline_ms);
+    if !call.outside.is_empty() {
+        out.key("outside");
+        out.open('[');
+        for OutsideRead { fact, adapter, how } in &call.outside {
+            out.element();
+            out.open('{');
+            out.key("adapter");
+            out.string(adapter);
+            out.key("fact");
+            out.fact(fact);
+            match how {
+                OutsideHow::Query(query) => {
+                    out.key("query");
+                    out.string(query);
+                }
+                OutsideHow::Path(path) => {
+                    out.key("path");
+                    out.string(path);
+                }
+                OutsideHow::Tool { tool, arguments, at } => {
+                    out.key("tool");
+                    out.open('{');
+                    out.key("arguments");
+                    out.json(arguments);
+                    out.key("at");
+                    out.string(at);
+                    out.key("name");
+                    out.string(tool);
+                    out.close('}');
+                }
+            }
+            out.close('}');
+        }
+        out.close(']');
+    }
+    if let Some(probe) = &call.probe {
+        out.key("probe");
+        out.open('{');
+        out.key("absent_after");
+        out.u64(probe.absent_after_ms);
+        out.key("send");
+        write_send(out, &probe.send);
+        out.close('}');
+    }
+    out.key("retries");
+    out.u64(call.retries.into());
+    if let Some(send) = &call.send {
+        out.key("send");
+        write_send(out, send);
+    }
+    out.key("timeout");
+    out.u64(call.timeout_ms);
+    if let Some(undo) = &call.undo {
+        out.key("undo");
+        out.string(undo.as_str());
+    }
+    out.close('}');
+}
+
+/// Writes what is sent.
+pub(super) fn write_send(out: &mut Canonical, send: &Send) {
+    out.open('{');
+    match send {
+        Send::Http { method, path, body } => {
+            if let Some(body) = body {
+                out.key("body");
+                out.json(body);
+            }
+            out.key("method");
+            out.string(method);
+            out.key("path");
+            out.string(path);
+        }
+        Send::Command { args } => {
+            out.key("args");
+            out.open('[');
+            for arg in args {
+                out.element();
+                out.string(arg);
+            }
+            out.close(']');
+        }
+        Send::Sql { statements } => {
+            out.key("statements");
+            out.open('[');
+            for Statement { sql, params } in statements {
+                out.element();
+                out.open('{');
+                out.key("params");
+                out.open('[');
+                for param in params {
+                    out.element();
+                    param.write(out);
+                }
+                out.close(']');
+                out.key("sql");
+                out.string(sql);
+                out.close('}');
+            }
+            out.close(']');
+        }
+        Send::Tool { tool, arguments } => {
+            out.key("arguments");
+            out.json(arguments);
+            out.key("tool");
+            out.string(tool);
+        }
+    }
+    out.close('}');
+}
+
+/// `effect` in a payload.
+#[derive(Deserialize)]
+pub(super) struct StoredInFlight {
+    dispatch_at: Option<u64>,
+    call: Option<StoredCall>,
+    #[serde(default)]
+    fences: Vec<StoredFence>,
+    #[serde(default)]
+    writes: Vec<StoredWrite>,
+}
+
+#[derive(Deserialize)]
+struct StoredFence {
+    fact: String,
+    sets: bool,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+struct StoredCall {
+    adapter: SmolStr,
+    deadline: u64,
+    #[serde(default)]
+    outside: Vec<StoredOutside>,
+    probe: Option<StoredProbe>,
+    retries: u32,
+    send: Option<StoredSend>,
+    timeout: u64,
+    undo: Option<SmolStr>,
+}
+
+#[derive(Deserialize)]
+struct StoredOutside {
+    adapter: SmolStr,
+    fact: String,
+    query: Option<String>,
+    path: Option<String>,
+    tool: Option<StoredTool>,
+}
+
+#[derive(Deserialize)]
+struct StoredTool {
+    arguments: Json,
+    at: SmolStr,
+    name: SmolStr,
+}
+
+#[derive(Deserialize)]
+struct StoredProbe {
+    absent_after: u64,
+    send: StoredSend,
+}
+
+/// `send` in a call, a probe or a settlement.
+#[derive(Deserialize)]
+pub(super) struct StoredSend {
+    args: Option<Vec<SmolStr>>,
+    arguments: Option<Json>,
+    body: Option<Json>,
+    method: Option<SmolStr>,
+    path: Option<String>,
+    statements: Option<Vec<StoredStatement>>,
+    tool: Option<SmolStr>,
+}
+
+#[derive(Deserialize)]
+struct StoredStatement {
+    params: Vec<Json>,
+    sql: String,
+}
+
+impl StoredInFlight {
+    pub(super) fn decode(self) -> Result<InFlight, DecodeError> {
+        match (self.dispatch_at, self.call) {
+            (Some(dispatch_at_ms), None) => Ok(InFlight::Cooling { dispatch_at_ms }),
+            (None, Some(call)) => {
+                let fenced = |fence: StoredFence| {
+                    Ok(Fenced { fact: fence.fact.parse()?, version: fence.version, sets: fence.sets })
+                };
+                Ok(InFlight::Dispatched(Dispatched {
+                    call: call.decode()?,
+                    fenced: self.fences.into_iter().map(fenced).collect::<Result<_, DecodeError>>()?,
+                    writes: self.writes.into_iter().map(StoredWrite::decode).collect::<Result<_, _>>()?,
+                }))
+            }
+            _ => Err(DecodeError::Missing("call")),
+        }
+    }
+}
+
+impl StoredCall {
+    fn decode(self) -> Result<Call, DecodeError> {
+        let probe = |probe: StoredProbe| {
+            Ok::<_, DecodeError>(Probe { send: probe.send.decode()?, absent_after_ms: probe.absent_after })
+        };
+        Ok(Call {
+            adapter: self.adapter,
+            send: self.send.map(StoredSend::decode).transpose()?,
+            timeout_ms: self.timeout,
+            retries: self.retries,
+            deadline_ms: self.deadline,
+            probe: self.probe.map(probe).transpose()?,
+            undo: self.undo.map(ActionName::new).transpose()?,
+            outside: self.outside.into_iter().map(StoredOutside::decode).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl StoredOutside {
+    fn decode(self) -> Result<OutsideRead, DecodeError> {
+        let how = match (self.query, self.path, self.tool) {
+            (Some(query), None, None) => OutsideHow::Query(query.into()),
+            (None, Some(path), None) => OutsideHow::Path(path),
+            (None, None, Some(StoredTool { arguments, at, name })) => OutsideHow::Tool { tool: name, arguments, at },
+            _ => return Err(DecodeError::Missing("query")),
+        };
+        Ok(OutsideRead { fact: self.fact.parse()?, adapter: self.adapter, how })
+    }
+}
+
+impl StoredSend {
+    pub(super) fn decode(self) -> Result<Send, DecodeError> {
+        match (self.method, self.args, self.statements, self.tool) {
+            (Some(method), None, None, None) => {
+                let path = self.path.ok_or(DecodeError::Missing("path"))?;
+                Ok(Send::Http { method, path, body: self.body })
+            }
+            (None, Some(args), None, None) => Ok(Send::Command { args }),
+            (None, None, Some(statements), None) => {
+                let statements = statements.into_iter().map(StoredStatement::decode).collect::<Result<_, _>>()?;
+                Ok(Send::Sql { statements })
+            }
+            (None, None, None, Some(tool)) => {
+                Ok(Send::Tool { tool, arguments: self.arguments.ok_or(DecodeError::Missing("arguments"))? })
+            }
+            _ => Err(DecodeError::Missing("send")),
+        }
+    }
+}
+
+impl StoredStatement {
+    fn decode(self) -> Result<Statement, DecodeError> {
+        let params = self.params.iter().map(|param| Value::from_untyped_json(param, "params"));
+        Ok(Statement { sql: self.sql.into(), params: params.collect::<Result<_, _>>()? })
+    }
+}
+
+/// `evidence` in a settlement.
+#[derive(Deserialize)]
+pub(super) struct StoredEvidence {
+    attempts: u32,
+    receipt: Option<String>,
+    result: Option<String>,
+    status: Option<i64>,
+    summary: String,
+}
+
+impl StoredEvidence {
+    pub(super) fn decode(self) -> Evidence {
+        let Self { attempts, receipt, result, status, summary } = self;
+        Evidence { attempts, summary, status, result, receipt }
+    }
+}

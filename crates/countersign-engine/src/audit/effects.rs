@@ -1,0 +1,94 @@
+//! Claims, dispatches, settlements and released feeds, derived again.
+
+use countersign_core::decide;
+use countersign_core::effect::Phase;
+use countersign_core::fence::{Granted, check_holder, check_reason, extend_claim, grant_claim, own_claim};
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
+use countersign_core::record::{Dispatch, Event, Judged, Leaf, Settle, StoredDispatch};
+use countersign_core::state::State;
+
+/// What the gate does by itself nobody else can have done.
+pub(super) fn by_the_gate(leaf: &Leaf) -> Result<(), String> {
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    let is_signed = leaf.is_signed().map_err(|error| error.to_string())?;
+    if by == AgentId::gate() && !is_signed {
+        return Ok(());
+    }
+    Err(format!("an entry of kind `{}` is the gate's own, not {by}'s", leaf.kind))
+}
+
+/// A cooling effect, decided again.
+pub(super) fn dispatched_again(leaf: &Leaf, stored: &StoredDispatch, state: &State) -> Result<Event, String> {
+    let effect = state.effects.cooling(stored.effect).map_err(|refused| refused.to_string())?;
+    if let Phase::Cooling { dispatch_at_ms } = effect.phase
+        && leaf.time < dispatch_at_ms
+    {
+        return Err(format!("{} was to cool until {dispatch_at_ms} ms", stored.effect));
+    }
+    let decision = decide::dispatch(effect, state, leaf.time);
+    Ok(Event::Dispatch(Box::new(Dispatch { effect: stored.effect, decision })))
+}
+
+/// A settlement: what it writes and gives back follows from the dispatch, and what was judged is judged again.
+pub(super) fn settled_again(settle: &Settle, state: &State) -> Result<Event, String> {
+    let effect = state.effects.settling(settle.effect, settle.outcome).map_err(|refused| refused.to_string())?;
+    let (writes, charges) = effect.settlement(settle.outcome);
+    let judged = settle.judged.as_ref().map(|judged| {
+        let Judged { at_ms, facts, .. } = judged.clone();
+        match decide::judge(effect, &facts, at_ms) {
+            Ok(send) => Judged { at_ms, facts, send: Some(send), blocked: None },
+            Err(blocked) => Judged { at_ms, facts, send: None, blocked: Some(blocked) },
+        }
+    });
+    let agent = effect.action.agent.clone();
+    Ok(Event::Settle(Box::new(Settle { agent, judged, writes, charges, ..settle.clone() })))
+}
+
+/// A person resolves only what is in doubt.
+pub(super) fn check_resolved(settle: &Settle, state: &State) -> Result<(), String> {
+    let effect = state.effects.find(settle.effect).map_err(|refused| refused.to_string())?;
+    match effect.phase {
+        Phase::InDoubt { .. } => Ok(()),
+        _ => Err(format!("{} was {}, and a person resolved it", settle.effect, effect.phase.as_str())),
+    }
+}
+
+/// A feed that was held and whose fence has ended.
+pub(super) fn released_again(held: u64, state: &State) -> Result<Event, String> {
+    match state.next_released() {
+        Some((entry, feed)) if entry == held => {
+            Ok(Event::Feed { write: state.feed(&feed.fact, feed.value.clone()), held: Some(entry) })
+        }
+        _ => Err(format!("no feed of entry {held} was to be released")),
+    }
+}
+
+/// A claim, granted again.
+pub(super) fn claimed_again(leaf: &Leaf, event: &Event, auth: &Auth, state: &State) -> Result<Event, String> {
+    let by = leaf.by().map_err(|error| error.to_string())?;
+    let again = || {
+        check_holder(state, &by, auth, leaf.time)?;
+        match event {
+            Event::Claim { facts, expires_at_ms, reason, .. } => {
+                // How long was asked for is not recorded; as long as was granted is enough to grant the same.
+                let for_ms = expires_at_ms.saturating_sub(leaf.time);
+                let Granted { expires_at_ms, until_ms, priority } =
+                    grant_claim(state, &by, facts, for_ms, reason, leaf.time)?;
+                let (facts, reason) = (facts.clone(), reason.clone());
+                Ok(Event::Claim { facts, expires_at_ms, until_ms, priority, reason })
+            }
+            Event::Extension { claim, expires_at_ms } => {
+                let for_ms = expires_at_ms.saturating_sub(leaf.time);
+                let expires_at_ms = extend_claim(state, &by, *claim, for_ms, leaf.time)?;
+                Ok(Event::Extension { claim: *claim, expires_at_ms })
+            }
+            Event::Withdrawal { claim } => {
+                own_claim(state, &by, *claim, leaf.time)?;
+                Ok(event.clone())
+            }
+            _ => check_reason("").map(|()| event.clone()),
+        }
+    };
+    again().map_err(|refused: countersign_core::fence::ClaimRefusal| refused.to_string())
+}

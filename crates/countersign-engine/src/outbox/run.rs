@@ -1,0 +1,215 @@
+//! One attempt at a call, or one probe of a doubt, and what follows from what it found.
+
+use super::schedule::Task;
+use super::{Adapter, Attempt, Inner, Job, Judge, Judged, Outside, Probed};
+use crate::gate::Gate;
+use crate::request::{Refusal, Request, Settlement};
+use countersign_core::call::{EffectId, Evidence, Outcome, outside_key};
+use countersign_core::decide::{halt_on, judge};
+use countersign_core::decision::Blocked;
+use countersign_core::effect::{Effect, Flight, Phase};
+use countersign_core::record::Judged as JudgedRecord;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The first wait before another attempt; each further one is twice as long.
+const AGAIN_FIRST: Duration = Duration::from_millis(100);
+/// The longest wait before another attempt.
+const AGAIN_LONGEST: Duration = Duration::from_secs(5);
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Work {
+    pub(super) effect: EffectId,
+    kind: Kind,
+    /// Attempts or probes made before.
+    before: u32,
+    /// Attempts of which nobody knows what they did.
+    unknown: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Try the call.
+    Call,
+    /// Find out what became of a call that a crash interrupted.
+    Recover,
+    /// Find out about a doubt.
+    Probe,
+}
+
+impl Work {
+    /// The first attempt; of one that was found under way, the first is to find out.
+    pub(super) fn first(effect: EffectId, is_found: bool) -> Self {
+        let kind = if is_found { Kind::Recover } else { Kind::Call };
+        Self { effect, kind, before: 0, unknown: 0 }
+    }
+
+    pub(super) fn probe(effect: EffectId, before: u32) -> Self {
+        Self { effect, kind: Kind::Probe, before, unknown: 0 }
+    }
+
+    fn again(self, unknown: u32) -> Self {
+        Self { kind: Kind::Call, before: self.before.saturating_add(1), unknown, ..self }
+    }
+}
+
+impl Inner {
+    /// Does what is to be done, unless the effect has moved on meanwhile.
+    pub(super) fn carry_out(&self, work: Work) {
+        let Some((effect, flight)) = self.flight(&work) else { return };
+        let Some(adapter) = self.adapters.get(&flight.dispatched.call.adapter) else {
+            return self.without_adapter(work);
+        };
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        match work.kind {
+            Kind::Probe => self.probe(work, &effect, &flight, &**adapter),
+            Kind::Call | Kind::Recover => self.attempt(work, &effect, &flight, &**adapter),
+        }
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The effect with its dispatch, if it is where the work expects it.
+    fn flight(&self, work: &Work) -> Option<(Effect, Arc<Flight>)> {
+        let view = self.gate.view();
+        let effect = view.state.effects.find(work.effect).ok()?;
+        let flight = match (&effect.phase, work.kind) {
+            (Phase::Dispatched(flight), Kind::Call | Kind::Recover)
+            | (Phase::InDoubt { flight, .. }, Kind::Probe) => flight,
+            _ => return None,
+        };
+        Some((effect.clone(), Arc::clone(flight)))
+    }
+
+    fn attempt(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {
+        let call = &flight.dispatched.call;
+        if self.gate.now_ms() > call.deadline_ms && work.kind == Kind::Call {
+            return self.give_up(work, Evidence::said("its deadline passed before it could be sent"), None);
+        }
+        let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
+        let key = outside_key(&effect.action.id);
+        let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
+        let found = match work.kind {
+            Kind::Recover => adapter.recover(&job),
+            _ => adapter.attempt(&job),
+        };
+        let judged = judging.judged.into_inner();
+        match found {
+            Attempt::Done(evidence) => self.settle(work, Outcome::Settled, evidence, judged),
+            // What is refused now says nothing about an earlier attempt of which nobody knows.
+            Attempt::Refused(evidence) if work.unknown == 0 => self.settle(work, Outcome::Failed, evidence, judged),
+            Attempt::Blocked(blocked) if work.unknown == 0 => {
+                let evidence = Evidence::said(blocked.message.clone());
+                self.settle(work, Outcome::Failed, evidence, judged);
+            }
+            Attempt::Refused(evidence) => self.settle(work, Outcome::InDoubt, evidence, judged),
+            Attempt::Blocked(blocked) => {
+                self.settle(work, Outcome::InDoubt, Evidence::said(blocked.message.clone()), judged);
+            }
+            Attempt::NotSent(evidence) => {
+                let is_halted = halt_on(&effect.action, &*self.gate.view()).is_some();
+                if is_halted {
+                    return self.give_up(work, evidence, judged);
+                }
+                tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the call could not be sent");
+                let unknown = work.unknown;
+                self.again(work, unknown);
+            }
+            Attempt::Unknown(evidence) => {
+                let unknown = work.unknown.saturating_add(1);
+                if unknown <= call.retries {
+                    tracing::warn!(effect = %work.effect, cause = %evidence.summary, "nobody knows whether the call happened; it is repeated under the same key");
+                    return self.again(work, unknown);
+                }
+                self.settle(work, Outcome::InDoubt, evidence, judged);
+            }
+        }
+    }
+
+    /// Nothing more is sent. What never left has failed; otherwise nobody knows.
+    fn give_up(&self, work: Work, evidence: Evidence, judged: Option<JudgedRecord>) {
+        let outcome = if work.unknown == 0 { Outcome::Failed } else { Outcome::InDoubt };
+        self.settle(work, outcome, evidence, judged);
+    }
+
+    fn again(&self, work: Work, unknown: u32) {
+        let doubled = AGAIN_FIRST.saturating_mul(1_u32.checked_shl(work.before).unwrap_or(u32::MAX));
+        self.later(doubled.min(AGAIN_LONGEST), Task::Attempt(work.again(unknown)));
+    }
+
+    fn probe(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {
+        let call = &flight.dispatched.call;
+        let Some(probe) = &call.probe else { return };
+        let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
+        let key = outside_key(&effect.action.id);
+        let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
+        // The doubt began when the last attempt ended.
+        let Phase::InDoubt { since_ms, .. } = effect.phase else { return };
+        let settles_ms = since_ms.saturating_add(probe.absent_after_ms);
+        let now_ms = self.gate.now_ms();
+        match adapter.probe(&job) {
+            Probed::There(evidence) => self.settle(work, Outcome::Settled, evidence, None),
+            // Asked when it was already late enough: an answer from before says nothing.
+            Probed::Absent(evidence) if now_ms >= settles_ms => self.settle(work, Outcome::Failed, evidence, None),
+            Probed::Absent(_) => self.probe_again(work.effect, work.before),
+            Probed::Unknown(evidence) => {
+                tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the probe gave no clear answer");
+                self.probe_again(work.effect, work.before);
+            }
+        }
+    }
+
+    /// A call whose adapter the settings do not name cannot be sent.
+    pub(super) fn without_adapter(&self, work: Work) {
+        let Some((_, flight)) = self.flight(&work) else { return };
+        let adapter = &flight.dispatched.call.adapter;
+        let evidence = Evidence::said(format!("the gate's settings name no adapter `{adapter}`"));
+        match work.kind {
+            // Nobody can find out; the doubt stays for a person.
+            Kind::Probe => {}
+            Kind::Recover => self.settle(work, Outcome::InDoubt, evidence, None),
+            Kind::Call => self.give_up(work, evidence, None),
+        }
+    }
+
+    fn settle(&self, work: Work, outcome: Outcome, mut evidence: Evidence, judged: Option<JudgedRecord>) {
+        evidence.attempts = work.before.saturating_add(1);
+        let effect = work.effect;
+        let settlement = Settlement { effect, outcome, evidence, judged };
+        let reply = Box::new(move |answer| match answer {
+            // Ended meanwhile, by a person: their word stands.
+            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
+            Err(error) => Self::log_lost(effect, &error),
+        });
+        if let Err(error) = self.gate.submit_own(Request::Settle(Box::new(settlement)), reply) {
+            Self::log_lost(effect, &error);
+        }
+    }
+}
+
+/// Decides for a worker, and remembers what on.
+struct Judging<'a> {
+    gate: &'a Gate,
+    effect: &'a Effect,
+    judged: Mutex<Option<JudgedRecord>>,
+}
+
+impl Judge for Judging<'_> {
+    fn halted(&self) -> Option<Blocked> {
+        halt_on(&self.effect.action, &*self.gate.view())
+    }
+
+    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+        let at_ms = self.gate.now_ms();
+        let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
+        let judgement = judge(self.effect, &facts, at_ms);
+        let (send, blocked) = match &judgement {
+            Ok(send) => (Some(send.clone()), None),
+            Err(blocked) => (None, Some(blocked.clone())),
+        };
+        *self.judged.lock() = Some(JudgedRecord { at_ms, facts, send, blocked });
+        judgement.map(|send| Judged { send })
+    }
+}

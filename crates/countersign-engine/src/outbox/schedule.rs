@@ -1,0 +1,164 @@
+//! What is to be done next, and when: dispatches that have cooled, attempts, probes.
+
+use super::Inner;
+use super::run::Work;
+use crate::request::{Refusal, Request};
+use countersign_core::call::EffectId;
+use countersign_core::effect::Phase;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
+use smol_str::SmolStr;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the scheduler looks whether it is to end.
+const ROUND: Duration = Duration::from_millis(50);
+/// How long after a refused dispatch it is tried again: the gate's clock may be a little behind.
+const DISPATCH_AGAIN: Duration = Duration::from_millis(2);
+/// The first wait before a probe; each further one is twice as long.
+const PROBE_FIRST: Duration = Duration::from_millis(200);
+/// The longest wait before a probe.
+const PROBE_LONGEST: Duration = Duration::from_secs(30);
+
+/// Something to be done at some time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    /// Decide again what has cooled.
+    Dispatch(EffectId),
+    /// Try a call, or try it again.
+    Attempt(Work),
+    /// Find out about a doubt; how many probes there were before.
+    Probe(EffectId, u32),
+}
+
+pub(super) struct Schedule {
+    inner: Arc<Inner>,
+    queues: BTreeMap<SmolStr, Sender<Work>>,
+    due: BinaryHeap<Reverse<(Instant, Task)>>,
+    /// Effects whose call or probe is on its way, so that none is made twice.
+    taken: BTreeSet<(u64, &'static str)>,
+}
+
+impl Schedule {
+    pub(super) fn new(inner: Arc<Inner>, queues: BTreeMap<SmolStr, Sender<Work>>) -> Self {
+        Self { inner, queues, due: BinaryHeap::new(), taken: BTreeSet::new() }
+    }
+
+    pub(super) fn run(mut self, moves: &Receiver<EffectId>, tasks: &Receiver<(Instant, Task)>) {
+        // What was under way when the gate ended. A call that was dispatched may have left.
+        let open: Vec<EffectId> = self.inner.gate.view().state.effects.open().map(|(id, _)| id).collect();
+        for effect in open {
+            self.moved(effect, true);
+        }
+        while !self.inner.is_ending() {
+            let wait = self.due.peek().map_or(ROUND, |Reverse((at, _))| at.saturating_duration_since(Instant::now()));
+            select! {
+                recv(moves) -> moved => match moved {
+                    Ok(effect) => self.moved(effect, false),
+                    Err(_) => return,
+                },
+                recv(tasks) -> task => match task {
+                    Ok(task) => self.due.push(Reverse(task)),
+                    Err(_) => return,
+                },
+                default(wait.min(ROUND)) => {}
+            }
+            let now = Instant::now();
+            while self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+                if let Some(Reverse((_, task))) = self.due.pop() {
+                    self.start(task);
+                }
+            }
+        }
+    }
+
+    /// An effect has moved: see where it is, and do what follows.
+    fn moved(&mut self, id: EffectId, is_found: bool) {
+        let next = {
+            let view = self.inner.gate.view();
+            let Ok(effect) = view.state.effects.find(id) else {
+                self.taken.retain(|(effect, _)| *effect != id.0);
+                return;
+            };
+            match &effect.phase {
+                Phase::Cooling { dispatch_at_ms } => {
+                    let wait = dispatch_at_ms.saturating_sub(self.inner.gate.now_ms());
+                    Some((Duration::from_millis(wait), Task::Dispatch(id)))
+                }
+                Phase::Dispatched(_) if self.taken.insert((id.0, "call")) => {
+                    Some((Duration::ZERO, Task::Attempt(Work::first(id, is_found))))
+                }
+                Phase::InDoubt { flight, .. } if flight.dispatched.call.probe.is_some() => {
+                    let is_new = self.taken.insert((id.0, "probe"));
+                    is_new.then_some((PROBE_FIRST, Task::Probe(id, 0)))
+                }
+                Phase::Dispatched(_) | Phase::InDoubt { .. } => None,
+            }
+        };
+        match next {
+            Some((Duration::ZERO, task)) => self.start(task),
+            Some((delay, task)) => self.due.push(Reverse((Instant::now() + delay, task))),
+            None => {}
+        }
+    }
+
+    fn start(&mut self, task: Task) {
+        match task {
+            Task::Dispatch(effect) => self.dispatch(effect),
+            Task::Attempt(work) => self.hand_over(work),
+            Task::Probe(effect, before) => self.hand_over(Work::probe(effect, before)),
+        }
+    }
+
+    fn dispatch(&self, effect: EffectId) {
+        let inner = Arc::clone(&self.inner);
+        let reply = Box::new(move |answer| match answer {
+            Ok(_) | Err(Refusal::Closed | Refusal::Poisoned(_)) => {}
+            // Not yet due by the gate's own clock; anything else says that it has moved on.
+            Err(Refusal::Effect(_)) if inner.is_cooling(effect) => {
+                inner.later(DISPATCH_AGAIN, Task::Dispatch(effect));
+            }
+            Err(_) => {}
+        });
+        if let Err(error) = self.inner.gate.submit_own(Request::Dispatch { effect }, reply) {
+            Inner::log_lost(effect, &error);
+        }
+    }
+
+    fn hand_over(&self, work: Work) {
+        let adapter = {
+            let view = self.inner.gate.view();
+            let flight = view.state.effects.find(work.effect).ok().and_then(|effect| effect.flight().cloned());
+            flight.map(|flight| flight.dispatched.call.adapter.clone())
+        };
+        match adapter.and_then(|adapter| self.queues.get(&adapter)) {
+            // The workers end after the scheduler.
+            Some(queue) => drop(queue.send(work)),
+            None => self.inner.without_adapter(work),
+        }
+    }
+}
+
+impl Inner {
+    fn is_cooling(&self, effect: EffectId) -> bool {
+        self.gate.view().state.effects.cooling(effect).is_ok()
+    }
+
+    /// When a doubt is probed next.
+    pub(super) fn probe_again(&self, effect: EffectId, before: u32) {
+        let delay = PROBE_FIRST.saturating_mul(1_u32.checked_shl(before.saturating_add(1)).unwrap_or(u32::MAX));
+        self.later(delay.min(PROBE_LONGEST), Task::Probe(effect, before.saturating_add(1)));
+    }
+
+    /// Takes work until there is none any more.
+    pub(super) fn work(&self, queued: &Receiver<Work>) {
+        loop {
+            match queued.recv_timeout(ROUND) {
+                Ok(work) if !self.is_ending() => self.carry_out(work),
+                Ok(_) | Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
+                _ => return,
+            }
+        }
+    }
+}

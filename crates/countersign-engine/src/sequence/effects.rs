@@ -1,0 +1,150 @@
+//! Claims, dispatches and settlements at their place in the order.
+
+use super::waiting::{Waiter, Waits, is_fenced};
+use super::{Batch, Sequencer};
+use crate::request::{Refusal, Reply, Request, Settlement};
+use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::decide;
+use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
+use countersign_core::limits::REASON_BYTES_MAX;
+use countersign_core::record::{Dispatch, Event, Settle};
+
+impl Sequencer {
+    /// Announces, extends or withdraws.
+    pub(super) fn claim(&mut self, batch: &mut Batch, request: Request, reply: Reply, now_ms: u64) {
+        match self.claim_event(request, now_ms) {
+            Ok((by, auth, event)) => {
+                let ends = matches!(event, Event::Withdrawal { .. });
+                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                if ends {
+                    self.waiting.free();
+                }
+            }
+            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+        }
+    }
+
+    fn claim_event(&self, request: Request, now_ms: u64) -> Result<(AgentId, Auth, Event), ClaimRefusal> {
+        let state = &self.state;
+        match request {
+            Request::Claim { by, auth, facts, for_ms, reason } => {
+                check_holder(state, &by, &auth, now_ms)?;
+                let Granted { expires_at_ms, until_ms, priority } =
+                    grant_claim(state, &by, &facts, for_ms, &reason, now_ms)?;
+                Ok((by, auth, Event::Claim { facts, expires_at_ms, until_ms, priority, reason }))
+            }
+            Request::ExtendClaim { by, auth, claim, for_ms } => {
+                check_holder(state, &by, &auth, now_ms)?;
+                let expires_at_ms = extend_claim(state, &by, claim, for_ms, now_ms)?;
+                Ok((by, auth, Event::Extension { claim, expires_at_ms }))
+            }
+            Request::WithdrawClaim { by, auth, claim } => {
+                check_holder(state, &by, &auth, now_ms)?;
+                own_claim(state, &by, claim, now_ms)?;
+                Ok((by, auth, Event::Withdrawal { claim }))
+            }
+            _ => Err(ClaimRefusal::Facts),
+        }
+    }
+
+    /// Decides an effect again that has cooled: it goes off, waits for a fence, or is cancelled.
+    pub(super) fn dispatch(
+        &mut self,
+        batch: &mut Batch,
+        id: EffectId,
+        reply: Reply,
+        now_ms: u64,
+        waits_until_ms: Option<u64>,
+    ) {
+        let effect = match self.state.effects.cooling(id) {
+            Ok(effect) => effect,
+            Err(refusal) => return batch.answers.push((reply, Err(refusal.into()))),
+        };
+        if let Phase::Cooling { dispatch_at_ms } = effect.phase
+            && now_ms < dispatch_at_ms
+        {
+            let (phase, needs) = (effect.phase.as_str(), "its time has not come");
+            let refusal = EffectRefusal::Phase { effect: id, phase, needs };
+            return batch.answers.push((reply, Err(refusal.into())));
+        }
+        let decision = decide::dispatch(effect, &self.state, now_ms);
+        let until_ms = waits_until_ms.unwrap_or_else(|| now_ms.saturating_add(self.wait_ms(&effect.action)));
+        if is_fenced(&decision) && now_ms < until_ms {
+            let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
+            return self.waiting.enter(Waiter { what: Waits::Dispatch(id), reply, until_ms, wakes_at_ms });
+        }
+        let event = Event::Dispatch(Box::new(Dispatch { effect: id, decision }));
+        self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, Some(reply));
+    }
+
+    /// Settles a call by what a worker or a probe found.
+    pub(super) fn settle(&mut self, batch: &mut Batch, settlement: Settlement, reply: Reply, now_ms: u64) {
+        let by = (AgentId::gate(), Auth::None);
+        self.enter_settlement(batch, by, settlement, reply, now_ms);
+    }
+
+    /// Settles a call by what an operator says.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, named at the call")]
+    pub(super) fn resolve(
+        &mut self,
+        batch: &mut Batch,
+        by: (AgentId, Auth),
+        effect: EffectId,
+        outcome: Outcome,
+        reason: &str,
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
+            let refusal = EffectRefusal::Reason(reason.len());
+            return batch.answers.push((reply, Err(refusal.into())));
+        }
+        let in_doubt = self.state.effects.find(effect).and_then(|found| match found.phase {
+            Phase::InDoubt { .. } => Ok(()),
+            _ => {
+                let needs = "only what is in doubt is resolved by a person";
+                Err(EffectRefusal::Phase { effect, phase: found.phase.as_str(), needs })
+            }
+        });
+        if let Err(refusal) = in_doubt {
+            return batch.answers.push((reply, Err(refusal.into())));
+        }
+        let settlement = Settlement { effect, outcome, evidence: Evidence::said(reason), judged: None };
+        self.enter_settlement(batch, by, settlement, reply, now_ms);
+    }
+
+    fn enter_settlement(
+        &mut self,
+        batch: &mut Batch,
+        (by, auth): (AgentId, Auth),
+        settlement: Settlement,
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        let Settlement { effect: id, outcome, evidence, judged } = settlement;
+        let effect = match self.state.effects.settling(id, outcome) {
+            Ok(effect) => effect,
+            Err(refusal) => return batch.answers.push((reply, Err(Refusal::from(refusal)))),
+        };
+        let (writes, charges) = effect.settlement(outcome);
+        let agent = effect.action.agent.clone();
+        let settle = Settle { effect: id, agent, outcome, evidence, judged, writes, charges };
+        self.enter(batch, now_ms, by, auth, Event::Settle(Box::new(settle)), None, Some(reply));
+        if outcome == Outcome::InDoubt {
+            return;
+        }
+        self.release(batch, now_ms);
+        self.waiting.free();
+    }
+
+    /// Writes the feeds that waited for fences that are gone.
+    fn release(&mut self, batch: &mut Batch, now_ms: u64) {
+        while let Some((entry, held)) = self.state.next_released() {
+            let event = Event::Feed { write: self.state.feed(&held.fact, held.value.clone()), held: Some(entry) };
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        }
+    }
+}

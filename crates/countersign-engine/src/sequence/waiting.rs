@@ -1,0 +1,123 @@
+//! Those that wait for a fence to end. They hold nothing; each is decided anew when a fence was freed, in the order in which they
+//! came, and rejected when its time is up.
+
+use super::{Batch, Sequencer};
+use crate::idempotency::Idempotency;
+use crate::request::{Refusal, Reply};
+use countersign_core::action::Action;
+use countersign_core::call::EffectId;
+use countersign_core::code::Code;
+use countersign_core::decide::Snapshot as _;
+use countersign_core::decision::Decision;
+use std::collections::VecDeque;
+
+/// Most that wait at a time; past it, what is in front of a fence is rejected at once.
+const WAITERS_MAX: usize = 4096;
+
+/// What waits.
+pub(super) enum Waits {
+    /// An action, to be decided.
+    Action(Box<Action>),
+    /// An effect that has cooled, to be dispatched.
+    Dispatch(EffectId),
+}
+
+/// Somebody that waits.
+pub(super) struct Waiter {
+    pub(super) what: Waits,
+    pub(super) reply: Reply,
+    /// When it is rejected.
+    pub(super) until_ms: u64,
+    /// When to look again although nobody freed anything: a claim may have run out.
+    pub(super) wakes_at_ms: u64,
+}
+
+/// Those that wait, in the order in which they came.
+#[derive(Default)]
+pub(super) struct WaitingRoom {
+    waiters: VecDeque<Waiter>,
+    freed: bool,
+}
+
+impl WaitingRoom {
+    pub(super) fn enter(&mut self, waiter: Waiter) {
+        self.waiters.push_back(waiter);
+    }
+
+    /// A fence has ended.
+    pub(super) fn free(&mut self) {
+        self.freed = true;
+    }
+
+    pub(super) fn is_freed(&self) -> bool {
+        self.freed
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiters.len() >= WAITERS_MAX
+    }
+
+    /// When somebody must be looked after at the latest.
+    fn wakes_at_ms(&self) -> Option<u64> {
+        self.waiters.iter().map(|waiter| waiter.wakes_at_ms).min()
+    }
+}
+
+impl Sequencer {
+    /// When somebody that waits must be looked after although nothing was freed.
+    pub fn wakes_at_ms(&self) -> Option<u64> {
+        self.waiting.wakes_at_ms()
+    }
+
+    /// Tells everybody that waits that the gate ends.
+    pub fn abandon_waiting(&mut self) {
+        for waiter in self.waiting.waiters.drain(..) {
+            (waiter.reply)(Err(Refusal::Closed));
+        }
+    }
+
+    /// Until when a blocked action waits; `None` where it does not.
+    pub(super) fn waits(&self, action: &Action, decision: &Decision, since_ms: u64, now_ms: u64) -> Option<u64> {
+        if !is_fenced(decision) || self.waiting.is_full() {
+            return None;
+        }
+        let wait_ms = self.state.pact(&action.pact)?.actions.get(&action.action)?.wait_ms;
+        let until_ms = since_ms.saturating_add(wait_ms);
+        (now_ms < until_ms).then_some(until_ms)
+    }
+
+    /// When a waiter is looked after: when its time is up, or when a claim on what it reads runs out.
+    pub(super) fn wakes_at(&self, decision: &Decision, until_ms: u64, now_ms: u64) -> u64 {
+        let claims = decision.reads.iter().filter_map(|read| self.state.fences.claim_on(&read.fact, now_ms));
+        claims.map(|(_, claim)| claim.expires_at_ms).chain([until_ms]).min().unwrap_or(until_ms)
+    }
+
+    /// Gives everybody that waits a turn, if a fence was freed or somebody's time has come.
+    pub(super) fn try_waiting(&mut self, batch: &mut Batch, keys: &mut Idempotency, now_ms: u64) {
+        let is_due = self.waiting.wakes_at_ms().is_some_and(|wakes_at_ms| wakes_at_ms <= now_ms);
+        if !std::mem::take(&mut self.waiting.freed) && !is_due {
+            return;
+        }
+        for waiter in std::mem::take(&mut self.waiting.waiters) {
+            // Whoever must wait on enters the room again, behind those who came before.
+            let Waiter { what, reply, until_ms, .. } = waiter;
+            match what {
+                Waits::Action(action) => {
+                    let wait_ms = self.wait_ms(&action);
+                    self.act(batch, keys, *action, reply, now_ms, Some(until_ms.saturating_sub(wait_ms)));
+                }
+                Waits::Dispatch(effect) => self.dispatch(batch, effect, reply, now_ms, Some(until_ms)),
+            }
+        }
+    }
+
+    pub(super) fn wait_ms(&self, action: &Action) -> u64 {
+        let kind = self.state.pact(&action.pact).and_then(|pact| pact.actions.get(&action.action));
+        kind.map_or(0, |kind| kind.wait_ms)
+    }
+}
+
+/// Whether a fence is in the way, and nothing else.
+pub(super) fn is_fenced(decision: &Decision) -> bool {
+    decision.blocked().is_some_and(|blocked| matches!(blocked.code, Code::FactClaimed | Code::FactFenced))
+}
