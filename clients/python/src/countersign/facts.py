@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from countersign.reading import Reader
 
+_NAME = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)::"((?:[^"\\]|\\["\\])*)"')
+
 
 def fact(fact_type: str, fact_id: str) -> str:
     """The name of a fact, such as `Account::"42"`; whatever the id holds stays inside the quotes."""
     escaped = fact_id.replace("\\", "\\\\").replace('"', '\\"')
     return f'{fact_type}::"{escaped}"'
+
+
+def parts_of(name: str) -> tuple[str, str]:
+    """Type and id of a fact, from its name; ValueError where it is not one."""
+    matched = _NAME.fullmatch(name)
+    if matched is None:
+        raise ValueError(f'{name!r} is not the name of a fact, such as Account::"42"')
+    return matched[1], re.sub(r"\\(.)", r"\1", matched[2])
 
 
 @dataclass(frozen=True, slots=True)
