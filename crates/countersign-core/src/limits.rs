@@ -99,3 +99,9 @@ pub const CHAIN_BYTES_MAX: usize = 32 * 1024;
 
 /// Most hops of one delegation; every member is looked up, and charged, for every action.
 pub const DELEGATION_HOPS_MAX: usize = 8;
+
+/// Longest query or statement in bytes; every attempt sends it.
+pub const SQL_BYTES_MAX: usize = 8192;
+
+/// Most parameters of one SQL statement.
+pub const SQL_PARAMS_MAX: usize = 64;

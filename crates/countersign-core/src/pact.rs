@@ -18,6 +18,7 @@ mod params;
 mod reads;
 mod schema;
 mod source;
+pub mod sql;
 mod template;
 mod writes;
 
