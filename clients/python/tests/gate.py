@@ -20,6 +20,25 @@ COMMAND_WITHIN_S = 30.0
 ACCOUNT = {"status": "active", "balance": 900_000, "owner": "ada"}
 
 
+class Served:
+    """A server process: `url` is where it listens."""
+
+    def __init__(self, words: list[str], folder: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [BINARY, *words], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self.url = _address(self._process)
+
+    def stop(self) -> None:
+        """Ends this process, and no other."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
 class Gate:
     """A gate with the pacts of these tests, the agents `refund-1`, `fraud-1`, `lead` and `helper`, and an admin."""
 
@@ -28,7 +47,7 @@ class Gate:
         self.data = folder / "data"
         self.admin_key = folder / "admin.key"
         self.url = ""
-        self._server: subprocess.Popen[str] | None = None
+        self._server: Served | None = None
         self.must("init", "--origin", ORIGIN, "--data", "data", "--admin-key", "admin.key")
         for pact in (ROOT / "examples/billing.toml", Path(__file__).parent / "payouts.toml"):
             self.admin("pact", "publish", str(pact))
@@ -46,23 +65,14 @@ class Gate:
 
     def start(self) -> None:
         """Serves, and waits until the gate says where."""
-        words = [BINARY, "serve", "--data", "data", "--listen", "127.0.0.1:0"]
-        environment = {"PATH": os.environ["PATH"]}
-        self._server = subprocess.Popen(
-            words, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        self.url = _address(self._server)
+        words = ["serve", "--data", "data", "--listen", "127.0.0.1:0"]
+        self._server = Served(words, self.folder, {"PATH": os.environ["PATH"]})
+        self.url = self._server.url
 
     def stop(self) -> None:
-        """Ends the process that `start` began, and no other."""
-        if self._server is None:
-            return
-        self._server.send_signal(signal.SIGTERM)
-        try:
-            self._server.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        """Ends the process that `start` began."""
+        if self._server is not None:
+            self._server.stop()
         self._server = None
 
     def admin(self, *words: str) -> str:
