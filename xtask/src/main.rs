@@ -16,9 +16,11 @@
 mod arguments;
 mod cargo;
 mod interop;
+mod python;
 mod setup;
 mod steps;
 mod tidy;
+mod venv;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -33,11 +33,15 @@ pub struct ActionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 16384, example = "dlg1.AAAA")]
     pub delegation: Option<String>,
+    /// The claim that the action is under, if it was announced; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "clm_812")]
+    pub claim: Option<String>,
 }
 
 /// The kind of a verdict. More kinds may come; treat one you do not know as not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// Everything held; the effects are done with this entry.
     Committed,
@@ -45,6 +49,14 @@ pub enum VerdictKind {
     Rejected,
     /// Only what a person may waive did not hold; nothing was done yet.
     Review,
+    /// Everything held, and a call to the outside follows from it. What becomes of it is in `effect`.
+    InFlight,
+    /// The call happened, and its writes are done with this entry.
+    Settled,
+    /// The call did not happen, and will not; nothing was written.
+    Failed,
+    /// Nobody knows whether the call happened. The facts that it relies on stay fenced until that is known.
+    InDoubt,
 }
 
 /// The verdict on an action.
@@ -88,6 +100,16 @@ pub struct Verdict {
     /// Until when a person may decide, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
+    /// The call to the outside: see `GET /v1/effects/{effect}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "eff_813")]
+    pub effect: Option<String>,
+    /// When a cooling call is decided again, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch_at: Option<u64>,
+    /// What speaks for the outcome of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
     /// In shadow mode, what enforcement would have answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadowed: Option<Shadowed>,
@@ -112,6 +134,24 @@ pub struct Verdict {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+/// What speaks for the outcome of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Evidence {
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What came of it, in a sentence.
+    pub summary: String,
+    /// The status that the outside gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<i64>,
+    /// What the outside answered, as far as it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// The receipt that the outside keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
 }
 
 /// Preconditions that did not hold, and were waived.

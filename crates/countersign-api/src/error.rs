@@ -147,6 +147,22 @@ codes! {
     EntryInForce = 409,
     /// The entry holds nothing that can be erased.
     NotErasable = 409,
+    /// There is no such claim, it has ended, or it is somebody else's.
+    ClaimNotFound = 404,
+    /// No pact lets the agent announce a change of the fact.
+    ClaimNotAllowed = 403,
+    /// Somebody else has announced a change of the fact.
+    FactClaimed = 409,
+    /// As many claims stand as are kept.
+    TooManyClaims = 409,
+    /// A call in flight relies on the fact.
+    FactFenced = 409,
+    /// There is no such effect, or it ended long ago.
+    EffectNotFound = 404,
+    /// The effect has ended.
+    EffectEnded = 409,
+    /// The effect is not in doubt, so nobody has to say what became of it.
+    EffectNotInDoubt = 409,
     /// There is no such review, or it ended long ago.
     ReviewNotFound = 404,
     /// The review has ended.
@@ -237,6 +253,14 @@ impl ErrorCode {
             Self::PactConflict => "pact_conflict",
             Self::EntryInForce => "entry_in_force",
             Self::NotErasable => "not_erasable",
+            Self::ClaimNotFound => "claim_not_found",
+            Self::ClaimNotAllowed => "claim_not_allowed",
+            Self::FactClaimed => "fact_claimed",
+            Self::TooManyClaims => "too_many_claims",
+            Self::FactFenced => "fact_fenced",
+            Self::EffectNotFound => "effect_not_found",
+            Self::EffectEnded => "effect_ended",
+            Self::EffectNotInDoubt => "effect_not_in_doubt",
             Self::ReviewNotFound => "review_not_found",
             Self::ReviewClosed => "review_closed",
             Self::ReviewExpired => "review_expired",

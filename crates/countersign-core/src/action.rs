@@ -245,7 +245,21 @@ impl Action {
         let ActionRequest { pact, action, params, delegation, claim, .. } = request;
         let (is_delegated, params) = (delegation.is_some(), Some(params));
         let observed = latest;
-        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, claim, params, bound: None }
+        Self {
+            id,
+            agent,
+            auth,
+            body,
+            key,
+            pact,
+            action,
+            observed,
+            is_delegated,
+            chain: None,
+            claim,
+            params,
+            bound: None,
+        }
     }
 
     /// Whose right it uses: the root delegator, or the one who acts.

@@ -19,8 +19,8 @@ mod reads;
 
 pub use approve::{Approval, approve, show};
 pub use bind::bind;
-pub use halted::halt_on;
 pub use call::outside_read;
+pub use halted::halt_on;
 pub use judge::{judge, outside_fact};
 
 use crate::action::Action;
@@ -78,11 +78,8 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
 /// Decides an effect again that has cooled.
 pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
     let approved = effect.approval.as_deref();
-    let approval = approved.map(|approved| Approval {
-        by: &approved.by,
-        shown: &approved.shown,
-        until_ms: approved.until_ms,
-    });
+    let approval =
+        approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
     let (mut decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
     if let Some(drift) = drift {
         let message = format!("what was approved is no longer so: {drift}");

@@ -10,7 +10,7 @@ use crate::fact::Fact;
 use crate::halt::Scope;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{AgentId, FactId};
-use crate::limits::{CLAIMS_MAX, CLAIM_FACTS_MAX, REASON_BYTES_MAX};
+use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
 use crate::state::State;
 use crate::value::Value;
@@ -124,7 +124,9 @@ pub enum ClaimRefusal {
         until_ms: u64,
     },
     /// Longer than the pact allows.
-    #[error("the pact lets {by} hold {fact} for {max_ms} ms at most, extensions included, and {for_ms} ms were asked for")]
+    #[error(
+        "the pact lets {by} hold {fact} for {max_ms} ms at most, extensions included, and {for_ms} ms were asked for"
+    )]
     TooLong {
         /// The agent.
         by: AgentId,
@@ -303,7 +305,8 @@ pub fn grant_claim(
     if standing >= CLAIMS_MAX {
         return Err(ClaimRefusal::TooMany);
     }
-    let rules = facts.iter().map(|fact| rule(state, by, fact).map(|rule| (fact, rule))).collect::<Result<Vec<_>, _>>()?;
+    let rules =
+        facts.iter().map(|fact| rule(state, by, fact).map(|rule| (fact, rule))).collect::<Result<Vec<_>, _>>()?;
     // Facts of one claim stand and fall together, by the strictest of their rules.
     let priority = rules.iter().map(|(_, rule)| rule.priority).min().unwrap_or(0);
     let max_ms = rules.iter().map(|(_, rule)| rule.max_ms).min().unwrap_or(0);
@@ -327,13 +330,7 @@ pub fn grant_claim(
 }
 
 /// Until when a claim would stand if its holder extended it now.
-pub fn extend_claim(
-    state: &State,
-    by: &AgentId,
-    id: ClaimId,
-    for_ms: u64,
-    now_ms: u64,
-) -> Result<u64, ClaimRefusal> {
+pub fn extend_claim(state: &State, by: &AgentId, id: ClaimId, for_ms: u64, now_ms: u64) -> Result<u64, ClaimRefusal> {
     let claim = own_claim(state, by, id, now_ms)?;
     Ok(now_ms.saturating_add(for_ms).min(claim.until_ms))
 }

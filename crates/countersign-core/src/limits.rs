@@ -133,3 +133,9 @@ pub const CALL_PARTS_MAX: usize = 64;
 
 /// How often a call may be tried again.
 pub const RETRIES_MAX: u32 = 20;
+
+/// Longest query or statement in bytes; every attempt sends it.
+pub const SQL_BYTES_MAX: usize = 8192;
+
+/// Most parameters of one SQL statement.
+pub const SQL_PARAMS_MAX: usize = 64;

@@ -3,17 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 use countersign_core::action::{Action, ActionRequest};
+use countersign_core::call::{EffectId, Evidence, Outcome, Send, Statement};
 use countersign_core::canonical::Canonical;
+use countersign_core::code::Code;
 use countersign_core::decide::decide;
-use countersign_core::decision::{Decision, PactRef};
+use countersign_core::decision::{self, Blocked, BudgetKey, Charge, Decision, PactRef};
 use countersign_core::fact::Fact;
+use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, KeyName, Signed};
-use countersign_core::ids::{AgentId, Digest, FactId, PactName, Tag};
-use countersign_core::record::{Approved, Decided, DecodeError, Encoder, Entry, Event, Leaf, decode_with_auth};
+use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::record::{
+    Approved, Decided, DecodeError, Encoder, Entry, Event, Judged, Leaf, Settle, decode_with_auth,
+};
 use countersign_core::review::{ReviewId, Shown};
 use countersign_core::state::{Change, State};
-use countersign_core::value::Attributes;
+use countersign_core::value::{Attributes, Value};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -103,7 +108,18 @@ fn events() -> Vec<Event> {
         Event::Approval(Box::new(approved)),
         Event::Refusal { review: ReviewId(2), reason: "why".into() },
         Event::Pact { name: pact, version: 1, hash: Digest([0; 32]), source: "pact = 1".into() },
-        Event::Feed { write },
+        Event::Held { fact: write.fact.clone(), value: write.value.clone() },
+        Event::Settle(Box::new(settle(write.clone()))),
+        Event::Feed { write, held: Some(2) },
+        Event::Claim {
+            facts: vec!["Account::\"1\"".parse().unwrap()],
+            expires_at_ms: 8,
+            until_ms: 9,
+            priority: 3,
+            reason: "why".into(),
+        },
+        Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
+        Event::Withdrawal { claim: ClaimId(2) },
         Event::Action(Box::new(Decided { action, decision })),
         Event::Erasure { entries: vec![1], reason: "asked for".into() },
         Event::Clock { wall_ms: 7, confirmed: true },
@@ -113,10 +129,56 @@ fn events() -> Vec<Event> {
     ]
 }
 
+/// A settlement with everything that one can hold.
+fn settle(write: decision::Write) -> Settle {
+    let sql = Statement { sql: "update t set a = $1 where id = $2".into(), params: vec![Value::Long(1)] };
+    let blocked = Blocked {
+        code: Code::PreconditionFailed,
+        message: "no".to_owned(),
+        hint: "look".to_owned(),
+        failed: Vec::new(),
+    };
+    let budget = BudgetKey {
+        pact: PactName::new("p").unwrap(),
+        action: ActionName::new("a").unwrap(),
+        id: "b".into(),
+        agent: None,
+    };
+    Settle {
+        effect: EffectId(2),
+        agent: AgentId::new("a").unwrap(),
+        outcome: Outcome::Failed,
+        evidence: Evidence {
+            attempts: 2,
+            summary: "it said no".to_owned(),
+            status: Some(-1),
+            result: Some("{}".to_owned()),
+            receipt: Some("7".to_owned()),
+        },
+        judged: Some(Judged {
+            at_ms: 6,
+            facts: vec![
+                ("Account::\"1\"".parse().unwrap(), None),
+                ("Account::\"2\"".parse().unwrap(), write.value.clone()),
+            ],
+            send: Some(Send::Sql { statements: vec![sql] }),
+            blocked: Some(blocked),
+        }),
+        writes: vec![write],
+        charges: vec![Charge { budget, window: 1, amount: -5 }],
+    }
+}
+
 /// Fails to compile when there is a new kind: it belongs into `events` too.
 fn is_listed(event: &Event) -> bool {
     match event {
-        Event::Genesis { .. } => false,
+        // The gate's own are never signed.
+        Event::Genesis { .. } | Event::Dispatch(_) => false,
+        Event::Held { .. }
+        | Event::Settle(_)
+        | Event::Claim { .. }
+        | Event::Extension { .. }
+        | Event::Withdrawal { .. } => true,
         Event::Pact { .. }
         | Event::Feed { .. }
         | Event::Action(_)

@@ -203,10 +203,7 @@ impl Request {
 
     /// Whether it goes by the lane of its own, past everything that has queued.
     pub fn is_urgent(&self) -> bool {
-        matches!(
-            self,
-            Self::Halt { .. } | Self::Resume { .. } | Self::Dispatch { .. } | Self::Settle(_) | Self::Wake
-        )
+        matches!(self, Self::Halt { .. } | Self::Resume { .. } | Self::Dispatch { .. } | Self::Settle(_) | Self::Wake)
     }
 }
 
@@ -246,7 +243,10 @@ impl EraseTarget {
             return Err(Refusal::CurrentValue { entry: self.entry, fact: fact.clone() });
         }
         if state.is_under_way(self.entry) {
-            return Err(Refusal::NotErasable(self.entry, "an effect, a claim or a held feed that it began has not ended"));
+            return Err(Refusal::NotErasable(
+                self.entry,
+                "an effect, a claim or a held feed that it began has not ended",
+            ));
         }
         let open = |charge: &Charge| state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window);
         if self.charges.iter().any(open) {

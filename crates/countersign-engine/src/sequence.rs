@@ -345,7 +345,9 @@ impl Sequencer {
         }
         let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });
         match self.state.must_hold(fact) {
-            true if if_match.is_some() => fenced("what a version is held against may change meanwhile; feed without If-Match"),
+            true if if_match.is_some() => {
+                fenced("what a version is held against may change meanwhile; feed without If-Match")
+            }
             true if self.state.held.len() >= HELD_FEEDS_MAX => fenced("too many feeds are held already; feed it later"),
             _ => Ok(()),
         }

@@ -108,11 +108,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         })
     }
 
-    fn text(
-        &self,
-        parts: &[TextPart],
-        filled: impl Fn(String) -> Result<String, Blocked>,
-    ) -> Result<String, Blocked> {
+    fn text(&self, parts: &[TextPart], filled: impl Fn(String) -> Result<String, Blocked>) -> Result<String, Blocked> {
         let mut text = String::new();
         for part in parts {
             let value = match part {

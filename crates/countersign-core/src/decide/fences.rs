@@ -5,8 +5,8 @@ use super::{Deciding, Snapshot, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
 use crate::fence::Fenced;
-use crate::pact::catalogue::AGENT;
 use crate::pact::SourceRead;
+use crate::pact::catalogue::AGENT;
 
 impl<S: Snapshot> Deciding<'_, S> {
     pub(super) fn check_fences(&self) -> Result<(), Blocked> {

@@ -87,7 +87,8 @@ pub(super) fn read<'a>(
     };
     let wait_ms = wait(&mut body, problems);
     let outside = reads.iter().flat_map(|reads| reads.reads.iter().zip(&reads.spans));
-    let outside = outside.filter(|(read, _)| read.outside.is_some()).map(|(read, span)| (read.name.clone(), span.clone()));
+    let outside =
+        outside.filter(|(read, _)| read.outside.is_some()).map(|(read, span)| (read.name.clone(), span.clone()));
     if let Some((name, span)) = outside.take(1).next().filter(|_| body.get("call").is_none()) {
         let message = format!("`{name}` lives outside, and this action calls nothing there");
         problems.error(&span, message, "give the action a `call` to the same adapter: the check is made with it");

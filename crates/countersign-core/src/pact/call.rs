@@ -342,10 +342,7 @@ fn check_outside(
 }
 
 /// Checks that what `undo` names can be done with the same parameters.
-pub(super) fn check_undo(
-    actions: &std::collections::BTreeMap<ActionName, super::ActionType>,
-    problems: &mut Problems,
-) {
+pub(super) fn check_undo(actions: &std::collections::BTreeMap<ActionName, super::ActionType>, problems: &mut Problems) {
     for action in actions.values() {
         let Some((undo, span)) = action.call.as_ref().and_then(|call| call.undo.as_ref()) else { continue };
         let Some(other) = actions.get(undo) else {

@@ -61,8 +61,7 @@ impl State {
             Event::Extension { claim, expires_at_ms } => self.fences.extend(*claim, *expires_at_ms),
             Event::Withdrawal { claim } => self.fences.withdraw(*claim),
             Event::Held { fact, value } => {
-                let held =
-                    HeldFeed { fact: fact.clone(), value: value.clone(), by: by.clone(), at_ms: time_ms };
+                let held = HeldFeed { fact: fact.clone(), value: value.clone(), by: by.clone(), at_ms: time_ms };
                 self.held.insert(entry, held);
             }
             Event::Feed { held: Some(held), .. } => drop(self.held.remove(held)),

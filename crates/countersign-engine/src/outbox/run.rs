@@ -76,8 +76,9 @@ impl Inner {
         let view = self.gate.view();
         let effect = view.state.effects.find(work.effect).ok()?;
         let flight = match (&effect.phase, work.kind) {
-            (Phase::Dispatched(flight), Kind::Call | Kind::Recover)
-            | (Phase::InDoubt { flight, .. }, Kind::Probe) => flight,
+            (Phase::Dispatched(flight), Kind::Call | Kind::Recover) | (Phase::InDoubt { flight, .. }, Kind::Probe) => {
+                flight
+            }
             _ => return None,
         };
         Some((effect.clone(), Arc::clone(flight)))

@@ -31,7 +31,7 @@ Examples:
   countersign act --agent refund-1 --pact billing --action refund --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
 
-Exit codes: 0 committed, 1 rejected or waiting for a person, 2 not understood, 3 no verdict (the action may still have
+Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt or waiting for a person, 2 not understood, 3 no verdict (the action may still have
 happened: repeat it with the same --idempotency-key, which never does it twice)")]
 pub struct ActArgs {
     /// The agent that acts; with a key, whoever signs
@@ -58,6 +58,12 @@ pub struct ActArgs {
     /// Act under this delegation, or the one in @FILE: with a part of another agent's right
     #[arg(long, value_name = "TOKEN")]
     delegation: Option<String>,
+    /// Act under this claim: rejected if it no longer holds
+    #[arg(long, value_name = "CLAIM")]
+    claim: Option<String>,
+    /// Wait up to so many seconds for a call to the outside to be settled
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    wait: u32,
     /// The idempotency key; the same key and body never act twice [default: a random one]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -82,8 +88,13 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
         params: params(args, &client)?,
         observations: observations(args, &client, &agent)?,
         delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
+        claim: args.claim.clone(),
     };
-    let path = if args.check { "/v1/actions/check" } else { "/v1/actions" };
+    let path = match (args.check, args.wait) {
+        (true, _) => "/v1/actions/check".to_owned(),
+        (false, 0) => "/v1/actions".to_owned(),
+        (false, seconds) => format!("/v1/actions?wait_ms={}", u64::from(seconds) * 1000),
+    };
     let answer = client.call(Call::post(path).agent(&agent).json(&request)?);
     let verdict: Verdict = match answer {
         Ok(verdict) => verdict,
@@ -95,7 +106,8 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
     } else {
         verdict::show(&verdict);
     }
-    Ok(if verdict.verdict == VerdictKind::Committed { Outcome::Yes } else { Outcome::No })
+    let is_done = matches!(verdict.verdict, VerdictKind::Committed | VerdictKind::Settled | VerdictKind::InFlight);
+    Ok(if is_done { Outcome::Yes } else { Outcome::No })
 }
 
 /// An action without an answer may have been done all the same: the key is how to find out.

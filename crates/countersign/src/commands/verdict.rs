@@ -11,6 +11,10 @@ pub fn show(verdict: &Verdict) {
         VerdictKind::Committed => (Tone::Good, "committed"),
         VerdictKind::Rejected => (Tone::Bad, "rejected"),
         VerdictKind::Review => (Tone::Warn, "review"),
+        VerdictKind::InFlight => (Tone::Warn, "in flight"),
+        VerdictKind::Settled => (Tone::Good, "settled"),
+        VerdictKind::Failed => (Tone::Bad, "failed"),
+        VerdictKind::InDoubt => (Tone::Bad, "in doubt"),
     };
     say(format_args!("{}{}", paint.word(tone, word), place(verdict)));
     let wrote = if verdict.checked { "would write" } else { "wrote" };
@@ -39,6 +43,15 @@ pub fn show(verdict: &Verdict) {
     }
     if let (Some(review), Some(expires)) = (&verdict.review, verdict.expires_at) {
         say(format_args!("  waits for a person as {review} until {}", time(expires)));
+    }
+    if let Some(evidence) = &verdict.evidence {
+        let times = if evidence.attempts == 1 { "once".to_owned() } else { format!("{} times", evidence.attempts) };
+        say(format_args!("  tried {times}: {}", evidence.summary));
+    }
+    match (&verdict.effect, verdict.dispatch_at) {
+        (Some(effect), Some(at)) => say(format_args!("  {effect} cools until {}, then it is decided again", time(at))),
+        (Some(effect), None) => note(format_args!("See `countersign effects show {effect}`.")),
+        (None, _) => {}
     }
     if verdict.erased {
         note("The reasons of this verdict have been erased since.");

@@ -137,6 +137,7 @@ fn with(outcome: &guarded::Outcome) -> (Look, String) {
             Verdict::Committed => (Look::Plain, format!("✓ committed #{entry}")),
             Verdict::Rejected(_) => (Look::Good, format!("✗ rejected  #{entry}")),
             Verdict::Review { .. } => (Look::Stopped, format!("… review    #{entry}")),
+            Verdict::InFlight(_) => (Look::Plain, format!("→ in flight #{entry}")),
         },
     }
 }

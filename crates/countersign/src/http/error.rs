@@ -4,6 +4,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_api::{ErrorCode, Problem};
 use countersign_core::action::RequestError;
+use countersign_core::effect::EffectRefusal;
+use countersign_core::fence::ClaimRefusal;
 use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
 use countersign_core::review::ReviewRefusal;
@@ -128,6 +130,9 @@ impl From<Refusal> for HttpError {
                 (Code::TooManyHalts, "halt `all`, then resume what is no longer needed")
             }
             Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
+            Refusal::Claim(refusal) => claim_hint(refusal),
+            Refusal::Effect(refusal) => effect_hint(refusal),
+            Refusal::Fenced { .. } => (Code::FactFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)
@@ -146,6 +151,37 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
         }
         ReviewRefusal::SelfApproval { .. } => (Code::SelfApproval, "somebody who does not act in it must review it"),
         ReviewRefusal::Reason(_) => (Code::InvalidField, "say why in a sentence"),
+    }
+}
+
+fn claim_hint(refusal: &ClaimRefusal) -> (ErrorCode, &'static str) {
+    use ErrorCode as Code;
+    match refusal {
+        ClaimRefusal::NotFound(_) => {
+            (Code::ClaimNotFound, "nothing is held by it any more; observe again, and claim anew")
+        }
+        ClaimRefusal::NotYours { .. } => (Code::ClaimNotFound, "only its holder extends or withdraws a claim"),
+        ClaimRefusal::NotAllowed { .. } => {
+            (Code::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
+        }
+        ClaimRefusal::Held { .. } => (Code::FactClaimed, "wait until it ends; the message says when"),
+        ClaimRefusal::TooLong { .. } => {
+            (Code::InvalidField, "claim for a shorter time, and extend it while the work goes on")
+        }
+        ClaimRefusal::Facts => (Code::InvalidField, "name the facts that are about to change"),
+        ClaimRefusal::Reason(_) => (Code::InvalidField, "say why in a sentence"),
+        ClaimRefusal::TooMany => (Code::TooManyClaims, "withdraw claims that are no longer needed"),
+        ClaimRefusal::Agent(_) => (Code::NotAuthorised, "ask an operator; the message says what is in the way"),
+    }
+}
+
+fn effect_hint(refusal: &EffectRefusal) -> (ErrorCode, &'static str) {
+    use ErrorCode as Code;
+    match refusal {
+        EffectRefusal::NotFound(_) => (Code::EffectNotFound, "see GET /v1/effects for what is under way"),
+        EffectRefusal::Ended { .. } => (Code::EffectEnded, "nothing is to be done; the entry says how it ended"),
+        EffectRefusal::Phase { .. } => (Code::EffectNotInDoubt, "see GET /v1/effects for where it is"),
+        EffectRefusal::Reason(_) => (Code::InvalidField, "say in a sentence how it is known"),
     }
 }
 

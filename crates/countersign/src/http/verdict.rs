@@ -43,6 +43,7 @@ pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> 
         Some("committed") => VerdictKind::Committed,
         Some("rejected") => VerdictKind::Rejected,
         Some("review") => VerdictKind::Review,
+        Some("in_flight") => VerdictKind::InFlight,
         other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
     };
     let agent = leaf.by().map_err(|error| error.to_string())?;
@@ -58,6 +59,7 @@ pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> 
                 block(&mut verdict, blocked.into());
             }
             verdict.expires_at = expires_at;
+            verdict.dispatch_at = payload.effect.and_then(|effect| effect.dispatch_at);
             verdict.gap_ms = gap_ms;
             verdict.shadowed = shadowed.map(Into::into);
             verdict.wrote = payload.writes;
@@ -80,6 +82,7 @@ fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
         decision::Verdict::Committed => VerdictKind::Committed,
         decision::Verdict::Rejected(_) => VerdictKind::Rejected,
         decision::Verdict::Review { .. } => VerdictKind::Review,
+        decision::Verdict::InFlight(_) => VerdictKind::InFlight,
     };
     let pact = decision.pact.as_ref().map(|pact| PactRef {
         name: pact.name.to_string(),
@@ -92,6 +95,11 @@ fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
     }
     if let decision::Verdict::Review { expires_at_ms, .. } = &decision.verdict {
         verdict.expires_at = Some(*expires_at_ms);
+    }
+    if let decision::Verdict::InFlight(in_flight) = &decision.verdict
+        && let decision::InFlight::Cooling { dispatch_at_ms } = **in_flight
+    {
+        verdict.dispatch_at = Some(dispatch_at_ms);
     }
     verdict.gap_ms = decision.gap_ms;
     verdict.shadowed = decision.shadowed.as_ref().map(reasons);
@@ -123,6 +131,9 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
         atomicity: None,
         review: None,
         expires_at: None,
+        effect: None,
+        dispatch_at: None,
+        evidence: None,
         shadowed: None,
         waived_by: None,
         receipt: None,
@@ -135,6 +146,7 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
 fn in_entry(verdict: &mut Verdict, entry: u64) {
     verdict.entry = Some(entry);
     verdict.atomicity = Some(Atomicity::Atomic);
+    verdict.effect = (verdict.verdict == VerdictKind::InFlight).then(|| format!("eff_{entry}"));
     verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
 }
 
@@ -208,10 +220,16 @@ struct StoredPayload {
     agent: Option<String>,
     body: String,
     decision: StoredDecision,
+    effect: Option<StoredEffect>,
     #[serde(default)]
     reads: Vec<(String, u64)>,
     #[serde(default)]
     writes: Vec<Wrote>,
+}
+
+#[derive(Deserialize)]
+struct StoredEffect {
+    dispatch_at: Option<u64>,
 }
 
 /// What of an action's body its verdict depends on.

@@ -1,11 +1,11 @@
 //! Putting the reads of an action type into order, and checking what their templates are built from.
 
 use super::{Reads, Written};
+use crate::ids::FactType;
 use crate::limits::READ_DEPTH_MAX;
 use crate::pact::diagnostic::{Problems, suggestion};
 use crate::pact::source::shorten;
 use crate::pact::template::Part;
-use crate::ids::FactType;
 use crate::pact::{FactSchema, Params, Presence, Read, TemplatePart};
 use crate::value::ValueType;
 use smol_str::SmolStr;

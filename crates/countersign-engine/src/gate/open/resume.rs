@@ -29,11 +29,8 @@ fn resume(fold: &mut Fold, log: &SegmentLog, effect: u64, moved: Moved) -> Resul
                 action.observed = waited.map_or(action.observed, |(_, observed)| observed.clone());
                 action
             });
-            let approved = leaf.by().ok().map(|by| Approved {
-                by,
-                shown: approval.shown.clone(),
-                until_ms: approval.until_ms,
-            });
+            let approved =
+                leaf.by().ok().map(|by| Approved { by, shown: approval.shown.clone(), until_ms: approval.until_ms });
             parked.zip(approved).map(|(action, approved)| (action, Some(approved)))
         }
         _ => None,

@@ -1,0 +1,254 @@
+"""The client for programs that await: the same methods as `Client`, with the same meaning."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+import httpx
+
+from countersign import calls
+from countersign.actions import AsyncActionType, Facts
+from countersign.calls import Call, Lease
+from countersign.claims import AsyncClaim
+from countersign.errors import RejectedError
+from countersign.facts import Entry, Observation
+from countersign.keys import Key
+from countersign.retrying import Attempts, Retries
+from countersign.sending import DEFAULT_URL, Sender
+from countersign.verdicts import Accepted, InFlight, Outcome, Rejected, Verdict
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+# How long one request of `wait` lets the gate wait; the next one follows at once.
+_WAIT_MS = 5_000
+
+
+class AsyncClient:
+    """One agent, or operator, at one gate.
+
+    `key` signs every request; `origin` is the gate's name, for which it signs. Without `origin` the gate is asked for it
+    once, which is fine as long as nobody else can answer at that address. `agent` is for open gates, which have no keys.
+    Bring an `httpx.AsyncClient` of your own as `http` for proxies or TLS settings; it is then yours to close.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        key: Key | str | os.PathLike[str] | None = None,
+        origin: str | None = None,
+        agent: str | None = None,
+        retries: Retries | None = None,
+        timeout_s: float = 10.0,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._sender = Sender(url, key, origin, agent, retries or Retries(), timeout_s)
+        self._own_http = http is None
+        # Settings of the environment are left out: a proxy that somebody set elsewhere is nobody to sign through.
+        self._http = httpx.AsyncClient(trust_env=False) if http is None else http
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections, unless they were brought along."""
+        if self._own_http:
+            await self._http.aclose()
+
+    async def observe(self, *facts: str) -> Observation:
+        """Shows facts, and seals what was shown: the token goes along with the action that is decided on it."""
+        return await self.run(calls.observe(facts))
+
+    @overload
+    async def act(
+        self,
+        pact: str,
+        action: str,
+        params: Mapping[str, Any],
+        *,
+        observations: Sequence[Observation | str] = (),
+        idempotency_key: str | None = None,
+        delegation: str | None = None,
+        claim: AsyncClaim | str | None = None,
+        wait_ms: int = 0,
+        raise_on_rejection: Literal[False] = False,
+    ) -> Verdict: ...
+
+    @overload
+    async def act(
+        self,
+        pact: str,
+        action: str,
+        params: Mapping[str, Any],
+        *,
+        observations: Sequence[Observation | str] = (),
+        idempotency_key: str | None = None,
+        delegation: str | None = None,
+        claim: AsyncClaim | str | None = None,
+        wait_ms: int = 0,
+        raise_on_rejection: Literal[True],
+    ) -> Accepted: ...
+
+    async def act(
+        self,
+        pact: str,
+        action: str,
+        params: Mapping[str, Any],
+        *,
+        observations: Sequence[Observation | str] = (),
+        idempotency_key: str | None = None,
+        delegation: str | None = None,
+        claim: AsyncClaim | str | None = None,
+        wait_ms: int = 0,
+        raise_on_rejection: bool = False,
+    ) -> Verdict:
+        """Asks for an action: decided, and if everything holds done, in one step.
+
+        Attempts that fail on the way are repeated with the same idempotency key, so it happens at most once. `wait_ms`
+        lets the gate wait for the settlement of a call to the outside.
+        """
+        verdict = await self.run(
+            calls.act(
+                pact,
+                action,
+                params,
+                observations=observations,
+                idempotency_key=idempotency_key,
+                delegation=delegation,
+                claim=claim.name if isinstance(claim, AsyncClaim) else claim,
+                wait_ms=wait_ms,
+            )
+        )
+        if raise_on_rejection and isinstance(verdict, Rejected):
+            raise RejectedError(verdict)
+        return verdict
+
+    async def check(
+        self,
+        pact: str,
+        action: str,
+        params: Mapping[str, Any],
+        *,
+        observations: Sequence[Observation | str] = (),
+        delegation: str | None = None,
+    ) -> Verdict:
+        """The verdict as it would be now. Writes nothing and promises nothing about later."""
+        return await self.run(
+            calls.act(
+                pact,
+                action,
+                params,
+                observations=observations,
+                idempotency_key=None,
+                delegation=delegation,
+                claim=None,
+                wait_ms=0,
+                check=True,
+            )
+        )
+
+    async def claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> AsyncClaim:
+        """Announces a write: `async with await client.claim(…) as claim:`. Raises `RejectedError` where there is nothing to enter."""
+        claim = await self.try_claim(*facts, for_ms=for_ms, reason=reason, idempotency_key=idempotency_key)
+        if isinstance(claim, Rejected):
+            raise RejectedError(claim)
+        return claim
+
+    async def try_claim(
+        self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None
+    ) -> AsyncClaim | Rejected:
+        """Announces a write, with a rejection as a value."""
+        lease = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
+        return lease if isinstance(lease, Rejected) else AsyncClaim(self, lease)
+
+    async def extend_claim(self, claim: str, for_ms: int) -> Lease:
+        """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
+        lease = await self.run(calls.extend(claim, for_ms))
+        if isinstance(lease, Rejected):
+            raise RejectedError(lease)
+        return lease
+
+    async def withdraw_claim(self, claim: str) -> None:
+        """Ends a claim now."""
+        await self.run(calls.withdraw(claim))
+
+    async def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
+        """What has become of a call to the outside; the gate waits for up to `wait_ms` for a change."""
+        return await self.run(calls.effect(effect if isinstance(effect, str) else effect.effect, wait_ms))
+
+    async def wait(self, effect: InFlight | str, *, timeout_s: float) -> Outcome:
+        """Asks until the call is settled, failed or in doubt, or until the time is up: then it is still `InFlight`."""
+        ends = time.monotonic() + timeout_s
+        while True:
+            left_ms = int((ends - time.monotonic()) * 1000)
+            asked_at = time.monotonic()
+            outcome = await self.effect(effect, wait_ms=max(0, min(_WAIT_MS, left_ms)))
+            if not isinstance(outcome, InFlight) or time.monotonic() >= ends:
+                return outcome
+            if time.monotonic() - asked_at < 0.05:
+                # The gate did not wait; neither hurry it nor trust it to next time.
+                await asyncio.sleep(min(0.05, max(0.0, ends - time.monotonic())))
+
+    async def entry(self, index: int) -> Entry:
+        """One entry with its payload; for auditors."""
+        return await self.run(calls.entry(index))
+
+    async def receipt(self, index: int) -> str:
+        """The receipt of an entry under the latest checkpoint; `countersign.receipts.verify` checks it offline."""
+        return await self.run(calls.receipt(index))
+
+    def action(
+        self, pact: str, action: str, *, observe: Facts | None = None, delegation: str | None = None
+    ) -> Callable[[Callable[P, Awaitable[R]]], AsyncActionType[P, R]]:
+        """Makes an async function a gated action: see `countersign.actions` for what that does and does not guarantee."""
+
+        def decorate(body: Callable[P, Awaitable[R]]) -> AsyncActionType[P, R]:
+            return AsyncActionType(self, pact, action, body, observe, delegation)
+
+        return decorate
+
+    async def run(self, call: Call[T]) -> T:
+        """Sends a call, as often as it takes and may be, and reads the answer."""
+        if self._sender.needs_origin:
+            await self._learn_origin()
+        return await self._attempt(call)
+
+    async def _learn_origin(self) -> None:
+        url = f"{self._sender.url}/log/checkpoint"
+        call: Call[None] = Call("GET", "/log/checkpoint", lambda _: None)
+        attempts = Attempts(call, self._sender.retries)
+        while True:
+            try:
+                response = await self._http.get(url, timeout=self._sender.timeout_s)
+            except httpx.TransportError as error:
+                await asyncio.sleep(attempts.after_failure(error))
+                continue
+            delay_s = attempts.after_answer(response)
+            if delay_s is None:
+                return self._sender.learn_origin(response)
+            await asyncio.sleep(delay_s)
+
+    async def _attempt(self, call: Call[T]) -> T:
+        attempts = Attempts(call, self._sender.retries)
+        while True:
+            try:
+                response = await self._http.send(self._sender.request(call))
+            except httpx.TransportError as error:
+                await asyncio.sleep(attempts.after_failure(error))
+                continue
+            delay_s = attempts.after_answer(response)
+            if delay_s is None:
+                return attempts.read(response)
+            await asyncio.sleep(delay_s)

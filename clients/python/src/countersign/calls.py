@@ -1,0 +1,147 @@
+"""Requests as data: what to send, whether it may be sent twice, and how to read the answer.
+
+Both clients build their requests here, so they differ in waiting and in nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from countersign.facts import Entry, Observation, read_entry, read_observation
+from countersign.reading import Reader
+from countersign.verdicts import Outcome, Rejected, Verdict, read_effect, read_verdict
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request."""
+
+    method: str
+    path: str
+    """From `/v1` on, percent-encoded."""
+    read: Callable[[Mapping[str, Any]], T]
+    query: str | None = None
+    body: bytes = b""
+    repeatable: bool = True
+    """Whether sending it twice is the same as sending it once. If not, it is tried again only when no byte was sent."""
+    idempotency_key: str | None = None
+    wait_ms: int = 0
+    """For how long the gate may take its time, which is added to the time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claim as the gate answers it."""
+
+    claim: str
+    entry: int
+    facts: tuple[str, ...]
+    expires_at: int
+    """In ledger milliseconds."""
+    until: int
+    """The latest it can be extended to."""
+
+
+def new_idempotency_key() -> str:
+    """A key with 192 random bits. The gate wants at least 128, since the digest of the body is public."""
+    return secrets.token_urlsafe(24)
+
+
+def observe(facts: Sequence[str]) -> Call[Observation]:
+    """`POST /v1/observe`."""
+    return Call("POST", "/v1/observe", read_observation, body=_json({"facts": list(facts)}))
+
+
+def act(
+    pact: str,
+    action: str,
+    params: Mapping[str, Any],
+    *,
+    observations: Sequence[Observation | str],
+    idempotency_key: str | None,
+    delegation: str | None,
+    claim: str | None,
+    wait_ms: int,
+    check: bool = False,
+) -> Call[Verdict]:
+    """`POST /v1/actions`, or `/v1/actions/check`. The body is made once, so every attempt sends the same bytes."""
+    key = idempotency_key or new_idempotency_key()
+    body: dict[str, Any] = {"pact": pact, "action": action, "idempotency_key": key, "params": dict(params)}
+    if observations:
+        body["observations"] = [one if isinstance(one, str) else one.token for one in observations]
+    if delegation is not None:
+        body["delegation"] = delegation
+    if claim is not None:
+        body["claim"] = claim
+    path = "/v1/actions/check" if check else "/v1/actions"
+    query = urlencode({"wait_ms": wait_ms}) if wait_ms else None
+    return Call(
+        "POST",
+        path,
+        read_verdict,
+        query=query,
+        body=_json(body),
+        idempotency_key=None if check else key,
+        wait_ms=wait_ms,
+    )
+
+
+def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Lease | Rejected]:
+    """`POST /v1/claims`."""
+    key = idempotency_key or new_idempotency_key()
+    body = {"facts": list(facts), "for_ms": for_ms, "reason": reason, "idempotency_key": key}
+    return Call("POST", "/v1/claims", _lease, body=_json(body), idempotency_key=key)
+
+
+def extend(claim: str, for_ms: int) -> Call[Lease | Rejected]:
+    """`POST /v1/claims/{claim}/extend`."""
+    path = f"/v1/claims/{quote(claim, safe='')}/extend"
+    return Call("POST", path, _lease, body=_json({"for_ms": for_ms}), repeatable=False)
+
+
+def withdraw(claim: str) -> Call[None]:
+    """`POST /v1/claims/{claim}/withdraw`."""
+    path = f"/v1/claims/{quote(claim, safe='')}/withdraw"
+    return Call("POST", path, lambda _: None, body=b"{}", repeatable=False)
+
+
+def effect(effect: str, wait_ms: int) -> Call[Outcome]:
+    """`GET /v1/effects/{effect}`."""
+    query = urlencode({"wait_ms": wait_ms}) if wait_ms else None
+    return Call("GET", f"/v1/effects/{quote(effect, safe='')}", read_effect, query=query, wait_ms=wait_ms)
+
+
+def entry(index: int) -> Call[Entry]:
+    """`GET /v1/ledger/entries/{index}`."""
+    return Call("GET", f"/v1/ledger/entries/{index}", read_entry)
+
+
+def receipt(index: int) -> Call[str]:
+    """`GET /v1/ledger/receipts/{index}`."""
+    return Call("GET", f"/v1/ledger/receipts/{index}", lambda answer: Reader(answer, "a receipt").text("receipt"))
+
+
+def _lease(answer: Mapping[str, Any]) -> Lease | Rejected:
+    if "verdict" in answer and "claim" not in answer:
+        verdict = read_verdict(answer)
+        if isinstance(verdict, Rejected):
+            return verdict
+    reader = Reader(answer, "a claim")
+    return Lease(
+        claim=reader.text("claim"),
+        entry=reader.number("entry"),
+        facts=tuple(reader.texts("facts")),
+        expires_at=reader.number("expires_at"),
+        until=reader.number("until"),
+    )
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,89 @@
+"""Claims: an announced write. While one stands, no action of anybody else relies on its facts."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from countersign.calls import Lease
+from countersign.errors import CountersignError
+
+if TYPE_CHECKING:
+    from countersign.aio import AsyncClient
+    from countersign.client import Client
+
+
+class _Held:
+    """What both kinds of claim have."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        """The claim as the gate last answered it."""
+        self.withdrawn = False
+
+    @property
+    def name(self) -> str:
+        """Its name, `clm_…`, which an action carries."""
+        return self.lease.claim
+
+    @property
+    def expires_at(self) -> int:
+        """When it ends, in ledger milliseconds, unless it is extended or withdrawn."""
+        return self.lease.expires_at
+
+
+class Claim(_Held):
+    """A claim that stands until it expires or is withdrawn; as a context manager it is withdrawn at the end."""
+
+    def __init__(self, client: Client, lease: Lease) -> None:
+        super().__init__(lease)
+        self._client = client
+
+    def extend(self, for_ms: int) -> Claim:
+        """Lets it stand for so long from now, up to the pact's most. Raises `RejectedError` where it is lost."""
+        self.lease = self._client.extend_claim(self.name, for_ms)
+        return self
+
+    def withdraw(self) -> None:
+        """Ends it now. Once is enough."""
+        if not self.withdrawn:
+            self._client.withdraw_claim(self.name)
+            self.withdrawn = True
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # It ends by itself, soon; what went wrong inside matters more, and a lost claim needs no withdrawing.
+        with contextlib.suppress(CountersignError):
+            self.withdraw()
+
+
+class AsyncClaim(_Held):
+    """`Claim` for `AsyncClient`."""
+
+    def __init__(self, client: AsyncClient, lease: Lease) -> None:
+        super().__init__(lease)
+        self._client = client
+
+    async def extend(self, for_ms: int) -> AsyncClaim:
+        """See `Claim.extend`."""
+        self.lease = await self._client.extend_claim(self.name, for_ms)
+        return self
+
+    async def withdraw(self) -> None:
+        """See `Claim.withdraw`."""
+        if not self.withdrawn:
+            await self._client.withdraw_claim(self.name)
+            self.withdrawn = True
+
+    async def __aenter__(self) -> AsyncClaim:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        # As in `Claim`: it ends by itself.
+        with contextlib.suppress(CountersignError):
+            await self.withdraw()

@@ -1,0 +1,157 @@
+"""Claims and effects on the wire, with a scripted gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from countersign import (
+    AsyncClient,
+    Client,
+    Failed,
+    GateError,
+    InDoubt,
+    InFlight,
+    NotDoneError,
+    Rejected,
+    RejectedError,
+    Settled,
+    fact,
+)
+
+ACCOUNT = fact("Account", "42")
+LEASE = {"claim": "clm_812", "entry": 812, "facts": [ACCOUNT], "expires_at": 5_000, "until": 60_000}
+LOST = {
+    "verdict": "rejected",
+    "action": "00",
+    "entry": 813,
+    "code": "claim_lost",
+    "message": "it has expired",
+    "hint": "claim again",
+}
+FLIGHT = {"verdict": "in_flight", "action": "00", "entry": 813, "effect": "eff_813", "state": "cooling"}
+
+
+class Script:
+    """A gate that answers by a list."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = list(answers)
+        self.seen: list[tuple[str, str, Any]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content) if request.content else None
+        self.seen.append((request.method, request.url.raw_path.decode(), body))
+        status, answer = self.answers.pop(0)
+        return httpx.Response(status, json=answer)
+
+    def client(self) -> Client:
+        return Client("http://gate.example", agent="a", http=httpx.Client(transport=httpx.MockTransport(self)))
+
+
+def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
+    longer = {**LEASE, "expires_at": 9_000}
+    committed = {"verdict": "committed", "action": "00", "entry": 814}
+    script = Script((200, LEASE), (200, longer), (200, committed), (200, {"entry": 815}))
+    client = script.client()
+    with client.claim(ACCOUNT, for_ms=5_000, reason="a freeze is on its way") as claim:
+        assert (claim.name, claim.expires_at, claim.lease.until) == ("clm_812", 5_000, 60_000)
+        assert claim.extend(4_000).expires_at == 9_000
+        client.act("billing", "freeze", {"account": "42"}, claim=claim)
+    assert claim.withdrawn
+    assert [(method, path) for method, path, _ in script.seen] == [
+        ("POST", "/v1/claims"),
+        ("POST", "/v1/claims/clm_812/extend"),
+        ("POST", "/v1/actions"),
+        ("POST", "/v1/claims/clm_812/withdraw"),
+    ]
+    made = script.seen[0][2]
+    assert (made["facts"], made["for_ms"], made["reason"]) == ([ACCOUNT], 5_000, "a freeze is on its way")
+    assert len(made["idempotency_key"]) >= 22
+    assert script.seen[2][2]["claim"] == "clm_812"
+
+
+def test_a_claim_that_is_refused_is_a_value_or_raised() -> None:
+    client = Script((200, LOST), (200, LOST), (200, LEASE), (200, LOST)).client()
+    assert isinstance(client.try_claim(ACCOUNT, for_ms=1, reason="r"), Rejected)
+    with pytest.raises(RejectedError, match="claim_lost"):
+        client.claim(ACCOUNT, for_ms=1, reason="r")
+    claim = client.claim(ACCOUNT, for_ms=1, reason="r")
+    with pytest.raises(RejectedError, match="claim_lost"):
+        claim.extend(5)
+
+
+def test_what_went_wrong_inside_is_what_is_seen() -> None:
+    gone = (409, {"error": {"code": "claim_lost", "message": "m", "hint": "h", "request_id": "r"}})
+    with pytest.raises(ZeroDivisionError), Script((200, LEASE), gone).client().claim(ACCOUNT, for_ms=1, reason="r"):
+        raise ZeroDivisionError
+    claim = Script((200, LEASE), gone).client().claim(ACCOUNT, for_ms=1, reason="r")
+    with pytest.raises(GateError, match="claim_lost"):
+        claim.withdraw()
+
+
+def test_a_call_is_waited_for() -> None:
+    settled = {"effect": "eff_813", "state": "settled", "entry": 815, "result": {"id": "po_1"}}
+    flying = {"effect": "eff_813", "state": "dispatched", "entry": 814}
+    script = Script((200, FLIGHT), (200, flying), (200, settled))
+    client = script.client()
+    verdict = client.act("billing", "refund", {}, wait_ms=200)
+    assert isinstance(verdict, InFlight)
+    assert (verdict.effect, verdict.state) == ("eff_813", "cooling")
+    with pytest.raises(NotDoneError, match="not known yet"):
+        verdict.unwrap()
+    outcome = client.wait(verdict, timeout_s=10)
+    assert isinstance(outcome, Settled)
+    assert outcome.unwrap().result == {"id": "po_1"}
+    assert [path.split("=")[0] for _, path, _ in script.seen] == [
+        "/v1/actions?wait_ms",
+        "/v1/effects/eff_813?wait_ms",
+        "/v1/effects/eff_813?wait_ms",
+    ]
+
+
+def test_waiting_has_an_end() -> None:
+    flying = (200, {"effect": "eff_813", "state": "dispatched", "entry": 814})
+    script = Script(*[flying] * 100)
+    assert isinstance(script.client().wait("eff_813", timeout_s=0.2), InFlight)
+    assert 2 <= len(script.seen) <= 10
+
+
+def test_what_failed_and_what_is_in_doubt_are_told_apart() -> None:
+    failed = {
+        "effect": "eff_1",
+        "state": "failed",
+        "entry": 2,
+        "code": "refused",
+        "message": "no such payee",
+        "hint": "h",
+    }
+    doubt = {"effect": "eff_1", "state": "in_doubt", "entry": 2}
+    client = Script((200, failed), (200, doubt), (200, {**FLIGHT, "verdict": "settled", "state": "settled"})).client()
+    outcome = client.effect("eff_1")
+    assert isinstance(outcome, Failed)
+    assert (outcome.code, outcome.message) == ("refused", "no such payee")
+    doubtful = client.effect("eff_1")
+    assert isinstance(doubtful, InDoubt)
+    with pytest.raises(NotDoneError):
+        doubtful.unwrap()
+    assert isinstance(client.act("p", "a", {}, wait_ms=100), Settled)
+
+
+def test_the_async_client_claims_and_waits_too() -> None:
+    settled = {"effect": "eff_813", "state": "settled", "entry": 815}
+    script = Script((200, LEASE), (200, LEASE), (200, {"entry": 1}), (200, settled))
+
+    async def story() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(script))
+        async with AsyncClient("http://gate.example", agent="a", http=http) as client, http:
+            async with await client.claim(ACCOUNT, for_ms=1, reason="r") as claim:
+                await claim.extend(2)
+            assert claim.withdrawn
+            assert isinstance(await client.wait("eff_813", timeout_s=5), Settled)
+
+    asyncio.run(story())
