@@ -204,6 +204,15 @@ class Client:
         """The receipt of an entry under the latest checkpoint; `countersign.receipts.verify` checks it offline."""
         return self.run(calls.receipt(index))
 
+    def idempotency_key_for(self, *words: str) -> str:
+        """An idempotency key that is the same whenever this agent asks with the same words, also after a restart.
+
+        For what must be done once for each thing that has a name, such as one message of one conversation. Only whoever holds
+        the agent's key can tell it. An open gate's agent has no key to make it from: then it is random.
+        """
+        key = self._sender.key
+        return calls.new_idempotency_key() if key is None else key.word_for("idempotency", *words)
+
     def action(
         self, pact: str, action: str, *, observe: Facts | None = None, delegation: str | None = None
     ) -> Callable[[Callable[P, R]], ActionType[P, R]]:

@@ -12,6 +12,10 @@ Needs the extra `langgraph`. Put `GatedToolNode` where a graph has its `ToolNode
 What keeps a tool from running comes back as an ordinary tool message with status `error`: a plain sentence, the failed
 preconditions with what was expected and what was found, and what to look at again. The verdict itself is its artifact.
 
+A graph that is resumed after a crash repeats the call that it had not saved. The action is not done again: its idempotency
+key follows from the conversation, the message and the call. The tool's body, though, runs again where the first
+verdict was `committed`, since nobody knows how far it had come; let it be something that can be repeated.
+
 What a tool body may and may not rely on is said in `countersign.actions`: it holds here too.
 """
 
@@ -23,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 try:
-    from langchain_core.messages import ToolMessage
+    from langchain_core.messages import AIMessage, ToolMessage
     from langchain_core.tools import BaseTool, StructuredTool
     from langgraph.prebuilt import ToolNode
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -35,7 +39,7 @@ except ImportError as error:
 from countersign.actions import Facts
 from countersign.aio import AsyncClient
 from countersign.client import Client
-from countersign.errors import CountersignError
+from countersign.errors import CountersignError, GateError
 from countersign.facts import Observation
 from countersign.verdicts import Committed, Settled, Verdict
 
@@ -167,17 +171,30 @@ class _Gate:
         arguments = request.tool_call["args"]
         return arguments if action.params is None else action.params(arguments)
 
+    def messages(self, request: ToolCallRequest) -> list[Any]:
+        """The conversation."""
+        state = request.state
+        found = state if isinstance(state, list) else _member(state, self.messages_key)
+        return found if isinstance(found, list) else []
+
     def seen(self, request: ToolCallRequest) -> list[tuple[str, frozenset[str]]]:
         """The observations that the conversation holds, oldest first: token and facts."""
-        state = request.state
-        messages = state if isinstance(state, list) else _member(state, self.messages_key) or []
         found = []
-        for message in messages:
+        for message in self.messages(request):
             artifact = message.artifact if isinstance(message, ToolMessage) else None
             seen = artifact.get(_ARTIFACT) if isinstance(artifact, dict) else None
             if isinstance(seen, dict) and isinstance(seen.get("observation"), str):
                 found.append((seen["observation"], frozenset(seen.get("facts", ()))))
         return found
+
+    def name_of(self, request: ToolCallRequest) -> tuple[str, ...] | None:
+        """What names this call for good: its conversation, its message and itself. None where the message has no id."""
+        thread = str((request.runtime.config.get("configurable") or {}).get("thread_id", ""))
+        wanted = request.tool_call["id"]
+        for message in reversed(self.messages(request)):
+            if isinstance(message, AIMessage) and any(call["id"] == wanted for call in message.tool_calls):
+                return None if message.id is None or wanted is None else ("langgraph", thread, message.id, wanted)
+        return None
 
     def relied_on(self, action: Action, wanted: Sequence[str], request: ToolCallRequest) -> tuple[list[str], list[str]]:
         """The tokens to send along, and the facts that must be observed first."""
@@ -209,7 +226,18 @@ def _sync_guard(
     observations: list[Observation | str] = [*tokens]
     if missing:
         observations.append(client.observe(*missing))
-    verdict = client.act(action.pact, action.action, params, observations=observations, delegation=action.delegation)
+    name = gate.name_of(request)
+    try:
+        verdict = client.act(
+            action.pact,
+            action.action,
+            params,
+            observations=observations,
+            idempotency_key=None if name is None else client.idempotency_key_for(*name),
+            delegation=action.delegation,
+        )
+    except GateError as error:
+        return _decided_before(request, error)
     return _result(execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -227,9 +255,18 @@ async def _async_guard(
     observations: list[Observation | str] = [*tokens]
     if missing:
         observations.append(await client.observe(*missing))
-    verdict = await client.act(
-        action.pact, action.action, params, observations=observations, delegation=action.delegation
-    )
+    name = gate.name_of(request)
+    try:
+        verdict = await client.act(
+            action.pact,
+            action.action,
+            params,
+            observations=observations,
+            idempotency_key=None if name is None else client.idempotency_key_for(*name),
+            delegation=action.delegation,
+        )
+    except GateError as error:
+        return _decided_before(request, error)
     return _result(await execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -243,6 +280,14 @@ def _misfit(request: ToolCallRequest) -> ToolMessage | None:
             text = f"Not done: the arguments do not fit the tool. Mend them and call it again.\n{error}"
             return _message(request, text, {"error": {"code": "invalid_params", "message": str(error)}})
     return None
+
+
+def _decided_before(request: ToolCallRequest, error: GateError) -> ToolMessage:
+    """A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up."""
+    if error.code != "idempotency_key_reused":
+        raise error
+    text = "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
+    return _message(request, text, {"error": {"code": error.code, "message": error.message, "hint": error.hint}})
 
 
 def _told(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
