@@ -15,7 +15,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition
 
 from countersign import AsyncClient, Client, CountersignError, TransportError, fact
-from countersign.langgraph import Action, GatedToolNode, look
+from countersign.langgraph import Action, GatedToolNode, observation_tool
 from tests.gate import ORIGIN, Gate
 
 Turn = Callable[[Sequence[AnyMessage]], AIMessage]
@@ -69,7 +69,7 @@ class Desk:
             return {**arguments, "currency": "USD", "destination": "acct_treasury_1"}
 
         self.refund = Action("billing", "refund", lambda p: account_of(p["account"]), params)
-        self.get_account = look(client, "get_account", "Look at an account.", account_of)
+        self.get_account = observation_tool(client, "get_account", "Look at an account.", account_of)
         self.node = GatedToolNode(
             [self.get_account, refund, add, wipe],
             client=client,
@@ -216,7 +216,7 @@ def test_without_facts_a_pact_can_insist_on_a_look(gate: Gate, client: Client, p
         paid.append(payout)
         return "paid"
 
-    see = look(client, "see", "Look at a payout.", lambda payout: [fact("Payout", payout)])
+    see = observation_tool(client, "see", "Look at a payout.", lambda payout: [fact("Payout", payout)])
     node = GatedToolNode([see, pay], client=client, actions={"pay": Action("payouts", "pay")})
     turns: list[Turn] = [
         lambda _: calls("pay", payout=payout),

@@ -13,7 +13,7 @@ import httpx
 
 from countersign import calls
 from countersign.actions import AsyncActionType, Facts
-from countersign.calls import Call, Lease
+from countersign.calls import Call, Claimed
 from countersign.claims import AsyncClaim
 from countersign.errors import RejectedError
 from countersign.facts import Entry, Observation
@@ -170,15 +170,15 @@ class AsyncClient:
         self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None
     ) -> AsyncClaim | Rejected:
         """Announces a write, with a rejection as a value."""
-        lease = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return lease if isinstance(lease, Rejected) else AsyncClaim(self, lease)
+        claimed = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
+        return claimed if isinstance(claimed, Rejected) else AsyncClaim(self, claimed)
 
-    async def extend_claim(self, claim: str, for_ms: int) -> Lease:
+    async def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        lease = await self.run(calls.extend(claim, for_ms))
-        if isinstance(lease, Rejected):
-            raise RejectedError(lease)
-        return lease
+        claimed = await self.run(calls.extend(claim, for_ms))
+        if isinstance(claimed, Rejected):
+            raise RejectedError(claimed)
+        return claimed
 
     async def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""

@@ -12,7 +12,7 @@ import httpx
 
 from countersign import calls
 from countersign.actions import ActionType, Facts
-from countersign.calls import Call, Lease
+from countersign.calls import Call, Claimed
 from countersign.claims import Claim
 from countersign.errors import RejectedError
 from countersign.facts import Entry, Observation
@@ -165,15 +165,15 @@ class Client:
 
     def try_claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> Claim | Rejected:
         """Announces a write, with a rejection as a value."""
-        lease = self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return lease if isinstance(lease, Rejected) else Claim(self, lease)
+        claimed = self.run(calls.claim(facts, for_ms, reason, idempotency_key))
+        return claimed if isinstance(claimed, Rejected) else Claim(self, claimed)
 
-    def extend_claim(self, claim: str, for_ms: int) -> Lease:
+    def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        lease = self.run(calls.extend(claim, for_ms))
-        if isinstance(lease, Rejected):
-            raise RejectedError(lease)
-        return lease
+        claimed = self.run(calls.extend(claim, for_ms))
+        if isinstance(claimed, Rejected):
+            raise RejectedError(claimed)
+        return claimed
 
     def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""

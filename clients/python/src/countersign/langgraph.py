@@ -2,7 +2,7 @@
 
 Needs the extra `langgraph`. Put `GatedToolNode` where a graph has its `ToolNode`:
 
-- `look(client, …)` makes a tool by which the model observes facts. What it was shown stays in the conversation, with the
+- `observation_tool(client, …)` makes a tool by which the model observes facts. What it was shown stays in the conversation, with the
   sealed token as the message's artifact: the model never sees the token, cannot alter it, and what it was shown is what its
   actions are held against, also after the graph was saved and loaded.
 - A tool named in `actions` is an action. The node sends the call's arguments as its parameters, with the observations that
@@ -110,10 +110,10 @@ class GatedToolNode(ToolNode):
             raise CountersignError(f"there is no tool {', '.join(unknown)}\nhint: a misspelt name would guard nothing")
 
 
-def look(
+def observation_tool(
     client: Client | AsyncClient, name: str, description: str, facts: Callable[..., Sequence[str]], **more: Any
 ) -> BaseTool:
-    """A tool by which the model observes facts: `look(client, "get_account", "…", lambda account: [fact("Account", account)])`.
+    """A tool by which the model observes facts: `observation_tool(client, "get_account", "…", lambda account: [fact("Account", account)])`.
 
     The arguments of `facts` are the tool's arguments; annotate them, or pass `args_schema`, so that the model knows their types.
     """
@@ -139,7 +139,7 @@ def look(
         coroutine=awaits,
         args_schema=schema,
         response_format="content_and_artifact",
-        metadata={_ARTIFACT: "look"},
+        metadata={_ARTIFACT: "observation"},
         **more,
     )
 
@@ -156,7 +156,7 @@ class _Gate:
         """Whether the tool needs no verdict: it only looks, or was named as free."""
         if request.tool_call["name"] in self.actions:
             return False
-        looks = request.tool is not None and (request.tool.metadata or {}).get(_ARTIFACT) == "look"
+        looks = request.tool is not None and (request.tool.metadata or {}).get(_ARTIFACT) == "observation"
         return looks or request.tool_call["name"] in self.free
 
     def refusal(self, request: ToolCallRequest) -> ToolMessage:
