@@ -24,7 +24,7 @@ from countersign import (
 )
 
 ACCOUNT = fact("Account", "42")
-LEASE = {"claim": "clm_812", "entry": 812, "facts": [ACCOUNT], "expires_at": 5_000, "until": 60_000}
+CLAIMED = {"claim": "clm_812", "entry": 812, "facts": [ACCOUNT], "expires_at": 5_000, "until": 60_000}
 LOST = {
     "verdict": "rejected",
     "action": "00",
@@ -54,12 +54,12 @@ class Script:
 
 
 def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
-    longer = {**LEASE, "expires_at": 9_000}
+    longer = {**CLAIMED, "expires_at": 9_000}
     committed = {"verdict": "committed", "action": "00", "entry": 814}
-    script = Script((200, LEASE), (200, longer), (200, committed), (200, {"entry": 815}))
+    script = Script((200, CLAIMED), (200, longer), (200, committed), (200, {"entry": 815}))
     client = script.client()
     with client.claim(ACCOUNT, for_ms=5_000, reason="a freeze is on its way") as claim:
-        assert (claim.name, claim.expires_at, claim.lease.until) == ("clm_812", 5_000, 60_000)
+        assert (claim.name, claim.expires_at, claim.answer.until) == ("clm_812", 5_000, 60_000)
         assert claim.extend(4_000).expires_at == 9_000
         client.act("billing", "freeze", {"account": "42"}, claim=claim)
     assert claim.withdrawn
@@ -76,7 +76,7 @@ def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
 
 
 def test_a_claim_that_is_refused_is_a_value_or_raised() -> None:
-    client = Script((200, LOST), (200, LOST), (200, LEASE), (200, LOST)).client()
+    client = Script((200, LOST), (200, LOST), (200, CLAIMED), (200, LOST)).client()
     assert isinstance(client.try_claim(ACCOUNT, for_ms=1, reason="r"), Rejected)
     with pytest.raises(RejectedError, match="claim_lost"):
         client.claim(ACCOUNT, for_ms=1, reason="r")
@@ -87,9 +87,9 @@ def test_a_claim_that_is_refused_is_a_value_or_raised() -> None:
 
 def test_what_went_wrong_inside_is_what_is_seen() -> None:
     gone = (409, {"error": {"code": "claim_lost", "message": "m", "hint": "h", "request_id": "r"}})
-    with pytest.raises(ZeroDivisionError), Script((200, LEASE), gone).client().claim(ACCOUNT, for_ms=1, reason="r"):
+    with pytest.raises(ZeroDivisionError), Script((200, CLAIMED), gone).client().claim(ACCOUNT, for_ms=1, reason="r"):
         raise ZeroDivisionError
-    claim = Script((200, LEASE), gone).client().claim(ACCOUNT, for_ms=1, reason="r")
+    claim = Script((200, CLAIMED), gone).client().claim(ACCOUNT, for_ms=1, reason="r")
     with pytest.raises(GateError, match="claim_lost"):
         claim.withdraw()
 
@@ -144,7 +144,7 @@ def test_what_failed_and_what_is_in_doubt_are_told_apart() -> None:
 
 def test_the_async_client_claims_and_waits_too() -> None:
     settled = {"effect": "eff_813", "state": "settled", "entry": 815}
-    script = Script((200, LEASE), (200, LEASE), (200, {"entry": 1}), (200, settled))
+    script = Script((200, CLAIMED), (200, CLAIMED), (200, {"entry": 1}), (200, settled))
 
     async def story() -> None:
         http = httpx.AsyncClient(transport=httpx.MockTransport(script))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 from typing import Any
 
 import pytest
@@ -168,3 +170,27 @@ def test_the_async_client_does_the_same(gate: Gate, account: str) -> None:
                 await client.act("billing", "refund", refund(account, 1), raise_on_rejection=True)
 
     asyncio.run(story())
+
+
+def test_both_clients_have_the_same_methods_with_the_same_arguments() -> None:
+    def shape(client: type) -> dict[str, list[str]]:
+        methods = {name: getattr(client, name) for name in vars(client) if not name.startswith("_")}
+        return {name: list(inspect.signature(method).parameters) for name, method in methods.items()}
+
+    assert shape(Client) == shape(AsyncClient)
+    assert "act" in shape(Client)
+
+
+def test_a_key_for_what_has_a_name_is_the_same_again_and_only_the_agents(gate: Gate) -> None:
+    mine, again = Client(key=gate.key("refund-1")), Client(key=gate.key("refund-1"))
+    other, keyless = Client(key=gate.key("fraud-1")), Client(agent="a")
+    key = mine.idempotency_key_for("order", "7")
+    assert key == again.idempotency_key_for("order", "7")
+    others = [
+        other.idempotency_key_for("order", "7"),
+        mine.idempotency_key_for("order7"),
+        mine.idempotency_key_for("order", "7", ""),
+    ]
+    assert len({key, *others}) == 4
+    assert re.fullmatch("[A-Za-z0-9_-]{43}", key)
+    assert keyless.idempotency_key_for("order", "7") != keyless.idempotency_key_for("order", "7")

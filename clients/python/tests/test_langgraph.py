@@ -15,7 +15,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import tools_condition
 
 from countersign import AsyncClient, Client, CountersignError, TransportError, fact
-from countersign.langgraph import Action, GatedToolNode, look
+from countersign.langgraph import Action, GatedToolNode, observation_tool
 from tests.gate import ORIGIN, Gate
 
 Turn = Callable[[Sequence[AnyMessage]], AIMessage]
@@ -68,11 +68,12 @@ class Desk:
         def params(arguments: Any) -> dict[str, Any]:
             return {**arguments, "currency": "USD", "destination": "acct_treasury_1"}
 
-        self.get_account = look(client, "get_account", "Look at an account.", account_of)
+        self.refund = Action("billing", "refund", lambda p: account_of(p["account"]), params)
+        self.get_account = observation_tool(client, "get_account", "Look at an account.", account_of)
         self.node = GatedToolNode(
             [self.get_account, refund, add, wipe],
             client=client,
-            actions={"refund": Action("billing", "refund", lambda p: [fact("Account", p["account"])], params)},
+            actions={"refund": self.refund},
             free={"add"},
         )
 
@@ -146,6 +147,57 @@ def test_what_was_shown_counts_also_after_the_graph_was_saved_and_loaded(
     assert desk.paid == []
 
 
+def test_a_graph_that_is_resumed_after_a_crash_does_not_act_twice(client: Client, account: str) -> None:
+    desk, saver, config = Desk(client), InMemorySaver(), {"configurable": {"thread_id": f"crash-{account}"}}
+    bodies = []
+
+    @tool
+    def refund(account: str, amount: int) -> str:
+        """Pay money back."""
+        bodies.append(amount)
+        if len(bodies) == 1:
+            raise SystemError("the process died after the commit")
+        return "paid"
+
+    node = GatedToolNode([desk.get_account, refund], client=client, actions={"refund": desk.refund})
+    look_and_refund: list[Turn] = [
+        lambda _: calls("get_account", account=account),
+        lambda _: calls("refund", account=account, amount=100),
+        done,
+    ]
+    graph = graph_of(node, look_and_refund, saver)
+    with pytest.raises(SystemError):
+        graph.invoke({"messages": [HumanMessage("refund")]}, config)
+    state = graph.invoke(None, config)
+    assert (tool_messages(state)[-1].content, bodies) == ("paid", [100, 100])
+    assert client.observe(fact("Account", account))[fact("Account", account)]["balance"] == 900_000 - 100
+
+
+def test_a_resumed_call_that_looked_on_the_spot_is_not_made_again_either(client: Client, account: str) -> None:
+    desk, saver, config = Desk(client), InMemorySaver(), {"configurable": {"thread_id": f"crash-{account}"}}
+
+    @tool
+    def refund(account: str, amount: int) -> str:
+        """Pay money back."""
+        raise SystemError("the process died after the commit")
+
+    node = GatedToolNode([refund], client=client, actions={"refund": desk.refund})
+    graph = graph_of(node, [lambda _: calls("refund", account=account, amount=100), done], saver)
+    with pytest.raises(SystemError):
+        graph.invoke({"messages": [HumanMessage("refund")]}, config)
+    state = graph.invoke(None, config)
+    assert "was decided before" in str(tool_messages(state)[-1].content)
+    assert client.observe(fact("Account", account))[fact("Account", account)]["balance"] == 900_000 - 100
+
+
+def test_the_same_call_in_another_message_is_another_action(client: Client, account: str) -> None:
+    desk = Desk(client)
+    turns: list[Turn] = [lambda _: calls("refund", account=account, amount=7) for _ in range(2)]
+    graph_of(desk.node, [*turns, done]).invoke({"messages": []})
+    assert desk.paid == [7, 7]
+    assert client.observe(fact("Account", account))[fact("Account", account)]["balance"] == 900_000 - 14
+
+
 def test_what_the_model_never_looked_at_is_observed_for_it_where_the_mapping_says_so(
     client: Client, account: str
 ) -> None:
@@ -164,7 +216,7 @@ def test_without_facts_a_pact_can_insist_on_a_look(gate: Gate, client: Client, p
         paid.append(payout)
         return "paid"
 
-    see = look(client, "see", "Look at a payout.", lambda payout: [fact("Payout", payout)])
+    see = observation_tool(client, "see", "Look at a payout.", lambda payout: [fact("Payout", payout)])
     node = GatedToolNode([see, pay], client=client, actions={"pay": Action("payouts", "pay")})
     turns: list[Turn] = [
         lambda _: calls("pay", payout=payout),
@@ -242,6 +294,21 @@ def test_an_async_graph_does_the_same(gate: Gate, account: str) -> None:
             messages = tool_messages(state)
             assert [one.status for one in messages] == ["success", "success", "error", "error"]
             assert desk.paid == [9]
+            saver, config = InMemorySaver(), {"configurable": {"thread_id": f"async-{account}"}}
+
+            @tool
+            def refund(account: str, amount: int) -> str:
+                """Pay money back."""
+                raise SystemError("the process died after the commit")
+
+            node = GatedToolNode([refund], client=client, actions={"refund": desk.refund})
+            crashing = graph_of(node, [lambda _: calls("refund", account=account, amount=1), done], saver)
+            with pytest.raises(SystemError):
+                await crashing.ainvoke({"messages": [HumanMessage("refund")]}, config)
+            resumed = await crashing.ainvoke(None, config)
+            assert "was decided before" in str(tool_messages(resumed)[-1].content)
+            balance = (await client.observe(fact("Account", account)))[fact("Account", account)]["balance"]
+            assert balance == 900_000 - 9 - 1
             with pytest.raises(CountersignError, match="ainvoke"):
                 graph_of(desk.node, [lambda _: calls("refund", account=account, amount=1)]).invoke({"messages": []})
 

@@ -86,10 +86,10 @@ def test_a_refusal_is_not_sent_again() -> None:
 
 
 def test_what_counts_twice_is_sent_again_only_if_no_byte_left() -> None:
-    lease = {"claim": "clm_8", "entry": 8, "facts": [], "expires_at": 1, "until": 2}
-    line = Line(fails(httpx.ConnectError), answer(200, lease))
+    claimed = {"claim": "clm_8", "entry": 8, "facts": [], "expires_at": 1, "until": 2}
+    line = Line(fails(httpx.ConnectError), answer(200, claimed))
     assert line.client().extend_claim("clm_8", 5).claim == "clm_8"
-    line = Line(fails(httpx.ReadError), answer(200, lease))
+    line = Line(fails(httpx.ReadError), answer(200, claimed))
     with pytest.raises(TransportError):
         line.client().extend_claim("clm_8", 5)
     assert len(line.sent) == 1

@@ -14,7 +14,7 @@ the pact is the gate's business.
 
 from countersign.actions import ActionType, AsyncActionType, NotRun, Ran
 from countersign.aio import AsyncClient
-from countersign.calls import Lease, new_idempotency_key
+from countersign.calls import Claimed, new_idempotency_key
 from countersign.claims import AsyncClaim, Claim
 from countersign.client import Client
 from countersign.errors import (
@@ -59,6 +59,7 @@ __all__ = [
     "AsyncClaim",
     "AsyncClient",
     "Claim",
+    "Claimed",
     "Client",
     "Committed",
     "CountersignError",
@@ -73,7 +74,6 @@ __all__ = [
     "InFlight",
     "Key",
     "KeyFileError",
-    "Lease",
     "LogKey",
     "NotDoneError",
     "NotRun",

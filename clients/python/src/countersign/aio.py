@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+import anyio
 import httpx
 
 from countersign import calls
 from countersign.actions import AsyncActionType, Facts
-from countersign.calls import Call, Lease
+from countersign.calls import Call, Claimed
 from countersign.claims import AsyncClaim
 from countersign.errors import RejectedError
 from countersign.facts import Entry, Observation
@@ -170,15 +170,15 @@ class AsyncClient:
         self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None
     ) -> AsyncClaim | Rejected:
         """Announces a write, with a rejection as a value."""
-        lease = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return lease if isinstance(lease, Rejected) else AsyncClaim(self, lease)
+        claimed = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
+        return claimed if isinstance(claimed, Rejected) else AsyncClaim(self, claimed)
 
-    async def extend_claim(self, claim: str, for_ms: int) -> Lease:
+    async def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        lease = await self.run(calls.extend(claim, for_ms))
-        if isinstance(lease, Rejected):
-            raise RejectedError(lease)
-        return lease
+        claimed = await self.run(calls.extend(claim, for_ms))
+        if isinstance(claimed, Rejected):
+            raise RejectedError(claimed)
+        return claimed
 
     async def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""
@@ -199,7 +199,7 @@ class AsyncClient:
                 return outcome
             if time.monotonic() - asked_at < 0.05:
                 # The gate did not wait; neither hurry it nor trust it to next time.
-                await asyncio.sleep(min(0.05, max(0.0, ends - time.monotonic())))
+                await anyio.sleep(min(0.05, max(0.0, ends - time.monotonic())))
 
     async def entry(self, index: int) -> Entry:
         """One entry with its payload; for auditors."""
@@ -208,6 +208,15 @@ class AsyncClient:
     async def receipt(self, index: int) -> str:
         """The receipt of an entry under the latest checkpoint; `countersign.receipts.verify` checks it offline."""
         return await self.run(calls.receipt(index))
+
+    def idempotency_key_for(self, *words: str) -> str:
+        """An idempotency key that is the same whenever this agent asks with the same words, also after a restart.
+
+        For what must be done once for each thing that has a name, such as one message of one conversation. Only whoever holds
+        the agent's key can tell it. An open gate's agent has no key to make it from: then it is random.
+        """
+        key = self._sender.key
+        return calls.new_idempotency_key() if key is None else key.word_for("idempotency", *words)
 
     def action(
         self, pact: str, action: str, *, observe: Facts | None = None, delegation: str | None = None
@@ -233,12 +242,12 @@ class AsyncClient:
             try:
                 response = await self._http.get(url, timeout=self._sender.timeout_s)
             except httpx.TransportError as error:
-                await asyncio.sleep(attempts.after_failure(error))
+                await anyio.sleep(attempts.after_failure(error))
                 continue
             delay_s = attempts.after_answer(response)
             if delay_s is None:
                 return self._sender.learn_origin(response)
-            await asyncio.sleep(delay_s)
+            await anyio.sleep(delay_s)
 
     async def _attempt(self, call: Call[T]) -> T:
         attempts = Attempts(call, self._sender.retries)
@@ -246,9 +255,9 @@ class AsyncClient:
             try:
                 response = await self._http.send(self._sender.request(call))
             except httpx.TransportError as error:
-                await asyncio.sleep(attempts.after_failure(error))
+                await anyio.sleep(attempts.after_failure(error))
                 continue
             delay_s = attempts.after_answer(response)
             if delay_s is None:
                 return attempts.read(response)
-            await asyncio.sleep(delay_s)
+            await anyio.sleep(delay_s)

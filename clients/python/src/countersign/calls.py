@@ -37,7 +37,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class Claimed:
     """A claim as the gate answers it."""
 
     claim: str
@@ -93,17 +93,17 @@ def act(
     )
 
 
-def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Lease | Rejected]:
+def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Claimed | Rejected]:
     """`POST /v1/claims`."""
     key = idempotency_key or new_idempotency_key()
     body = {"facts": list(facts), "for_ms": for_ms, "reason": reason, "idempotency_key": key}
-    return Call("POST", "/v1/claims", _lease, body=_json(body), idempotency_key=key)
+    return Call("POST", "/v1/claims", _claimed, body=_json(body), idempotency_key=key)
 
 
-def extend(claim: str, for_ms: int) -> Call[Lease | Rejected]:
+def extend(claim: str, for_ms: int) -> Call[Claimed | Rejected]:
     """`POST /v1/claims/{claim}/extend`."""
     path = f"/v1/claims/{quote(claim, safe='')}/extend"
-    return Call("POST", path, _lease, body=_json({"for_ms": for_ms}), repeatable=False)
+    return Call("POST", path, _claimed, body=_json({"for_ms": for_ms}), repeatable=False)
 
 
 def withdraw(claim: str) -> Call[None]:
@@ -128,13 +128,13 @@ def receipt(index: int) -> Call[str]:
     return Call("GET", f"/v1/ledger/receipts/{index}", lambda answer: Reader(answer, "a receipt").text("receipt"))
 
 
-def _lease(answer: Mapping[str, Any]) -> Lease | Rejected:
+def _claimed(answer: Mapping[str, Any]) -> Claimed | Rejected:
     if "verdict" in answer and "claim" not in answer:
         verdict = read_verdict(answer)
         if isinstance(verdict, Rejected):
             return verdict
     reader = Reader(answer, "a claim")
-    return Lease(
+    return Claimed(
         claim=reader.text("claim"),
         entry=reader.number("entry"),
         facts=tuple(reader.texts("facts")),

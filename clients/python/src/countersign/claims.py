@@ -6,7 +6,7 @@ import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from countersign.calls import Lease
+from countersign.calls import Claimed
 from countersign.errors import CountersignError
 
 if TYPE_CHECKING:
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 class _Held:
     """What both kinds of claim have."""
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
+    def __init__(self, claimed: Claimed) -> None:
+        self.answer = claimed
         """The claim as the gate last answered it."""
         self.withdrawn = False
 
     @property
     def name(self) -> str:
         """Its name, `clm_…`, which an action carries."""
-        return self.lease.claim
+        return self.answer.claim
 
     @property
     def expires_at(self) -> int:
         """When it ends, in ledger milliseconds, unless it is extended or withdrawn."""
-        return self.lease.expires_at
+        return self.answer.expires_at
 
 
 class Claim(_Held):
     """A claim that stands until it expires or is withdrawn; as a context manager it is withdrawn at the end."""
 
-    def __init__(self, client: Client, lease: Lease) -> None:
-        super().__init__(lease)
+    def __init__(self, client: Client, claimed: Claimed) -> None:
+        super().__init__(claimed)
         self._client = client
 
     def extend(self, for_ms: int) -> Claim:
         """Lets it stand for so long from now, up to the pact's most. Raises `RejectedError` where it is lost."""
-        self.lease = self._client.extend_claim(self.name, for_ms)
+        self.answer = self._client.extend_claim(self.name, for_ms)
         return self
 
     def withdraw(self) -> None:
@@ -63,13 +63,13 @@ class Claim(_Held):
 class AsyncClaim(_Held):
     """`Claim` for `AsyncClient`."""
 
-    def __init__(self, client: AsyncClient, lease: Lease) -> None:
-        super().__init__(lease)
+    def __init__(self, client: AsyncClient, claimed: Claimed) -> None:
+        super().__init__(claimed)
         self._client = client
 
     async def extend(self, for_ms: int) -> AsyncClaim:
         """See `Claim.extend`."""
-        self.lease = await self._client.extend_claim(self.name, for_ms)
+        self.answer = await self._client.extend_claim(self.name, for_ms)
         return self
 
     async def withdraw(self) -> None:

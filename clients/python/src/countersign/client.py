@@ -12,7 +12,7 @@ import httpx
 
 from countersign import calls
 from countersign.actions import ActionType, Facts
-from countersign.calls import Call, Lease
+from countersign.calls import Call, Claimed
 from countersign.claims import Claim
 from countersign.errors import RejectedError
 from countersign.facts import Entry, Observation
@@ -165,15 +165,15 @@ class Client:
 
     def try_claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> Claim | Rejected:
         """Announces a write, with a rejection as a value."""
-        lease = self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return lease if isinstance(lease, Rejected) else Claim(self, lease)
+        claimed = self.run(calls.claim(facts, for_ms, reason, idempotency_key))
+        return claimed if isinstance(claimed, Rejected) else Claim(self, claimed)
 
-    def extend_claim(self, claim: str, for_ms: int) -> Lease:
+    def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        lease = self.run(calls.extend(claim, for_ms))
-        if isinstance(lease, Rejected):
-            raise RejectedError(lease)
-        return lease
+        claimed = self.run(calls.extend(claim, for_ms))
+        if isinstance(claimed, Rejected):
+            raise RejectedError(claimed)
+        return claimed
 
     def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""
@@ -203,6 +203,15 @@ class Client:
     def receipt(self, index: int) -> str:
         """The receipt of an entry under the latest checkpoint; `countersign.receipts.verify` checks it offline."""
         return self.run(calls.receipt(index))
+
+    def idempotency_key_for(self, *words: str) -> str:
+        """An idempotency key that is the same whenever this agent asks with the same words, also after a restart.
+
+        For what must be done once for each thing that has a name, such as one message of one conversation. Only whoever holds
+        the agent's key can tell it. An open gate's agent has no key to make it from: then it is random.
+        """
+        key = self._sender.key
+        return calls.new_idempotency_key() if key is None else key.word_for("idempotency", *words)
 
     def action(
         self, pact: str, action: str, *, observe: Facts | None = None, delegation: str | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -82,6 +85,16 @@ class Key:
     def sign(self, message: bytes) -> bytes:
         """The signature of Ed25519, 64 bytes."""
         return self._private.sign(message)
+
+    def word_for(self, *words: str) -> str:
+        """A word of 256 bits that follows from this key and these words: the same every time, and nobody else can tell it.
+
+        It is the digest of a signature, which Ed25519 makes without randomness. What is signed begins with a text that no
+        request, delegation or checkpoint begins with.
+        """
+        spelled = json.dumps(words, ensure_ascii=True).encode()
+        digest = hashlib.sha256(self.sign(b"countersign word\x00" + spelled)).digest()
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
     def private_bytes(self) -> bytes:
         """The 32 secret bytes, for libraries that want them."""

@@ -2,7 +2,7 @@
 
 Needs the extra `langgraph`. Put `GatedToolNode` where a graph has its `ToolNode`:
 
-- `look(client, …)` makes a tool by which the model observes facts. What it was shown stays in the conversation, with the
+- `observation_tool(client, …)` makes a tool by which the model observes facts. What it was shown stays in the conversation, with the
   sealed token as the message's artifact: the model never sees the token, cannot alter it, and what it was shown is what its
   actions are held against, also after the graph was saved and loaded.
 - A tool named in `actions` is an action. The node sends the call's arguments as its parameters, with the observations that
@@ -11,6 +11,10 @@ Needs the extra `langgraph`. Put `GatedToolNode` where a graph has its `ToolNode
 
 What keeps a tool from running comes back as an ordinary tool message with status `error`: a plain sentence, the failed
 preconditions with what was expected and what was found, and what to look at again. The verdict itself is its artifact.
+
+A graph that is resumed after a crash repeats the call that it had not saved. The action is not done again: its idempotency
+key follows from the conversation, the message and the call. The tool's body, though, runs again where the first
+verdict was `committed`, since nobody knows how far it had come; let it be something that can be repeated.
 
 What a tool body may and may not rely on is said in `countersign.actions`: it holds here too.
 """
@@ -23,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 try:
-    from langchain_core.messages import ToolMessage
+    from langchain_core.messages import AIMessage, ToolMessage
     from langchain_core.tools import BaseTool, StructuredTool
     from langgraph.prebuilt import ToolNode
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -35,7 +39,7 @@ except ImportError as error:
 from countersign.actions import Facts
 from countersign.aio import AsyncClient
 from countersign.client import Client
-from countersign.errors import CountersignError
+from countersign.errors import CountersignError, GateError
 from countersign.facts import Observation
 from countersign.verdicts import Committed, Settled, Verdict
 
@@ -106,10 +110,10 @@ class GatedToolNode(ToolNode):
             raise CountersignError(f"there is no tool {', '.join(unknown)}\nhint: a misspelt name would guard nothing")
 
 
-def look(
+def observation_tool(
     client: Client | AsyncClient, name: str, description: str, facts: Callable[..., Sequence[str]], **more: Any
 ) -> BaseTool:
-    """A tool by which the model observes facts: `look(client, "get_account", "…", lambda account: [fact("Account", account)])`.
+    """A tool by which the model observes facts: `observation_tool(client, "get_account", "…", lambda account: [fact("Account", account)])`.
 
     The arguments of `facts` are the tool's arguments; annotate them, or pass `args_schema`, so that the model knows their types.
     """
@@ -135,7 +139,7 @@ def look(
         coroutine=awaits,
         args_schema=schema,
         response_format="content_and_artifact",
-        metadata={_ARTIFACT: "look"},
+        metadata={_ARTIFACT: "observation"},
         **more,
     )
 
@@ -152,7 +156,7 @@ class _Gate:
         """Whether the tool needs no verdict: it only looks, or was named as free."""
         if request.tool_call["name"] in self.actions:
             return False
-        looks = request.tool is not None and (request.tool.metadata or {}).get(_ARTIFACT) == "look"
+        looks = request.tool is not None and (request.tool.metadata or {}).get(_ARTIFACT) == "observation"
         return looks or request.tool_call["name"] in self.free
 
     def refusal(self, request: ToolCallRequest) -> ToolMessage:
@@ -167,17 +171,30 @@ class _Gate:
         arguments = request.tool_call["args"]
         return arguments if action.params is None else action.params(arguments)
 
+    def messages(self, request: ToolCallRequest) -> list[Any]:
+        """The conversation."""
+        state = request.state
+        found = state if isinstance(state, list) else _member(state, self.messages_key)
+        return found if isinstance(found, list) else []
+
     def seen(self, request: ToolCallRequest) -> list[tuple[str, frozenset[str]]]:
         """The observations that the conversation holds, oldest first: token and facts."""
-        state = request.state
-        messages = state if isinstance(state, list) else _member(state, self.messages_key) or []
         found = []
-        for message in messages:
+        for message in self.messages(request):
             artifact = message.artifact if isinstance(message, ToolMessage) else None
             seen = artifact.get(_ARTIFACT) if isinstance(artifact, dict) else None
             if isinstance(seen, dict) and isinstance(seen.get("observation"), str):
                 found.append((seen["observation"], frozenset(seen.get("facts", ()))))
         return found
+
+    def name_of(self, request: ToolCallRequest) -> tuple[str, ...] | None:
+        """What names this call for good: its conversation, its message and itself. None where the message has no id."""
+        thread = str((request.runtime.config.get("configurable") or {}).get("thread_id", ""))
+        wanted = request.tool_call["id"]
+        for message in reversed(self.messages(request)):
+            if isinstance(message, AIMessage) and any(call["id"] == wanted for call in message.tool_calls):
+                return None if message.id is None or wanted is None else ("langgraph", thread, message.id, wanted)
+        return None
 
     def relied_on(self, action: Action, wanted: Sequence[str], request: ToolCallRequest) -> tuple[list[str], list[str]]:
         """The tokens to send along, and the facts that must be observed first."""
@@ -209,7 +226,18 @@ def _sync_guard(
     observations: list[Observation | str] = [*tokens]
     if missing:
         observations.append(client.observe(*missing))
-    verdict = client.act(action.pact, action.action, params, observations=observations, delegation=action.delegation)
+    name = gate.name_of(request)
+    try:
+        verdict = client.act(
+            action.pact,
+            action.action,
+            params,
+            observations=observations,
+            idempotency_key=None if name is None else client.idempotency_key_for(*name),
+            delegation=action.delegation,
+        )
+    except GateError as error:
+        return _decided_before(request, error)
     return _result(execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -227,9 +255,18 @@ async def _async_guard(
     observations: list[Observation | str] = [*tokens]
     if missing:
         observations.append(await client.observe(*missing))
-    verdict = await client.act(
-        action.pact, action.action, params, observations=observations, delegation=action.delegation
-    )
+    name = gate.name_of(request)
+    try:
+        verdict = await client.act(
+            action.pact,
+            action.action,
+            params,
+            observations=observations,
+            idempotency_key=None if name is None else client.idempotency_key_for(*name),
+            delegation=action.delegation,
+        )
+    except GateError as error:
+        return _decided_before(request, error)
     return _result(await execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -243,6 +280,14 @@ def _misfit(request: ToolCallRequest) -> ToolMessage | None:
             text = f"Not done: the arguments do not fit the tool. Mend them and call it again.\n{error}"
             return _message(request, text, {"error": {"code": "invalid_params", "message": str(error)}})
     return None
+
+
+def _decided_before(request: ToolCallRequest, error: GateError) -> ToolMessage:
+    """A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up."""
+    if error.code != "idempotency_key_reused":
+        raise error
+    text = "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
+    return _message(request, text, {"error": {"code": error.code, "message": error.message, "hint": error.hint}})
 
 
 def _told(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:

@@ -15,11 +15,12 @@ A result that no verdict stands on is never taken for done: `isError` from the u
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias
+
+import anyio
 
 try:
     from mcp.types import CallToolResult, TextContent
@@ -176,7 +177,7 @@ class Gateway:
             # A gateway that does not wait by itself is neither hurried nor trusted to next time.
             pause_s = max(0.1, (answer.retry.after_ms or 0) / 1000 if isinstance(answer, Pending) else 0)
             if isinstance(answer, Pending) and time.monotonic() - asked_at < pause_s:
-                await asyncio.sleep(min(pause_s, max(0.0, ends - time.monotonic())))
+                await anyio.sleep(min(pause_s, max(0.0, ends - time.monotonic())))
         return answer
 
 
