@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     wants_segment: AtomicBool,
     /// When somebody that waits for a fence must be looked after, in ledger milliseconds.
     wakes_at_ms: AtomicU64,
+    /// How many wait for a fence.
+    waiting: AtomicU64,
     bell: Arc<Bell>,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
@@ -195,6 +197,11 @@ impl Gate {
     /// How many requests wait in the queue.
     pub fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, Sender::len)
+    }
+
+    /// How many actions wait for a fence.
+    pub fn waiting(&self) -> u64 {
+        self.shared.waiting.load(Ordering::Acquire)
     }
 
     /// How many requests may wait in the queue.

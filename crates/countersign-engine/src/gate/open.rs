@@ -211,6 +211,7 @@ impl Parts {
             closing: Mutex::new(None),
             wants_segment: false.into(),
             wakes_at_ms: u64::MAX.into(),
+            waiting: 0.into(),
             bell,
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),

@@ -165,6 +165,7 @@ impl Pipeline {
     fn note_waiting(&self, sequencer: &Sequencer) {
         let wakes_at_ms = sequencer.wakes_at_ms().unwrap_or(u64::MAX);
         self.shared.wakes_at_ms.store(wakes_at_ms, Ordering::Release);
+        self.shared.waiting.store(sequencer.waiting(), Ordering::Release);
     }
 
     fn encode_loop(&self, to_encode: &Receiver<Batch>, encoded: &Sender<Vec<Encoded>>) {

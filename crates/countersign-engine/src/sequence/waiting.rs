@@ -69,6 +69,11 @@ impl Sequencer {
         self.waiting.wakes_at_ms()
     }
 
+    /// How many wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.waiters.len() as u64
+    }
+
     /// Tells everybody that waits that the gate ends.
     pub fn abandon_waiting(&mut self) {
         for waiter in self.waiting.waiters.drain(..) {

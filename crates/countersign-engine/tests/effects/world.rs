@@ -1,0 +1,435 @@
+//! A gate with a clock that tests turn, and an outside that does as it is told.
+
+use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::effect::EffectRefusal;
+use countersign_core::fence::ClaimId;
+use countersign_core::identity::Auth;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::load::load;
+use countersign_core::record::{Entry, Event};
+use countersign_core::value::Attributes;
+use countersign_engine::audit::audit;
+use countersign_engine::clock::Clock;
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Outbox, Probed};
+use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::disk::RealDisk;
+use ed25519_dalek::SigningKey;
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value as Json, json};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PACT: &str = r#"
+pact = "billing"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[[claim.Account]]
+who = 'principal.roles.contains("fraud")'
+max = "10s"
+priority = 5
+
+[[claim.Account]]
+who = 'principal.roles.contains("clerk")'
+max = "10s"
+
+[action.payout]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("payer")'
+budget = { sum = "amount", max = 1000, per = "1d", by = "agent" }
+set = { balance = "resource.balance - context.amount" }
+call = { http = "payments", path = "/payouts/{account}", probe = { path = "/payouts/by-key/{call.key}", absent_after = "5s" } }
+
+[action.payout.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.payout.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
+
+[[action.payout.require]]
+id = "balance-covers-amount"
+that = 'resource.balance >= context.amount'
+
+[action.cooled]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("payer")'
+budget = { sum = "amount", max = 1000, per = "1d", by = "agent" }
+set = { balance = "resource.balance - context.amount" }
+call = { http = "payments", path = "/payouts/{account}", after = "2s", idempotent = true, retries = 2 }
+
+[action.cooled.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.cooled.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
+
+[action.notify]
+resource = 'Account::"{account}"'
+allow = 'true'
+call = { http = "payments", path = "/mail", body = { to = "context.account", was = "resource.balance" } }
+
+[action.notify.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.notify.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
+
+[action.debit]
+resource = 'Account::"{account}"'
+allow = 'true'
+wait = "30s"
+set = { balance = "resource.balance - context.amount" }
+
+[action.debit.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.debit.require]]
+id = "balance-covers-amount"
+that = 'resource.balance >= context.amount'
+
+[action.freeze]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("fraud")'
+set = { status = '"frozen"' }
+
+[action.freeze.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.freeze.require]]
+id = "not-yet"
+that = 'resource.status != "frozen"'
+"#;
+
+/// How long a test waits for something that happens on another thread.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A clock that only goes on when it is told to.
+pub struct Turned(AtomicU64);
+
+impl Clock for Turned {
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What the outside was asked, and what it answers: what it was told, one after the other.
+#[derive(Default)]
+pub struct Outsider {
+    answers: Mutex<VecDeque<Attempt>>,
+    probes: Mutex<VecDeque<Probed>>,
+    pub asked: Mutex<Vec<(EffectId, String, Json)>>,
+    changed: Condvar,
+}
+
+impl Outsider {
+    pub fn answer(&self, attempt: Attempt) {
+        self.answers.lock().push_back(attempt);
+        self.changed.notify_all();
+    }
+
+    pub fn answer_probe(&self, probed: Probed) {
+        self.probes.lock().push_back(probed);
+        self.changed.notify_all();
+    }
+
+    fn next<T>(&self, queue: &Mutex<VecDeque<T>>) -> Option<T> {
+        let mut queue = queue.lock();
+        let until = Instant::now() + PATIENCE;
+        while queue.is_empty() {
+            if self.changed.wait_until(&mut queue, until).timed_out() {
+                return None;
+            }
+        }
+        queue.pop_front()
+    }
+}
+
+impl Adapter for Outsider {
+    fn attempt(&self, job: &Job<'_>) -> Attempt {
+        if let Some(halted) = job.judge.halted() {
+            return Attempt::NotSent(Evidence::said(halted.message));
+        }
+        let sent = match &job.call.send {
+            Some(countersign_core::call::Send::Http { method, path, body }) => json!([method.as_str(), path, body]),
+            other => panic!("{other:?}"),
+        };
+        self.asked.lock().push((job.effect, job.key.to_owned(), sent));
+        self.changed.notify_all();
+        self.next(&self.answers).unwrap_or_else(|| Attempt::Unknown(Evidence::said("nobody answered")))
+    }
+
+    fn probe(&self, _: &Job<'_>) -> Probed {
+        self.next(&self.probes).unwrap_or_else(|| Probed::Unknown(Evidence::said("nobody answered")))
+    }
+
+    fn concurrency(&self) -> usize {
+        8
+    }
+}
+
+/// Done, as the outside says it.
+pub fn done() -> Attempt {
+    Attempt::Done(Evidence { status: Some(201), ..Evidence::said("created") })
+}
+
+/// Unknown, as the outside leaves it.
+pub fn unknown() -> Attempt {
+    Attempt::Unknown(Evidence::said("the connection was closed"))
+}
+
+/// A gate with its outbox.
+pub struct World {
+    dir: tempfile::TempDir,
+    clock: Arc<Turned>,
+    pub outside: Arc<Outsider>,
+    gate: Option<Arc<Gate>>,
+    outbox: Option<Outbox>,
+    keys: u64,
+}
+
+impl World {
+    /// A gate with agents, and accounts `a` and `b` of 500 each.
+    pub fn new() -> Self {
+        let world = Self::bare();
+        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+        world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+        for (agent, role) in [("payer-1", "payer"), ("payer-2", "payer"), ("fraud-1", "fraud"), ("clerk-1", "clerk")] {
+            let agent = format!("Agent::\"{agent}\"");
+            world.feed(&agent, json!({"roles": [role], "standing": "active", "org": "acme", "trust": 700}));
+        }
+        for account in ["a", "b"] {
+            world.feed(&account_id(account), json!({"status": "active", "balance": 500}));
+        }
+        world
+    }
+
+    fn bare() -> Self {
+        let mut world = Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: Arc::new(Turned(1_700_000_000_000.into())),
+            outside: Arc::default(),
+            gate: None,
+            outbox: None,
+            keys: 0,
+        };
+        world.open();
+        world
+    }
+
+    fn open(&mut self) {
+        let environment = Environment {
+            disk: Arc::new(RealDisk::open(self.dir.path()).unwrap()),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            seed: [3; 32],
+            log_key: SigningKey::from_bytes(&[1; 32]).into(),
+            token_key: [2; 32],
+        };
+        let gate = Arc::new(Gate::open(environment, Options::new("test.example/effects")).unwrap().0);
+        let adapter = Arc::clone(&self.outside) as Arc<dyn Adapter>;
+        let adapters = [("payments".into(), adapter)].into_iter().collect();
+        self.outbox = Some(Outbox::start(Arc::clone(&gate), adapters).unwrap());
+        self.gate = Some(gate);
+    }
+
+    pub fn gate(&self) -> &Arc<Gate> {
+        self.gate.as_ref().unwrap()
+    }
+
+    /// Stops the outbox and the gate, and starts them again on the same folder.
+    pub fn restart(&mut self) {
+        self.close();
+        self.open();
+    }
+
+    /// Ends as a crash would: what a worker finds out from here on, nobody hears. A copy of the folder goes on.
+    pub fn crash(&mut self) {
+        let copy = tempfile::tempdir().unwrap();
+        copy_folder(self.dir.path(), copy.path());
+        // Whatever the old gate still does, it does to a folder that nobody looks at any more.
+        let (old_dir, outbox, gate) = (std::mem::replace(&mut self.dir, copy), self.outbox.take(), self.gate.take());
+        let outside = std::mem::take(&mut self.outside);
+        self.outside.asked.lock().extend(outside.asked.lock().iter().cloned());
+        self.open();
+        outside.answer(unknown());
+        drop((outbox, gate));
+        drop(old_dir);
+    }
+
+    fn close(&mut self) {
+        drop(self.outbox.take());
+        let gate = self.gate.take().unwrap();
+        // A last answer may still be on its way out of a thread of the gate.
+        let until = Instant::now() + PATIENCE;
+        while Arc::strong_count(&gate) > 1 {
+            assert!(Instant::now() < until, "somebody keeps the gate");
+            std::thread::yield_now();
+        }
+        Arc::into_inner(gate).unwrap().close().unwrap();
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, ms: u64) {
+        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub fn call(&self, request: Request) -> Result<Answer, Refusal> {
+        self.gate().call(request)
+    }
+
+    pub fn feed(&self, fact: &str, value: Json) -> Entry {
+        let value = Some(Attributes::from_untyped_json(value.as_object().unwrap()).unwrap());
+        let fact = fact.parse().unwrap();
+        entry(self.call(Request::Feed { by: operator(), auth: Auth::None, fact, value, if_match: None }).unwrap())
+    }
+
+    pub fn request(&mut self, agent: &str, action: &str, params: Json, claim: Option<ClaimId>) -> Request {
+        self.keys += 1;
+        let mut body = json!({
+            "pact": "billing", "action": action, "params": params, "idempotency_key": format!("{:032}", self.keys),
+        });
+        if let Some(claim) = claim {
+            body["claim"] = claim.to_string().into();
+        }
+        let agent = AgentId::new(agent).unwrap();
+        Request::Act(Box::new(self.gate().admit(agent, Auth::None, body.to_string().into()).unwrap()))
+    }
+
+    /// Acts; the verdict, or the code, and the entry.
+    pub fn act(&mut self, agent: &str, action: &str, params: Json) -> (String, u64) {
+        let request = self.request(agent, action, params, None);
+        verdict(self.call(request))
+    }
+
+    pub fn claim(&self, agent: &str, facts: &[&str], for_ms: u64) -> Result<ClaimId, Refusal> {
+        let by = AgentId::new(agent).unwrap();
+        let facts = facts.iter().map(|fact| fact.parse().unwrap()).collect();
+        let request = Request::Claim { by, auth: Auth::None, facts, for_ms, reason: "an investigation".into() };
+        self.call(request).map(|answer| ClaimId(entry(answer).index))
+    }
+
+    pub fn value(&self, fact: &str) -> Json {
+        let id: FactId = fact.parse().unwrap();
+        let view = self.gate().view();
+        view.state.facts.get(&id).and_then(|fact| fact.value.as_ref()).map(Attributes::to_json).unwrap_or_default()
+    }
+
+    pub fn balance(&self, account: &str) -> i64 {
+        self.value(&account_id(account))["balance"].as_i64().unwrap()
+    }
+
+    /// Where an effect is.
+    pub fn phase(&self, effect: u64) -> String {
+        match self.gate().view().state.effects.find(EffectId(effect)) {
+            Ok(effect) => effect.phase.as_str().to_owned(),
+            Err(EffectRefusal::Ended { how, .. }) => how.as_str().to_owned(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Waits until an effect is there; time does not pass by itself meanwhile.
+    pub fn until(&self, effect: u64, phase: &str) {
+        self.wait(|world| world.phase(effect) == phase, &format!("eff_{effect} never came to be {phase}"));
+    }
+
+    /// Waits until something is so.
+    pub fn wait(&self, is_so: impl Fn(&Self) -> bool, otherwise: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            assert!(Instant::now() < until, "{otherwise}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// How often the outside was asked.
+    pub fn asked(&self) -> usize {
+        self.outside.asked.lock().len()
+    }
+
+    pub fn resolve(&self, effect: u64, outcome: Outcome) -> Result<Answer, Refusal> {
+        let reason = "the bank was called".into();
+        self.call(Request::Resolve { by: operator(), auth: Auth::None, effect: EffectId(effect), outcome, reason })
+    }
+
+    /// Ends, and checks that every entry would be decided the same again.
+    pub fn audited(mut self) {
+        self.close();
+        let disk = RealDisk::open(self.dir.path()).unwrap();
+        let key = countersign_ledger::checkpoint::LogKey::new(
+            "test.example/effects",
+            SigningKey::from_bytes(&[1; 32]).verifying_key(),
+        )
+        .unwrap();
+        let report = audit(&disk, &key, &mut |_| ()).unwrap();
+        assert_eq!((report.differing, report.unverifiable.len()), (Vec::new(), 0));
+        assert_eq!(report.entries, report.verified);
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else {
+            // The anchor is written anew now and then; the folder is good with the old one, or with none.
+            let copied = std::fs::copy(entry.path(), target);
+            assert!(copied.is_ok() || !entry.path().exists(), "{copied:?}");
+        }
+    }
+}
+
+pub fn operator() -> AgentId {
+    AgentId::new("operator").unwrap()
+}
+
+pub fn account_id(account: &str) -> String {
+    format!("Account::\"{account}\"")
+}
+
+pub fn entry(answer: Answer) -> Entry {
+    match answer {
+        Answer::Entered(entered) => entered.entry,
+        Answer::Repeated(entry) => panic!("repeated in {entry}"),
+    }
+}
+
+/// The verdict, or the code, and the entry.
+pub fn verdict(answer: Result<Answer, Refusal>) -> (String, u64) {
+    let entry = entry(answer.unwrap());
+    let Event::Action(decided) = &entry.event else { panic!("not an action") };
+    let decision = &decided.decision;
+    let word = decision.blocked().map_or(decision.verdict.as_str(), |blocked| blocked.code.as_str());
+    (word.to_owned(), entry.index)
+}
