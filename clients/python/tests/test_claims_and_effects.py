@@ -12,28 +12,22 @@ import pytest
 from countersign import (
     AsyncClient,
     Client,
+    Evidence,
     Failed,
     GateError,
     InDoubt,
     InFlight,
     NotDoneError,
     Rejected,
-    RejectedError,
     Settled,
     fact,
 )
 
 ACCOUNT = fact("Account", "42")
 CLAIMED = {"claim": "clm_812", "entry": 812, "facts": [ACCOUNT], "expires_at": 5_000, "until": 60_000}
-LOST = {
-    "verdict": "rejected",
-    "action": "00",
-    "entry": 813,
-    "code": "claim_lost",
-    "message": "it has expired",
-    "hint": "claim again",
-}
-FLIGHT = {"verdict": "in_flight", "action": "00", "entry": 813, "effect": "eff_813", "state": "cooling"}
+GONE = (404, {"error": {"code": "claim_not_found", "message": "m", "hint": "h", "request_id": "r"}})
+EVIDENCE = {"attempts": 1, "summary": "HTTP 201", "status": 201, "result": '{"id":"po_1"}'}
+FLIGHT = {"verdict": "in_flight", "action": "00", "entry": 813, "effect": "eff_813", "dispatch_at": 9}
 
 
 class Script:
@@ -75,38 +69,51 @@ def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
     assert script.seen[2][2]["claim"] == "clm_812"
 
 
-def test_a_claim_that_is_refused_is_a_value_or_raised() -> None:
-    client = Script((200, LOST), (200, LOST), (200, CLAIMED), (200, LOST)).client()
-    assert isinstance(client.try_claim(ACCOUNT, for_ms=1, reason="r"), Rejected)
-    with pytest.raises(RejectedError, match="claim_lost"):
+def test_a_claim_that_is_refused_or_has_ended_is_raised_with_its_code() -> None:
+    taken = (409, {"error": {"code": "fact_claimed", "message": "by fraud-1", "hint": "h", "request_id": "r"}})
+    client = Script(taken, (200, CLAIMED), GONE).client()
+    with pytest.raises(GateError, match="fact_claimed"):
         client.claim(ACCOUNT, for_ms=1, reason="r")
     claim = client.claim(ACCOUNT, for_ms=1, reason="r")
-    with pytest.raises(RejectedError, match="claim_lost"):
+    with pytest.raises(GateError, match="claim_not_found"):
         claim.extend(5)
 
 
+def test_an_action_under_a_claim_that_was_lost_is_rejected() -> None:
+    lost = {
+        "verdict": "rejected",
+        "action": "00",
+        "entry": 813,
+        "code": "claim_lost",
+        "message": "it has expired",
+        "hint": "h",
+    }
+    verdict = Script((200, lost)).client().act("billing", "freeze", {"account": "42"}, claim="clm_812")
+    assert isinstance(verdict, Rejected)
+    assert verdict.code == "claim_lost"
+
+
 def test_what_went_wrong_inside_is_what_is_seen() -> None:
-    gone = (409, {"error": {"code": "claim_lost", "message": "m", "hint": "h", "request_id": "r"}})
-    with pytest.raises(ZeroDivisionError), Script((200, CLAIMED), gone).client().claim(ACCOUNT, for_ms=1, reason="r"):
+    with pytest.raises(ZeroDivisionError), Script((200, CLAIMED), GONE).client().claim(ACCOUNT, for_ms=1, reason="r"):
         raise ZeroDivisionError
-    claim = Script((200, CLAIMED), gone).client().claim(ACCOUNT, for_ms=1, reason="r")
-    with pytest.raises(GateError, match="claim_lost"):
+    claim = Script((200, CLAIMED), GONE).client().claim(ACCOUNT, for_ms=1, reason="r")
+    with pytest.raises(GateError, match="claim_not_found"):
         claim.withdraw()
 
 
 def test_a_call_is_waited_for() -> None:
-    settled = {"effect": "eff_813", "state": "settled", "entry": 815, "result": {"id": "po_1"}}
+    settled = {"effect": "eff_813", "state": "settled", "entry": 815, "evidence": EVIDENCE}
     flying = {"effect": "eff_813", "state": "dispatched", "entry": 814}
     script = Script((200, FLIGHT), (200, flying), (200, settled))
     client = script.client()
     verdict = client.act("billing", "refund", {}, wait_ms=200)
     assert isinstance(verdict, InFlight)
-    assert (verdict.effect, verdict.state) == ("eff_813", "cooling")
+    assert (verdict.effect, verdict.state, verdict.dispatch_at) == ("eff_813", "cooling", 9)
     with pytest.raises(NotDoneError, match="not known yet"):
         verdict.unwrap()
     outcome = client.wait(verdict, timeout_s=10)
     assert isinstance(outcome, Settled)
-    assert outcome.unwrap().result == {"id": "po_1"}
+    assert outcome.unwrap().evidence == Evidence(1, "HTTP 201", 201, '{"id":"po_1"}', None)
     assert [path.split("=")[0] for _, path, _ in script.seen] == [
         "/v1/actions?wait_ms",
         "/v1/effects/eff_813?wait_ms",
@@ -130,14 +137,19 @@ def test_what_failed_and_what_is_in_doubt_are_told_apart() -> None:
         "message": "no such payee",
         "hint": "h",
     }
-    doubt = {"effect": "eff_1", "state": "in_doubt", "entry": 2}
+    doubt = {
+        "effect": "eff_1",
+        "state": "in_doubt",
+        "entry": 2,
+        "evidence": {"attempts": 3, "summary": "no answer came"},
+    }
     client = Script((200, failed), (200, doubt), (200, {**FLIGHT, "verdict": "settled", "state": "settled"})).client()
     outcome = client.effect("eff_1")
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.message) == ("refused", "no such payee")
     doubtful = client.effect("eff_1")
     assert isinstance(doubtful, InDoubt)
-    with pytest.raises(NotDoneError):
+    with pytest.raises(NotDoneError, match="no answer came"):
         doubtful.unwrap()
     assert isinstance(client.act("p", "a", {}, wait_ms=100), Settled)
 

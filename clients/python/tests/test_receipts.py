@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from countersign import Client, Key, LogKey, ReceiptError, fact, verify_receipt
 from countersign.receipts import commitment, leaf_hash, node_hash, parse_receipt, root_of, verify_checkpoint
-from tests.gate import ORIGIN, ROOT, Gate
+from tests.gate import ACCOUNT, ORIGIN, ROOT, Gate
 from tests.test_client import refund
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "vectors/ledger.json").read_text())
@@ -92,6 +93,27 @@ def test_the_gates_receipts_verify_with_its_log_key_and_no_other(gate: Gate, cli
     assert later.leaf == verified.leaf
     with pytest.raises(ReceiptError, match="not signed with a key that was given"):
         verify_receipt(verdict.receipt, KEY)
+
+
+def test_after_a_rotation_the_key_of_the_time_counts(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    gate.start()
+    try:
+        before = gate.log_key
+        with Client(gate.url, key=gate.admin_key, origin=ORIGIN) as auditor:
+            old = auditor.receipt(0)
+            gate.admin("key", "rotate-log", "--reason", "a test")
+            after = gate.log_key
+            gate.put("Account", "42", ACCOUNT)
+            new = auditor.receipt(0)
+    finally:
+        gate.stop()
+    assert before != after
+    assert verify_receipt(old, before).leaf == verify_receipt(new, after).leaf
+    assert verify_receipt(new, before, after).checkpoint.signed_by == LogKey.parse(after)
+    for receipt, key in ((old, after), (new, before)):
+        with pytest.raises(ReceiptError, match="not signed with a key that was given"):
+            verify_receipt(receipt, key)
 
 
 def test_one_flipped_bit_anywhere_is_found() -> None:

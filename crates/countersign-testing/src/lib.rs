@@ -11,5 +11,6 @@ pub mod disk;
 pub mod folder;
 pub mod gate;
 pub mod log_workload;
+pub mod model;
 pub mod rotating;
 pub mod sim;

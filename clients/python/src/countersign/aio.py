@@ -160,25 +160,15 @@ class AsyncClient:
         )
 
     async def claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> AsyncClaim:
-        """Announces a write: `async with await client.claim(…) as claim:`. Raises `RejectedError` where there is nothing to enter."""
-        claim = await self.try_claim(*facts, for_ms=for_ms, reason=reason, idempotency_key=idempotency_key)
-        if isinstance(claim, Rejected):
-            raise RejectedError(claim)
-        return claim
+        """Announces a write: `async with await client.claim(…) as claim:`.
 
-    async def try_claim(
-        self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None
-    ) -> AsyncClaim | Rejected:
-        """Announces a write, with a rejection as a value."""
-        claimed = await self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return claimed if isinstance(claimed, Rejected) else AsyncClaim(self, claimed)
+        Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
+        """
+        return AsyncClaim(self, await self.run(calls.claim(facts, for_ms, reason, idempotency_key)))
 
     async def extend_claim(self, claim: str, for_ms: int) -> Claimed:
-        """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        claimed = await self.run(calls.extend(claim, for_ms))
-        if isinstance(claimed, Rejected):
-            raise RejectedError(claimed)
-        return claimed
+        """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""
+        return await self.run(calls.extend(claim, for_ms))
 
     async def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""

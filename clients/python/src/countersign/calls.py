@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from countersign.facts import Entry, Observation, read_entry, read_observation
 from countersign.reading import Reader
-from countersign.verdicts import Outcome, Rejected, Verdict, read_effect, read_verdict
+from countersign.verdicts import Outcome, Verdict, read_effect, read_verdict
 
 T = TypeVar("T")
 
@@ -93,14 +93,14 @@ def act(
     )
 
 
-def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Claimed | Rejected]:
+def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Claimed]:
     """`POST /v1/claims`."""
     key = idempotency_key or new_idempotency_key()
     body = {"facts": list(facts), "for_ms": for_ms, "reason": reason, "idempotency_key": key}
     return Call("POST", "/v1/claims", _claimed, body=_json(body), idempotency_key=key)
 
 
-def extend(claim: str, for_ms: int) -> Call[Claimed | Rejected]:
+def extend(claim: str, for_ms: int) -> Call[Claimed]:
     """`POST /v1/claims/{claim}/extend`."""
     path = f"/v1/claims/{quote(claim, safe='')}/extend"
     return Call("POST", path, _claimed, body=_json({"for_ms": for_ms}), repeatable=False)
@@ -128,11 +128,7 @@ def receipt(index: int) -> Call[str]:
     return Call("GET", f"/v1/ledger/receipts/{index}", lambda answer: Reader(answer, "a receipt").text("receipt"))
 
 
-def _claimed(answer: Mapping[str, Any]) -> Claimed | Rejected:
-    if "verdict" in answer and "claim" not in answer:
-        verdict = read_verdict(answer)
-        if isinstance(verdict, Rejected):
-            return verdict
+def _claimed(answer: Mapping[str, Any]) -> Claimed:
     reader = Reader(answer, "a claim")
     return Claimed(
         claim=reader.text("claim"),

@@ -41,7 +41,7 @@ class Claim(_Held):
         self._client = client
 
     def extend(self, for_ms: int) -> Claim:
-        """Lets it stand for so long from now, up to the pact's most. Raises `RejectedError` where it is lost."""
+        """Lets it stand for so long from now, up to the pact's most. Raises `GateError` (`claim_not_found`) where it has ended."""
         self.answer = self._client.extend_claim(self.name, for_ms)
         return self
 

@@ -157,23 +157,15 @@ class Client:
         )
 
     def claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> Claim:
-        """Announces a write: `with client.claim(…) as claim:`. Raises `RejectedError` where there is nothing to enter."""
-        claim = self.try_claim(*facts, for_ms=for_ms, reason=reason, idempotency_key=idempotency_key)
-        if isinstance(claim, Rejected):
-            raise RejectedError(claim)
-        return claim
+        """Announces a write: `with client.claim(…) as claim:`.
 
-    def try_claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> Claim | Rejected:
-        """Announces a write, with a rejection as a value."""
-        claimed = self.run(calls.claim(facts, for_ms, reason, idempotency_key))
-        return claimed if isinstance(claimed, Rejected) else Claim(self, claimed)
+        Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
+        """
+        return Claim(self, self.run(calls.claim(facts, for_ms, reason, idempotency_key)))
 
     def extend_claim(self, claim: str, for_ms: int) -> Claimed:
-        """Lets a claim stand for so long from now. Raises `RejectedError` where it is lost."""
-        claimed = self.run(calls.extend(claim, for_ms))
-        if isinstance(claimed, Rejected):
-            raise RejectedError(claimed)
-        return claimed
+        """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""
+        return self.run(calls.extend(claim, for_ms))
 
     def withdraw_claim(self, claim: str) -> None:
         """Ends a claim now."""

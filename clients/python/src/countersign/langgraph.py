@@ -295,7 +295,12 @@ def _told(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
     artifact = {"verdict": dict(verdict.raw)}
     if isinstance(verdict, Settled):
         # The gate made the call itself; there is nothing left for the tool to do.
-        return _message(request, json.dumps({"done": True, "result": verdict.result}), artifact, status="success")
+        return _message(
+            request,
+            json.dumps({"done": True, "result": verdict.evidence and verdict.evidence.result}),
+            artifact,
+            status="success",
+        )
     if isinstance(verdict, Committed):
         raise CountersignError("a committed action was taken for one that is not")
     kinds = {

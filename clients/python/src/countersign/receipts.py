@@ -67,7 +67,11 @@ class VerifiedEntry:
 
 
 def verify_receipt(receipt: str, *keys: LogKey | str) -> VerifiedEntry:
-    """Checks a receipt against the log's key, or its keys where it was rotated. Raises `ReceiptError`; never guesses."""
+    """Checks a receipt against the log's key. Raises `ReceiptError`; never guesses.
+
+    Where the key was rotated, name the one of that time, or several: each is believed for checkpoints of any size. That a
+    replaced key signed nothing after its time is for `countersign verify`, which reads the whole log.
+    """
     index, leaf_bytes, proof, note = parse_receipt(receipt)
     checkpoint = verify_checkpoint(note, *keys)
     if root_of(index, checkpoint.size, leaf_hash(leaf_bytes), proof) != checkpoint.root:

@@ -43,6 +43,8 @@ class FailedRead:
     """As observed; None where it was absent, not observed, or is withheld."""
     actual: Any
     """As it is; None where it is absent or withheld."""
+    withheld: bool
+    """The agent may not see this attribute, so neither value is told."""
     version: int
     changed_by: str | None
     changed_at: int | None
@@ -84,6 +86,21 @@ class WaivedBy:
     reviewer: str
     review: int
     preconditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for the outcome of a call to the outside."""
+
+    attempts: int
+    summary: str
+    """What came of it, in a sentence."""
+    status: int | None
+    """The status that the outside gave."""
+    result: str | None
+    """What the outside answered, as far as the gate keeps it."""
+    receipt: str | None
+    """The receipt that the outside keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +183,8 @@ class InFlight(_Answer):
     """Its name, for `client.effect` and `client.wait`."""
     state: str
     """`cooling` or `dispatched`."""
+    dispatch_at: int | None
+    """When a cooling call is decided again, in ledger milliseconds."""
 
     def explain(self) -> str:
         """What that means, as text."""
@@ -181,8 +200,7 @@ class Settled(_Answer):
     """The call to the outside happened, and the facts are written."""
 
     effect: str
-    result: Any
-    """What the outside answered, as far as the gate keeps it."""
+    evidence: Evidence | None
     wrote: tuple[Wrote, ...]
 
     def unwrap(self) -> Settled:
@@ -195,7 +213,7 @@ class Failed(_Blocked):
     """The call to the outside did not happen and will not. No fact was written, and charges were given back."""
 
     effect: str
-    result: Any
+    evidence: Evidence | None
 
     def unwrap(self) -> NoReturn:
         """Raises `NotDoneError`."""
@@ -207,6 +225,7 @@ class InDoubt(_Blocked):
     """The call to the outside may or may not have happened. Do not act again: a probe or a person settles it."""
 
     effect: str
+    evidence: Evidence | None
 
     def unwrap(self) -> NoReturn:
         """Raises `NotDoneError`."""
@@ -249,17 +268,30 @@ def read_effect(answer: Mapping[str, Any]) -> Outcome:
 
 def _outcome(reader: Reader, kind: str) -> Outcome:
     if kind in ("in_flight", "cooling", "dispatched"):
-        state = reader.maybe_text("state") or "dispatched"
-        return InFlight(**_common(reader), effect=reader.text("effect"), state=state)
+        dispatch_at = reader.maybe_number("dispatch_at")
+        state = reader.maybe_text("state") or ("dispatched" if dispatch_at is None else "cooling")
+        return InFlight(**_common(reader), effect=reader.text("effect"), state=state, dispatch_at=dispatch_at)
+    evidence = _evidence(reader)
     if kind == "settled":
-        result = reader.anything("result")
-        return Settled(**_common(reader), effect=reader.text("effect"), result=result, wrote=_wrote(reader))
+        return Settled(**_common(reader), effect=reader.text("effect"), evidence=evidence, wrote=_wrote(reader))
     if kind == "failed":
-        result = reader.anything("result")
-        return Failed(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"), result=result)
+        return Failed(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
     if kind == "in_doubt":
-        return InDoubt(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"))
+        return InDoubt(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
     raise ProtocolError(f"the gate answered with {kind!r}, which this client does not know; take it as not done")
+
+
+def _evidence(reader: Reader) -> Evidence | None:
+    found = reader.maybe("evidence")
+    if found is None:
+        return None
+    return Evidence(
+        found.number("attempts"),
+        found.text("summary"),
+        found.maybe_number("status"),
+        found.maybe_text("result"),
+        found.maybe_text("receipt"),
+    )
 
 
 def _common(reader: Reader) -> dict[str, Any]:
@@ -278,10 +310,11 @@ def _common(reader: Reader) -> dict[str, Any]:
 
 
 def _reasons(reader: Reader, kind: str) -> dict[str, Any]:
-    """A repeated verdict whose reasons were erased has none; the kind then stands for them."""
+    """Of a call, what speaks for its outcome is the reason; where reasons were erased, the kind stands for them."""
+    evidence = _evidence(reader)
     return {
         "code": reader.maybe_text("code") or kind,
-        "message": reader.maybe_text("message") or kind.replace("_", " "),
+        "message": reader.maybe_text("message") or (evidence.summary if evidence else kind.replace("_", " ")),
         "hint": reader.maybe_text("hint") or "",
         "failed": tuple(map(_failed, reader.objects("failed"))),
     }
@@ -318,6 +351,7 @@ def _read(reader: Reader) -> FailedRead:
         observed=reader.flag("observed"),
         expected=reader.anything("expected"),
         actual=reader.anything("actual"),
+        withheld=reader.flag("withheld"),
         version=reader.number("version"),
         changed_by=reader.maybe_text("changed_by"),
         changed_at=reader.maybe_number("changed_at"),
@@ -332,7 +366,8 @@ def _explain(code: str, message: str, hint: str, failed: tuple[FailedPreconditio
         for read in one.reads:
             expected = f"expected {read.expected!r}, " if read.observed and read.expected is not None else ""
             by = f", changed by {read.changed_by}" if read.changed_by else ""
-            lines.append(f"    {read.attribute}: {expected}found {read.actual!r}{by}")
+            found = "not for this agent to see" if read.withheld else f"{expected}found {read.actual!r}"
+            lines.append(f"    {read.attribute}: {found}{by}")
         if one.error:
             lines.append(f"    {one.error}")
     if hint:
