@@ -42,6 +42,8 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
         paths::list_pacts, paths::publish_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
         paths::list_reviews, paths::get_review, paths::approve, paths::refuse,
+        paths::list_claims, paths::claim, paths::extend_claim, paths::withdraw_claim,
+        paths::list_effects, paths::get_effect, paths::resolve_effect,
         paths::halt, paths::resume, paths::list_halts,
         paths::confirm_clock,
         paths::rotate_log_key,

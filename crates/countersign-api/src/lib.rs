@@ -18,6 +18,7 @@
 mod action;
 mod agents;
 pub mod document;
+mod effects;
 pub mod error;
 mod facts;
 mod ledger;
@@ -26,10 +27,15 @@ mod reviews;
 mod stops;
 
 pub use action::{
-    ActionRequest, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    ActionRequest, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why,
+    Wrote,
 };
 pub use agents::{AgentList, OperatorList, Registered};
 pub use document::openapi;
+pub use effects::{
+    ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState,
+    ResolveRequest, Resolved,
+};
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{
     FactPut, FactResponse, FactVersion, FactWritten, HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
@@ -52,6 +58,10 @@ pub const AGENT_HEADER: &str = "countersign-agent";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Atomicity {
-    /// The fact lives in the gate's own store: check and use are one step.
+    /// One step against everybody: in the gate's own store, or in a transaction of the user's database.
     Atomic,
+    /// The outside itself refuses if the fact has changed since it was read.
+    Conditional,
+    /// The fact is read again under the gate's fence: one step against everything that goes through the gate.
+    Serialised,
 }

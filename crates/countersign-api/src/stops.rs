@@ -50,13 +50,16 @@ pub struct HaltInForce {
 pub struct HaltList {
     /// The halts in force.
     pub halts: Vec<HaltInForce>,
-    /// Effects that had left before the halt and are not settled. Empty in this version, which makes no external calls.
+    /// Effects that were dispatched and are not settled; a halt does not call them back.
     pub in_flight: Vec<InFlight>,
 }
 
 /// An effect in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InFlight {
+    /// The effect.
+    #[schema(example = "eff_813")]
+    pub effect: String,
     /// The entry that dispatched it.
     pub entry: u64,
     /// The agent.

@@ -14,7 +14,20 @@ pub type Listener = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub struct Bell {
     outbox: Mutex<Option<Sender<EffectId>>>,
-    waiting: Mutex<BTreeMap<u64, Vec<Listener>>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    listeners: BTreeMap<(u64, u64), Listener>,
+    next: u64,
+}
+
+/// One that listens; to be told that it no longer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    effect: u64,
+    number: u64,
 }
 
 impl Bell {
@@ -24,8 +37,17 @@ impl Bell {
     }
 
     /// Has the next move of one effect told. Look at the effect after this call and not before, or a move may be missed.
-    pub fn once(&self, effect: EffectId, listener: Listener) {
-        self.waiting.lock().entry(effect.0).or_default().push(listener);
+    pub fn once(&self, effect: EffectId, listener: Listener) -> Listening {
+        let mut waiting = self.waiting.lock();
+        let number = waiting.next;
+        waiting.next = waiting.next.wrapping_add(1);
+        waiting.listeners.insert((effect.0, number), listener);
+        Listening { effect: effect.0, number }
+    }
+
+    /// Stops listening; without this, whoever waits for an effect that never moves is kept for ever.
+    pub fn cancel(&self, Listening { effect, number }: Listening) {
+        self.waiting.lock().listeners.remove(&(effect, number));
     }
 
     /// Effects have moved.
@@ -35,7 +57,14 @@ impl Bell {
                 // An outbox that has ended finds the effect in the ledger when it is started again.
                 let _ = outbox.send(effect);
             }
-            for listener in self.waiting.lock().remove(&effect.0).unwrap_or_default() {
+            let told = {
+                let mut waiting = self.waiting.lock();
+                let mut later = waiting.listeners.split_off(&(effect.0, 0));
+                let mut after = later.split_off(&(effect.0.saturating_add(1), 0));
+                waiting.listeners.append(&mut after);
+                later
+            };
+            for (_, listener) in told {
                 listener();
             }
         }

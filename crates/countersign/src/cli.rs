@@ -4,8 +4,8 @@
 //! not (docs/guides/command-line.md).
 
 use crate::commands::{
-    Exit, Failure, Outcome, act, agent, audit, clock, delegate, delegation, entry, erase, fact, halt, init, key,
-    ledger, observe, operator, pact, replay, review,
+    Exit, Failure, Outcome, act, agent, audit, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
+    init, key, ledger, observe, operator, pact, replay, review,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -66,6 +66,10 @@ enum Command {
     Fact(fact::FactCommand),
     Observe(observe::ObserveArgs),
     Act(act::ActArgs),
+    #[command(subcommand)]
+    Claim(claim::ClaimCommand),
+    #[command(subcommand)]
+    Effects(effects::EffectsCommand),
     Delegate(delegate::DelegateArgs),
     #[command(subcommand)]
     Delegation(delegation::DelegationCommand),
@@ -127,6 +131,8 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Fact(command) => fact::run(&command, config),
         Command::Observe(args) => observe::run(&args, config),
         Command::Act(args) => act::run(&args, config),
+        Command::Claim(command) => claim::run(&command, config),
+        Command::Effects(command) => effects::run(&command, config),
         Command::Delegate(args) => delegate::run(&args),
         Command::Delegation(command) => delegation::run(&command),
         Command::Entry(command) => entry::run(&command, config),

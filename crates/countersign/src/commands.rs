@@ -3,9 +3,11 @@
 pub mod act;
 pub mod agent;
 pub mod audit;
+pub mod claim;
 pub mod clock;
 pub mod delegate;
 pub mod delegation;
+pub mod effects;
 pub mod entry;
 pub mod erase;
 pub mod fact;
@@ -164,6 +166,15 @@ pub fn fact_word(word: &str) -> Result<FactId> {
 /// The path of a fact.
 pub fn fact_path(fact: &FactId) -> String {
     format!("/v1/facts/{}/{}", crate::client::escape(fact.ty().as_str()), crate::client::escape(fact.id()))
+}
+
+/// A span of time, as pacts write them.
+fn duration(text: &str) -> Result<u64> {
+    countersign_core::pact::duration_ms(text).ok_or_else(|| {
+        Failure::usage(format!("`{text}` is not a span of time"))
+            .hint("write a whole number and one of ms, s, m, h, d: 5s")
+            .into()
+    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod actions;
 mod agents;
 mod body;
 mod caller;
+mod claims;
+mod effects;
 mod error;
 mod facts;
 mod halts;
@@ -137,6 +139,12 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/reviews/{review}", get(reviews::show))
         .route("/v1/reviews/{review}/approve", post(reviews::approve))
         .route("/v1/reviews/{review}/refuse", post(reviews::refuse))
+        .route("/v1/claims", get(claims::list).post(claims::claim))
+        .route("/v1/claims/{claim}/extend", post(claims::extend))
+        .route("/v1/claims/{claim}/withdraw", post(claims::withdraw))
+        .route("/v1/effects", get(effects::list))
+        .route("/v1/effects/{effect}", get(effects::show))
+        .route("/v1/effects/{effect}/resolve", post(effects::resolve))
         .route("/v1/halts", get(halts::list).post(halts::halt))
         .route("/v1/halts/resume", post(halts::resume))
         .route("/v1/clock/confirm", post(service::confirm_clock))

@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
 
 use crate::{
-    ActionRequest, AgentList, ApproveRequest, ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse,
-    ErasureRequest, ErasureResponse, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health,
-    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList,
-    PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ReviewList, ReviewShown, Verdict,
+    ActionRequest, AgentList, ApproveRequest, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed,
+    ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, FactPut,
+    FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated,
+    LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready,
+    ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -17,7 +18,8 @@ pub(super) fn observe() {}
 
 /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
 #[utoipa::path(post, path = "/v1/actions", tag = "actions", request_body = ActionRequest,
-    params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
+    params(("wait_ms" = Option<u64>, Query, description = "Where a call follows, wait up to so long for its outcome; 60000 at most"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
     responses((status = 200, description = "The verdict, durable", body = Verdict)))]
 pub(super) fn act() {}
 
@@ -144,6 +146,51 @@ pub(super) fn approve() {}
         ("Countersign-Agent" = Option<String>, Header, description = "The reviewer, in an open gate; `operator` if absent")),
     responses((status = 200, description = "It will not be done", body = Refused)))]
 pub(super) fn refuse() {}
+
+/// The claims that stand.
+#[utoipa::path(get, path = "/v1/claims", tag = "actions",
+    responses((status = 200, description = "The claims, oldest first", body = ClaimList)))]
+pub(super) fn list_claims() {}
+
+/// Announce that facts are about to change: until then nobody else relies on them.
+#[utoipa::path(post, path = "/v1/claims", tag = "actions", request_body = ClaimRequest,
+    params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
+    responses((status = 200, description = "The claim stands from this entry on", body = ClaimEntered)))]
+pub(super) fn claim() {}
+
+/// Extend a claim, up to the longest time that the pact allows.
+#[utoipa::path(post, path = "/v1/claims/{claim}/extend", tag = "actions", request_body = ClaimExtension,
+    params(("claim" = String, Path, description = "The claim", example = "clm_812"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
+    responses((status = 200, description = "Until when it stands now", body = ClaimEntered)))]
+pub(super) fn extend_claim() {}
+
+/// Withdraw a claim: the facts can be relied on again.
+#[utoipa::path(post, path = "/v1/claims/{claim}/withdraw", tag = "actions", request_body(content = Object),
+    params(("claim" = String, Path, description = "The claim", example = "clm_812"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
+    responses((status = 200, description = "The claim has ended with this entry", body = ClaimEntered)))]
+pub(super) fn withdraw_claim() {}
+
+/// Effects under way: cooling, dispatched or in doubt.
+#[utoipa::path(get, path = "/v1/effects", tag = "actions",
+    responses((status = 200, description = "The effects, oldest first", body = EffectList)))]
+pub(super) fn list_effects() {}
+
+/// Where an effect is. An agent is shown its own.
+#[utoipa::path(get, path = "/v1/effects/{effect}", tag = "actions",
+    params(("effect" = String, Path, description = "The effect", example = "eff_813"),
+        ("wait_ms" = Option<u64>, Query, description = "Wait up to so long until it has ended or is in doubt; 60000 at most"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The caller, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "The effect", body = Effect)))]
+pub(super) fn get_effect() {}
+
+/// Say what became of an effect that is in doubt. Its fences end.
+#[utoipa::path(post, path = "/v1/effects/{effect}/resolve", tag = "actions", request_body = ResolveRequest,
+    params(("effect" = String, Path, description = "The effect", example = "eff_813"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "The effect has ended", body = Effect)))]
+pub(super) fn resolve_effect() {}
 
 /// Stop a scope. Goes past everything that has queued, and works while the queue is full; no action of the scope commits in a
 /// later entry.

@@ -2,17 +2,18 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
-use super::{App, body, json, verdict};
+use super::{App, body, effects, json, verdict};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use countersign_api::{Atomicity, ObserveResponse, ObservedFact};
+use countersign_api::{Atomicity, ObserveResponse, ObservedFact, Verdict, VerdictKind};
+use countersign_core::call::EffectId;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
-use countersign_engine::gate::{LogError, Shown};
+use countersign_engine::gate::Shown;
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `POST /v1/observe`
 pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
@@ -29,7 +30,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     })
 }
 
-fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
+pub fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
     let Value::Array(items) = facts else { return Err(HttpError::field("field `facts` must be an array of strings")) };
     if items.is_empty() || items.len() > READS_MAX {
         return Err(HttpError::field(format!(
@@ -61,22 +62,39 @@ fn shown(shown: Shown) -> ObservedFact {
 }
 
 /// `POST /v1/actions`
-pub async fn act(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
+pub async fn act(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    query: effects::Wait,
+    request: Request,
+) -> Result<Response, HttpError> {
     let started = Instant::now();
+    let wait = effects::wait_of(query)?;
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
     let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
         Answer::Entered(entered) => verdict::of_entry(&app.gate, &entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
-        Answer::Repeated(entry) => {
-            let read = app.blocking(move |gate| Ok::<_, LogError>((gate.read_log(entry)?, gate.receipt(entry)?)));
-            let (stored, receipt) = read.await?;
-            verdict::of_stored(&app.gate, &stored, Some(receipt.encode()))
-                .map_err(|error| LogError::Damaged(entry, error))?
-        }
+        Answer::Repeated(entry) => app.stored_verdict(entry).await?,
     };
     app.metrics.action_took(started.elapsed());
-    json(&verdict)
+    json(&app.settled_verdict(verdict, wait).await?)
+}
+
+impl App {
+    /// The verdict, or what became of its call within this time.
+    async fn settled_verdict(&self, verdict: Verdict, wait: Duration) -> Result<Verdict, HttpError> {
+        let effect = verdict.effect.as_ref().and_then(|effect| effect.parse::<EffectId>().ok());
+        let Some(effect) = effect.filter(|_| !wait.is_zero() && verdict.verdict == VerdictKind::InFlight) else {
+            return Ok(verdict);
+        };
+        self.until_settled(effect, wait).await;
+        let latest = self.gate.view().state.effects.latest(effect.0);
+        match latest.filter(|latest| *latest != effect.0) {
+            Some(latest) => Ok(Verdict { repeated: verdict.repeated, ..self.stored_verdict(latest).await? }),
+            None => Ok(verdict),
+        }
+    }
 }
 
 /// `POST /v1/actions/check`

@@ -122,6 +122,12 @@ impl Fields {
     }
 
     /// Refuses fields that nobody took.
+    pub fn positive(&mut self, field: &str) -> Result<u64, HttpError> {
+        let value = self.required(field)?.as_u64().filter(|value| *value > 0);
+        value.ok_or_else(|| HttpError::field(format!("field `{field}` must be a whole number above 0")))
+    }
+
+    /// Refuses what nobody asked for.
     pub fn done(self) -> Result<(), HttpError> {
         match self.0.keys().next() {
             None => Ok(()),

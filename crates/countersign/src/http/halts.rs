@@ -5,7 +5,7 @@ use super::error::HttpError;
 use super::{App, body, json, receipt};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use countersign_api::{HaltEntered, HaltInForce, HaltList};
+use countersign_api::{HaltEntered, HaltInForce, HaltList, InFlight};
 
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::limits::BODY_BYTES_MAX;
@@ -45,8 +45,17 @@ async fn enter(app: &App, request: request::Request, scope: String) -> Result<Re
 
 /// `GET /v1/halts`
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
-    let halts = app.gate.view().state.halts.iter().map(in_force).collect();
-    json(&HaltList { halts, in_flight: Vec::new() })
+    let view = app.gate.view();
+    let halts = view.state.halts.iter().map(in_force).collect();
+    let in_flight = view.state.effects.open().filter_map(|(id, effect)| {
+        Some(InFlight {
+            effect: id.to_string(),
+            entry: effect.flight()?.entry,
+            agent: effect.action.agent.to_string(),
+            pact: effect.action.pact.to_string(),
+        })
+    });
+    json(&HaltList { halts, in_flight: in_flight.collect() })
 }
 
 /// A halt as it goes on the wire.

@@ -7,11 +7,12 @@
 mod disclosing;
 
 use countersign_api::{
-    Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Blocked, Decision, Expected};
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact;
 use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
@@ -26,7 +27,12 @@ pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
         Event::Approval(approved) => of_decision(gate, &approved.action, &approved.decision),
         _ => return None,
     };
-    in_entry(&mut verdict, entered.entry.index);
+    let named = match &entered.entry.event {
+        Event::Action(decided) => decided.action.action.as_str(),
+        Event::Approval(approved) => approved.action.action.as_str(),
+        _ => "",
+    };
+    in_entry(gate, &mut verdict, named, entered.entry.index);
     verdict.receipt = super::receipt(entered);
     Some(verdict)
 }
@@ -49,32 +55,74 @@ pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> 
     let agent = leaf.by().map_err(|error| error.to_string())?;
     let pact = leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash });
     let mut verdict = bare(kind, leaf.action.unwrap_or_default(), pact);
+    let mut action = String::new();
     match &stored.payload {
         None => verdict.erased = true,
         Some(payload) => {
             let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-            let StoredDecision { blocked, expires_at, gap_ms, shadowed, waived_by } = payload.decision;
+            let StoredDecision { blocked, expires_at, gap_ms, shadowed, waived_by } = payload.decision.clone();
             verdict.waived_by = waived_by;
             if let Some(blocked) = blocked {
                 block(&mut verdict, blocked.into());
             }
             verdict.expires_at = expires_at;
-            verdict.dispatch_at = payload.effect.and_then(|effect| effect.dispatch_at);
+            verdict.dispatch_at = payload.effect.as_ref().and_then(|effect| effect.dispatch_at);
             verdict.gap_ms = gap_ms;
             verdict.shadowed = shadowed.map(Into::into);
-            verdict.wrote = payload.writes;
-            let request: StoredRequest = serde_json::from_str(&payload.body).map_err(|error| error.to_string())?;
-            let reads = payload.reads.iter().map(|(fact, _)| fact.parse()).collect::<Result<Vec<FactId>, _>>();
-            let reads = reads.map_err(|error| error.to_string())?;
-            let acting = payload.agent.map(AgentId::new).transpose().map_err(|error| error.to_string())?;
-            let agent = acting.unwrap_or(agent);
-            disclosing::disclose(gate, &mut verdict, &Asked { agent: &agent, action: &request.action, reads: &reads });
+            verdict.wrote.clone_from(&payload.writes);
+            action = payload.disclose(gate, &mut verdict, agent)?;
         }
     }
-    in_entry(&mut verdict, stored.index);
+    in_entry(gate, &mut verdict, &action, stored.index);
     verdict.receipt = receipt;
     verdict.repeated = true;
     Ok(verdict)
+}
+
+/// The verdict on an action whose call has come to this entry since its intent.
+pub fn of_effect(
+    gate: &Gate,
+    intent: &StoredEntry,
+    latest: &StoredEntry,
+    receipt: Option<String>,
+) -> Result<Verdict, String> {
+    let leaf = Leaf::decode(&latest.leaf).map_err(|error| error.to_string())?;
+    let mut verdict = of_stored(gate, intent, receipt)?;
+    verdict.verdict = match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
+        ("dispatch", Some("in_flight")) => VerdictKind::InFlight,
+        ("dispatch", _) | (_, Some("failed")) => VerdictKind::Failed,
+        (_, Some("settled")) => VerdictKind::Settled,
+        (_, Some("in_doubt")) => VerdictKind::InDoubt,
+        other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
+    };
+    (verdict.entry, verdict.dispatch_at) = (Some(latest.index), None);
+    let Some(payload) = &latest.payload else {
+        verdict.erased = true;
+        return Ok(verdict);
+    };
+    let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    (verdict.evidence, verdict.wrote) = (outcome.evidence, outcome.writes);
+    let blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
+    if let Some(blocked) = blocked {
+        block(&mut verdict, blocked.into());
+        disclose_stored(gate, &mut verdict, intent)?;
+    }
+    Ok(verdict)
+}
+
+/// Leaves out of a stored verdict what its agent may not see, as told by the entry of its action.
+fn disclose_stored(gate: &Gate, verdict: &mut Verdict, stored: &StoredEntry) -> Result<(), String> {
+    let Some(payload) = &stored.payload else { return Ok(()) };
+    let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+    let agent = leaf.by().map_err(|error| error.to_string())?;
+    payload.disclose(gate, verdict, agent).map(|_| ())
+}
+
+/// The failed preconditions in a recorded reason, for whoever may see all of it.
+pub fn failed_in(blocked: &Value) -> Vec<FailedPrecondition> {
+    let stored = serde_json::from_value::<StoredBlocked>(blocked.clone());
+    stored.map(|stored| Shadowed::from(stored).failed).unwrap_or_default()
 }
 
 fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
@@ -143,11 +191,28 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
     }
 }
 
-fn in_entry(verdict: &mut Verdict, entry: u64) {
+fn in_entry(gate: &Gate, verdict: &mut Verdict, action: &str, entry: u64) {
     verdict.entry = Some(entry);
-    verdict.atomicity = Some(Atomicity::Atomic);
+    verdict.atomicity = Some(atomicity(gate, verdict.pact.as_ref(), action));
     verdict.effect = (verdict.verdict == VerdictKind::InFlight).then(|| format!("eff_{entry}"));
     verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
+}
+
+/// How strong the step from check to use is, by the pact as it is now; where and how a fact lives never weakens.
+fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Atomicity {
+    let view = gate.view();
+    let pact = pact.and_then(|pact| view.state.pacts.values().find(|held| held.name.as_str() == pact.name));
+    let kind = pact.and_then(|pact| pact.actions.values().find(|kind| kind.name.as_str() == action));
+    kind.map_or(Atomicity::Atomic, |kind| on_the_wire(kind.atomicity()))
+}
+
+/// An atomicity as it goes on the wire.
+pub fn on_the_wire(atomicity: pact::Atomicity) -> Atomicity {
+    match atomicity {
+        pact::Atomicity::Atomic => Atomicity::Atomic,
+        pact::Atomicity::Conditional => Atomicity::Conditional,
+        pact::Atomicity::Serialised => Atomicity::Serialised,
+    }
 }
 
 fn block(verdict: &mut Verdict, reasons: Shadowed) {
@@ -227,6 +292,30 @@ struct StoredPayload {
     writes: Vec<Wrote>,
 }
 
+impl StoredPayload {
+    /// Leaves out of a verdict what the agent may not see: the sender, or, in an approval, the one who acts.
+    /// Gives the action type.
+    fn disclose(&self, gate: &Gate, verdict: &mut Verdict, sender: AgentId) -> Result<String, String> {
+        let request: StoredRequest = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
+        let reads = self.reads.iter().map(|(fact, _)| fact.parse()).collect::<Result<Vec<FactId>, _>>();
+        let reads = reads.map_err(|error| error.to_string())?;
+        let acting = self.agent.as_deref().map(AgentId::new).transpose().map_err(|error| error.to_string())?;
+        let agent = acting.unwrap_or(sender);
+        disclosing::disclose(gate, verdict, &Asked { agent: &agent, action: &request.action, reads: &reads });
+        Ok(request.action)
+    }
+}
+
+/// What of a dispatch's or settlement's payload makes its verdict.
+#[derive(Deserialize)]
+struct StoredOutcome {
+    blocked: Option<StoredBlocked>,
+    decision: Option<StoredDecision>,
+    evidence: Option<Evidence>,
+    #[serde(default)]
+    writes: Vec<Wrote>,
+}
+
 #[derive(Deserialize)]
 struct StoredEffect {
     dispatch_at: Option<u64>,
@@ -238,7 +327,7 @@ struct StoredRequest {
     action: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 struct StoredDecision {
     blocked: Option<StoredBlocked>,
     expires_at: Option<u64>,
@@ -247,7 +336,7 @@ struct StoredDecision {
     waived_by: Option<WaivedBy>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 struct StoredBlocked {
     code: String,
     #[serde(default)]
@@ -256,7 +345,7 @@ struct StoredBlocked {
     message: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 struct StoredFailed {
     error: Option<String>,
     gap_ms: Option<u64>,
@@ -267,7 +356,7 @@ struct StoredFailed {
     why: Why,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 struct StoredRead {
     actual: Option<Value>,
     attribute: Option<String>,

@@ -1,0 +1,189 @@
+//! Announced changes, and effects that leave the building.
+
+use crate::{Evidence, FailedPrecondition};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An announcement: these facts are about to change, and are not to be relied on until then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// The facts.
+    #[schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""]))]
+    pub facts: Vec<String>,
+    /// For how long, in milliseconds; the pact says how long is allowed.
+    #[schema(minimum = 1, example = 5000)]
+    pub for_ms: u64,
+    /// Why; whoever is kept waiting is told.
+    #[schema(min_length = 1, max_length = 1024, example = "reported as stolen")]
+    pub reason: String,
+}
+
+/// For how long a claim is to stand from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimExtension {
+    /// For how long, in milliseconds.
+    #[schema(minimum = 1, example = 5000)]
+    pub for_ms: u64,
+}
+
+/// A claim that was announced, extended or withdrawn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimEntered {
+    /// The claim, and its fencing token: send it along with the action that was announced.
+    #[schema(example = "clm_812")]
+    pub claim: String,
+    /// The entry.
+    pub entry: u64,
+    /// The facts that it holds; none once it was withdrawn.
+    pub facts: Vec<String>,
+    /// Until when it stands, in ledger milliseconds; absent once it was withdrawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// The latest that it can be extended to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// The entry's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "rct1.AAAA")]
+    pub receipt: Option<String>,
+}
+
+/// A claim that stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimInForce {
+    /// The claim.
+    #[schema(example = "clm_812")]
+    pub claim: String,
+    /// Its holder.
+    pub by: String,
+    /// The facts that it holds.
+    pub facts: Vec<String>,
+    /// Since when, in ledger milliseconds.
+    pub at: u64,
+    /// Until when.
+    pub expires_at: u64,
+    /// The latest that it can be extended to.
+    pub until: u64,
+    /// A higher one takes a fact from a lower.
+    pub priority: i64,
+    /// Why.
+    pub reason: String,
+}
+
+/// The claims that stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimList {
+    /// Oldest first.
+    pub claims: Vec<ClaimInForce>,
+}
+
+/// Where an effect is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectState {
+    /// Its intent stands; it is decided again when it has cooled.
+    Cooling,
+    /// It may be on its way.
+    Dispatched,
+    /// Nobody knows whether it happened.
+    InDoubt,
+    /// It happened.
+    Settled,
+    /// It did not happen, and will not.
+    Failed,
+}
+
+impl EffectState {
+    /// As it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cooling => "cooling",
+            Self::Dispatched => "dispatched",
+            Self::InDoubt => "in_doubt",
+            Self::Settled => "settled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// An effect that leaves the building.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Effect {
+    /// Its name: `eff_` and the entry of its intent.
+    #[schema(example = "eff_813")]
+    pub effect: String,
+    /// Where it is.
+    pub state: EffectState,
+    /// The latest entry that speaks of it.
+    pub entry: u64,
+    /// Who acted.
+    pub agent: String,
+    /// The pact.
+    pub pact: String,
+    /// The action type.
+    pub action: String,
+    /// When its intent was entered, in ledger milliseconds.
+    pub at: u64,
+    /// When it is decided again; only while it cools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch_at: Option<u64>,
+    /// The adapter that carries it out; absent while it cools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
+    /// The call as it is sent; absent while it cools, and for agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub call: Option<Value>,
+    /// The facts that stay as they are until it has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fences: Vec<String>,
+    /// Whether something finds out about a doubt by itself, or a person must.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probed: Option<bool>,
+    /// What speaks for its outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+    /// Why it was cancelled or blocked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why, in one sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Every failed precondition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedPrecondition>,
+    /// The action type that undoes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
+}
+
+/// Effects under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EffectList {
+    /// Oldest first.
+    pub effects: Vec<Effect>,
+}
+
+/// What a person found out about a doubt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveRequest {
+    /// `settled` if it happened, `failed` if it did not and will not.
+    pub outcome: Resolved,
+    /// How that is known; it stands in the ledger.
+    #[schema(min_length = 1, max_length = 1024, example = "the bank confirms the transfer by phone")]
+    pub reason: String,
+}
+
+/// How a doubt ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolved {
+    /// It happened.
+    Settled,
+    /// It did not happen, and will not.
+    Failed,
+}

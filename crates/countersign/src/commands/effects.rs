@@ -1,0 +1,179 @@
+//! `countersign effects`: calls to the outside, where they are, and what became of those in doubt.
+
+use super::{Connection, OPERATOR, Outcome};
+use crate::client::{Call, escape};
+use crate::config::Config;
+use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use countersign_api::{Effect, EffectList, EffectState, ResolveRequest, Resolved};
+
+/// Look after calls to the outside
+#[derive(Debug, Subcommand)]
+pub enum EffectsCommand {
+    List(ListArgs),
+    Show(ShowArgs),
+    Resolve(ResolveArgs),
+}
+
+/// List the effects under way: cooling, dispatched or in doubt
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign effects list\n  countersign effects list --in-doubt --json")]
+pub struct ListArgs {
+    /// Only those of which nobody knows whether they happened
+    #[arg(long)]
+    in_doubt: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Show one effect: where it is, what was sent, what came of it, and what it keeps fenced
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign effects show eff_813\n  countersign effects show eff_813 --wait 10")]
+pub struct ShowArgs {
+    /// Wait up to so many seconds until it has ended or is in doubt
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    wait: u32,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Say what became of an effect that is in doubt
+///
+/// Ask the other side first: what is said here stands in the ledger under your name, and ends the fences. Nothing is sent again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign effects resolve eff_813 settled --reason 'the bank confirms the transfer by phone'
+  countersign effects resolve eff_813 failed --reason 'not in the statement of the next day'")]
+pub struct ResolveArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Whether it happened
+    #[arg(value_name = "OUTCOME")]
+    outcome: Outcomes,
+    /// How that is known
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// How a doubt ends.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Outcomes {
+    /// It happened
+    Settled,
+    /// It did not happen, and will not
+    Failed,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The effect, such as eff_813
+    #[arg(value_name = "EFFECT")]
+    effect: String,
+    /// Who asks
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Runs it.
+pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        EffectsCommand::List(args) => list(args, config),
+        EffectsCommand::Show(args) => {
+            let path = format!("/v1/effects/{}?wait_ms={}", escape(&args.which.effect), u64::from(args.wait) * 1000);
+            answer(&args.which, config, Call::get(path))
+        }
+        EffectsCommand::Resolve(args) => {
+            let outcome = match args.outcome {
+                Outcomes::Settled => Resolved::Settled,
+                Outcomes::Failed => Resolved::Failed,
+            };
+            let request = ResolveRequest { outcome, reason: args.reason.clone() };
+            let path = format!("/v1/effects/{}/resolve", escape(&args.which.effect));
+            answer(&args.which, config, Call::post(path).json(&request)?)
+        }
+    }
+}
+
+fn answer(which: &Which, config: &Config, call: Call) -> Result<Outcome> {
+    let client = which.connection.client(config)?;
+    let effect: Effect = client.call(call.agent(&which.by))?;
+    client.close()?;
+    if which.json {
+        say_json(&serde_json::to_value(&effect)?);
+    } else {
+        show(&effect);
+    }
+    Ok(Outcome::Yes)
+}
+
+fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let mut list: EffectList = client.call(Call::get("/v1/effects"))?;
+    client.close()?;
+    list.effects.retain(|effect| !args.in_doubt || effect.state == EffectState::InDoubt);
+    if args.json {
+        say_json(&serde_json::to_value(&list)?);
+        return Ok(Outcome::Yes);
+    }
+    for effect in &list.effects {
+        say(headline(effect, Paint::of(Stream::Out)));
+    }
+    if list.effects.is_empty() {
+        note("Nothing is under way.");
+    }
+    Ok(Outcome::Yes)
+}
+
+fn headline(effect: &Effect, paint: Paint) -> String {
+    let tone = match effect.state {
+        EffectState::Settled => Tone::Good,
+        EffectState::InDoubt | EffectState::Failed => Tone::Bad,
+        EffectState::Cooling | EffectState::Dispatched => Tone::Warn,
+    };
+    let state = paint.word(tone, effect.state.as_str());
+    let Effect { effect: name, agent, pact, action, at, .. } = effect;
+    format!("{name}  {state}  {pact}.{action} by {agent} at {}", time(*at))
+}
+
+fn show(effect: &Effect) {
+    say(headline(effect, Paint::of(Stream::Out)));
+    if let Some(at) = effect.dispatch_at {
+        say(format_args!("  cools until {}, then it is decided again", time(at)));
+    }
+    if let Some(adapter) = &effect.adapter {
+        say(format_args!("  carried out by {adapter}"));
+    }
+    if let Some(send) = effect.call.as_ref().and_then(|call| call.get("send")) {
+        say(format_args!("  sends {send}"));
+    }
+    if let Some(evidence) = &effect.evidence {
+        say(format_args!("  {} (attempts: {})", evidence.summary, evidence.attempts));
+        if let Some(result) = &evidence.result {
+            say(format_args!("  answered {result}"));
+        }
+    }
+    if let (Some(code), Some(message)) = (&effect.code, &effect.message) {
+        say(format_args!("  {code}: {message}"));
+    }
+    if !effect.fences.is_empty() {
+        say(format_args!("  keeps fenced: {}", effect.fences.join(", ")));
+    }
+    match effect.probed {
+        Some(true) => note("It is probed until its outcome is known; nobody has to do anything."),
+        Some(false) => note(format_args!(
+            "Find out whether it happened, then `countersign effects resolve {} settled|failed --reason …`",
+            effect.effect
+        )),
+        None => note(format_args!("See `countersign entry show {}`.", effect.entry)),
+    }
+}

@@ -1,0 +1,97 @@
+//! Claims: announcing a change, extending it, withdrawing it.
+
+use super::caller::Caller;
+use super::error::HttpError;
+use super::facts::bad_path;
+use super::{App, actions, body, json, receipt};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use countersign_api::{ClaimEntered, ClaimInForce, ClaimList};
+use countersign_core::fence::ClaimId;
+use countersign_core::limits::BODY_BYTES_MAX;
+use countersign_engine::request::{self, Entered};
+use std::sync::Arc;
+
+type ClaimPath = Result<Path<String>, PathRejection>;
+
+/// `POST /v1/claims`
+pub async fn claim(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let facts = actions::fact_ids(fields.required("facts")?)?;
+    let (for_ms, reason) = (fields.positive("for_ms")?, fields.string("reason")?.into());
+    fields.done()?;
+    let Caller { name: by, auth, .. } = caller;
+    let entered = app.enter(request::Request::Claim { by, auth, facts, for_ms, reason }).await?;
+    let id = ClaimId(entered.entry.index);
+    answer(&app, id, &entered)
+}
+
+/// `POST /v1/claims/{claim}/extend`
+pub async fn extend(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: ClaimPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let claim = named(path)?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let for_ms = fields.positive("for_ms")?;
+    fields.done()?;
+    let Caller { name: by, auth, .. } = caller;
+    let entered = app.enter(request::Request::ExtendClaim { by, auth, claim, for_ms }).await?;
+    answer(&app, claim, &entered)
+}
+
+/// `POST /v1/claims/{claim}/withdraw`
+pub async fn withdraw(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: ClaimPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let claim = named(path)?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    body::Fields::parse(&text)?.done()?;
+    let Caller { name: by, auth, .. } = caller;
+    let entered = app.enter(request::Request::WithdrawClaim { by, auth, claim }).await?;
+    answer(&app, claim, &entered)
+}
+
+/// `GET /v1/claims`
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    let now_ms = app.gate.now_ms();
+    let view = app.gate.view();
+    let standing = view.state.fences.claims().filter(|(_, claim)| claim.stands(now_ms));
+    let claims = standing.map(|(id, claim)| ClaimInForce {
+        claim: id.to_string(),
+        by: claim.by.to_string(),
+        facts: claim.facts.iter().map(ToString::to_string).collect(),
+        at: claim.at_ms,
+        expires_at: claim.expires_at_ms,
+        until: claim.until_ms,
+        priority: claim.priority,
+        reason: claim.reason.to_string(),
+    });
+    json(&ClaimList { claims: claims.collect() })
+}
+
+fn named(path: ClaimPath) -> Result<ClaimId, HttpError> {
+    let Path(text) = path.map_err(|error| bad_path(&error))?;
+    Ok(text.parse::<ClaimId>().map_err(request::Refusal::Claim)?)
+}
+
+fn answer(app: &App, id: ClaimId, entered: &Entered) -> Result<Response, HttpError> {
+    let view = app.gate.view();
+    let claim = view.state.fences.claim(id, entered.entry.time_ms);
+    json(&ClaimEntered {
+        claim: id.to_string(),
+        entry: entered.entry.index,
+        facts: claim.map_or_else(Vec::new, |claim| claim.facts.iter().map(ToString::to_string).collect()),
+        expires_at: claim.map(|claim| claim.expires_at_ms),
+        until: claim.map(|claim| claim.until_ms),
+        receipt: receipt(entered),
+    })
+}

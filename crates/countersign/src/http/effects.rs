@@ -1,0 +1,245 @@
+//! Effects that leave the building: where they are, waiting for them, and resolving doubts.
+
+use super::caller::Caller;
+use super::error::HttpError;
+use super::facts::{bad_path, bad_query};
+use super::{App, body, json, verdict};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::response::Response;
+use countersign_api::{Effect, EffectList, EffectState, ErrorCode, Verdict};
+use countersign_core::call::{EffectId, Outcome};
+use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::identity::HolderKind;
+use countersign_core::limits::BODY_BYTES_MAX;
+use countersign_core::record::Leaf;
+use countersign_engine::gate::{Gate, LogError, StoredEntry};
+use countersign_engine::request::{self, Refusal};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Longest that a request waits for an effect; whoever wants to wait longer asks again.
+pub const WAIT_MS_MAX: u64 = 60_000;
+
+/// How long a request may wait for an effect.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// The query of whatever may wait.
+pub type Wait = Result<Query<WaitQuery>, QueryRejection>;
+
+/// Reads how long a request may wait.
+pub fn wait_of(query: Wait) -> Result<Duration, HttpError> {
+    let Query(WaitQuery { wait_ms }) = query.map_err(|error| bad_query(&error))?;
+    if wait_ms > WAIT_MS_MAX {
+        let message = format!("`wait_ms` is {wait_ms}; a request waits {WAIT_MS_MAX} ms at most");
+        return Err(HttpError::new(ErrorCode::InvalidPath, message, "wait for less, and ask again"));
+    }
+    Ok(Duration::from_millis(wait_ms))
+}
+
+type EffectPath = Result<Path<String>, PathRejection>;
+
+fn effect_id(path: EffectPath) -> Result<EffectId, HttpError> {
+    let Path(text) = path.map_err(|error| bad_path(&error))?;
+    text.parse().map_err(|error: countersign_core::call::NotAnEffect| {
+        HttpError::new(ErrorCode::EffectNotFound, error.to_string(), "see GET /v1/effects for what is under way")
+    })
+}
+
+/// `GET /v1/effects`
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+    let open: Vec<EffectId> = app.gate.view().state.effects.open().map(|(id, _)| id).collect();
+    let describe = move |gate: &Gate| {
+        let described = open.into_iter().map(|id| describe(gate, id));
+        // One that ended while the others were read is no longer under way.
+        described.filter(|effect| !matches!(effect, Err(Described::Refused(_)))).collect::<Result<Vec<_>, _>>()
+    };
+    json(&EffectList { effects: app.blocking(describe).await? })
+}
+
+/// `GET /v1/effects/{effect}`
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: EffectPath,
+    query: Wait,
+) -> Result<Response, HttpError> {
+    let (id, wait) = (effect_id(path)?, wait_of(query)?);
+    app.until_settled(id, wait).await;
+    let mut effect = app.blocking(move |gate| describe(gate, id)).await?;
+    if caller.kind == Some(HolderKind::Agent) {
+        if effect.agent != caller.name.as_str() {
+            let message = format!("{id} is not of {}", caller.name);
+            let hint = "agents are shown their own effects";
+            return Err(HttpError::new(ErrorCode::NotAuthorised, message, hint));
+        }
+        // What was sent and what was read may hold more than its agent may see.
+        (effect.call, effect.failed) = (None, Vec::new());
+    }
+    json(&effect)
+}
+
+/// `POST /v1/effects/{effect}/resolve`
+pub async fn resolve(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: EffectPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let effect = effect_id(path)?;
+    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let (outcome, reason) = (fields.string("outcome")?, fields.string("reason")?.into());
+    fields.done()?;
+    let outcome = Outcome::parse(&outcome).filter(|outcome| *outcome != Outcome::InDoubt);
+    let outcome = outcome.ok_or_else(|| HttpError::field("field `outcome` must be `settled` or `failed`"))?;
+    let Caller { name: by, auth, .. } = caller;
+    app.enter(request::Request::Resolve { by, auth, effect, outcome, reason }).await?;
+    json(&app.blocking(move |gate| describe(gate, effect)).await?)
+}
+
+impl App {
+    /// Waits until an effect has ended or is in doubt, or time is up.
+    pub(super) async fn until_settled(&self, id: EffectId, wait: Duration) {
+        if wait.is_zero() {
+            return;
+        }
+        let until = Instant::now() + wait;
+        loop {
+            let (moved, moves) = oneshot::channel();
+            // First listen, then look: nothing can fall between.
+            let told = move || {
+                // Whoever has stopped waiting need not be told.
+                let _ = moved.send(());
+            };
+            let listening = self.gate.bell().once(id, Box::new(told));
+            let is_under_way = match self.gate.view().state.effects.find(id) {
+                Ok(effect) => !matches!(effect.phase, Phase::InDoubt { .. }),
+                Err(_) => false,
+            };
+            if !is_under_way || tokio::time::timeout_at(until, moves).await.is_err() {
+                self.gate.bell().cancel(listening);
+                return;
+            }
+        }
+    }
+
+    /// The verdict on an action whose latest entry is this one.
+    pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Verdict, HttpError> {
+        let read = move |gate: &Gate| {
+            let latest = gate.read_log(entry)?;
+            let receipt = gate.receipt(entry)?.encode();
+            let intent = match effect_in(&latest)? {
+                Some(effect) => Some(gate.read_log(effect)?),
+                None => None,
+            };
+            Ok::<_, LogError>((latest, intent, receipt))
+        };
+        let (latest, intent, receipt) = self.blocking(read).await?;
+        let told = match &intent {
+            Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
+            None => verdict::of_stored(&self.gate, &latest, Some(receipt)),
+        };
+        Ok(told.map_err(|error| LogError::Damaged(entry, error))?)
+    }
+}
+
+/// The effect that a dispatch or settlement speaks of.
+fn effect_in(stored: &StoredEntry) -> Result<Option<u64>, LogError> {
+    let leaf = Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(stored.index, error.to_string()))?;
+    Ok(leaf.effect)
+}
+
+/// Why an effect cannot be described.
+pub enum Described {
+    /// There is none, or not any more.
+    Refused(EffectRefusal),
+    /// Its entries cannot be read.
+    Log(LogError),
+}
+
+impl From<LogError> for Described {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<Described> for HttpError {
+    fn from(described: Described) -> Self {
+        match described {
+            Described::Refused(refusal) => Refusal::Effect(refusal).into(),
+            Described::Log(error) => error.into(),
+        }
+    }
+}
+
+/// Where an effect is, by what is durable.
+fn place(gate: &Gate, id: EffectId) -> Result<(EffectState, u64, Option<u64>), EffectRefusal> {
+    let view = gate.view();
+    match view.state.effects.find(id) {
+        Ok(effect) => {
+            let state = match effect.phase {
+                Phase::Cooling { .. } => EffectState::Cooling,
+                Phase::Dispatched(_) => EffectState::Dispatched,
+                Phase::InDoubt { .. } => EffectState::InDoubt,
+            };
+            Ok((state, effect.latest, effect.flight().map(|flight| flight.entry)))
+        }
+        Err(EffectRefusal::Ended { how: Outcome::Settled, entry, .. }) => Ok((EffectState::Settled, entry, None)),
+        Err(EffectRefusal::Ended { entry, .. }) => Ok((EffectState::Failed, entry, None)),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Everything that is known of an effect, read from its entries.
+pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
+    let (state, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
+    let intent = gate.read_log(id.0)?;
+    let damaged = |error: String| LogError::Damaged(id.0, error);
+    let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
+    let begun = payload(&intent);
+    let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
+        Some(dispatch) => payload(&gate.read_log(dispatch)?),
+        None => begun.clone(),
+    };
+    let ended = if latest == id.0 { Value::Null } else { payload(&gate.read_log(latest)?) };
+    let body: Value = begun["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let call = &dispatched["effect"]["call"];
+    let blocked = [&ended["blocked"], &ended["decision"]["blocked"]].into_iter().find(|blocked| blocked.is_object());
+    let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
+    let fences = dispatched["effect"]["fences"].as_array().filter(|_| is_open);
+    Ok(Effect {
+        effect: id.to_string(),
+        state,
+        entry: latest,
+        agent: text(&begun["agent"]).unwrap_or(leaf.by),
+        pact: text(&body["pact"]).unwrap_or_default(),
+        action: text(&body["action"]).unwrap_or_default(),
+        at: leaf.time,
+        dispatch_at: begun["effect"]["dispatch_at"].as_u64().filter(|_| state == EffectState::Cooling),
+        adapter: text(&call["adapter"]),
+        call: call.is_object().then(|| call.clone()),
+        fences: fences.into_iter().flatten().filter_map(|fence| text(&fence["fact"])).collect(),
+        probed: (state == EffectState::InDoubt).then(|| call["probe"].is_object()),
+        evidence: serde_json::from_value(ended["evidence"].clone()).ok(),
+        code: blocked.and_then(|blocked| text(&blocked["code"])),
+        message: blocked.and_then(|blocked| text(&blocked["message"])),
+        failed: blocked.map(verdict::failed_in).unwrap_or_default(),
+        undo: text(&call["undo"]),
+    })
+}
+
+/// The payload of an entry; what was erased says nothing.
+fn payload(stored: &StoredEntry) -> Value {
+    stored.payload.as_deref().and_then(|payload| serde_json::from_slice(payload).ok()).unwrap_or_default()
+}
