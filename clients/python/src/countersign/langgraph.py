@@ -167,9 +167,18 @@ class _Gate:
         )
         return _message(request, text, {"error": {"code": "tool_unmapped", "message": text}})
 
-    def params(self, action: Action, request: ToolCallRequest) -> Mapping[str, Any]:
+    def plan(self, request: ToolCallRequest) -> _Planned | ToolMessage:
+        """What to ask the gate for; or, where that makes no sense, what to tell the model."""
+        action = self.actions.get(request.tool_call["name"])
+        if action is None:
+            return self.refusal(request)
+        misfit = _misfit(request)
+        if misfit is not None:
+            return misfit
         arguments = request.tool_call["args"]
-        return arguments if action.params is None else action.params(arguments)
+        params = arguments if action.params is None else action.params(arguments)
+        tokens, missing = self.relied_on(action, action.facts(params) if action.facts else (), request)
+        return _Planned(action, params, tokens, missing, self.name_of(request))
 
     def messages(self, request: ToolCallRequest) -> list[Any]:
         """The conversation."""
@@ -212,30 +221,41 @@ class _Gate:
         return tokens[-_OBSERVATIONS_MAX + 1 :], missing
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """A call that is to be asked for at the gate."""
+
+    action: Action
+    params: Mapping[str, Any]
+    tokens: list[str]
+    missing: list[str]
+    """Facts to observe first."""
+    name: tuple[str, ...] | None
+
+    def ask(self, key: str | None, observed: Observation | None) -> dict[str, Any]:
+        """The arguments of `act`."""
+        return {
+            "pact": self.action.pact,
+            "action": self.action.action,
+            "params": self.params,
+            "observations": [*self.tokens, *([] if observed is None else [observed])],
+            "idempotency_key": key,
+            "delegation": self.action.delegation,
+        }
+
+
 def _sync_guard(
     gate: _Gate, client: Client, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]
 ) -> ToolMessage | Command[Any]:
     if gate.passes(request):
         return _result(execute(request))
-    action = gate.actions.get(request.tool_call["name"])
-    stopped = gate.refusal(request) if action is None else _misfit(request)
-    if action is None or stopped is not None:
-        return stopped or gate.refusal(request)
-    params = gate.params(action, request)
-    tokens, missing = gate.relied_on(action, action.facts(params) if action.facts else (), request)
-    observations: list[Observation | str] = [*tokens]
-    if missing:
-        observations.append(client.observe(*missing))
-    name = gate.name_of(request)
+    planned = gate.plan(request)
+    if isinstance(planned, ToolMessage):
+        return planned
+    key = None if planned.name is None else client.idempotency_key_for(*planned.name)
+    observed = client.observe(*planned.missing) if planned.missing else None
     try:
-        verdict = client.act(
-            action.pact,
-            action.action,
-            params,
-            observations=observations,
-            idempotency_key=None if name is None else client.idempotency_key_for(*name),
-            delegation=action.delegation,
-        )
+        verdict = client.act(**planned.ask(key, observed))
     except GateError as error:
         return _decided_before(request, error)
     return _result(execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
@@ -246,25 +266,13 @@ async def _async_guard(
 ) -> ToolMessage | Command[Any]:
     if gate.passes(request):
         return _result(await execute(request))
-    action = gate.actions.get(request.tool_call["name"])
-    stopped = gate.refusal(request) if action is None else _misfit(request)
-    if action is None or stopped is not None:
-        return stopped or gate.refusal(request)
-    params = gate.params(action, request)
-    tokens, missing = gate.relied_on(action, action.facts(params) if action.facts else (), request)
-    observations: list[Observation | str] = [*tokens]
-    if missing:
-        observations.append(await client.observe(*missing))
-    name = gate.name_of(request)
+    planned = gate.plan(request)
+    if isinstance(planned, ToolMessage):
+        return planned
+    key = None if planned.name is None else client.idempotency_key_for(*planned.name)
+    observed = await client.observe(*planned.missing) if planned.missing else None
     try:
-        verdict = await client.act(
-            action.pact,
-            action.action,
-            params,
-            observations=observations,
-            idempotency_key=None if name is None else client.idempotency_key_for(*name),
-            delegation=action.delegation,
-        )
+        verdict = await client.act(**planned.ask(key, observed))
     except GateError as error:
         return _decided_before(request, error)
     return _result(await execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
