@@ -205,6 +205,8 @@ codes! {
     InternalError = 500,
     /// The log on disk cannot be read.
     LogUnreadable = 500,
+    /// A fact that lives outside could not be read.
+    OutsideUnread = 502,
     /// The queue is full.
     Busy = 503,
     /// The gate is shutting down.
@@ -282,6 +284,7 @@ impl ErrorCode {
             Self::InvalidValue => "invalid_value",
             Self::InternalError => "internal_error",
             Self::LogUnreadable => "log_unreadable",
+            Self::OutsideUnread => "outside_unread",
             Self::Busy => "busy",
             Self::ShuttingDown => "shutting_down",
             Self::LedgerFailed => "ledger_failed",

@@ -43,12 +43,18 @@ impl Disclosed {
 
 /// What an agent may see of a fact now. The grants of all pacts add up; its own `Agent` fact an agent sees whole.
 pub fn disclose(state: &State, agent: &AgentId, id: &FactId) -> Disclosed {
+    let value = state.facts.get(id).and_then(|fact| fact.value.as_ref());
+    disclose_value(state, agent, id, value)
+}
+
+/// What an agent may see of a fact that has this value, wherever it lives.
+pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&Attributes>) -> Disclosed {
     let own = FactId::of_agent(agent);
     if *id == own {
         return Disclosed::Whole;
     }
     let value = |id: &FactId| state.facts.get(id).and_then(|fact| fact.value.as_ref());
-    let Some(subject) = Subject::new(&own, value(&own), id, value(id)) else {
+    let Some(subject) = Subject::new(&own, value(&own), id, of) else {
         return Disclosed::Nothing;
     };
     let grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();

@@ -333,6 +333,16 @@ impl Attributes {
         Ok(Self(fields_from_json(object, types, "")?.collect()))
     }
 
+    /// Reads what a JSON object has of the declared attributes; others are left out. Nulls count as absent.
+    pub fn declared_in(
+        object: &serde_json::Map<String, serde_json::Value>,
+        types: &BTreeMap<SmolStr, FieldType>,
+    ) -> Result<Self, ValueError> {
+        let declared = object.iter().filter(|(name, json)| types.contains_key(name.as_str()) && !json.is_null());
+        let declared = declared.map(|(name, json)| (name.clone(), json.clone())).collect();
+        Self::from_json(&declared, types)
+    }
+
     /// Reads a canonical record back without types; integers become `Long`, arrays sets.
     pub fn from_untyped_json(object: &serde_json::Map<String, serde_json::Value>) -> Result<Self, ValueError> {
         let mut fields = Vec::with_capacity(object.len());

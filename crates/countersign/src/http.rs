@@ -35,6 +35,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
 use countersign_engine::gate::Gate;
+use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Request};
 use error::HttpError;
 use metrics::Metrics;
@@ -53,6 +54,7 @@ pub struct App {
     metrics: Metrics,
     openapi: Bytes,
     reach: Reach,
+    adapters: Arc<Adapters>,
 }
 
 /// From where a server can be reached.
@@ -81,11 +83,12 @@ pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
 /// Serves the gate on a listener from [`listen`] until `shutdown` is done, then answers what was taken and returns.
 pub async fn serve_on(
     gate: Arc<Gate>,
+    adapters: Arc<Adapters>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     let reach = if listener.local_addr()?.ip().is_loopback() { Reach::Loopback } else { Reach::Beyond };
-    serve_router(finish(routes(), gate, reach), listener, shutdown).await
+    serve_router(finish(routes(), gate, reach, adapters), listener, shutdown).await
 }
 
 async fn serve_router(
@@ -116,7 +119,7 @@ async fn serve_router(
 
 /// The whole interface over a gate that is called without a socket.
 pub fn router(gate: Arc<Gate>) -> Router {
-    finish(routes(), gate, Reach::Loopback)
+    finish(routes(), gate, Reach::Loopback, Arc::default())
 }
 
 fn routes() -> Router<Arc<App>> {
@@ -157,9 +160,9 @@ fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(service::openapi))
 }
 
-fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>, reach: Reach) -> Router {
+fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>, reach: Reach, adapters: Arc<Adapters>) -> Router {
     let document = countersign_api::openapi().to_json().unwrap_or_default();
-    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach });
+    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach, adapters });
     routes
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)

@@ -2,16 +2,20 @@
 
 use super::Gate;
 use super::outside::LogError;
+use crate::outbox::Adapters;
 use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
-use countersign_core::disclose::{self, disclose};
+use countersign_core::decide::{outside_fact, outside_read};
+use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::pact::Atomicity;
 use countersign_core::record::{Leaf, decode};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
 use smol_str::SmolStr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,8 +43,10 @@ pub struct Shown {
     pub value: Option<Attributes>,
     /// The attributes of its type that the agent may not see.
     pub withheld: Vec<SmolStr>,
-    /// When this version was written; `None` where there never was one.
+    /// When this version was written; `None` where there never was one. Of a fact outside, when it was read.
     pub written_at_ms: Option<u64>,
+    /// How strong a decision on it is.
+    pub atomicity: Atomicity,
 }
 
 /// An agent asked for facts that no grant lets it observe. Whether they exist is not said.
@@ -51,6 +57,19 @@ pub struct NotObservable {
     pub agent: AgentId,
     /// The facts.
     pub facts: Vec<FactId>,
+}
+
+/// Facts outside as they were read; `None` for one that is not there.
+pub type OutsideFacts = BTreeMap<FactId, Option<Arc<Fact>>>;
+
+/// A fact outside could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{fact} could not be read: {why}")]
+pub struct NotRead {
+    /// The fact.
+    pub fact: FactId,
+    /// Why.
+    pub why: String,
 }
 
 /// One version of a fact in its history.
@@ -81,15 +100,50 @@ impl Gate {
     ///
     /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
     pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
+        self.observe_with(agent, ids, &BTreeMap::new())
+    }
+
+    /// Reads those of the facts that live outside, for an observation. Waits for whoever keeps them.
+    pub fn read_outside(&self, ids: &[FactId], adapters: &Adapters) -> Result<OutsideFacts, NotRead> {
+        let mut read = OutsideFacts::new();
+        for id in ids {
+            let (source, schema) = {
+                let view = self.view();
+                let schema = view.state.catalogue.types().get(id.ty()).cloned().unwrap_or_default();
+                (view.state.catalogue.source(id.ty()).cloned(), schema)
+            };
+            let Some(source) = source else { continue };
+            let not_read = |why: String| NotRead { fact: id.clone(), why };
+            let adapter = adapters.get(&source.adapter);
+            let adapter = adapter.ok_or_else(|| not_read(format!("no adapter `{}` is set up", source.adapter)))?;
+            let value = adapter.observe(&outside_read(&source, id), &schema).map_err(not_read)?;
+            if let Some(value) = &value {
+                value.check(&schema).map_err(|error| not_read(error.to_string()))?;
+            }
+            let by = AgentId::new(source.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
+            let now_ms = self.now_ms();
+            read.insert(id.clone(), value.map(|value| outside_fact(id, &value, &by, now_ms)));
+        }
+        Ok(read)
+    }
+
+    /// Shows facts to an agent; those that live outside as they were read right before.
+    pub fn observe_with(
+        &self,
+        agent: AgentId,
+        ids: Vec<FactId>,
+        outside: &OutsideFacts,
+    ) -> Result<Observe, NotObservable> {
         // Time is read before the facts: an observation is never younger than what it shows.
         let observed_at_ms = self.now_ms();
         let (position, facts, observed) = {
             let view = self.view();
             let (mut facts, mut observed, mut refused) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
             for id in ids {
-                match show(&view.state, &agent, &id) {
+                let fact = outside.get(&id).map_or_else(|| view.state.facts.get(&id), Option::as_ref);
+                match show(&view.state, &agent, &id, fact) {
                     Some(shown) => {
-                        let value = view.state.facts.get(&id).and_then(|fact| fact.value.clone());
+                        let value = fact.and_then(|fact| fact.value.clone());
                         observed.push(Observed { fact: id, version: shown.version, at_ms: observed_at_ms, value });
                         facts.push(shown);
                     }
@@ -150,10 +204,9 @@ impl Gate {
 }
 
 /// A fact as an agent may see it; `None` if not at all.
-fn show(state: &State, agent: &AgentId, id: &FactId) -> Option<Shown> {
-    let disclosed = Some(disclose(state, agent, id)).filter(|disclosed| disclosed.is_observable())?;
-    let fact = state.facts.get(id);
+fn show(state: &State, agent: &AgentId, id: &FactId, fact: Option<&Arc<Fact>>) -> Option<Shown> {
     let value = fact.and_then(|fact| fact.value.as_ref());
+    let disclosed = Some(disclose_value(state, agent, id, value)).filter(|disclosed| disclosed.is_observable())?;
     Some(Shown {
         id: id.clone(),
         version: fact.map_or(0, |fact| fact.version()),
@@ -162,5 +215,6 @@ fn show(state: &State, agent: &AgentId, id: &FactId) -> Option<Shown> {
             .filter(|_| value.is_some())
             .map_or_else(Vec::new, |fact| disclose::withheld(state, fact, &disclosed)),
         written_at_ms: fact.map(|fact| fact.written.at_ms),
+        atomicity: state.catalogue.source(id.ty()).map_or(Atomicity::Atomic, |source| source.atomicity()),
     })
 }

@@ -1,8 +1,9 @@
 //! What carries calls out. Adapters live outside of the engine; they know the wire and no rules.
 
-use countersign_core::call::{Call, EffectId, Evidence, Send};
+use countersign_core::call::{Call, EffectId, Evidence, OutsideRead, Send};
 use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
+use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 
 /// Carries out calls of one kind to one place. Called on a worker's thread, where it may block.
@@ -17,6 +18,12 @@ pub trait Adapter: std::marker::Send + Sync {
     fn recover(&self, job: &Job<'_>) -> Attempt {
         let _ = job;
         Attempt::Unknown(Evidence::said("the gate ended while the call was under way"))
+    }
+
+    /// Reads a fact outside for an observation: without a lock, and promising nothing about later.
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+        let _ = schema;
+        Err(format!("the adapter `{}` reads no facts", read.adapter))
     }
 
     /// How many calls may be under way at a time.
@@ -41,6 +48,9 @@ pub struct Job<'a> {
 pub trait Judge {
     /// Whether a halt has come over the action: asked right before the first byte.
     fn halted(&self) -> Option<Blocked>;
+
+    /// The attributes of a fact's type: what is read outside must fit them.
+    fn schema(&self, fact: &FactId) -> FactSchema;
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order.
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked>;

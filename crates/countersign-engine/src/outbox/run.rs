@@ -8,6 +8,8 @@ use countersign_core::call::{EffectId, Evidence, Outcome, outside_key};
 use countersign_core::decide::{halt_on, judge};
 use countersign_core::decision::Blocked;
 use countersign_core::effect::{Effect, Flight, Phase};
+use countersign_core::ids::FactId;
+use countersign_core::pact::FactSchema;
 use countersign_core::record::Judged as JudgedRecord;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -200,6 +202,10 @@ struct Judging<'a> {
 impl Judge for Judging<'_> {
     fn halted(&self) -> Option<Blocked> {
         halt_on(&self.effect.action, &*self.gate.view())
+    }
+
+    fn schema(&self, fact: &FactId) -> FactSchema {
+        self.gate.view().state.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
     }
 
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {

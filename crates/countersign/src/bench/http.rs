@@ -89,7 +89,7 @@ fn serving(
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = tokio::spawn(http::serve_on(gate, listener, async {
+        let server = tokio::spawn(http::serve_on(gate, Arc::default(), listener, async {
             // Dropped or sent, both mean the end.
             let _ = stopped.await;
         }));

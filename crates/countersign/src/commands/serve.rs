@@ -69,7 +69,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         let ended = ended()?;
         let listener = crate::http::listen(&gate, listen).await?;
         note(format_args!("Listening on http://{}", listener.local_addr()?));
-        crate::http::serve_on(Arc::clone(&gate), listener, ended).await
+        crate::http::serve_on(Arc::clone(&gate), Arc::default(), listener, ended).await
     });
     drop(runtime);
     let closed = Arc::into_inner(gate).map_or(Ok(()), countersign_engine::gate::Gate::close);

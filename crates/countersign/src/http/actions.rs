@@ -5,7 +5,7 @@ use super::error::HttpError;
 use super::{App, body, effects, json, verdict};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use countersign_api::{Atomicity, ObserveResponse, ObservedFact, Verdict, VerdictKind};
+use countersign_api::{ObserveResponse, ObservedFact, Verdict, VerdictKind};
 use countersign_core::call::EffectId;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
@@ -21,7 +21,14 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
     fields.done()?;
-    let observed = app.gate.observe(caller.name, fact_ids(facts)?)?;
+    let ids = fact_ids(facts)?;
+    let observed = if app.lives_outside(&ids) {
+        let (asked, adapters) = (ids.clone(), Arc::clone(&app.adapters));
+        let outside = app.blocking(move |gate| gate.read_outside(&asked, &adapters)).await?;
+        app.gate.observe_with(caller.name, ids, &outside)?
+    } else {
+        app.gate.observe(caller.name, ids)?
+    };
     json(&ObserveResponse {
         observation: observed.token,
         observed_at: observed.observed_at_ms,
@@ -57,7 +64,7 @@ fn shown(shown: Shown) -> ObservedFact {
         value: shown.value.as_ref().map(|value| value.to_json()),
         withheld: shown.withheld.iter().map(ToString::to_string).collect(),
         written_at: shown.written_at_ms,
-        atomicity: Atomicity::Atomic,
+        atomicity: verdict::on_the_wire(shown.atomicity),
     }
 }
 
@@ -82,6 +89,12 @@ pub async fn act(
 }
 
 impl App {
+    /// Whether one of these facts is kept elsewhere, so that reading it means waiting.
+    fn lives_outside(&self, ids: &[FactId]) -> bool {
+        let view = self.gate.view();
+        ids.iter().any(|id| view.state.catalogue.source(id.ty()).is_some())
+    }
+
     /// The verdict, or what became of its call within this time.
     async fn settled_verdict(&self, verdict: Verdict, wait: Duration) -> Result<Verdict, HttpError> {
         let effect = verdict.effect.as_ref().and_then(|effect| effect.parse::<EffectId>().ok());

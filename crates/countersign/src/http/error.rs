@@ -10,7 +10,7 @@ use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
 use countersign_core::review::ReviewRefusal;
 use countersign_core::state::PublishError;
-use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable};
+use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead};
 use countersign_engine::identity::AuthError;
 use countersign_engine::identity::signature::SignatureError;
 use countersign_engine::request::Refusal;
@@ -265,6 +265,14 @@ impl From<NotObservable> for HttpError {
         let hint =
             "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
         Self::new(ErrorCode::NotObservable, error.to_string(), hint)
+    }
+}
+
+impl From<NotRead> for HttpError {
+    fn from(error: NotRead) -> Self {
+        tracing::warn!(%error, "a fact outside could not be read");
+        let hint = "nothing was shown; see that the adapter's other side is up, then observe again";
+        Self::new(ErrorCode::OutsideUnread, error.to_string(), hint)
     }
 }
 
