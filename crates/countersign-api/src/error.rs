@@ -152,11 +152,11 @@ codes! {
     /// No pact lets the agent announce a change of the fact.
     ClaimNotAllowed = 403,
     /// Somebody else has announced a change of the fact.
-    FactClaimed = 409,
+    ClaimHeld = 409,
     /// As many claims stand as are kept.
     TooManyClaims = 409,
-    /// A call in flight relies on the fact.
-    FactFenced = 409,
+    /// A call in flight relies on the fact, and the feed cannot be held.
+    FeedFenced = 409,
     /// There is no such effect, or it ended long ago.
     EffectNotFound = 404,
     /// The effect has ended.
@@ -257,9 +257,9 @@ impl ErrorCode {
             Self::NotErasable => "not_erasable",
             Self::ClaimNotFound => "claim_not_found",
             Self::ClaimNotAllowed => "claim_not_allowed",
-            Self::FactClaimed => "fact_claimed",
+            Self::ClaimHeld => "claim_held",
             Self::TooManyClaims => "too_many_claims",
-            Self::FactFenced => "fact_fenced",
+            Self::FeedFenced => "feed_fenced",
             Self::EffectNotFound => "effect_not_found",
             Self::EffectEnded => "effect_ended",
             Self::EffectNotInDoubt => "effect_not_in_doubt",

@@ -67,7 +67,7 @@ pub enum Code {
     /// As many calls are under way as are kept.
     TooManyEffects,
     /// What was approved is no longer as it was shown.
-    ApprovalVoid,
+    ApprovalOutdated,
 }
 
 impl Code {
@@ -102,7 +102,7 @@ impl Code {
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
-        Self::ApprovalVoid,
+        Self::ApprovalOutdated,
     ];
 
     /// The code as it stands in records and answers.
@@ -137,7 +137,7 @@ impl Code {
             Self::BudgetExceeded => "budget_exceeded",
             Self::EffectInvalid => "effect_invalid",
             Self::TooManyEffects => "too_many_effects",
-            Self::ApprovalVoid => "approval_void",
+            Self::ApprovalOutdated => "approval_outdated",
         }
     }
 }

@@ -83,7 +83,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let (mut decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
     if let Some(drift) = drift {
         let message = format!("what was approved is no longer so: {drift}");
-        let blocked = blocked(Code::ApprovalVoid, message, "act anew, and have it approved as it is now");
+        let blocked = blocked(Code::ApprovalOutdated, message, "act anew, and have it approved as it is now");
         decision = Decision { verdict: Verdict::Rejected(blocked), charges: Vec::new(), waived_by: None, ..decision };
     }
     decision

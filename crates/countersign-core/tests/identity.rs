@@ -159,7 +159,7 @@ fn settle(write: decision::Write) -> Settle {
             at_ms: 6,
             facts: vec![
                 ("Account::\"1\"".parse().unwrap(), None),
-                ("Account::\"2\"".parse().unwrap(), write.value.clone()),
+                ("Account::\"2\"".parse().unwrap(), Some(Attributes::default())),
             ],
             send: Some(Send::Sql { statements: vec![sql] }),
             blocked: Some(blocked),

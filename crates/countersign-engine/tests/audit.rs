@@ -8,8 +8,10 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::Verdict;
+use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
@@ -20,7 +22,7 @@ use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::walk_options;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
-use countersign_engine::request::{Answer, Refusal, Request, Submission};
+use countersign_engine::request::{Answer, Refusal, Request, Settlement, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_engine::storage::walk;
@@ -88,6 +90,27 @@ properties.note = { type = "string", maxLength = 64 }
 id = "note-is-closed"
 that = '!resource.open'
 on_fail = "review"
+
+[claim.Note]
+who = 'true'
+max = "10s"
+
+[action.mail]
+resource = 'Note::"{note}"'
+allow = 'true'
+set = { open = "false" }
+budget = { count = true, max = 100, per = "1d", by = "agent" }
+call = { http = "mail", path = "/send/{note}", body = { text = "resource.text" }, after = "1ms", probe = { path = "/sent/{call.key}" } }
+
+[action.mail.params]
+type = "object"
+additionalProperties = false
+required = ["note"]
+properties.note = { type = "string", maxLength = 64 }
+
+[[action.mail.require]]
+id = "note-is-open"
+that = 'resource.open'
 "#;
 
 fn write(gate: &Gate, number: u32, text: &str) -> Answer {
@@ -146,6 +169,27 @@ fn act(gate: &Gate, number: u32, kind: &str, tokens: &[String]) -> Answer {
     gate.call(Request::Act(Box::new(action))).unwrap()
 }
 
+/// A claim, and a call from intent to settlement with a feed that is held meanwhile.
+fn effects(gate: &Gate) {
+    let by = || AgentId::new("writer").unwrap();
+    let (facts, auth) = (vec!["Note::\"1\"".parse().unwrap()], Auth::None);
+    let claim = Request::Claim { by: by(), auth: auth.clone(), facts, for_ms: 500, reason: "why".into() };
+    let claim = ClaimId(index(gate.call(claim).unwrap()));
+    gate.call(Request::ExtendClaim { by: by(), auth: auth.clone(), claim, for_ms: 900 }).unwrap();
+    gate.call(Request::WithdrawClaim { by: by(), auth, claim }).unwrap();
+    let effect = EffectId(index(act(gate, 7, "mail", &[])));
+    // It cools for a millisecond.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while gate.call(Request::Dispatch { effect }).is_err() {
+        assert!(std::time::Instant::now() < until, "it never cooled");
+    }
+    let held = gate.call(feed("Note::\"1\"", r#"{"text":"later","open":true}"#)).unwrap();
+    assert!(matches!(held, Answer::Entered(entered) if entered.entry.event.kind() == "held"));
+    let evidence = Evidence { status: Some(201), result: Some("{}".into()), ..Evidence::said("created") };
+    let settlement = Settlement { effect, outcome: CallOutcome::Settled, evidence, judged: None };
+    gate.call(Request::Settle(Box::new(settlement))).unwrap();
+}
+
 #[test]
 fn records_of_every_kind_are_canonical() {
     let dir = tempfile::tempdir().unwrap();
@@ -176,6 +220,8 @@ fn records_of_every_kind_are_canonical() {
     gate.call(Request::Approve { by: operator(), auth: Auth::None, shown: Box::new(shown), until_ms }).unwrap();
     let (review, reason) = (parked[1], "why".into());
     gate.call(Request::Refuse { by: operator(), auth: Auth::None, review, reason }).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"again","open":true}"#)).unwrap();
+    effects(&gate);
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

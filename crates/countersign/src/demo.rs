@@ -14,6 +14,7 @@ mod unguarded;
 use crate::data::DataFolder;
 use crate::terminal::{Stream, colours};
 use anyhow::{Context, Result, anyhow};
+use countersign_core::code::Code;
 use countersign_core::decision::{Decision, Verdict};
 use guarded::GatedWorld;
 use rows::Rows;
@@ -28,7 +29,8 @@ const ORIGIN: &str = "countersign.example/demo";
 
 /// Watch agents race for one account, without the gate and with it
 ///
-/// Plays seven scenarios in a few seconds: a $4,800 refund against a freeze, a dismissed employee, a price that moves, a
+/// Plays nine scenarios in a few seconds: a $4,800 refund against a freeze that has landed, that is announced, and that comes
+/// while the payout cools; a dismissed employee, a price that moves, a
 /// swapped source account, a grant against a revocation, two spends on one balance, and write skew. Each is played on a plain
 /// service that checks first and acts later, and then through a real gate, with what it answered.
 #[derive(Debug, clap::Args)]
@@ -118,11 +120,17 @@ fn play_one(scenario: &'static Scenario, world: &GatedWorld) -> Result<Report> {
 
     let prepared = world.prepare(scenario)?;
     let guarded = schedule::play(scenario.steps, &prepared)?;
-    let last = guarded.iter().rev().find_map(|outcome| match outcome {
-        guarded::Outcome::Decided(entry, decision) => Some((*entry, Decision::clone(decision))),
+    let decided = |outcome: &guarded::Outcome| match outcome {
+        guarded::Outcome::Decided(entry, decision) | guarded::Outcome::Dispatched(entry, decision) => {
+            Some((*entry, Decision::clone(decision)))
+        }
         _ => None,
-    });
-    let (entry, decision) = last.with_context(|| format!("nothing was decided in {}", scenario.id))?;
+    };
+    let mut last = guarded.iter().rev().filter_map(decided);
+    // What was stopped; if nothing was, what came last.
+    let stopped = last.clone().find(|(_, decision)| decision.blocked().is_some());
+    let (entry, decision) =
+        stopped.or_else(|| last.next()).with_context(|| format!("nothing was decided in {}", scenario.id))?;
     Ok(Report {
         scenario,
         unguarded,
@@ -146,10 +154,10 @@ impl Report {
     /// The race is lost without the gate; with it, the late action is rejected for a reason, everything before it commits, and
     /// no harm is done.
     fn is_as_it_should(&self) -> bool {
-        let rejected = matches!(&self.decision.verdict, Verdict::Rejected(blocked) if !blocked.failed.is_empty());
+        let rejected = matches!(&self.decision.verdict, Verdict::Rejected(_)) && !self.reasons().is_empty();
         let others_committed = self.guarded.iter().all(|outcome| match outcome {
-            guarded::Outcome::Decided(entry, decision) => {
-                *entry == self.entry || decision.verdict == Verdict::Committed
+            guarded::Outcome::Decided(entry, decision) | guarded::Outcome::Dispatched(entry, decision) => {
+                *entry == self.entry || decision.blocked().is_none()
             }
             _ => true,
         });
@@ -162,11 +170,26 @@ impl Report {
         failed.iter().map(|failed| failed.id.as_str()).collect()
     }
 
+    /// Why the late action was stopped: the preconditions that failed, or that a change was announced.
+    fn reasons(&self) -> Vec<&str> {
+        let announced = self.decision.blocked().filter(|blocked| blocked.code == Code::FactClaimed);
+        announced.map_or_else(|| self.failed(), |blocked| vec![blocked.code.as_str()])
+    }
+
+    /// What became of the late action, in a word.
+    fn word(&self) -> &'static str {
+        let is_dispatch = self
+            .guarded
+            .iter()
+            .any(|outcome| matches!(outcome, guarded::Outcome::Dispatched(entry, _) if *entry == self.entry));
+        if is_dispatch { "cancelled" } else { self.decision.verdict.as_str() }
+    }
+
     fn line(&self) -> Line<'_> {
         Line {
             id: self.scenario.id,
             unguarded_harm: self.unguarded_harm.is_some(),
-            verdict: self.decision.verdict.as_str(),
+            verdict: self.word(),
             failed: self.failed(),
             gap_ms: self.decision.gap_ms,
             entry: self.entry,
@@ -192,6 +215,8 @@ mod tests {
         let lines: Vec<_> = reports.iter().map(|r| (r.scenario.id, r.failed(), r.decision.gap_ms)).collect();
         let expected = [
             ("CONC-2", vec!["account-is-active"], Some(150)),
+            ("CONC-3", vec![], Some(150)),
+            ("CONC-4", vec!["account-is-active"], Some(2_150)),
             ("AG-097-A", vec!["employee-is-active"], Some(45_000)),
             ("AG-097-B", vec!["within-mandate-ceiling", "price-within-two-percent"], Some(3_000)),
             ("AG-097-C", vec!["source-is-owned-by-requester"], Some(12_000)),

@@ -33,6 +33,8 @@ fn each_scenario_is_one_object_with_the_exact_gap() {
     }
     let expected = [
         ("CONC-2", json!(["account-is-active"]), 150),
+        ("CONC-3", json!([]), 150),
+        ("CONC-4", json!(["account-is-active"]), 2_150),
         ("AG-097-A", json!(["employee-is-active"]), 45_000),
         ("AG-097-B", json!(["within-mandate-ceiling", "price-within-two-percent"]), 3_000),
         ("AG-097-C", json!(["source-is-owned-by-requester"]), 12_000),
@@ -41,7 +43,8 @@ fn each_scenario_is_one_object_with_the_exact_gap() {
         ("CONC-7", json!(["colleague-stays-on-call"]), 150),
     ]
     .map(|(id, failed, gap_ms)| {
-        json!({"id": id, "unguarded_harm": true, "verdict": "rejected", "failed": failed, "gap_ms": gap_ms})
+        let verdict = if id == "CONC-4" { "cancelled" } else { "rejected" };
+        json!({"id": id, "unguarded_harm": true, "verdict": verdict, "failed": failed, "gap_ms": gap_ms})
     });
     assert_eq!(lines, expected);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the demo leaves nothing behind");

@@ -79,18 +79,24 @@ pub(super) fn read<'a>(
 fn send<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problems) -> Option<(SmolStr, SendRule)> {
     let named: Vec<(&str, Text<'a>)> =
         KINDS.iter().filter_map(|kind| Some((*kind, body.string(kind, problems)?))).collect();
-    let (kind, adapter) = match named.as_slice() {
-        [one] => one.clone(),
+    let chosen = match named.as_slice() {
+        [(kind, adapter)] => adapter_name(adapter, problems).map(|adapter| (*kind, adapter)),
         [] => {
             problems.error(&body.span, "this call names no adapter", KIND_HINT);
-            return None;
+            None
         }
         [_, (_, second), ..] => {
             problems.error(&second.span, "a call goes to one adapter", "remove the others");
-            return None;
+            None
         }
     };
-    let adapter = adapter_name(&adapter, problems)?;
+    let Some((kind, adapter)) = chosen else {
+        // Without an adapter nothing can be said about what belongs to one.
+        for key in ["method", "path", "body", "args", "run", "tool", "arguments"] {
+            body.get(key);
+        }
+        return None;
+    };
     let send = match kind {
         "http" => http(scope, body, problems)?,
         "command" => SendRule::Command { args: texts(scope, body, "args", problems)? },
@@ -156,8 +162,8 @@ fn text_template(scope: &Scope<'_, '_>, text: &Text<'_>, problems: &mut Problems
             Some(TextPart::Attribute { read, attribute: attribute.into() })
         }
     };
-    let parts: Option<Vec<TextPart>> = parts.into_iter().map(part).collect();
-    parts.filter(|_| problems.errors() == before)
+    let parts: Vec<Option<TextPart>> = parts.into_iter().map(part).collect();
+    parts.into_iter().collect::<Option<Vec<_>>>().filter(|_| problems.errors() == before)
 }
 
 fn texts<'a>(
@@ -207,7 +213,9 @@ fn members<'a>(
         let text = string(scope.source, node, &format!("`{}`", name.get_ref()), problems)?;
         Some((SmolStr::new(name.get_ref()), scope.checker.any_value(&text, problems)?))
     };
-    members.iter().map(member).collect::<Option<Vec<_>>>().map(BodyRule::Members)
+    // Every problem is told, not only the first.
+    let members: Vec<_> = members.iter().map(member).collect();
+    members.into_iter().collect::<Option<Vec<_>>>().map(BodyRule::Members)
 }
 
 fn statements<'a>(
@@ -225,7 +233,8 @@ fn statements<'a>(
     if items.is_empty() {
         problems.error(&node.span(), "`run` has no statement", "say what is changed, or leave the call out");
     }
-    items.iter().map(|item| statement(scope, item, problems)).collect()
+    let statements: Vec<_> = items.iter().map(|item| statement(scope, item, problems)).collect();
+    statements.into_iter().collect()
 }
 
 fn statement<'a>(

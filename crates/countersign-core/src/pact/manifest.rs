@@ -2,9 +2,12 @@
 //!
 //! Markdown, derived from the loaded pact and nothing else, so the document cannot say more than the gate does.
 
+mod calls;
+
 use super::catalogue::AGENT;
 use super::{
-    ActionType, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require, TemplatePart,
+    ActionType, Atomicity, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require,
+    TemplatePart,
 };
 use crate::expression::Base;
 use crate::value::{FieldType, ValueType};
@@ -22,9 +25,13 @@ pub fn manifest(pact: &Pact) -> String {
     for (ty, schema) in &pact.facts {
         let attributes: Vec<String> =
             schema.iter().map(|(name, field)| format!("`{name}`: {}", typed(field))).collect();
-        let _ = writeln!(out, "| `{ty}` | {} | atomic |", or_dash(&attributes.join(", ")));
+        let source = pact.sources.get(ty);
+        let atomicity = source.map_or(Atomicity::Atomic, |source| source.atomicity()).as_str();
+        let outside = source.map_or_else(String::new, |source| format!(", outside in `{}`", source.adapter));
+        let _ = writeln!(out, "| `{ty}` | {} | {atomicity}{outside} |", or_dash(&attributes.join(", ")));
     }
     write_grants(&mut out, pact);
+    calls::write_claims(&mut out, pact);
     for action in pact.actions.values() {
         write_action(&mut out, action);
     }
@@ -69,6 +76,7 @@ fn write_action(out: &mut String, action: &ActionType) {
     write_preconditions(out, action);
     write_budgets(out, action);
     write_writes(out, action);
+    calls::write_call(out, action);
 }
 
 fn write_params(out: &mut String, params: &Params) {
@@ -114,7 +122,13 @@ fn write_reads(out: &mut String, action: &ActionType) {
         let unchanged = if read.unchanged { ", unchanged since it was observed" } else { "" };
         let used = attributes_used(action, index).join(", ");
         let template = code(&template(read, &action.reads));
-        let _ = writeln!(out, "| `{}` | {template} | {presence}{unchanged} | {} | atomic |", read.name, or_dash(&used));
+        let atomicity = read.outside.as_ref().map_or(Atomicity::Atomic, |source| source.atomicity()).as_str();
+        let _ = writeln!(
+            out,
+            "| `{}` | {template} | {presence}{unchanged} | {} | {atomicity} |",
+            read.name,
+            or_dash(&used)
+        );
     }
     let mut of_agent = agent_attributes_used(action, Base::Principal);
     if action.min_trust.is_some() && !of_agent.iter().any(|name| name == "`trust`") {
@@ -144,6 +158,7 @@ fn expressions(action: &ActionType) -> impl Iterator<Item = &crate::expression::
     std::iter::once(&action.allow)
         .chain(action.require.iter().map(|require| &require.that))
         .chain(sets.map(|(_, expression)| expression))
+        .chain(action.call.iter().flat_map(|call| call.send.expressions()))
 }
 
 fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
@@ -226,8 +241,11 @@ fn write_budgets(out: &mut String, action: &ActionType) {
 
 fn write_writes(out: &mut String, action: &ActionType) {
     out.push_str("\n### What it writes\n\n");
-    if action.writes.is_empty() {
-        out.push_str("Nothing; its verdict is recorded.\n");
+    match (&action.call, action.writes.is_empty()) {
+        (None, true) => out.push_str("Nothing; its verdict is recorded.\n"),
+        (Some(_), true) => out.push_str("Nothing here; see its call.\n"),
+        (Some(_), false) => out.push_str("When its call is settled:\n\n"),
+        (None, false) => {}
     }
     for write in &action.writes {
         let Some(read) = action.reads.get(write.read) else {

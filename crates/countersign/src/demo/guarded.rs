@@ -5,7 +5,8 @@ use super::scenarios::{PactFile, Scenario};
 use super::schedule::{Deed, Hands, Step, World};
 use crate::data::DataFolder;
 use anyhow::{Context, Result, anyhow, bail};
-use countersign_core::decision::Decision;
+use countersign_core::call::EffectId;
+use countersign_core::decision::{Decision, Verdict};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::load::load;
@@ -14,7 +15,7 @@ use countersign_core::value::Attributes;
 use countersign_engine::clock::{Clock as _, SystemClock};
 use countersign_engine::gate::Gate;
 use countersign_engine::request::{Answer, Entered, Request};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The demo's clock starts this long ago, so that all its scenarios lie in the past when the folder is opened again: a
 /// ledger ahead of the wall clock would be reported as a step.
@@ -37,6 +38,8 @@ pub struct GatedScenario<'a> {
     world: &'a GatedWorld,
     pact: &'static str,
     started_ms: u64,
+    /// The call that cools.
+    cooling: Mutex<Option<EffectId>>,
 }
 
 /// What came of a step.
@@ -50,6 +53,10 @@ pub enum Outcome {
     Fed(u64),
     /// An action was decided, in this entry.
     Decided(u64, Box<Decision>),
+    /// A change was announced, in this entry.
+    Claimed(u64),
+    /// A call that had cooled was decided again, in this entry.
+    Dispatched(u64, Box<Decision>),
 }
 
 /// What an agent carries: its tokens.
@@ -88,7 +95,7 @@ impl GatedWorld {
         }
         // What the agents read was there a while before they read it.
         let started_ms = self.hands.wall_ms().saturating_add(PAUSE_MS);
-        Ok(GatedScenario { world: self, pact: scenario.pact.name, started_ms })
+        Ok(GatedScenario { world: self, pact: scenario.pact.name, started_ms, cooling: Mutex::new(None) })
     }
 
     /// All facts, as rows.
@@ -145,6 +152,13 @@ impl World for GatedScenario<'_> {
                 Ok(Outcome::Observed)
             }
             Deed::Act { action, params, .. } => self.act(step, action, params, mind),
+            Deed::Claim { facts, for_ms, reason } => {
+                let facts = facts.iter().map(|fact| fact.parse()).collect::<Result<Vec<FactId>, _>>()?;
+                let (by, for_ms, reason) = (AgentId::new(step.agent)?, *for_ms, (*reason).into());
+                let entered = self.world.enter(Request::Claim { by, auth: Auth::None, facts, for_ms, reason })?;
+                Ok(Outcome::Claimed(entered.entry.index))
+            }
+            Deed::Cooled => self.dispatch(),
             Deed::Feed { fact, value } => Ok(Outcome::Fed(self.world.feed(step.agent, &fact.parse()?, value)?)),
         }
     }
@@ -164,8 +178,24 @@ impl GatedScenario<'_> {
         let admitted = gate.admit(AgentId::new(step.agent)?, Auth::None, body.to_string().into())?;
         let entry = self.world.enter(Request::Act(Box::new(admitted)))?.entry;
         match entry.event {
-            Event::Action(decided) => Ok(Outcome::Decided(entry.index, Box::new(decided.decision))),
+            Event::Action(decided) => {
+                if let Verdict::InFlight(_) = decided.decision.verdict {
+                    *self.cooling.lock().unwrap_or_else(PoisonError::into_inner) = Some(EffectId(entry.index));
+                }
+                Ok(Outcome::Decided(entry.index, Box::new(decided.decision)))
+            }
             other => bail!("the gate answered an action with {other:?}"),
+        }
+    }
+
+    /// What the gate's own outbox does when a call has cooled.
+    fn dispatch(&self) -> Result<Outcome> {
+        let cooling = *self.cooling.lock().unwrap_or_else(PoisonError::into_inner);
+        let effect = cooling.context("nothing cools, so nothing can be dispatched")?;
+        let entry = self.world.enter(Request::Dispatch { effect })?.entry;
+        match entry.event {
+            Event::Dispatch(dispatch) => Ok(Outcome::Dispatched(entry.index, Box::new(dispatch.decision))),
+            other => bail!("the gate answered a dispatch with {other:?}"),
         }
     }
 }

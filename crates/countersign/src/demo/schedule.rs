@@ -45,6 +45,17 @@ pub enum Deed {
         /// What a service without a gate does when it is told to.
         effect: fn(&mut Rows),
     },
+    /// Announces that facts are about to change; without a gate there is nobody to tell.
+    Claim {
+        /// The facts.
+        facts: &'static [&'static str],
+        /// For how long.
+        for_ms: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A call has cooled and is decided again; without a gate it left long ago.
+    Cooled,
     /// Something outside writes a fact.
     Feed {
         /// The fact.

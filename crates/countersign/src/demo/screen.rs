@@ -73,8 +73,11 @@ fn scenario(page: &mut Page, report: &Report) {
     if let Some(blocked) = report.decision.blocked() {
         let gap =
             report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
-        let (verdict, failed) = (report.decision.verdict.as_str(), report.failed().join(", "));
-        page.line(Look::Good, "  with     ", &format!("✓ {verdict} in entry {}, {gap}: {failed}", report.entry));
+        let (verdict, reasons) = (report.word(), report.reasons().join(", "));
+        page.line(Look::Good, "  with     ", &format!("✓ {verdict} in entry {}, {gap}: {reasons}", report.entry));
+        if blocked.failed.is_empty() {
+            page.wrapped(Look::Stopped, MARGIN, &blocked.message);
+        }
         changes(page, &blocked.failed);
         let hint = blocked.failed.first().map_or(&blocked.hint, |failed| &failed.hint);
         page.wrapped(Look::Dim, MARGIN, &format!("hint: {hint}"));
@@ -133,11 +136,16 @@ fn with(outcome: &guarded::Outcome) -> (Look, String) {
         guarded::Outcome::Quiet => (Look::Plain, String::new()),
         guarded::Outcome::Observed => (Look::Plain, "✓ observed".to_owned()),
         guarded::Outcome::Fed(entry) => (Look::Plain, format!("✓ fed       #{entry}")),
+        guarded::Outcome::Claimed(entry) => (Look::Plain, format!("✓ announced #{entry}")),
+        guarded::Outcome::Dispatched(entry, decision) => match &decision.verdict {
+            Verdict::InFlight(_) => (Look::Bad, format!("✗ sent      #{entry}")),
+            _ => (Look::Good, format!("✗ cancelled #{entry}")),
+        },
         guarded::Outcome::Decided(entry, decision) => match &decision.verdict {
             Verdict::Committed => (Look::Plain, format!("✓ committed #{entry}")),
             Verdict::Rejected(_) => (Look::Good, format!("✗ rejected  #{entry}")),
             Verdict::Review { .. } => (Look::Stopped, format!("… review    #{entry}")),
-            Verdict::InFlight(_) => (Look::Plain, format!("→ in flight #{entry}")),
+            Verdict::InFlight(_) => (Look::Plain, format!("… cooling   #{entry}")),
         },
     }
 }
@@ -154,7 +162,7 @@ fn summary(page: &mut Page, reports: &[Report]) {
         let harm = report.unguarded_harm.as_ref().map_or_else(|| "  no harm".to_owned(), |harm| format!("✗ {harm}"));
         let gap = report.decision.gap_ms.map_or_else(String::new, time);
         let (look, mark) = if report.is_as_it_should() { (Look::Plain, "✓") } else { (Look::Bad, "✗") };
-        let verdict = format!("{mark} {}", report.decision.verdict.as_str());
+        let verdict = format!("{mark} {}", report.word());
         row(page, look, [report.scenario.id, &harm, &verdict, &gap, &report.entry.to_string()]);
     }
     page.end();

@@ -64,7 +64,7 @@ impl World for Service {
 
     fn perform(&self, step: &Step, mind: &mut Mind) -> Result<Outcome> {
         match &step.deed {
-            Deed::Think => Ok(Outcome::Quiet),
+            Deed::Think | Deed::Claim { .. } | Deed::Cooled => Ok(Outcome::Quiet),
             Deed::Read { check, .. } => {
                 let passed = check(&self.rows.lock().unwrap_or_else(PoisonError::into_inner));
                 mind.doubts |= !passed;

@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
 use super::{App, body, json, verdict};
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
@@ -69,14 +70,14 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
 /// `GET /v1/effects/{effect}`
 pub async fn show(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    caller: Option<Extension<Caller>>,
     path: EffectPath,
     query: Wait,
 ) -> Result<Response, HttpError> {
     let (id, wait) = (effect_id(path)?, wait_of(query)?);
     app.until_settled(id, wait).await;
     let mut effect = app.blocking(move |gate| describe(gate, id)).await?;
-    if caller.kind == Some(HolderKind::Agent) {
+    if let Some(Extension(caller)) = caller.filter(|caller| caller.kind == Some(HolderKind::Agent)) {
         if effect.agent != caller.name.as_str() {
             let message = format!("{id} is not of {}", caller.name);
             let hint = "agents are shown their own effects";

@@ -132,7 +132,7 @@ impl From<Refusal> for HttpError {
             Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
             Refusal::Claim(refusal) => claim_hint(refusal),
             Refusal::Effect(refusal) => effect_hint(refusal),
-            Refusal::Fenced { .. } => (Code::FactFenced, "see GET /v1/effects for what is in flight"),
+            Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
         Self::new(code, refusal.to_string(), hint)
@@ -164,7 +164,7 @@ fn claim_hint(refusal: &ClaimRefusal) -> (ErrorCode, &'static str) {
         ClaimRefusal::NotAllowed { .. } => {
             (Code::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
         }
-        ClaimRefusal::Held { .. } => (Code::FactClaimed, "wait until it ends; the message says when"),
+        ClaimRefusal::Held { .. } => (Code::ClaimHeld, "wait until it ends; the message says when"),
         ClaimRefusal::TooLong { .. } => {
             (Code::InvalidField, "claim for a shorter time, and extend it while the work goes on")
         }

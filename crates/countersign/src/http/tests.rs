@@ -11,6 +11,7 @@
 mod access;
 mod attacks;
 mod client;
+mod effects;
 mod errors;
 mod faults;
 mod ledger;

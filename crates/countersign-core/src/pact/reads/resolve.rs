@@ -76,7 +76,7 @@ fn check_parts(one: &Written, all: &[Written], params: &Params, problems: &mut P
     for part in &one.parts {
         match part {
             Part::Literal(_) => {}
-            Part::Param(name, span) => check_param(name, span, params, problems),
+            Part::Param(name, span) => check_param(name, "an id", span, params, problems),
             Part::Attribute(read, attribute, span) if one.name == "resource" => {
                 let message = format!("`resource` is read first, so its id cannot use `{read}.{attribute}`");
                 let hint = format!("make `{read}` the resource and read this fact under `reads`");
@@ -106,7 +106,7 @@ fn check_ambiguity(one: &Written, params: &Params, problems: &mut Problems) {
     }
 }
 
-fn check_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
+fn check_param(name: &str, of: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
     let Some(field) = params.types.get(name) else {
         let names: Vec<&str> = params.types.keys().map(SmolStr::as_str).collect();
         let hint = suggestion(name, &names, "declare it under `params`, or use one of");
@@ -114,10 +114,10 @@ fn check_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut 
         return;
     };
     if !matches!(field.ty, ValueType::String | ValueType::Long) {
-        let message = format!("`{name}` is {}, so it cannot be part of an id", field.ty);
+        let message = format!("`{name}` is {}, so it cannot be part of {of}", field.ty);
         problems.error(span, message, "use a string or an integer");
     } else if !field.required {
-        let message = format!("`{name}` may be missing, so it cannot be part of an id");
+        let message = format!("`{name}` may be missing, so it cannot be part of {of}");
         problems.error(span, message, format!("add \"{name}\" to `required`"));
     }
 }
@@ -134,12 +134,15 @@ fn check_attribute(read: &str, attribute: &str, span: &Range<usize>, all: &[Writ
         problems.error(span, message, "take the id from a parameter, or from a fact of the gate");
         return;
     }
-    check_always_there((read, other.presence), (&other.ty, &other.schema), attribute, span, problems);
+    check_always_there((read, other.presence), (&other.ty, &other.schema), attribute, "an id", span, problems);
 }
+
+/// What the parts of a call's texts are part of.
+const SENT: &str = "what is sent";
 
 /// Checks a parameter in a text that is sent.
 pub(in crate::pact) fn check_text_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
-    check_param(name, span, params, problems);
+    check_param(name, SENT, span, params, problems);
 }
 
 /// Checks an attribute of a read in a text that is sent, and finds the read.
@@ -156,7 +159,7 @@ pub(in crate::pact) fn check_text_attribute(
         return None;
     };
     let (found, schema) = (reads.reads.get(at)?, reads.schemas.get(at)?);
-    check_always_there((read, found.presence), (&found.ty, schema), attribute, span, problems);
+    check_always_there((read, found.presence), (&found.ty, schema), attribute, SENT, span, problems);
     Some(at)
 }
 
@@ -165,11 +168,12 @@ fn check_always_there(
     (read, presence): (&str, Presence),
     (ty, schema): (&FactType, &FactSchema),
     attribute: &str,
+    of: &str,
     span: &Range<usize>,
     problems: &mut Problems,
 ) {
     if presence != Presence::Required {
-        let message = format!("`{read}` may be missing, so its attributes cannot be part of an id");
+        let message = format!("`{read}` may be missing, so its attributes cannot be part of {of}");
         problems.error(span, message, "use a fact that must exist, or take the id from a parameter");
         return;
     }
@@ -181,11 +185,11 @@ fn check_always_there(
             problems.error(span, message, hint);
         }
         Some(field) if !matches!(field.ty, ValueType::String | ValueType::Long) => {
-            let message = format!("`{read}.{attribute}` is {}, so it cannot be part of an id", field.ty);
+            let message = format!("`{read}.{attribute}` is {}, so it cannot be part of {of}", field.ty);
             problems.error(span, message, "use a string or an integer");
         }
         Some(field) if !field.required => {
-            let message = format!("`{read}.{attribute}` may be missing, so it cannot be part of an id");
+            let message = format!("`{read}.{attribute}` may be missing, so it cannot be part of {of}");
             problems.error(span, message, "use an attribute that is always there");
         }
         Some(_) => {}

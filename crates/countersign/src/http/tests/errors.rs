@@ -38,6 +38,12 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::InternalError,
     ErrorCode::KeyInUse,
     ErrorCode::TooManyHalts,
+    ErrorCode::ClaimHeld,
+    ErrorCode::TooManyClaims,
+    ErrorCode::FeedFenced,
+    ErrorCode::EffectEnded,
+    ErrorCode::EffectNotInDoubt,
+    ErrorCode::OutsideUnread,
     ErrorCode::ReviewClosed,
     ErrorCode::ReviewExpired,
     ErrorCode::ApprovalVoid,
@@ -184,6 +190,23 @@ fn resources() -> Vec<Row> {
         erase(Code::NotErasable, json!({"entries": [0], "reason": "x"})),
         erase(Code::BeyondLog, json!({"entries": [999], "reason": "x"})),
         row(Code::ClockSteady, "POST", "/v1/clock/confirm", &[], ""),
+        row(
+            Code::ClaimNotAllowed,
+            "POST",
+            "/v1/claims",
+            &["Content-Type: application/json", "Countersign-Agent: refund-1"],
+            r#"{"facts":["Account::\"42\""],"for_ms":5,"reason":"x"}"#,
+        ),
+        row(
+            Code::ClaimNotFound,
+            "POST",
+            "/v1/claims/clm_9/withdraw",
+            &["Content-Type: application/json", "Countersign-Agent: refund-1"],
+            "{}",
+        ),
+        row(Code::EffectNotFound, "GET", "/v1/effects/eff_9", &[], ""),
+        row(Code::EffectNotFound, "GET", "/v1/effects/eff_09", &[], ""),
+        row(Code::InvalidPath, "GET", "/v1/effects/eff_9?wait_ms=60001", &[], ""),
     ]
 }
 

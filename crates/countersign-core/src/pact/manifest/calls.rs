@@ -1,0 +1,103 @@
+//! Calls and claims in the manifest: what leaves the building, and who may announce a change.
+
+use super::{cell, code, duration, or_dash};
+use crate::pact::{ActionType, BodyRule, CallRule, Pact, Read, SendRule, TextPart};
+use std::fmt::Write as _;
+
+/// Writes who may announce changes.
+pub(super) fn write_claims(out: &mut String, pact: &Pact) {
+    if pact.claims.values().all(Vec::is_empty) {
+        return;
+    }
+    out.push_str("\n## Who may announce changes\n\nWhat is announced, nobody else relies on until it is done.\n\n");
+    out.push_str("| facts | who | at most | priority | why |\n|---|---|---|---|---|\n");
+    for (ty, rules) in &pact.claims {
+        for rule in rules {
+            let doc = cell(rule.doc.as_deref().unwrap_or_default());
+            let (who, most) = (code(rule.who.text()), duration(rule.max_ms));
+            let _ = writeln!(out, "| `{ty}` | {who} | {most} | {} | {} |", rule.priority, or_dash(&doc));
+        }
+    }
+}
+
+/// Writes what an action type calls.
+pub(super) fn write_call(out: &mut String, action: &ActionType) {
+    if action.wait_ms > 0 {
+        let _ = write!(out, "\nIt waits up to {} for fences and announced changes to end.\n", duration(action.wait_ms));
+    }
+    let Some(call) = &action.call else { return };
+    let _ = write!(out, "\n### What it calls\n\n- {} by adapter `{}`\n", sent(&call.send, &action.reads), call.adapter);
+    let _ = writeln!(out, "- atomicity: {}", action.atomicity().as_str());
+    if call.after_ms > 0 {
+        let _ = writeln!(out, "- leaves {} after it was asked for, and is decided again then", duration(call.after_ms));
+    }
+    write_outcome(out, call, &action.reads);
+}
+
+fn write_outcome(out: &mut String, call: &CallRule, reads: &[Read]) {
+    let _ = writeln!(
+        out,
+        "- an attempt takes {} at most, and none begins later than {} after the dispatch",
+        duration(call.timeout_ms),
+        duration(call.deadline_ms)
+    );
+    match call.retries {
+        0 => out.push_str("- where nobody knows whether it happened, it is not tried again\n"),
+        retries => {
+            let _ = writeln!(out, "- idempotent: tried again up to {retries} times under the same key");
+        }
+    }
+    match &call.probe {
+        None => out.push_str("- a doubt is resolved by a person\n"),
+        Some(probe) => {
+            let (what, after) = (sent(&probe.send, reads), duration(probe.absent_after_ms));
+            let _ = writeln!(out, "- a doubt is resolved by {what}; absent counts {after} after the last attempt");
+        }
+    }
+    if let Some((undo, _)) = &call.undo {
+        let _ = writeln!(out, "- undone by action `{undo}`");
+    }
+}
+
+fn sent(send: &SendRule, reads: &[Read]) -> String {
+    match send {
+        SendRule::Http { method, path, body } => format!("{method} {}{}", code(&text(path, reads)), members(body)),
+        SendRule::Command { args } => {
+            let args: Vec<String> = args.iter().map(|arg| code(&text(arg, reads))).collect();
+            format!("a command with arguments {}", or_dash(&args.join(" ")))
+        }
+        SendRule::Sql { statements } => {
+            let statements: Vec<String> = statements.iter().map(|(sql, _)| code(sql)).collect();
+            format!("in one transaction with the check: {}", statements.join(", "))
+        }
+        SendRule::Tool { tool, arguments } => format!("tool `{tool}`{}", members(arguments)),
+    }
+}
+
+fn members(body: &BodyRule) -> String {
+    match body {
+        BodyRule::None => String::new(),
+        BodyRule::Params => " with the parameters".to_owned(),
+        BodyRule::Members(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("`{name}` = {}", code(value.text()))).collect();
+            format!(" with {}", members.join(", "))
+        }
+    }
+}
+
+/// A text as the author would write it.
+fn text(parts: &[TextPart], reads: &[Read]) -> String {
+    parts.iter().fold(String::new(), |mut out, part| {
+        match part {
+            TextPart::Literal(literal) => out.push_str(&literal.replace('{', "{{").replace('}', "}}")),
+            TextPart::Param(name) => drop(write!(out, "{{{name}}}")),
+            TextPart::Attribute { read, attribute } => {
+                let name = reads.get(*read).map_or("", |read| read.name.as_str());
+                let _ = write!(out, "{{{name}.{attribute}}}");
+            }
+            TextPart::Key => out.push_str("{call.key}"),
+        }
+        out
+    })
+}

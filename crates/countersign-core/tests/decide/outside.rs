@@ -1,0 +1,155 @@
+//! Facts that live outside: what is decided without them, and what when they are read.
+
+use crate::world::{World, in_words};
+use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
+use countersign_core::decide::judge;
+use countersign_core::decision::Verdict;
+use countersign_core::effect::Effect;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::record::{Decided, Event};
+use countersign_core::value::{Attributes, Value};
+use serde_json::{Value as Json, json};
+
+const PACT: &str = r#"
+pact = "bank"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long", note = "String?" }
+source = { postgres = "bank", query = "select status, balance, note from accounts where id = $1" }
+
+[facts.Limit]
+attributes = { most = "Long" }
+
+[action.debit]
+resource = 'Account::"{account}"'
+reads.other = { fact = 'Account::"{second}"', optional = true, unchanged = true }
+reads.limit = 'Limit::"daily"'
+allow = 'principal.roles.contains("payer") && resource.status != "closed"'
+call = { postgres = "bank", run = [
+  { sql = "update accounts set balance = $1 where id = $2", params = ["resource.balance - context.amount", "context.account"] },
+] }
+
+[action.debit.params]
+type = "object"
+additionalProperties = false
+required = ["account", "second", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.second = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.debit.require]]
+id = "covered"
+that = 'resource.balance >= context.amount'
+
+[[action.debit.require]]
+id = "within-limit"
+that = 'context.amount <= context.limit.most'
+"#;
+
+fn world() -> World {
+    let params = json!({"account": "a", "second": "b", "amount": 100});
+    let mut world = World::new(PACT, "debit", params).with_agent(&["payer"]);
+    world.feed("Limit::\"daily\"", Some(json!({"most": 200})));
+    world
+}
+
+/// Decides, and puts what was decided under way.
+fn dispatched(world: &mut World) -> Effect {
+    let (action, decision) = (world.request(), world.decide());
+    assert_eq!(in_words(&decision), "in_flight");
+    let event = Event::Action(Box::new(Decided { action, decision }));
+    world.state.take_in(70, world.now_ms, &AgentId::new("agent-1").unwrap(), &event);
+    world.state.effects.find(EffectId(70)).unwrap().clone()
+}
+
+fn row(value: Option<Json>) -> Option<Attributes> {
+    value.map(|value| Attributes::from_untyped_json(value.as_object().unwrap()).unwrap())
+}
+
+fn read(a: Option<Json>, b: Option<Json>) -> Vec<(FactId, Option<Attributes>)> {
+    let id = |id: &str| id.parse().unwrap();
+    vec![(id("Account::\"a\""), row(a)), (id("Account::\"b\""), row(b))]
+}
+
+fn observe_outside(world: &mut World, fact: &str, value: Json) {
+    let value = row(Some(value)).unwrap();
+    world.observed.push(countersign_core::action::Observed {
+        fact: fact.parse().unwrap(),
+        version: value.content_version(),
+        at_ms: world.now_ms,
+        value: Some(value),
+    });
+}
+
+#[test]
+fn what_can_be_decided_without_them_is_decided_first() {
+    let mut world = world();
+    world.params["amount"] = json!(201);
+    assert_eq!(world.verdict(), "precondition_failed: within-limit false");
+    world.params["amount"] = json!(200);
+    let effect = dispatched(&mut world);
+    let dispatched = &effect.flight().unwrap().dispatched;
+    assert_eq!(dispatched.call.send, None, "nothing is rendered before they are read");
+    let reads: Vec<_> = dispatched.call.outside.iter().map(|read| read.fact.to_string()).collect();
+    assert_eq!(reads, ["Account::\"a\"", "Account::\"b\""]);
+    assert!(matches!(&dispatched.call.outside[0].how, OutsideHow::Query(query) if query.starts_with("select")));
+    // Rows are locked where they live; the gate fences what it keeps itself.
+    let fenced: Vec<_> = dispatched.fenced.iter().map(|fenced| fenced.fact.to_string()).collect();
+    assert_eq!(fenced, ["Limit::\"daily\""]);
+}
+
+#[test]
+fn the_whole_action_is_judged_on_what_was_read() {
+    let mut world = world();
+    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    let effect = dispatched(&mut world);
+    let b = || Some(json!({"status": "active", "balance": 3}));
+    let judged = |a: Json, b| judge(&effect, &read(Some(a), b), world.now_ms + 5);
+    let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap();
+    let Send::Sql { statements } = send else { panic!("{send:?}") };
+    assert_eq!(statements[0].params, [Value::Long(400), Value::String("a".into())]);
+    let code = |result: Result<Send, countersign_core::decision::Blocked>| {
+        let blocked = result.unwrap_err();
+        let failed: Vec<_> = blocked.failed.iter().map(|failed| failed.id.to_string()).collect();
+        format!("{} {}", blocked.code, failed.join(" "))
+    };
+    assert_eq!(code(judged(json!({"status": "active", "balance": 99}), b())), "precondition_failed covered");
+    assert_eq!(code(judged(json!({"status": "closed", "balance": 500}), b())), "not_allowed ");
+    assert_eq!(code(judge(&effect, &read(None, b()), world.now_ms)), "fact_missing ");
+    // Unchanged compares content, and a row that is gone is another content.
+    let good = || json!({"status": "active", "balance": 500});
+    let moved = Some(json!({"status": "active", "balance": 4}));
+    assert_eq!(code(judged(good(), moved)), "precondition_failed other-unchanged");
+    assert_eq!(code(judged(good(), None)), "precondition_failed other-unchanged");
+    // Other facts than were asked for, or in another order, judge nothing.
+    let mut swapped = read(Some(good()), b());
+    swapped.reverse();
+    assert_eq!(code(judge(&effect, &swapped, world.now_ms)), "effect_invalid ");
+    assert_eq!(code(judge(&effect, &swapped[..1], world.now_ms)), "effect_invalid ");
+}
+
+#[test]
+fn a_judgement_rests_on_the_dispatch_and_not_on_what_is_current() {
+    let mut world = world();
+    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    let effect = dispatched(&mut world);
+    // Whoever is revoked meanwhile could no longer be dispatched; what is in flight is judged as it left.
+    world.register(&[], "revoked", 0);
+    world.feed("Limit::\"daily\"", Some(json!({"most": 1})));
+    let values =
+        read(Some(json!({"status": "active", "balance": 500})), Some(json!({"status": "active", "balance": 3})));
+    assert!(judge(&effect, &values, world.now_ms + 1).is_ok());
+    assert!(matches!(world.decide().verdict, Verdict::Rejected(_)));
+}
+
+#[test]
+fn the_key_for_the_outside_is_the_actions_own() {
+    let world = world();
+    let (one, same) = (world.request(), world.request());
+    let mut other = world.clone();
+    other.params["amount"] = json!(101);
+    assert_eq!(outside_key(&one.id), outside_key(&same.id));
+    assert_ne!(outside_key(&one.id), outside_key(&other.request().id));
+    assert!(outside_key(&one.id).bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+}

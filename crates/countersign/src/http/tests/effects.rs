@@ -1,0 +1,182 @@
+//! Claims and calls over HTTP: their shapes, who is told what, and waiting for an outcome.
+
+use super::*;
+use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_engine::request::{Request, Settlement};
+
+const PACT: &str = r#"
+pact = "payouts"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[facts.Row]
+attributes = { status = "String" }
+source = { postgres = "bank", query = "select status from rows where id = $1" }
+
+[observe.Account]
+who = 'true'
+attributes = ["status"]
+
+[observe.Row]
+who = 'true'
+attributes = "*"
+
+[claim.Account]
+who = 'principal.roles.contains("fraud")'
+max = "30s"
+
+[action.payout]
+resource = 'Account::"{account}"'
+allow = 'true'
+set = { balance = "resource.balance - context.amount" }
+call = { http = "payments", path = "/payouts" }
+
+[action.payout.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000000 }
+
+[[action.payout.require]]
+id = "covered"
+that = 'resource.balance >= context.amount'
+"#;
+
+fn started() -> Server {
+    let server = Server::start();
+    let headers = ["Content-Type: application/toml"];
+    assert_eq!(server.send("POST", "/v1/pacts", &headers, PACT.as_bytes()).status, 200);
+    for (agent, role) in [("refund-1", "refunder"), ("fraud-1", "fraud"), ("fraud-2", "fraud")] {
+        let value = json!({"value": {"roles": [role], "standing": "active", "org": "acme", "trust": 1}});
+        assert_eq!(server.put(&format!("/v1/facts/Agent/{agent}"), &value).status, 200);
+    }
+    let account = json!({"value": {"status": "active", "balance": 900}});
+    assert_eq!(server.put("/v1/facts/Account/42", &account).status, 200);
+    server
+}
+
+fn ask(server: &Server, path: &str, by: &str, body: &Value) -> Reply {
+    let by = format!("Countersign-Agent: {by}");
+    server.send("POST", path, &["Content-Type: application/json", by.as_str()], body.to_string().as_bytes())
+}
+
+fn payout(server: &Server, key: &str, query: &str) -> Value {
+    let body = json!({
+        "pact": "payouts", "action": "payout", "idempotency_key": format!("{key:x<22}"),
+        "params": {"account": "42", "amount": 100},
+    });
+    let reply = ask(server, &format!("/v1/actions{query}"), "refund-1", &body);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()
+}
+
+/// What a worker would find out.
+fn settle(server: &Server, effect: &str, outcome: Outcome) {
+    let effect: EffectId = effect.parse().unwrap();
+    let evidence = Evidence { attempts: 1, result: Some("{\"id\":7}".into()), ..Evidence::said("created") };
+    let settlement = Settlement { effect, outcome, evidence, judged: None };
+    server.gate.call(Request::Settle(Box::new(settlement))).unwrap();
+}
+
+fn code(reply: &Reply) -> (u16, String) {
+    (reply.status, reply.json()["error"]["code"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_change_is_announced_extended_listed_and_withdrawn() {
+    let server = started();
+    let request = json!({"facts": ["Account::\"42\""], "for_ms": 20_000, "reason": "stolen"});
+    let claimed = ask(&server, "/v1/claims", "fraud-1", &request).json();
+    let claim = claimed["claim"].as_str().unwrap();
+    assert_eq!(claim, format!("clm_{}", claimed["entry"]));
+    assert_eq!(claimed["facts"], json!(["Account::\"42\""]));
+    assert_eq!(code(&ask(&server, "/v1/claims", "fraud-2", &request)), (409, "claim_held".to_owned()));
+    let rejected = payout(&server, "a", "");
+    assert_eq!((&rejected["verdict"], &rejected["code"]), (&json!("rejected"), &json!("fact_claimed")));
+    let message = rejected["message"].as_str().unwrap();
+    assert!(message.contains("fraud-1 announced it") && message.ends_with("stolen"), "{message}");
+    let extend = format!("/v1/claims/{claim}/extend");
+    let extended = ask(&server, &extend, "fraud-1", &json!({"for_ms": 90_000})).json();
+    assert_eq!(extended["expires_at"], claimed["until"], "no longer than the pact allows");
+    assert_eq!(code(&ask(&server, &extend, "fraud-2", &json!({"for_ms": 1}))), (404, "claim_not_found".to_owned()));
+    assert_eq!(code(&ask(&server, &extend, "fraud-1", &json!({"for_ms": 0}))), (400, "invalid_field".to_owned()));
+    let list = server.get("/v1/claims").json();
+    assert_eq!((&list["claims"][0]["claim"], &list["claims"][0]["by"]), (&json!(claim), &json!("fraud-1")));
+    let withdrawn = ask(&server, &format!("/v1/claims/{claim}/withdraw"), "fraud-1", &json!({})).json();
+    assert_eq!((&withdrawn["facts"], withdrawn.get("expires_at")), (&json!([]), None));
+    assert_eq!(server.get("/v1/claims").json()["claims"], json!([]));
+    assert_eq!(payout(&server, "b", "")["verdict"], "in_flight");
+}
+
+#[test]
+fn a_call_is_followed_from_its_verdict_to_its_outcome() {
+    let server = started();
+    let first = payout(&server, "a", "");
+    assert_eq!((&first["verdict"], &first["atomicity"]), (&json!("in_flight"), &json!("atomic")));
+    let effect = first["effect"].as_str().unwrap().to_owned();
+    let path = format!("/v1/effects/{effect}");
+    let shown = server.get(&path).json();
+    assert_eq!((&shown["state"], &shown["adapter"]), (&json!("dispatched"), &json!("payments")));
+    assert_eq!(shown["fences"], json!(["Account::\"42\""]));
+    assert_eq!(shown["call"]["send"]["path"], "/payouts");
+    assert_eq!(server.get("/v1/effects").json()["effects"][0]["effect"], json!(effect));
+    assert_eq!(server.get("/v1/halts").json()["in_flight"][0]["effect"], json!(effect));
+    let resolve = format!("{path}/resolve");
+    let settled = json!({"outcome": "settled", "reason": "the bank says so"});
+    assert_eq!(code(&ask(&server, &resolve, "vera", &settled)), (409, "effect_not_in_doubt".to_owned()));
+    let feed = json!({"value": {"status": "active", "balance": 5}});
+    let conditional = ["Content-Type: application/json", "If-Match: \"1\""];
+    let fenced = server.send("PUT", "/v1/facts/Account/42", &conditional, feed.to_string().as_bytes());
+    assert_eq!(code(&fenced), (409, "feed_fenced".to_owned()));
+
+    settle(&server, &effect, Outcome::InDoubt);
+    assert_eq!(server.get(&path).json()["state"], "in_doubt");
+    assert_eq!(server.get(&path).json()["probed"], json!(false));
+    let doubt = payout(&server, "a", "");
+    assert_eq!((&doubt["verdict"], &doubt["repeated"]), (&json!("in_doubt"), &json!(true)));
+    let wrong = json!({"outcome": "in_doubt", "reason": "?"});
+    assert_eq!(code(&ask(&server, &resolve, "vera", &wrong)), (400, "invalid_field".to_owned()));
+    assert_eq!(ask(&server, &resolve, "vera", &settled).json()["state"], "settled");
+    assert_eq!(code(&ask(&server, &resolve, "vera", &settled)), (409, "effect_ended".to_owned()));
+    let last = payout(&server, "a", "");
+    assert_eq!((&last["verdict"], &last["effect"]), (&json!("settled"), &json!(effect)));
+    assert_eq!(last["wrote"], json!([{"fact": "Account::\"42\"", "version": 2}]));
+    assert_eq!(last["evidence"]["summary"], "the bank says so");
+    assert!(last["receipt"].as_str().unwrap().starts_with("rct1."));
+}
+
+#[test]
+fn whoever_waits_is_told_the_outcome() {
+    let server = started();
+    let waiting = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| payout(&server, "a", "?wait_ms=20000"));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let effect = loop {
+            let list = server.get("/v1/effects").json();
+            match list["effects"][0]["effect"].as_str() {
+                Some(effect) => break effect.to_owned(),
+                None => assert!(std::time::Instant::now() < until, "it was never dispatched"),
+            }
+        };
+        settle(&server, &effect, Outcome::Settled);
+        asked.join().unwrap()
+    });
+    assert_eq!((&waiting["verdict"], waiting.get("repeated")), (&json!("settled"), None));
+    assert_eq!(waiting["evidence"]["result"], "{\"id\":7}");
+    // Time is up before there is an outcome: the first verdict is the answer.
+    assert_eq!(payout(&server, "b", "?wait_ms=1")["verdict"], "in_flight");
+    let too_long = ask(&server, "/v1/actions?wait_ms=60001", "refund-1", &json!({}));
+    assert_eq!(code(&too_long), (400, "invalid_path".to_owned()));
+}
+
+#[test]
+fn a_fact_outside_that_cannot_be_read_is_not_shown() {
+    let server = started();
+    let reply = ask(&server, "/v1/observe", "refund-1", &json!({"facts": ["Row::\"1\""]}));
+    assert_eq!(code(&reply), (502, "outside_unread".to_owned()));
+    let fed = server.put("/v1/facts/Row/1", &json!({"value": {"status": "open"}}));
+    assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "what lives outside is not fed");
+}
