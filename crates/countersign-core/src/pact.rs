@@ -16,6 +16,7 @@ mod facts;
 pub mod load;
 pub mod manifest;
 mod observe;
+pub mod outside;
 mod params;
 mod reads;
 mod schema;
@@ -24,6 +25,7 @@ pub mod sql;
 mod template;
 mod writes;
 
+pub use outside::{Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart};
 pub use source::duration_ms;
 
 use crate::expression::{Expression, Mention};
@@ -76,75 +78,6 @@ pub struct ClaimRule {
     pub priority: i64,
     /// What it is for, in the author's words.
     pub doc: Option<String>,
-}
-
-/// Where the facts of a type live, if not in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FactSource {
-    /// The adapter that reads them.
-    pub adapter: SmolStr,
-    /// How one is read.
-    pub read: SourceRead,
-}
-
-/// How a fact outside is read, by its id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceRead {
-    /// A query that gives one row, with the id as `$1`.
-    Query(Arc<str>),
-    /// A path, in which `{id}` stands for the id.
-    Path(Vec<IdPart>),
-    /// A tool, its arguments, and where in its result the value is.
-    Tool {
-        /// The tool.
-        tool: SmolStr,
-        /// Its arguments by name.
-        arguments: Vec<(SmolStr, Vec<IdPart>)>,
-        /// The place of the value in the result, as a JSON pointer.
-        at: SmolStr,
-    },
-}
-
-/// A part of a text that is built from a fact's id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IdPart {
-    /// Text as it stands.
-    Literal(SmolStr),
-    /// The id.
-    Id,
-}
-
-impl FactSource {
-    /// How strong a decision on such a fact is.
-    pub fn atomicity(&self) -> Atomicity {
-        match self.read {
-            SourceRead::Query(_) => Atomicity::Atomic,
-            SourceRead::Path(_) => Atomicity::Conditional,
-            SourceRead::Tool { .. } => Atomicity::Serialised,
-        }
-    }
-}
-
-/// How strong the step from check to use is. The order is from weak to strong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Atomicity {
-    /// Read again under the gate's fence: atomic against everything that goes through the gate.
-    Serialised,
-    /// The outside itself refuses if it has changed since it was read (ETag and If-Match).
-    Conditional,
-    /// One step against everybody: in the ledger, or in a transaction of the user's database.
-    Atomic,
-}
-
-impl Atomicity {
-    /// As it stands in records and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Serialised => "serialised",
-            Self::Conditional => "conditional",
-            Self::Atomic => "atomic",
-        }
-    }
 }
 
 /// Lets some agents observe some attributes of the facts of one type.
@@ -219,113 +152,6 @@ impl ActionType {
         let of = |read: &Read| read.outside.as_ref().map_or(Atomicity::Atomic, |source| source.atomicity());
         self.reads.iter().map(of).min().unwrap_or(Atomicity::Atomic)
     }
-}
-
-/// What an action type calls outside.
-#[derive(Debug)]
-pub struct CallRule {
-    /// The adapter, by its name in the gate's settings.
-    pub adapter: SmolStr,
-    /// What is sent.
-    pub send: SendRule,
-    /// How long it cools between intent and dispatch.
-    pub after_ms: u64,
-    /// How long one attempt may take.
-    pub timeout_ms: u64,
-    /// How long after the dispatch an attempt may begin.
-    pub deadline_ms: u64,
-    /// How often it may be tried again when nobody knows whether it happened.
-    pub retries: u32,
-    /// How to find out whether it happened.
-    pub probe: Option<ProbeRule>,
-    /// The action type that undoes it, and where it is named.
-    pub undo: Option<(ActionName, std::ops::Range<usize>)>,
-}
-
-/// A read call that tells whether a call happened.
-#[derive(Debug)]
-pub struct ProbeRule {
-    /// What is sent.
-    pub send: SendRule,
-    /// How long after the last attempt *absent* counts.
-    pub absent_after_ms: u64,
-}
-
-/// What is sent, before it is rendered.
-#[derive(Debug)]
-pub enum SendRule {
-    /// An HTTP request.
-    Http {
-        /// The method.
-        method: SmolStr,
-        /// The path.
-        path: Vec<TextPart>,
-        /// The body.
-        body: BodyRule,
-    },
-    /// A command.
-    Command {
-        /// The arguments.
-        args: Vec<Vec<TextPart>>,
-    },
-    /// SQL statements with their parameters.
-    Sql {
-        /// The statements.
-        statements: Vec<(Arc<str>, Vec<Expression>)>,
-    },
-    /// A call of an MCP tool.
-    Tool {
-        /// The tool.
-        tool: SmolStr,
-        /// Its arguments.
-        arguments: BodyRule,
-    },
-}
-
-impl SendRule {
-    /// The expressions in it.
-    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        let (body, statements) = match self {
-            Self::Http { body, .. } | Self::Tool { arguments: body, .. } => (Some(body), None),
-            Self::Sql { statements } => (None, Some(statements)),
-            Self::Command { .. } => (None, None),
-        };
-        let members = body.into_iter().flat_map(|body| match body {
-            BodyRule::Members(members) => members.as_slice(),
-            BodyRule::None | BodyRule::Params => &[],
-        });
-        let params = statements.into_iter().flatten().flat_map(|(_, params)| params);
-        members.map(|(_, expression)| expression).chain(params)
-    }
-}
-
-/// The members of what is sent.
-#[derive(Debug)]
-pub enum BodyRule {
-    /// Nothing.
-    None,
-    /// The parameters, as they came.
-    Params,
-    /// The values of expressions.
-    Members(Vec<(SmolStr, Expression)>),
-}
-
-/// A part of a text that is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextPart {
-    /// Text as it stands.
-    Literal(SmolStr),
-    /// The value of a string or integer parameter.
-    Param(SmolStr),
-    /// The value of a string or integer attribute of a read.
-    Attribute {
-        /// Index of the read.
-        read: usize,
-        /// The attribute.
-        attribute: SmolStr,
-    },
-    /// The idempotency key that the outside is given.
-    Key,
 }
 
 /// Whether failed preconditions block.

@@ -7,6 +7,7 @@
 mod call;
 mod decode;
 mod encode;
+mod payload;
 
 pub use decode::{
     DecodeError, Leaf, LeafPact, Stored, StoredAction, StoredApproval, StoredDispatch, UnderWay, decode,

@@ -1,7 +1,8 @@
 //! The bytes of calls: how a dispatch stands in a payload, and how it is read back after a restart.
 
-use super::decode::{DecodeError, StoredWrite};
+use super::decode::DecodeError;
 use super::encode::write_writes;
+use super::payload::StoredWrite;
 use crate::call::{Call, Evidence, OutsideHow, OutsideRead, Probe, Send, Statement};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight};

@@ -3,20 +3,20 @@
 //! What was decided is not read back: an audit decides again. Read back are the inputs (body, observations, tags, fed
 //! values) and the changes (writes, charges) that the fold applies.
 
-use super::call::{StoredEvidence, StoredInFlight, StoredSend};
+use super::call::{StoredInFlight, StoredSend};
+use super::payload::{Payload, StoredCharge, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads};
 use super::{Event, FORMAT, Judged, Settle};
 use crate::action::{KeyDigest, Observed};
 use crate::call::{EffectId, Outcome};
-use crate::decision::{BudgetKey, Charge, InFlight, PactRef, ReadVersion, Write};
+use crate::decision::{Charge, InFlight, PactRef, ReadVersion, Write};
 use crate::delegation::{Chain, StoredChain};
 use crate::fence::ClaimId;
 use crate::halt::{Scope, ScopeError};
-use crate::identity::{Auth, StoredSigned};
-use crate::ids::{ActionName, AgentId, Digest, FactId, IdError, PactName, Tag};
+use crate::identity::Auth;
+use crate::ids::{AgentId, Digest, IdError, PactName};
 use crate::review::{ReviewId, Shown};
 use crate::value::{Attributes, ValueError};
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
 /// Why bytes are not an entry of this format.
@@ -196,12 +196,6 @@ pub struct UnderWay {
     pub reads: Vec<ReadVersion>,
 }
 
-fn decode_reads(raw: Option<&serde_json::value::RawValue>) -> Result<Vec<ReadVersion>, DecodeError> {
-    let Some(raw) = raw else { return Ok(Vec::new()) };
-    let reads: Vec<(String, u64)> = serde_json::from_str(raw.get())?;
-    reads.into_iter().map(|(fact, version)| Ok(ReadVersion { fact: fact.parse()?, version, tag: None })).collect()
-}
-
 /// A dispatch's inputs and changes, read back.
 #[derive(Debug, Clone)]
 pub struct StoredDispatch {
@@ -274,122 +268,6 @@ impl Stored {
             Self::Approval(approval) => approval.in_flight.as_ref(),
             Self::Dispatch(dispatch) => dispatch.in_flight.as_ref(),
         }
-    }
-}
-
-#[derive(Deserialize)]
-struct Payload<'a> {
-    agent: Option<String>,
-    body: Option<String>,
-    chain: Option<StoredChain>,
-    #[serde(default)]
-    charges: Vec<StoredCharge>,
-    confirmed: Option<bool>,
-    effect: Option<StoredInFlight>,
-    evidence: Option<StoredEvidence>,
-    expires_at: Option<u64>,
-    fact: Option<String>,
-    #[serde(default)]
-    facts: Vec<String>,
-    judged_at: Option<u64>,
-    #[serde(default)]
-    outside: Vec<StoredOutsideFact>,
-    priority: Option<i64>,
-    send: Option<StoredSend>,
-    value: Option<Map<String, Json>>,
-    #[serde(default)]
-    observed: Vec<StoredObserved>,
-    origin: Option<String>,
-    reason: Option<String>,
-    #[serde(default)]
-    shown: Vec<StoredObserved>,
-    shown_at: Option<u64>,
-    until: Option<u64>,
-    #[serde(default)]
-    waives: Vec<smol_str::SmolStr>,
-    signed: Option<StoredSigned>,
-    source: Option<String>,
-    wall: Option<u64>,
-    #[serde(default)]
-    writes: Vec<StoredWrite>,
-    /// Read only where something is put under way.
-    #[serde(borrow)]
-    reads: Option<&'a serde_json::value::RawValue>,
-    #[serde(borrow, rename = "decision")]
-    _decision: Option<&'a serde_json::value::RawValue>,
-}
-
-#[derive(Deserialize)]
-struct StoredCharge {
-    action: String,
-    agent: Option<String>,
-    amount: i64,
-    budget: String,
-    pact: String,
-    window: u64,
-}
-
-#[derive(Deserialize)]
-struct StoredObserved {
-    at: u64,
-    fact: String,
-    value: Option<Map<String, Json>>,
-    version: u64,
-}
-
-#[derive(Deserialize)]
-struct StoredOutsideFact {
-    fact: String,
-    value: Option<Map<String, Json>>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct StoredWrite {
-    fact: String,
-    previous: Option<u64>,
-    tag: Option<String>,
-    value: Option<Map<String, Json>>,
-    version: u64,
-}
-
-impl StoredOutsideFact {
-    fn decode(self) -> Result<(FactId, Option<Attributes>), DecodeError> {
-        Ok((self.fact.parse()?, self.value.as_ref().map(Attributes::from_untyped_json).transpose()?))
-    }
-}
-
-impl StoredWrite {
-    pub(super) fn decode(self) -> Result<Write, DecodeError> {
-        Ok(Write {
-            fact: self.fact.parse()?,
-            tag: self.tag.map(|tag| tag.parse::<Tag>()).transpose()?,
-            version: self.version,
-            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
-            previous_entry: self.previous,
-        })
-    }
-}
-
-impl StoredCharge {
-    fn decode(self) -> Result<Charge, DecodeError> {
-        let budget = BudgetKey {
-            pact: PactName::new(self.pact)?,
-            action: ActionName::new(self.action)?,
-            id: self.budget.into(),
-            agent: self.agent.map(AgentId::new).transpose()?,
-        };
-        Ok(Charge { budget, window: self.window, amount: self.amount })
-    }
-}
-
-impl StoredObserved {
-    fn decode(self) -> Result<Observed, DecodeError> {
-        Ok(Observed {
-            fact: self.fact.parse::<FactId>()?,
-            version: self.version,
-            at_ms: self.at,
-            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
-        })
     }
 }
 
