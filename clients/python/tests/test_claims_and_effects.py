@@ -1,4 +1,4 @@
-"""Claims and effects on the wire, with a scripted gate."""
+"""Claims against the real gate; and what a gate can answer about claims and effects, with a scripted one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from countersign import (
     AsyncClient,
     Client,
+    Committed,
     Evidence,
     Failed,
     GateError,
@@ -22,6 +23,7 @@ from countersign import (
     Settled,
     fact,
 )
+from tests.gate import Gate
 
 ACCOUNT = fact("Account", "42")
 CLAIMED = {"claim": "clm_812", "entry": 812, "facts": [ACCOUNT], "expires_at": 5_000, "until": 60_000}
@@ -47,6 +49,47 @@ class Script:
         return Client("http://gate.example", agent="a", http=httpx.Client(transport=httpx.MockTransport(self)))
 
 
+def test_while_a_claim_stands_nobody_else_relies_on_its_fact(
+    gate: Gate, client: Client, fraud: Client, payout: str
+) -> None:
+    gate.put("Payout", payout, {"state": "open", "amount": 1})
+    seen, name = client.observe(fact("Payout", payout)), fact("Payout", payout)
+    with fraud.claim(name, for_ms=10_000, reason="under investigation") as claim:
+        assert claim.name.startswith("clm_")
+        assert claim.answer.facts == (name,)
+        blocked = client.act("payouts", "pay", {"payout": payout}, observations=[seen])
+        assert isinstance(blocked, Rejected)
+        assert blocked.code == "fact_claimed"
+        assert "fraud-1" in blocked.explain()
+        before = claim.expires_at
+        assert before < claim.extend(20_000).expires_at <= claim.answer.until
+        with pytest.raises(GateError) as taken:
+            client.claim(name, for_ms=1_000, reason="me too")
+        assert taken.value.code in ("fact_claimed", "claim_not_allowed")
+    assert claim.withdrawn
+    assert isinstance(client.act("payouts", "pay", {"payout": payout}, observations=[seen]), Committed)
+
+
+def test_an_action_under_a_claim_that_has_ended_is_rejected_by_the_gate(gate: Gate, fraud: Client, payout: str) -> None:
+    gate.put("Payout", payout, {"state": "open", "amount": 1})
+    claim = fraud.claim(fact("Payout", payout), for_ms=10_000, reason="a hold is on its way")
+    claim.withdraw()
+    late = fraud.act("payouts", "hold", {"payout": payout}, claim=claim)
+    assert isinstance(late, Rejected)
+    assert late.code == "claim_lost"
+    with pytest.raises(GateError) as ended:
+        claim.extend(1_000)
+    assert (ended.value.status, ended.value.code) == (404, "claim_not_found")
+    with fraud.claim(fact("Payout", payout), for_ms=10_000, reason="again") as good:
+        assert isinstance(fraud.act("payouts", "hold", {"payout": payout}, claim=good), Committed)
+
+
+def test_an_effect_that_is_not_there_is_said_not_to_be(client: Client) -> None:
+    with pytest.raises(GateError) as missing:
+        client.effect("eff_0", wait_ms=10)
+    assert (missing.value.status, missing.value.code) == (404, "effect_not_found")
+
+
 def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
     longer = {**CLAIMED, "expires_at": 9_000}
     committed = {"verdict": "committed", "action": "00", "entry": 814}
@@ -63,9 +106,7 @@ def test_a_claim_is_made_extended_used_and_withdrawn() -> None:
         ("POST", "/v1/actions"),
         ("POST", "/v1/claims/clm_812/withdraw"),
     ]
-    made = script.seen[0][2]
-    assert (made["facts"], made["for_ms"], made["reason"]) == ([ACCOUNT], 5_000, "a freeze is on its way")
-    assert len(made["idempotency_key"]) >= 22
+    assert script.seen[0][2] == {"facts": [ACCOUNT], "for_ms": 5_000, "reason": "a freeze is on its way"}
     assert script.seen[2][2]["claim"] == "clm_812"
 
 
@@ -102,8 +143,16 @@ def test_what_went_wrong_inside_is_what_is_seen() -> None:
 
 
 def test_a_call_is_waited_for() -> None:
-    settled = {"effect": "eff_813", "state": "settled", "entry": 815, "evidence": EVIDENCE}
-    flying = {"effect": "eff_813", "state": "dispatched", "entry": 814}
+    settled = {
+        "effect": "eff_813",
+        "state": "settled",
+        "entry": 815,
+        "pact": "billing",
+        "action": "refund",
+        "agent": "a",
+        "evidence": EVIDENCE,
+    }
+    flying = {"effect": "eff_813", "state": "dispatched", "entry": 814, "pact": "billing", "action": "refund"}
     script = Script((200, FLIGHT), (200, flying), (200, settled))
     client = script.client()
     verdict = client.act("billing", "refund", {}, wait_ms=200)
@@ -122,7 +171,7 @@ def test_a_call_is_waited_for() -> None:
 
 
 def test_waiting_has_an_end() -> None:
-    flying = (200, {"effect": "eff_813", "state": "dispatched", "entry": 814})
+    flying = (200, {"effect": "eff_813", "state": "dispatched", "entry": 814, "pact": "billing", "action": "refund"})
     script = Script(*[flying] * 100)
     assert isinstance(script.client().wait("eff_813", timeout_s=0.2), InFlight)
     assert 2 <= len(script.seen) <= 10

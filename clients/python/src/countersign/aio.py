@@ -159,12 +159,12 @@ class AsyncClient:
             )
         )
 
-    async def claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> AsyncClaim:
+    async def claim(self, *facts: str, for_ms: int, reason: str) -> AsyncClaim:
         """Announces a write: `async with await client.claim(…) as claim:`.
 
         Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
         """
-        return AsyncClaim(self, await self.run(calls.claim(facts, for_ms, reason, idempotency_key)))
+        return AsyncClaim(self, await self.run(calls.claim(facts, for_ms, reason)))
 
     async def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""

@@ -93,11 +93,10 @@ def act(
     )
 
 
-def claim(facts: Sequence[str], for_ms: int, reason: str, idempotency_key: str | None) -> Call[Claimed]:
-    """`POST /v1/claims`."""
-    key = idempotency_key or new_idempotency_key()
-    body = {"facts": list(facts), "for_ms": for_ms, "reason": reason, "idempotency_key": key}
-    return Call("POST", "/v1/claims", _claimed, body=_json(body), idempotency_key=key)
+def claim(facts: Sequence[str], for_ms: int, reason: str) -> Call[Claimed]:
+    """`POST /v1/claims`. It has no idempotency key: one whose answer was lost ends by itself."""
+    body = {"facts": list(facts), "for_ms": for_ms, "reason": reason}
+    return Call("POST", "/v1/claims", _claimed, body=_json(body), repeatable=False)
 
 
 def extend(claim: str, for_ms: int) -> Call[Claimed]:

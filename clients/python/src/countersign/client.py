@@ -156,12 +156,12 @@ class Client:
             )
         )
 
-    def claim(self, *facts: str, for_ms: int, reason: str, idempotency_key: str | None = None) -> Claim:
+    def claim(self, *facts: str, for_ms: int, reason: str) -> Claim:
         """Announces a write: `with client.claim(…) as claim:`.
 
         Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
         """
-        return Claim(self, self.run(calls.claim(facts, for_ms, reason, idempotency_key)))
+        return Claim(self, self.run(calls.claim(facts, for_ms, reason)))
 
     def extend_claim(self, claim: str, for_ms: int) -> Claimed:
         """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""

@@ -42,7 +42,7 @@ class TransportError(CountersignError):
         self.attempts = attempts
         """How often it was tried."""
         self.idempotency_key = idempotency_key
-        """The key of an action or claim: with it, and the same body, asking again is safe."""
+        """The key of an action: with it, and the same body, asking again is safe."""
         super().__init__(f"{message} (attempts: {attempts})\nhint: {hint}")
 
 

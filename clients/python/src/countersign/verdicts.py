@@ -257,27 +257,30 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict:
     if kind == "review":
         expires_at = reader.maybe_number("expires_at")
         return Review(**_common(reader), **_reasons(reader, kind), review=reader.text("review"), expires_at=expires_at)
-    return _outcome(reader, kind)
+    return _outcome(reader, reader.value)
 
 
 def read_effect(answer: Mapping[str, Any]) -> Outcome:
-    """Reads what became of a call to the outside."""
+    """Reads what became of a call to the outside. It is told of the effect, so names of pact and action type stay in `raw`."""
     reader = Reader(answer, "an effect")
-    return _outcome(reader, reader.text("state"))
+    told = {name: value for name, value in answer.items() if name not in ("pact", "action")}
+    return _outcome(Reader({**told, "verdict": reader.text("state")}, "an effect"), reader.value)
 
 
-def _outcome(reader: Reader, kind: str) -> Outcome:
+def _outcome(reader: Reader, raw: Mapping[str, Any]) -> Outcome:
+    kind = reader.text("verdict")
+    common = {**_common(reader), "raw": raw}
     if kind in ("in_flight", "cooling", "dispatched"):
         dispatch_at = reader.maybe_number("dispatch_at")
-        state = reader.maybe_text("state") or ("dispatched" if dispatch_at is None else "cooling")
-        return InFlight(**_common(reader), effect=reader.text("effect"), state=state, dispatch_at=dispatch_at)
+        state = "dispatched" if dispatch_at is None else "cooling"
+        return InFlight(**common, effect=reader.text("effect"), state=state, dispatch_at=dispatch_at)
     evidence = _evidence(reader)
     if kind == "settled":
-        return Settled(**_common(reader), effect=reader.text("effect"), evidence=evidence, wrote=_wrote(reader))
+        return Settled(**common, effect=reader.text("effect"), evidence=evidence, wrote=_wrote(reader))
     if kind == "failed":
-        return Failed(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
+        return Failed(**common, **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
     if kind == "in_doubt":
-        return InDoubt(**_common(reader), **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
+        return InDoubt(**common, **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
     raise ProtocolError(f"the gate answered with {kind!r}, which this client does not know; take it as not done")
 
 
