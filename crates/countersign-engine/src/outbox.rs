@@ -1,8 +1,9 @@
 //! The outbox: carries out what was dispatched, and settles it.
 //!
-//! It acts on what is durable and on nothing else: it is told of an effect when the entry that moved it is synced, and reads from the
-//! view what to do. What it finds out becomes an entry before anything follows from it. It keeps nothing that a crash could lose: after one, every
-//! effect under way is found in the ledger, and what may have left the building counts as unknown (I6).
+//! It acts on what is durable and on nothing else: it is told of an effect when the entry that moved it is synced, and
+//! reads from the view what to do. What it finds out becomes an entry before anything follows from it. It keeps nothing that
+//! a crash could lose: after one, every effect under way is found in the ledger, and what may have left the building counts
+//! as unknown (I6).
 
 mod adapter;
 mod run;

@@ -123,7 +123,8 @@ impl Inner {
             Attempt::Unknown(evidence) => {
                 let unknown = work.unknown.saturating_add(1);
                 if unknown <= call.retries {
-                    tracing::warn!(effect = %work.effect, cause = %evidence.summary, "nobody knows whether the call happened; it is repeated under the same key");
+                    let cause = &evidence.summary;
+                    tracing::warn!(effect = %work.effect, cause, "nobody knows whether it happened: it is repeated");
                     return self.again(work, unknown);
                 }
                 self.settle(work, Outcome::InDoubt, evidence, judged);

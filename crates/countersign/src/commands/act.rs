@@ -31,8 +31,9 @@ Examples:
   countersign act --agent refund-1 --pact billing --action refund --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
 
-Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt or waiting for a person, 2 not understood, 3 no verdict (the action may still have
-happened: repeat it with the same --idempotency-key, which never does it twice)")]
+Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt or waiting for a person,
+2 not understood, 3 no verdict (the action may still have happened: repeat it with the same --idempotency-key,
+which never does it twice)")]
 pub struct ActArgs {
     /// The agent that acts; with a key, whoever signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]

@@ -2,6 +2,8 @@
 //!
 //! Labels come only from fixed lists (routes as declared, statuses, codes): nothing that a caller writes becomes a label.
 
+use countersign_core::effect::Phase;
+use countersign_core::state::State;
 use countersign_engine::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -85,9 +87,24 @@ fn gate_text(out: &mut String, gate: &Gate) {
     let counters = gate.counters();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     family(out, "countersign_verdicts_total", "counter", "Verdicts by kind.");
-    let verdicts = [("committed", &counters.committed), ("rejected", &counters.rejected), ("review", &counters.review)];
+    let verdicts = [
+        ("committed", &counters.committed),
+        ("rejected", &counters.rejected),
+        ("review", &counters.review),
+        ("in_flight", &counters.in_flight),
+    ];
     for (verdict, counter) in verdicts {
         line(out, &format!("countersign_verdicts_total{{verdict=\"{verdict}\"}}"), count(counter));
+    }
+    family(
+        out,
+        "countersign_effects_total",
+        "counter",
+        "Outcomes of calls to the outside; a doubt counts, and then its end.",
+    );
+    let outcomes = [("settled", &counters.settled), ("failed", &counters.failed), ("in_doubt", &counters.in_doubt)];
+    for (outcome, counter) in outcomes {
+        line(out, &format!("countersign_effects_total{{outcome=\"{outcome}\"}}"), count(counter));
     }
     let single = [
         (
@@ -98,6 +115,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
         ("countersign_repeated_total", "Answers to a repeated idempotency key.", &counters.repeated),
         ("countersign_halted_total", "Actions rejected because their scope is halted.", &counters.halted),
         ("countersign_approved_total", "Parked actions approved, and so executed.", &counters.approved),
+        ("countersign_claims_total", "Changes announced.", &counters.claimed),
         ("countersign_feeds_total", "Facts fed.", &counters.fed),
         ("countersign_refused_total", "Requests that the sequencer refused without an entry.", &counters.refused),
         ("countersign_busy_total", "Requests refused because the queue was full.", &counters.busy),
@@ -108,15 +126,22 @@ fn gate_text(out: &mut String, gate: &Gate) {
         family(out, name, "counter", help);
         line(out, name, count(counter));
     }
-    let (entries, facts, pacts, halts) = {
+    let (entries, facts, pacts, halts, [cooling, dispatched, in_doubt], held) = {
         let view = gate.view();
-        (view.position, view.state.facts.len(), view.state.pacts.len(), view.state.halts.len())
+        let state = &view.state;
+        (view.position, state.facts.len(), state.pacts.len(), state.halts.len(), phases(state), state.held.len())
     };
+    family(out, "countersign_effects", "gauge", "Effects under way, by where they are.");
+    for (phase, count) in [("cooling", cooling), ("dispatched", dispatched), ("in_doubt", in_doubt)] {
+        line(out, &format!("countersign_effects{{state=\"{phase}\"}}"), count);
+    }
     let gauges = [
         ("countersign_entries", "Entries in the ledger.", entries),
         ("countersign_facts", "Facts held, deleted ones included.", facts as u64),
         ("countersign_pacts", "Pacts in force.", pacts as u64),
         ("countersign_halts", "Scopes that are halted.", halts as u64),
+        ("countersign_held_feeds", "Feeds that wait for a fence to end.", held as u64),
+        ("countersign_waiting", "Actions that wait for a fence to end.", gate.waiting()),
         ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
         (
             "countersign_queue_capacity",
@@ -129,6 +154,15 @@ fn gate_text(out: &mut String, gate: &Gate) {
         family(out, name, "gauge", help);
         line(out, name, value);
     }
+}
+
+/// How many effects cool, are dispatched, and are in doubt.
+fn phases(state: &State) -> [u64; 3] {
+    state.effects.open().fold([0; 3], |[cooling, dispatched, in_doubt], (_, effect)| match effect.phase {
+        Phase::Cooling { .. } => [cooling + 1, dispatched, in_doubt],
+        Phase::Dispatched(_) => [cooling, dispatched + 1, in_doubt],
+        Phase::InDoubt { .. } => [cooling, dispatched, in_doubt + 1],
+    })
 }
 
 fn family(out: &mut String, name: &str, kind: &str, help: &str) {
