@@ -55,6 +55,8 @@ impl Outbox {
         let shared = Arc::new(Inner { gate, adapters, later, ending, busy: AtomicUsize::new(0) });
         // First listen, then look: nothing can fall between.
         shared.gate.bell().connect(Some(moved));
+        // What is under way before anybody can act through this outbox may have left in an earlier life; what comes later has not.
+        let found: Vec<EffectId> = shared.gate.view().state.effects.open().map(|(id, _)| id).collect();
         let mut workers = Vec::new();
         let mut queues = BTreeMap::new();
         for (name, adapter) in &shared.adapters {
@@ -68,7 +70,7 @@ impl Outbox {
         }
         let schedule = Schedule::new(Arc::clone(&shared), queues);
         let scheduler = std::thread::Builder::new().name("outbox".into());
-        let scheduler = scheduler.spawn(move || schedule.run(&moves, &tasks))?;
+        let scheduler = scheduler.spawn(move || schedule.run(&found, &moves, &tasks))?;
         Ok(Self { shared, scheduler: Some(scheduler), workers })
     }
 

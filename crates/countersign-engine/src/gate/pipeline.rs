@@ -132,6 +132,7 @@ impl Pipeline {
                 // However full the batch is, a halt joins it.
                 if !queues.urgent.is_empty() {
                     sequencer.sequence(&mut batch, queues.urgent.try_iter(), &*self.shared.clock);
+                    self.note_waiting(&sequencer);
                 }
                 let full = batch.len() >= self.shared.options.batch_max || bytes >= BATCH_BODY_BYTES_MAX;
                 let Some(first) = (if full { None } else { queued.try_recv().ok() }) else { continue };

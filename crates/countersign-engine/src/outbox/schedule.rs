@@ -45,11 +45,10 @@ impl Schedule {
         Self { inner, queues, due: BinaryHeap::new(), taken: BTreeSet::new() }
     }
 
-    pub(super) fn run(mut self, moves: &Receiver<EffectId>, tasks: &Receiver<(Instant, Task)>) {
-        // What was under way when the gate ended. A call that was dispatched may have left.
-        let open: Vec<EffectId> = self.inner.gate.view().state.effects.open().map(|(id, _)| id).collect();
-        for effect in open {
-            self.moved(effect, true);
+    /// `found` is what was under way when the gate ended: a call among it that was dispatched may have left.
+    pub(super) fn run(mut self, found: &[EffectId], moves: &Receiver<EffectId>, tasks: &Receiver<(Instant, Task)>) {
+        for effect in found {
+            self.moved(*effect, true);
         }
         while !self.inner.is_ending() {
             let wait = self.due.peek().map_or(ROUND, |Reverse((at, _))| at.saturating_duration_since(Instant::now()));

@@ -17,7 +17,8 @@ impl Sequencer {
     pub(super) fn claim(&mut self, batch: &mut Batch, request: Request, reply: Reply, now_ms: u64) {
         match self.claim_event(request, now_ms) {
             Ok((by, auth, event)) => {
-                let ends = matches!(event, Event::Withdrawal { .. });
+                // A claim too: it may have taken a fact from another that its holder waits for.
+                let ends = matches!(event, Event::Withdrawal { .. } | Event::Claim { .. });
                 self.enter(batch, now_ms, by, auth, event, None, Some(reply));
                 if ends {
                     self.waiting.free();

@@ -229,6 +229,8 @@ pub enum Bug {
     HaltNotSeenByWorker,
     /// A second attempt that is halted counts as `failed`, although the first may have happened.
     HaltedRetryFails,
+    /// A second attempt that is refused counts as `failed`, although the first may still be done.
+    RefusedRetryFails,
     /// A call that is not idempotent is tried again.
     RetryNonIdempotent,
     /// Each attempt has a key of its own.

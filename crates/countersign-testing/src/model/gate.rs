@@ -79,6 +79,7 @@ impl Protocol {
     pub(super) fn dispatch(&self, state: &mut State, action: usize) {
         match self.decide(&state.tip, action) {
             None => self.take_effect(state, action),
+            Some(Code::FactFenced | Code::FactClaimed) if self.spec(action).waits => state.waiting.push(action),
             Some(_) => state.tip.actions[action].status = Status::Cancelled,
         }
     }
@@ -123,7 +124,10 @@ impl Protocol {
         if let Some((fact, open)) = sets {
             state.tip.write(fact, open);
         }
-        self.freed(state);
+        // A doubt frees nothing, so nobody has a turn.
+        if !state.tip.actions[action].fenced {
+            self.freed(state);
+        }
     }
 
     /// Right after an entry that may have ended a fence: the held feed first, then whoever waits, in the order of arrival.
@@ -135,8 +139,18 @@ impl Protocol {
             return;
         }
         for action in std::mem::take(&mut state.waiting) {
-            self.submit(state, action);
+            match state.tip.actions[action].status {
+                Status::Cooling => self.dispatch(state, action),
+                _ => self.submit(state, action),
+            }
         }
+    }
+
+    /// Whoever has waited for long enough does not hold.
+    pub(super) fn time_up(state: &mut State, action: usize) {
+        state.waiting.retain(|waiting| *waiting != action);
+        let status = &mut state.tip.actions[action].status;
+        *status = if *status == Status::Cooling { Status::Cancelled } else { Status::Rejected };
     }
 
     pub(super) fn feed(&self, state: &mut State) {

@@ -51,10 +51,12 @@ impl Protocol {
     }
 
     pub(super) fn reply(&self, state: &mut State, action: usize) {
+        // What is refused now says nothing about an earlier attempt of which nobody knows.
+        let is_first = state.lines[action].worker == Worker::Trying(1);
         let outcome = match state.lines[action].reply.take() {
             Some(Answer::Done) => Status::Settled,
-            Some(Answer::Refused) => Status::Failed,
-            None => Status::InDoubt,
+            Some(Answer::Refused) if is_first || self.has(Bug::RefusedRetryFails) => Status::Failed,
+            Some(Answer::Refused) | None => Status::InDoubt,
         };
         self.settle(state, action, outcome);
     }

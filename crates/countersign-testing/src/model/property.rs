@@ -183,7 +183,7 @@ impl Bug {
             Self::HaltNotCheckedAtDispatch => &[HALT_ENTRY],
             Self::HaltNotSeenByWorker => &[HALT_BYTE],
             Self::RetryNonIdempotent | Self::FreshKey | Self::RecoveryResends => &[I6_ONCE],
-            Self::HaltedRetryFails | Self::UnknownIsFailed | Self::AbsentAtOnce => &[FAILED],
+            Self::HaltedRetryFails | Self::RefusedRetryFails | Self::UnknownIsFailed | Self::AbsentAtOnce => &[FAILED],
             Self::UnknownIsSettled => &[SETTLED],
             Self::HeldFeedForgotten | Self::RecoveryForgets => &[ENDS],
             Self::LostClaimStillGood => &[LATE_WRITE],

@@ -6,7 +6,8 @@ use super::config::{Bug, ClaimSpec, Config, Delays, Operator, Spec};
 /// The configurations in which every property holds.
 #[must_use]
 pub fn scenarios() -> Vec<Config> {
-    let mut all = vec![payouts(), fenced(), retries(), batches(), cooling(), claims(), waiting(), halts(), doubts()];
+    let mut all =
+        vec![payouts(), fenced(), retries(), batches(), cooling(), claims(), waiting(), halts(), doubts(), fickle()];
     all.extend([freeze(), freeze_in_batches(), crowd(), queue()]);
     all
 }
@@ -54,7 +55,8 @@ fn claims() -> Config {
 /// Actions that wait for fences and for a claim.
 fn waiting() -> Config {
     let (payout, other) = (Spec::call(&[A]).sets(A).waits(), Spec::call(&[A, B]).sets(B).waits());
-    let claims = vec![ClaimSpec { fact: B, holder: 2, priority: 1 }];
+    // The second takes the fact from the first, for which its holder may have waited.
+    let claims = vec![ClaimSpec { fact: B, holder: 2, priority: 1 }, ClaimSpec { fact: B, holder: 1, priority: 2 }];
     let actions = [payout, other, Spec::plain(&[A]).closes(A).waits()];
     Config { crashes: 2, claims, feed: Some((A, true)), ..Config::new("waiting", actions) }
 }
@@ -70,6 +72,13 @@ fn halts() -> Config {
 fn doubts() -> Config {
     let actions = [Spec::call(&[A]).sets(A), Spec::call(&[B]).sets(B).probe(), Spec::call(&[A, B]).idempotent()];
     Config { crashes: 2, operator: Operator::Away, ..Config::new("doubts", actions) }
+}
+
+/// The outside refuses a call, and does the same call when another request for it arrives.
+fn fickle() -> Config {
+    let payout = Spec::call(&[A]).sets(A).idempotent();
+    let actions = [payout, Spec::call(&[A]).idempotent().probe(), Spec::plain(&[A]).closes(A)];
+    Config { crashes: 2, refuses: true, refusals_forgotten: true, ..Config::new("fickle", actions) }
 }
 
 /// Everything that can disturb, at once.
@@ -102,7 +111,7 @@ fn crowd() -> Config {
 /// Calls that wait for each other and for a claim, with everything that can disturb.
 fn queue() -> Config {
     let freeze = Spec::call(&[A]).closes(A).names(0).waits();
-    let actions = [Spec::call(&[A]).sets(A).waits(), freeze, Spec::call(&[B]).sets(B).cooling().probe()];
+    let actions = [Spec::call(&[A]).sets(A).waits(), freeze, Spec::call(&[A, B]).sets(B).cooling().probe().waits()];
     Config { refuses: true, ..disturbed("queue", actions) }
 }
 
@@ -143,6 +152,7 @@ pub fn bugs() -> Vec<Config> {
         (Bug::HaltNotCheckedAtDispatch, halts()),
         (Bug::HaltNotSeenByWorker, halts()),
         (Bug::HaltedRetryFails, halts()),
+        (Bug::RefusedRetryFails, fickle()),
         (Bug::RetryNonIdempotent, payouts()),
         (Bug::FreshKey, retries()),
         (Bug::UnknownIsFailed, payouts()),
@@ -175,11 +185,5 @@ impl Config {
     #[must_use]
     pub fn with_duplicates_of_all() -> Self {
         Self { duplicates: 1, duplicates_all: true, ..payouts() }
-    }
-
-    /// The outside refuses a call, and does the same call when an earlier request for it arrives later.
-    #[must_use]
-    pub fn with_forgotten_refusals() -> Self {
-        Self { refusals_forgotten: true, duplicates: 0, ..retries() }
     }
 }

@@ -9,7 +9,7 @@ use super::state::{Claim, Feed, Halt, Line, State, Status, Worker};
 pub enum Step {
     /// An agent submits its action, and it is decided.
     Submit(usize),
-    /// The time of a waiting action is up: it is rejected.
+    /// The time of a waiting action is up: it is rejected or, where it has cooled, cancelled.
     TimeUp(usize),
     /// Cooling is over: the action is decided again.
     Dispatch(usize),
@@ -90,10 +90,13 @@ impl Protocol {
             self.steps_in_doubt(state, action, steps);
         }
         for claim in 0..self.config.claims.len() {
+            // Nobody who is halted announces or withdraws anything; time goes on.
+            let is_halted = state.tip.halt == Halt::Standing;
             match state.tip.claims[claim] {
-                Claim::New => steps.push(Step::Announce(claim)),
-                Claim::Standing => steps.extend([Step::Expire(claim), Step::Withdraw(claim)]),
-                Claim::Ended | Claim::Refused => {}
+                Claim::New if !is_halted => steps.push(Step::Announce(claim)),
+                Claim::Standing if !is_halted => steps.extend([Step::Expire(claim), Step::Withdraw(claim)]),
+                Claim::Standing => steps.push(Step::Expire(claim)),
+                Claim::New | Claim::Ended | Claim::Refused => {}
             }
         }
         if self.config.feed.is_some() && state.tip.feed == Feed::New {
@@ -114,7 +117,7 @@ impl Protocol {
 
     fn steps_of_gate(&self, state: &State, action: usize, steps: &mut Vec<Step>) {
         match state.tip.actions[action].status {
-            Status::New if state.waiting.contains(&action) => steps.push(Step::TimeUp(action)),
+            Status::New | Status::Cooling if state.waiting.contains(&action) => steps.push(Step::TimeUp(action)),
             // Nobody can name a claim before its entry is durable and its holder was told.
             Status::New if self.spec(action).names.is_none_or(|claim| state.durable.claims[claim] != Claim::New) => {
                 steps.push(Step::Submit(action));
@@ -208,10 +211,7 @@ impl Protocol {
         let mut next = state.clone();
         match step {
             Step::Submit(action) => self.submit(&mut next, action),
-            Step::TimeUp(action) => {
-                next.waiting.retain(|waiting| *waiting != action);
-                next.tip.actions[action].status = Status::Rejected;
-            }
+            Step::TimeUp(action) => Self::time_up(&mut next, action),
             Step::Dispatch(action) => self.dispatch(&mut next, action),
             Step::Sync => next.durable = next.tip,
             Step::Send(action) => self.send(&mut next, action),

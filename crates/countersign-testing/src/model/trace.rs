@@ -4,7 +4,8 @@ use super::{Config, Protocol, State, Step};
 use crate::disk::SplitMix;
 use std::collections::HashSet;
 
-/// Random ways from the first state to states in which nothing can happen any more, `count` of them from one seed.
+/// Random ways of steps that `may` be taken, `count` of them from one seed. Each goes on until there is no such step: where
+/// every step may be taken, to a state in which nothing can happen any more.
 ///
 /// A way is a script for the engine with a simulated disk and an adapter that does as it is told. Each step maps to one thing
 /// that a test does, and the ledger after it is that of [`Protocol::after`]:
@@ -14,32 +15,33 @@ use std::collections::HashSet;
 /// | `Submit`, `TimeUp` | send the action; let the ledger's time go on until its wait is over |
 /// | `Dispatch` | let the ledger's time go on until cooling is over |
 /// | `Sync` | let the disk finish its sync; only in scenarios with `batches` |
-/// | `Send` | let the adapter's `attempt` begin; under a halt it gets `halted` from its judge and answers `NotSent` |
-/// | `NotSent` | let `attempt` answer `NotSent` until the deadline |
-/// | `Deliver`, `Lose`, `Duplicate` | nothing in the engine: the test's own outside does it, loses it, gets it twice |
+/// | `Send` | let the adapter's `attempt` go on; under a halt it hears so from its judge and answers `NotSent` |
+/// | `NotSent` | let `attempt` answer that nothing was done |
+/// | `Deliver`, `Lose`, `Duplicate` | nothing: the outside does it, loses it, gets it twice |
 /// | `Reply` | let `attempt` answer `Done` or `Refused`, as the outside did |
-/// | `GiveUp` | let `attempt` answer `Unknown` |
-/// | `Doubt` | wait for the settle entry `in_doubt`; let the deadline pass where attempts are left |
+/// | `GiveUp` | nothing yet: what follows tells the engine |
+/// | `Doubt` | let `attempt` or `recover` answer `Unknown`, as often as there are attempts left |
 /// | `AbsentAfter` | let the ledger's time go on by `absent_after` |
 /// | `Probe` | let `probe` answer `There` or `Absent`, as the outside is |
 /// | `Resolve` | send the operator's resolution |
 /// | `Announce`, `Expire`, `Withdraw` | send the claim; let its time go on; withdraw it |
 /// | `Feed`, `Halt`, `Resume` | send it |
-/// | `Crash` | drop the gate, let the disk crash, open the gate again |
+/// | `Crash` | cut the power, let the gate go, open another on what the disk kept |
 #[must_use]
-pub fn traces(config: &Config, seed: u64, count: usize) -> Vec<Vec<Step>> {
+pub fn traces(config: &Config, seed: u64, count: usize, may: impl Fn(&State, &Step) -> bool) -> Vec<Vec<Step>> {
     let model = Protocol::new(config.clone());
     let mut rng = SplitMix::new(seed);
-    (0..count).map(|_| walk(&model, &mut rng)).collect()
+    (0..count).map(|_| walk(&model, &mut rng, &may)).collect()
 }
 
-fn walk(model: &Protocol, rng: &mut SplitMix) -> Vec<Step> {
+fn walk(model: &Protocol, rng: &mut SplitMix, may: &impl Fn(&State, &Step) -> bool) -> Vec<Step> {
     let mut state = State::new(&model.config);
     let mut way = Vec::new();
     let mut steps = Vec::new();
     loop {
         steps.clear();
         model.steps(&state, &mut steps);
+        steps.retain(|step| may(&state, step));
         let chosen = usize::try_from(rng.below(steps.len() as u64)).unwrap_or(0);
         let Some(step) = steps.get(chosen) else { return way };
         state = model.after(&state, *step);
