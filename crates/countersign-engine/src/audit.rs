@@ -144,7 +144,7 @@ impl Auditor {
             self.tainted.entry(tag.clone()).or_insert(leaf.index);
         }
         self.gone.insert(leaf.index);
-        if leaf.verdict.as_deref() == Some("committed") {
+        if matches!(leaf.verdict.as_deref(), Some("committed" | "in_flight" | "failed")) {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
         self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
