@@ -62,7 +62,7 @@ impl World {
             clock: Arc::default(),
             life: None,
             // Half of the runs come back from snapshots as well.
-            snapshot_every: if seed % 2 == 0 { 2 } else { 0 },
+            snapshot_every: if seed.is_multiple_of(2) { 2 } else { 0 },
             told: [Told::Nothing, Told::Nothing, Told::Nothing],
             claims: [None; 2],
             keys: BTreeMap::new(),
