@@ -82,6 +82,8 @@ pub struct Fenced {
 pub struct Fences {
     /// For each fact, the effects in flight that rely on it, and whether they write it.
     steady: BTreeMap<FactId, BTreeMap<u64, bool>>,
+    /// For each fact, how many feeds are held until its fence ends.
+    held: BTreeMap<FactId, u64>,
     claims: BTreeMap<u64, Claim>,
     /// For each claimed fact, the claim that holds it.
     claimed: BTreeMap<FactId, u64>,
@@ -188,11 +190,28 @@ impl Fences {
     }
 
     /// The call in flight that keeps another from using a fact: from writing it, or, if the other is a call itself, also from
-    /// relying on what the first will write.
+    /// relying on what the first will write, and from keeping a feed waiting that waits already.
     pub fn steady_against(&self, fact: &FactId, sets: bool, is_call: bool) -> Option<u64> {
         let effects = self.steady.get(fact)?;
-        let conflict = |(_, others): &(&u64, &bool)| sets || (is_call && **others);
+        let is_held = self.held.contains_key(fact);
+        let conflict = |(_, others): &(&u64, &bool)| sets || (is_call && (is_held || **others));
         effects.iter().find(conflict).map(|(effect, _)| *effect)
+    }
+
+    /// A feed waits for the fence on a fact.
+    pub fn hold(&mut self, fact: &FactId) {
+        let held = self.held.entry(fact.clone()).or_default();
+        *held = held.saturating_add(1);
+    }
+
+    /// A feed no longer waits.
+    pub fn release(&mut self, fact: &FactId) {
+        if let Some(held) = self.held.get_mut(fact) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(fact);
+            }
+        }
     }
 
     /// Whether a call in flight relies on a fact.

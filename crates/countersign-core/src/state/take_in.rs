@@ -62,9 +62,13 @@ impl State {
             Event::Withdrawal { claim } => self.fences.withdraw(*claim),
             Event::Held { fact, value } => {
                 let held = HeldFeed { fact: fact.clone(), value: value.clone(), by: by.clone(), at_ms: time_ms };
-                self.held.insert(entry, held);
+                self.hold(entry, held);
             }
-            Event::Feed { held: Some(held), .. } => drop(self.held.remove(held)),
+            Event::Feed { held: Some(held), .. } => {
+                if let Some(released) = self.held.remove(held) {
+                    self.fences.release(&released.fact);
+                }
+            }
             _ => {}
         }
     }
@@ -150,6 +154,15 @@ impl State {
             facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
         });
         Some(Flight { entry, at_ms: time_ms, dispatched: dispatched.clone(), charges: charges.to_vec(), context })
+    }
+
+    /// Keeps a feed until the fence on its fact ends.
+    pub fn hold(&mut self, entry: u64, feed: HeldFeed) {
+        let fact = feed.fact.clone();
+        // Entering it twice, as over a snapshot, holds it once.
+        if self.held.insert(entry, feed).is_none() {
+            self.fences.hold(&fact);
+        }
     }
 
     /// Whether an entry began something that has not ended.

@@ -99,7 +99,7 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
         }
         "held" => {
             let (entry, held) = read_held(line)?;
-            fold.state.held.insert(entry, held);
+            fold.state.hold(entry, held);
         }
         _ => return Ok(false),
     }

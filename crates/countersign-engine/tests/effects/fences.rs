@@ -99,3 +99,26 @@ fn feeds_are_held_in_their_order_and_written_when_the_fence_ends() {
     drop(view);
     world.audited();
 }
+
+#[test]
+fn a_held_feed_is_not_kept_waiting_by_ever_new_calls() {
+    let mut world = World::new();
+    let (_, first) = world.act("payer-1", "notify", json!({"account": "a"}));
+    assert_eq!(world.act("payer-2", "notify", json!({"account": "a"})).0, "in_flight", "readers share a fact");
+    world.feed(&account_id("a"), json!({"status": "active", "balance": 7}));
+    assert_eq!(world.act("payer-1", "notify", json!({"account": "a"})).0, "fact_fenced", "until a feed waits for it");
+    // Which of the two is answered first is chance.
+    world.outside.answer(unknown());
+    world.outside.answer(unknown());
+    world.until(first, "in_doubt");
+    world.until(first + 1, "in_doubt");
+    world.restart();
+    assert_eq!(world.act("payer-1", "notify", json!({"account": "a"})).0, "fact_fenced", "also after a restart");
+    for effect in [first, first + 1] {
+        world.resolve(effect, Outcome::Failed).unwrap();
+    }
+    assert_eq!(world.balance("a"), 7);
+    assert_eq!(world.act("payer-1", "notify", json!({"account": "a"})).0, "in_flight");
+    world.outside.answer(done());
+    world.audited();
+}

@@ -57,7 +57,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, a call's if the other sets.
+    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, a call's if the other sets or a
+    /// feed is held there, which would otherwise wait for ever.
     fn kept_out(&self, ledger: &Ledger, action: usize, fact: Fact) -> bool {
         let spec = self.spec(action);
         if !spec.reads[fact as usize] || (spec.call && self.has(Bug::SettersShareFence)) {
@@ -65,7 +66,8 @@ impl Protocol {
         }
         let others = (0..ledger.actions.len()).filter(|other| *other != action);
         let mut fences = others.filter(|other| ledger.actions[*other].fenced && self.spec(*other).reads[fact as usize]);
-        fences.any(|other| spec.sets_fact(fact) || (spec.call && self.spec(other).sets_fact(fact)))
+        let is_held = ledger.feed == Feed::Held && self.config.feed.is_some_and(|(fed, _)| fed == fact);
+        fences.any(|other| spec.sets_fact(fact) || (spec.call && (is_held || self.spec(other).sets_fact(fact))))
     }
 
     pub(super) fn submit(&self, state: &mut State, action: usize) {
