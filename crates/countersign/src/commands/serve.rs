@@ -7,6 +7,7 @@ use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_engine::gate::OpenReport;
+use countersign_engine::outbox::Outbox;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
     logging();
+    // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
+    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
+        .map_err(|error| Failure::cannot(error.to_string()))?;
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     if let Some(queue_len) = args.queue_len {
@@ -54,6 +58,10 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     bar.finish_and_clear();
     let (gate, report) = opened?;
     describe(&report, gate.now_ms());
+    if !adapters.is_empty() {
+        let names: Vec<_> = adapters.keys().map(smol_str::SmolStr::as_str).collect();
+        note(format_args!("Calls go out through {}.", names.join(", ")));
+    }
     if !listen.ip().is_loopback() && !gate.view().state.is_identified() {
         return Err(Failure::usage(format!(
             "{listen} can be reached from outside, and this gate has no admin: it cannot tell who calls"
@@ -63,15 +71,19 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         .into());
     }
     let gate = Arc::new(gate);
+    // Before anybody is listened to: what was under way when the gate ended comes first.
+    let outbox =
+        Outbox::start(Arc::clone(&gate), adapters.clone()).context("the system gives no threads for the outbox")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let served = runtime.block_on(async {
         let ended = ended()?;
         let listener = crate::http::listen(&gate, listen).await?;
         note(format_args!("Listening on http://{}", listener.local_addr()?));
-        crate::http::serve_on(Arc::clone(&gate), Arc::default(), listener, ended).await
+        crate::http::serve_on(Arc::clone(&gate), Arc::new(adapters), listener, ended).await
     });
     drop(runtime);
+    outbox.stop();
     let closed = Arc::into_inner(gate).map_or(Ok(()), countersign_engine::gate::Gate::close);
     served.map_err(|error| bound(error, listen))?;
     closed.map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")))?;

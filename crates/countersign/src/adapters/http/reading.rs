@@ -1,0 +1,107 @@
+//! Facts that live in the service: read before the call, under an ETag where there is one.
+
+use super::{Failed, HttpAdapter};
+use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::json;
+use countersign_core::pact::FactSchema;
+use countersign_core::value::Attributes;
+use countersign_engine::outbox::{Job, Outside};
+use std::time::{Duration, Instant};
+
+/// How long a read for an observation may take, connecting included: an agent waits for it.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What was read.
+pub(super) struct Read {
+    /// The facts, in the order of the call's reads.
+    pub facts: Vec<Outside>,
+    /// The path of each, and its ETag.
+    etags: Vec<(String, Option<String>)>,
+}
+
+impl Read {
+    /// The ETag that the call is to be sent under: that of the resource it goes to, or of the only one that was read.
+    ///
+    /// A service that does not know what to do with it answers 412 and has done nothing. That is the better mistake: leaving
+    /// it out would let the call pass on what is no longer so.
+    pub(super) fn etag_for(&self, send: &Send) -> Option<String> {
+        let Send::Http { path, .. } = send else { return None };
+        let same = self.etags.iter().find(|(read, _)| read == path);
+        let only = self.etags.first().filter(|_| self.etags.len() == 1);
+        same.or(only).and_then(|(_, etag)| etag.clone())
+    }
+}
+
+impl HttpAdapter {
+    /// Reads the facts outside that a call relies on. Whatever does not work out here is *not sent*: only reads have left.
+    pub(super) fn read_outside(
+        &self,
+        job: &Job<'_>,
+        until: Instant,
+        halted: &dyn Fn() -> Result<(), Evidence>,
+    ) -> Result<Read, Failed> {
+        let mut read = Read { facts: Vec::new(), etags: Vec::new() };
+        for outside in &job.call.outside {
+            let schema = job.judge.schema(&outside.fact);
+            let (value, path, etag) = self.read_one(outside, &schema, until, halted)?;
+            read.facts.push(Outside { fact: outside.fact.clone(), value });
+            read.etags.push((path.to_owned(), etag));
+        }
+        Ok(read)
+    }
+
+    /// Reads a fact for an observation.
+    pub(super) fn read_to_show(
+        &self,
+        outside: &OutsideRead,
+        schema: &FactSchema,
+    ) -> Result<Option<Attributes>, String> {
+        let read = self.read_one(outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
+        match read {
+            Ok((value, ..)) => Ok(value),
+            Err(Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence)) => {
+                Err(evidence.summary)
+            }
+        }
+    }
+
+    /// One fact, the path it was read from, and its ETag.
+    fn read_one<'r>(
+        &self,
+        outside: &'r OutsideRead,
+        schema: &FactSchema,
+        until: Instant,
+        halted: &dyn Fn() -> Result<(), Evidence>,
+    ) -> Result<(Option<Attributes>, &'r str, Option<String>), Failed> {
+        let OutsideRead { fact, adapter, how } = outside;
+        let unread = |why: String| self.said(format!("{fact} could not be read: {why}"));
+        let OutsideHow::Path(path) = how else {
+            return Err(Failed::Never(unread(format!("{} reads paths, and this is none", self.name))));
+        };
+        if *adapter != self.name {
+            return Err(Failed::Never(unread(format!("it lives with {adapter}, and the call goes to {}", self.name))));
+        }
+        let answer = self.send(self.request("GET", path, None)?, until, halted);
+        let answer = answer.map_err(|failed| match failed {
+            // No answer to a read leaves no doubt: reading does nothing.
+            Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),
+            Failed::Never(evidence) => Failed::Never(unread(evidence.summary)),
+        })?;
+        let value = match answer.status {
+            200 if !answer.is_whole => return Err(Failed::NotSent(unread("the answer is too long".into()))),
+            200 => Some(attributes(&answer.body, schema).map_err(|why| Failed::NotSent(unread(why)))?),
+            404 | 410 => None,
+            status => return Err(Failed::NotSent(unread(super::outcome::sentence(status)))),
+        };
+        Ok((value, path, answer.etag))
+    }
+}
+
+/// The attributes of a fact in a JSON object. A service says more about a thing than a pact asks for, so other members are
+/// passed over, and null is what is absent; but what the pact does ask for must be there and fit.
+fn attributes(body: &[u8], schema: &FactSchema) -> Result<Attributes, String> {
+    let text = std::str::from_utf8(body).map_err(|_| "the answer is not text".to_owned())?;
+    let mut object = json::parse_object(text).map_err(|error| format!("the answer does not fit: {error}"))?;
+    object.retain(|name, value| schema.contains_key(name.as_str()) && !value.is_null());
+    Attributes::from_json(&object, schema).map_err(|error| format!("the answer does not fit: {error}"))
+}
