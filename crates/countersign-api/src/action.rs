@@ -93,7 +93,7 @@ pub struct Verdict {
     /// How strong the guarantee is; absent after a check, which guarantees nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomicity: Option<Atomicity>,
-    /// The review that waits for a person.
+    /// The review that waits for a person, or that a person refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "rev_813")]
     pub review: Option<String>,

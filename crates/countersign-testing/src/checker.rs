@@ -7,10 +7,12 @@
 //! another was answered stands behind it; and what was observed was really so at the position that was shown.
 
 mod answers;
+mod grants;
 mod history;
 mod model;
 mod rules;
 
+pub use grants::{Grants, check_grants};
 pub use history::{Answered, Asked, LogEntry, Operation, Shown};
 pub use model::{Model, Version};
 

@@ -1,0 +1,80 @@
+//! An approval executes what was shown, once, and a repeated action is told what became of it.
+
+use crate::world::{World, name};
+use countersign_core::identity::Auth;
+use countersign_core::review::{Ended, ReviewId, ReviewRefusal};
+use countersign_engine::request::{Answer, Refusal, Request};
+use std::sync::Arc;
+
+#[test]
+fn an_approval_executes_what_was_shown_once() {
+    let world = World::new();
+    let review = world.park("a", 500);
+    let (first, second) = (world.show(review), world.show(review));
+    let (entry, decision) = world.approve(&first).unwrap();
+    let waived = decision.waived_by.unwrap();
+    assert_eq!((waived.reviewer, waived.review), (name("vera"), review.0));
+    assert_eq!(waived.preconditions, ["small-enough"]);
+    assert_eq!(decision.charges.len(), 1);
+    assert_eq!(world.balance(), 400);
+    for token in [&first, &second] {
+        let again = world.approve(token).unwrap_err();
+        let closed = ReviewRefusal::Closed { review, how: Ended::Approved, entry };
+        assert_eq!(again, Refusal::Review(closed));
+    }
+    // Others that were parked before a restart, with a snapshot and without, can be decided after it.
+    let (kept, refused) = (world.park("b", 200), world.park("c", 200));
+    world.gate.snapshot().unwrap();
+    let later = world.park("d", 200);
+    world.account("active", 400, "john", 10);
+    let world = world.reopen();
+    let reason: Arc<str> = "no".into();
+    let refuse = Request::Refuse { by: name("vera"), auth: Auth::None, review: refused, reason };
+    assert!(matches!(world.gate.call(refuse), Ok(Answer::Entered(_))));
+    let closed = world.gate.show_review(refused, &name("vera")).unwrap_err();
+    assert!(matches!(closed, ReviewRefusal::Closed { how: Ended::Refused, .. }), "{closed}");
+    for review in [kept, later] {
+        world.approve(&world.show(review)).unwrap();
+    }
+    assert_eq!(world.balance(), 0);
+    world.audit();
+}
+
+#[test]
+fn a_repeated_key_answers_with_what_became_of_the_action() {
+    let world = World::new();
+    let observed = world.gate.observe(name("refund-1"), vec!["Account::\"42\"".parse().unwrap()]);
+    let tokens = vec![observed.unwrap().token];
+    let Answer::Entered(entered) = world.act_on("a", 500, tokens.clone()) else { panic!() };
+    let review = ReviewId(entered.entry.index);
+    assert!(matches!(world.act_on("a", 500, tokens.clone()), Answer::Repeated(entry) if entry == review.0));
+    let (approval, _) = world.approve(&world.show(review)).unwrap();
+    assert!(matches!(world.act_on("a", 500, tokens.clone()), Answer::Repeated(entry) if entry == approval));
+    // Refused, it is answered with the refusal.
+    let Answer::Entered(entered) = world.act_on("b", 300, tokens.clone()) else { panic!() };
+    let (review, reason) = (ReviewId(entered.entry.index), "no".into());
+    let refuse = Request::Refuse { by: name("vera"), auth: Auth::None, review, reason };
+    let Ok(Answer::Entered(entered)) = world.gate.call(refuse) else { panic!() };
+    let refusal = entered.entry.index;
+    assert!(matches!(world.act_on("b", 300, tokens.clone()), Answer::Repeated(entry) if entry == refusal));
+    world.gate.snapshot().unwrap();
+    let world = world.reopen();
+    assert!(matches!(world.act_on("a", 500, tokens.clone()), Answer::Repeated(entry) if entry == approval));
+    assert!(matches!(world.act_on("b", 300, tokens), Answer::Repeated(entry) if entry == refusal));
+}
+
+#[test]
+fn an_erased_action_can_no_longer_be_approved() {
+    let world = World::new();
+    let (erased, done) = (world.park("a", 500), world.park("b", 300));
+    let token = world.show(erased);
+    world.gate.erase(name("operator"), Auth::None, &[erased.0], "asked for".to_owned()).unwrap();
+    let refused = world.approve(&token).unwrap_err();
+    assert!(matches!(refused, Refusal::Review(ReviewRefusal::Closed { how: Ended::Erased, .. })), "{refused}");
+    // What was approved before its action is erased stays done, and says that it cannot be decided again.
+    world.approve(&world.show(done)).unwrap();
+    world.gate.erase(name("operator"), Auth::None, &[done.0], "asked for".to_owned()).unwrap();
+    let world = world.reopen();
+    assert_eq!(world.balance(), 600);
+    world.audit();
+}
