@@ -31,7 +31,7 @@ pub struct ActionRequest {
     /// The delegation that the action is under, as `countersign delegate` made it; absent where the agent acts in its own
     /// right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 16384, example = "dlg1.AAAA")]
+    #[schema(value_type = String, required = false, max_length = 16384, example = "dlg1.AAAA")]
     pub delegation: Option<String>,
     /// The claim that the action is under, if it was announced; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]

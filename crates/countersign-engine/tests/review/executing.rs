@@ -1,9 +1,12 @@
 //! An approval executes what was shown, once, and a repeated action is told what became of it.
 
-use crate::world::{World, name};
+use crate::world::{RULES, World, name};
 use countersign_core::identity::Auth;
+use countersign_core::pact::load::load;
 use countersign_core::review::{Ended, ReviewId, ReviewRefusal};
+use countersign_engine::audit::replay;
 use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::disk::RealDisk;
 use std::sync::Arc;
 
 #[test]
@@ -77,4 +80,34 @@ fn an_erased_action_can_no_longer_be_approved() {
     let world = world.reopen();
     assert_eq!(world.balance(), 600);
     world.audit();
+}
+
+#[test]
+fn replay_under_another_pact_decides_approvals_again() {
+    let world = World::new();
+    let review = world.park("a", 500);
+    let (approval, _) = world.approve(&world.show(review)).unwrap();
+    let key = world.gate.log_key().clone();
+    let dir = world.close();
+    let differing = |from: &str, to: &str| {
+        let pact =
+            Arc::new(load(&format!("pact = \"billing\"\nversion = 2\n{}", RULES.replace(from, to))).unwrap().pact);
+        let pacts = [(pact.name.clone(), pact)].into();
+        let report = replay(&RealDisk::open(dir.path()).unwrap(), &key, &pacts, &mut |_| ()).unwrap();
+        assert_eq!(report.actions, 2, "the parked action and its approval");
+        let differing = report.differing.into_iter();
+        differing.map(|it| (it.entry, it.recorded.verdict, it.replayed.verdict)).collect::<Vec<_>>()
+    };
+    let said = |entry: u64, recorded: &str, replayed: &str| (entry, recorded.to_owned(), replayed.to_owned());
+    assert_eq!(differing("context.amount < 100", "context.amount < 100"), []);
+    // Where nobody may waive it, the approval does nothing; where it needs no waiver, only the parking differs.
+    let strict = ("'context.amount < 100'\non_fail = \"review\"", "'context.amount < 100'\non_fail = \"reject\"");
+    assert_eq!(
+        differing(strict.0, strict.1),
+        [said(review.0, "review", "rejected"), said(approval, "committed", "void")]
+    );
+    assert_eq!(differing("context.amount < 100", "context.amount < 1000"), [said(review.0, "review", "committed")]);
+    // A precondition that was not shown is not waived.
+    let other = ("resource.risk < 50", "resource.risk < 5");
+    assert_eq!(differing(other.0, other.1), [said(review.0, "review", "review"), said(approval, "committed", "void")]);
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const RULES: &str = r#"
+pub const RULES: &str = r#"
 [facts.Account]
 attributes = { status = "String", balance = "Long", owner = "String", risk = "Long" }
 
@@ -218,10 +218,16 @@ impl World {
         self.gate.call(if on { halt } else { Request::Resume { by, auth, scope, reason } }).unwrap();
     }
 
+    /// Closes the gate and gives its folder.
+    pub fn close(self) -> tempfile::TempDir {
+        self.gate.close().unwrap();
+        self.dir
+    }
+
     pub fn audit(self) {
         let key = self.gate.log_key().clone();
-        self.gate.close().unwrap();
-        let report = audit(&RealDisk::open(self.dir.path()).unwrap(), &key, &mut |_| ()).unwrap();
+        let dir = self.close();
+        let report = audit(&RealDisk::open(dir.path()).unwrap(), &key, &mut |_| ()).unwrap();
         assert_eq!(report.differing_count, 0, "{:?}", report.differing);
         assert_eq!(report.verified + report.unverifiable.len() as u64, report.entries);
     }

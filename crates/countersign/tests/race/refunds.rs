@@ -39,7 +39,8 @@ impl World {
             None => (Json::Null, None),
         };
         let ended = answered.is_some().then_some(ended);
-        let operation = Operation { by: by.to_owned(), asked, started, ended, answer: answered.clone() };
+        let (by, signed_with) = (by.to_owned(), None);
+        let operation = Operation { by, signed_with, asked, started, ended, answer: answered.clone() };
         self.history.lock().unwrap().push(operation);
         answered.map(|answered| (json, answered))
     }
@@ -79,6 +80,7 @@ fn answered(asked: &Asked, status: u16, json: &Json) -> Option<Answered> {
             fact: text(&fact["fact"]).unwrap(),
             version: fact["version"].as_u64().unwrap(),
             value: fact.get("value").filter(|value| !value.is_null()).cloned(),
+            withheld: fact["withheld"].as_array().into_iter().flatten().filter_map(text).collect(),
         });
         return Some(Answered::Observed {
             position: json["position"].as_u64().unwrap(),
