@@ -1,6 +1,6 @@
 //! The attributes of a fact: values by name.
 
-use super::{FieldType, Value, ValueError, fields_from_json};
+use super::{FieldType, Value, ValueError, ValueType, fields_from_json, json_kind};
 use crate::canonical::Canonical;
 use crate::ids::{Digest, check_identifier};
 use crate::limits::INTEGER_MAX;

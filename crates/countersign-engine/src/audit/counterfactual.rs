@@ -114,7 +114,7 @@ pub fn replay(
                 match &stored {
                     Stored::Action(stored) => compare(&mut report, &leaf, payload, (stored, auth), &under),
                     Stored::Approval(stored) => compare_approval(&mut report, &leaf, payload, stored, &under),
-                    Stored::Event(_) => {}
+                    Stored::Event(_) | Stored::Dispatch(_) => {}
                 }
             }
             None => report.erased += u64::from(leaf.action.is_some()),

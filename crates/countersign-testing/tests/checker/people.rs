@@ -96,20 +96,18 @@ pub const DOCTORS: &[(&str, Doctor)] = &[
         Some(())
     }),
     ("a repeated action was told that it still waits", |history| {
-        let decided: Vec<(u64, u64)> = (0u64..)
-            .zip(&history.entries)
-            .filter(|(_, entry)| is_ended(entry))
-            .filter_map(|(index, entry)| Some((index, entry.leaf["review"].as_u64()?)))
-            .collect();
-        let told = history.operations.iter_mut().filter_map(|operation| operation.answer.as_mut());
-        let (index, review) = told.into_iter().find_map(|answer| match answer {
-            Answered::Repeated { index } => {
-                let (_, review) = decided.iter().find(|(ended, _)| ended == index)?;
-                Some((index, *review))
-            }
-            _ => None,
-        })?;
-        *index = review;
+        let decided = history.entries.iter().find(|entry| is_ended(entry))?.leaf["review"].as_u64()?;
+        let parked = history.entries.get(usize::try_from(decided).ok()?)?;
+        let (by, body) = (parked.leaf["by"].as_str()?.to_owned(), parked.payload["body"].as_str()?.to_owned());
+        let last = history.operations.iter().filter_map(|operation| operation.ended).max()?;
+        history.operations.push(Operation {
+            by,
+            signed_with: None,
+            asked: Asked::Act { body },
+            started: last + 1,
+            ended: Some(last + 2),
+            answer: Some(Answered::Repeated { index: decided }),
+        });
         Some(())
     }),
     ("an action beyond its delegation committed", |history| {

@@ -3,7 +3,6 @@
 use crate::folders::{ORIGIN, batches, folder, log_key, public, segments, signed, signed_folder};
 use countersign_core::identity::{Auth, KeyName};
 use countersign_engine::audit::audit;
-use countersign_engine::clock::Clock;
 use countersign_engine::storage::disk::Disk;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::segment::{BatchEncoder, SEGMENT_HEADER_LEN, parse_batch};

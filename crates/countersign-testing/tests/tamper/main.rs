@@ -4,7 +4,6 @@
 mod folders;
 mod lies;
 
-use countersign_engine::clock::Clock;
 use countersign_engine::storage::disk::Disk;
 use countersign_testing::folder::verify;
 use folders::{batches, folder, public, segments, with_change};

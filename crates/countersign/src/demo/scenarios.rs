@@ -56,6 +56,8 @@ pub const ALL: [&Scenario; 9] = [
     &WRITE_SKEW,
 ];
 
+const STOLEN: &str = r#"Account::"42""#;
+
 /// Minor units as money: `$4,800`, with cents only where there are any.
 fn money(sign: &str, minor: i64) -> String {
     match minor % 100 {

@@ -1,10 +1,8 @@
 //! The races that every store of shared state has (CONC-2, CONC-5 to CONC-7).
 
-use super::{PactFile, Scenario, grouped, money};
+use super::{PactFile, STOLEN, Scenario, grouped, money};
 use crate::demo::schedule::Deed::{Act, Read, Think};
 use crate::demo::schedule::Step;
-
-const STOLEN: &str = r#"Account::"42""#;
 
 pub static REFUND_AND_FREEZE: Scenario = Scenario {
     id: "CONC-2",
