@@ -1,6 +1,7 @@
 //! Delegations, judged from what delegators meant (`delegations.rs`) and not from their tokens.
 
-use super::rules::{Deed, holds_key};
+use super::deed::Deed;
+use super::rules::holds_key;
 use crate::delegations::chain_of;
 use serde_json::Value as Json;
 

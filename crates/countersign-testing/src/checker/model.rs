@@ -1,8 +1,9 @@
 //! The checker's own account of the state: every version of every fact, replayed from the entries one by one.
 
+use super::deed::Deed;
 use super::history::LogEntry;
 use super::reviews::Reviews;
-use super::rules::{Deed, Outcome, Verdict, outcome};
+use super::rules::{Outcome, Verdict, outcome};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 

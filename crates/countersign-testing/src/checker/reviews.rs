@@ -1,8 +1,9 @@
 //! Actions that wait for a person, and what people made of them.
 
+use super::deed::{Approved, Deed};
 use super::history::{Answered, Asked, LogEntry, Operation, ReviewRefused};
 use super::model::{Model, compare, items, number, text};
-use super::rules::{Approved, Deed, Verdict, outcome};
+use super::rules::{Verdict, outcome};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
