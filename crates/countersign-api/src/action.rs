@@ -31,7 +31,7 @@ pub struct ActionRequest {
     /// The delegation that the action is under, as `countersign delegate` made it; absent where the agent acts in its own
     /// right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 16384, example = "dlg1.AAAA")]
+    #[schema(value_type = String, required = false, max_length = 16384, example = "dlg1.AAAA")]
     pub delegation: Option<String>,
     /// The claim that the action is under, if it was announced; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct Verdict {
     /// How strong the guarantee is; absent after a check, which guarantees nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomicity: Option<Atomicity>,
-    /// The review that waits for a person.
+    /// The review that waits for a person, or that a person refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "rev_813")]
     pub review: Option<String>,

@@ -92,6 +92,7 @@ pub struct ApproveRequest {
     pub shown: String,
     /// For how long after it was shown the approval is good; at most, and unless told, ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
     pub expires_in_ms: Option<u64>,
 }
 

@@ -184,9 +184,9 @@ impl Reviews {
         self.open.get(&review.0).map(|parked| Arc::clone(&parked.action))
     }
 
-    /// The entry that executed a parked action.
-    pub fn approved_in(&self, review: u64) -> Option<u64> {
-        self.closed.get(&review).filter(|(how, _)| *how == Ended::Approved).map(|(_, entry)| *entry)
+    /// The entry that executed or refused a parked action.
+    pub fn ended_in(&self, review: u64) -> Option<u64> {
+        self.closed.get(&review).filter(|(how, _)| *how != Ended::Erased).map(|(_, entry)| *entry)
     }
 
     /// Those that wait, expired ones among them until room is needed.

@@ -3,15 +3,19 @@
 //! There are no floats and no nulls: money is integer minor units, an absent attribute is absent. Integers stay within
 //! what every JSON reader agrees on. A value can be checked against a type, written canonically, and lent to Cedar.
 
+mod attributes;
+mod set;
+
+pub use attributes::Attributes;
+pub use set::Set;
+
 use crate::canonical::Canonical;
-use crate::ids::{Digest, check_identifier};
 use crate::limits::INTEGER_MAX;
-use cedar_policy_core::ast::{Literal, Set as CedarSet, Value as CedarValue, ValueKind};
+use cedar_policy_core::ast::{Literal, Value as CedarValue, ValueKind};
 use smol_str::SmolStr;
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The value of one attribute or parameter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -26,59 +30,6 @@ pub enum Value {
     Set(Arc<Set>),
     /// A record; only parameters have them.
     Record(Arc<BTreeMap<SmolStr, Value>>),
-}
-
-/// A set of values, and what Cedar sees of it: built once, since facts are read far more often than written.
-#[derive(Debug, Default)]
-pub struct Set {
-    items: BTreeSet<Value>,
-    cedar: OnceLock<CedarValue>,
-}
-
-impl Set {
-    /// The values, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Value> {
-        self.items.iter()
-    }
-
-    /// Whether a value is among them.
-    pub fn contains(&self, value: &Value) -> bool {
-        self.items.contains(value)
-    }
-
-    fn to_cedar(&self) -> CedarValue {
-        let build = || {
-            let set = CedarSet::new(self.items.iter().map(Value::to_cedar));
-            CedarValue { value: ValueKind::Set(set), loc: None }
-        };
-        self.cedar.get_or_init(build).clone()
-    }
-}
-
-impl FromIterator<Value> for Set {
-    fn from_iter<I: IntoIterator<Item = Value>>(items: I) -> Self {
-        Self { items: items.into_iter().collect(), cedar: OnceLock::new() }
-    }
-}
-
-impl PartialEq for Set {
-    fn eq(&self, other: &Self) -> bool {
-        self.items == other.items
-    }
-}
-
-impl Eq for Set {}
-
-impl PartialOrd for Set {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Set {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.items.cmp(&other.items)
-    }
 }
 
 /// The type of an attribute or parameter, by Cedar's names.
@@ -317,147 +268,4 @@ fn fields_from_json(
         }
     }
     Ok(fields.into_iter())
-}
-
-/// The attributes of one fact, sorted by name; cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Attributes(Arc<[(SmolStr, Value)]>);
-
-impl Attributes {
-    /// Reads a JSON object by the types of its attributes.
-    pub fn from_json(
-        object: &serde_json::Map<String, serde_json::Value>,
-        types: &BTreeMap<SmolStr, FieldType>,
-    ) -> Result<Self, ValueError> {
-        // `types` is sorted, so the fields come out sorted.
-        Ok(Self(fields_from_json(object, types, "")?.collect()))
-    }
-
-    /// Reads what a JSON object has of the declared attributes; others are left out. Nulls count as absent.
-    pub fn declared_in(
-        object: &serde_json::Map<String, serde_json::Value>,
-        types: &BTreeMap<SmolStr, FieldType>,
-    ) -> Result<Self, ValueError> {
-        let declared = object.iter().filter(|(name, json)| types.contains_key(name.as_str()) && !json.is_null());
-        let declared = declared.map(|(name, json)| (name.clone(), json.clone())).collect();
-        Self::from_json(&declared, types)
-    }
-
-    /// Reads a canonical record back without types; integers become `Long`, arrays sets.
-    pub fn from_untyped_json(object: &serde_json::Map<String, serde_json::Value>) -> Result<Self, ValueError> {
-        let mut fields = Vec::with_capacity(object.len());
-        for (name, json) in object {
-            check_identifier(name).map_err(|_| ValueError::Unknown(name.clone()))?;
-            fields.push((SmolStr::new(name), Value::from_untyped_json(json, name)?));
-        }
-        Ok(Self::from_fields(fields))
-    }
-
-    /// Sorts and wraps fields; a later field of the same name wins.
-    pub fn from_fields(fields: Vec<(SmolStr, Value)>) -> Self {
-        if fields.is_sorted_by(|(a, _), (b, _)| a < b) {
-            return Self(fields.into());
-        }
-        let sorted: BTreeMap<_, _> = fields.into_iter().collect();
-        Self(sorted.into_iter().collect())
-    }
-
-    /// The value of one attribute.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        // Facts have a handful of attributes; a scan beats a search.
-        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v)
-    }
-
-    /// All attributes in order of their names.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&SmolStr, &Value)> {
-        self.0.iter().map(|(n, v)| (n, v))
-    }
-
-    /// How many attributes there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Only the attributes that are wanted.
-    pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
-    }
-
-    /// The attributes with some replaced or added.
-    pub fn with(&self, changes: impl IntoIterator<Item = (SmolStr, Value)>) -> Self {
-        let mut fields: Vec<(SmolStr, Value)> = self.0.to_vec();
-        for (name, value) in changes {
-            match fields.binary_search_by(|(n, _)| n.cmp(&name)) {
-                Ok(at) => {
-                    if let Some(slot) = fields.get_mut(at) {
-                        slot.1 = value;
-                    }
-                }
-                Err(at) => fields.insert(at, (name, value)),
-            }
-        }
-        Self(fields.into())
-    }
-
-    /// A number that stands for exactly this content: the front of its hash, within what JSON readers agree on, never 0.
-    pub fn content_version(&self) -> u64 {
-        let mut out = Canonical::new();
-        self.write(&mut out);
-        let Digest(digest) = Digest::of(out.as_str().as_bytes());
-        let front = digest.iter().take(7).fold(0_u64, |front, byte| (front << 8) | u64::from(*byte));
-        (front & INTEGER_MAX.unsigned_abs()).max(1)
-    }
-
-    /// How many bytes the canonical object has at the most, without writing it.
-    pub fn bytes_bound(&self) -> usize {
-        self.iter().map(|(name, value)| name.len() + 4 + value.bytes_bound()).sum::<usize>() + 2
-    }
-
-    /// How many bytes the canonical object has.
-    pub fn bytes(&self) -> usize {
-        let mut out = Canonical::new();
-        self.write(&mut out);
-        out.as_str().len()
-    }
-
-    /// Writes the attributes as a canonical object.
-    pub fn write(&self, out: &mut Canonical) {
-        out.open('{');
-        for (name, value) in self.iter() {
-            out.key(name);
-            value.write(out);
-        }
-        out.close('}');
-    }
-
-    /// The attributes as ordinary JSON.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::Value::Object(self.iter().map(|(k, v)| (k.to_string(), v.to_json())).collect())
-    }
-
-    /// Checks the attributes against their types.
-    pub fn check(&self, types: &BTreeMap<SmolStr, FieldType>) -> Result<(), ValueError> {
-        for (name, value) in self.iter() {
-            let field = types.get(name).ok_or_else(|| ValueError::Unknown(name.to_string()))?;
-            if !value.is(&field.ty) {
-                return Err(match value {
-                    Value::Long(_) if field.ty == ValueType::Long => ValueError::Number(name.to_string()),
-                    _ => ValueError::Type {
-                        at: name.to_string(),
-                        expected: field.ty.to_string(),
-                        found: json_kind(&value.to_json()),
-                    },
-                });
-            }
-        }
-        match types.iter().find(|(name, field)| field.required && self.get(name).is_none()) {
-            Some((name, _)) => Err(ValueError::Missing(name.to_string())),
-            None => Ok(()),
-        }
-    }
 }

@@ -59,15 +59,57 @@ impl TokenError {
     }
 }
 
+/// For how long a key that was replaced still opens what it sealed: as long as an idempotency key is remembered. An agent that
+/// has not acted on an observation by then must look again.
+pub const TOKEN_KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// Seals and opens observation tokens.
 pub struct Sealer {
+    current: Key,
+    /// Keys that were replaced, each with the time until which it opens.
+    old: Vec<(Key, u64)>,
+}
+
+/// A key that was replaced.
+#[derive(Clone)]
+pub struct OldTokenKey {
+    /// The key.
+    pub key: [u8; 32],
+    /// Until when it opens what it sealed, in ledger milliseconds.
+    pub until_ms: u64,
+}
+
+struct Key {
     cipher: XChaCha20Poly1305,
-    key_id: [u8; KEY_ID_LEN],
+    id: [u8; KEY_ID_LEN],
+}
+
+/// The name of a key, which every token that it sealed has in clear.
+pub fn key_id(key: &[u8; 32]) -> [u8; KEY_ID_LEN] {
+    let Digest([a, b, c, d, ..]) = Digest::of(&[b"countersign observation key id\0".as_slice(), key].concat());
+    [a, b, c, d]
+}
+
+impl Key {
+    fn new(key: &[u8; 32]) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(key.into()), id: key_id(key) }
+    }
+
+    /// What kind of token it is, is sealed along: one kind never opens as another.
+    fn aad(&self, prefix: &str) -> Vec<u8> {
+        [prefix.as_bytes(), &self.id].concat()
+    }
 }
 
 impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sealer({:02x?})", self.key_id)
+        write!(f, "Sealer({:02x?})", self.current.id)
+    }
+}
+
+impl std::fmt::Debug for OldTokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OldTokenKey({:02x?} until {})", key_id(&self.key), self.until_ms)
     }
 }
 
@@ -94,8 +136,14 @@ pub enum Length {
 impl Sealer {
     /// A sealer with a key from the gate's key folder.
     pub fn new(key: &[u8; 32]) -> Self {
-        let Digest([a, b, c, d, ..]) = Digest::of(&[b"countersign observation key id\0".as_slice(), key].concat());
-        Self { cipher: XChaCha20Poly1305::new(key.into()), key_id: [a, b, c, d] }
+        Self { current: Key::new(key), old: Vec::new() }
+    }
+
+    /// The same, which also opens what keys before it sealed, for as long as each is kept.
+    #[must_use]
+    pub fn after(mut self, old: &[OldTokenKey]) -> Self {
+        self.old = old.iter().map(|old| (Key::new(&old.key), old.until_ms)).collect();
+        self
     }
 
     /// Seals an observation under a nonce that is never used again.
@@ -110,37 +158,38 @@ impl Sealer {
         self.seal_bytes(PREFIX, &plain, nonce)
     }
 
-    /// Opens a token that `agent` carries.
-    pub fn open(&self, token: &str, agent: &AgentId) -> Result<Observation, TokenError> {
-        let plain = self.open_bytes(PREFIX, token, TOKEN_CHARS_MAX)?;
+    /// Opens a token that `agent` carries at this time.
+    pub fn open(&self, token: &str, agent: &AgentId, now_ms: u64) -> Result<Observation, TokenError> {
+        let plain = self.open_bytes(PREFIX, token, TOKEN_CHARS_MAX, now_ms)?;
         let observation = read(&plain).ok_or(TokenError::Malformed)?;
         if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
     }
 
     fn seal_bytes(&self, prefix: &str, plain: &[u8], nonce: [u8; NONCE_LEN]) -> String {
-        let payload = Payload { msg: plain, aad: &self.aad(prefix) };
-        let mut bytes = [self.key_id.as_slice(), &nonce].concat();
+        let payload = Payload { msg: plain, aad: &self.current.aad(prefix) };
+        let mut bytes = [self.current.id.as_slice(), &nonce].concat();
         // Sealing fails only beyond 256 GiB; an empty ciphertext would be refused when opened.
-        bytes.extend(self.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
+        bytes.extend(self.current.cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default());
         format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    fn open_bytes(&self, prefix: &str, token: &str, chars_max: usize) -> Result<Vec<u8>, TokenError> {
+    fn open_bytes(&self, prefix: &str, token: &str, chars_max: usize, now_ms: u64) -> Result<Vec<u8>, TokenError> {
         let encoded = token.strip_prefix(prefix).filter(|t| t.len() <= chars_max).ok_or(TokenError::Malformed)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| TokenError::Malformed)?;
-        let (key_id, rest) = bytes.split_at_checked(KEY_ID_LEN).ok_or(TokenError::Malformed)?;
+        let (id, rest) = bytes.split_at_checked(KEY_ID_LEN).ok_or(TokenError::Malformed)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN).ok_or(TokenError::Malformed)?;
-        if key_id != self.key_id {
-            return Err(TokenError::UnknownKey);
-        }
+        let key = self.key(id, now_ms).ok_or(TokenError::UnknownKey)?;
         let nonce: [u8; NONCE_LEN] = nonce.try_into().map_err(|_| TokenError::Malformed)?;
-        let payload = Payload { msg: sealed, aad: &self.aad(prefix) };
-        self.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)
+        let payload = Payload { msg: sealed, aad: &key.aad(prefix) };
+        key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| TokenError::Forged)
     }
 
-    /// What kind of token it is, is sealed along: one kind never opens as another.
-    fn aad(&self, prefix: &str) -> Vec<u8> {
-        [prefix.as_bytes(), &self.key_id].concat()
+    /// The key of this name, if it opens anything at this time.
+    fn key(&self, id: &[u8], now_ms: u64) -> Option<&Key> {
+        if id == self.current.id {
+            return Some(&self.current);
+        }
+        self.old.iter().find(|(key, until_ms)| id == key.id && now_ms < *until_ms).map(|(key, _)| key)
     }
 }
 
@@ -220,9 +269,25 @@ mod tests {
     fn it_opens_for_its_agent_only_and_survives_a_restart() {
         let token = Sealer::new(&[7; 32]).seal(&observation(), Length::Exact, [1; 24]);
         let again = Sealer::new(&[7; 32]);
-        assert_eq!(again.open(&token, &observation().agent), Ok(observation()));
-        assert_eq!(again.open(&token, &AgentId::new("mallory").unwrap()), Err(TokenError::NotYours));
-        assert_eq!(Sealer::new(&[8; 32]).open(&token, &observation().agent), Err(TokenError::UnknownKey));
+        assert_eq!(again.open(&token, &observation().agent, 9), Ok(observation()));
+        assert_eq!(again.open(&token, &AgentId::new("mallory").unwrap(), 9), Err(TokenError::NotYours));
+        assert_eq!(Sealer::new(&[8; 32]).open(&token, &observation().agent, 9), Err(TokenError::UnknownKey));
+    }
+
+    #[test]
+    fn a_replaced_key_opens_what_it_sealed_for_a_while_and_seals_nothing() {
+        let token = Sealer::new(&[7; 32]).seal(&observation(), Length::Exact, [1; 24]);
+        let sealer = Sealer::new(&[8; 32]).after(&[OldTokenKey { key: [7; 32], until_ms: 1_000 }]);
+        let open = |token: &str, now_ms: u64| sealer.open(token, &observation().agent, now_ms);
+        assert_eq!(open(&token, 999), Ok(observation()));
+        assert_eq!(open(&token, 1_000), Err(TokenError::UnknownKey));
+        let newer = sealer.seal(&observation(), Length::Exact, [1; 24]);
+        assert_eq!(open(&newer, u64::MAX), Ok(observation()));
+        assert_eq!(Sealer::new(&[7; 32]).open(&newer, &observation().agent, 9), Err(TokenError::UnknownKey));
+        // Which key it was is sealed along: the name of another in its place opens nothing.
+        let bytes = |token: &str| URL_SAFE_NO_PAD.decode(&token[PREFIX.len()..]).unwrap();
+        let moved = [&bytes(&newer)[..KEY_ID_LEN], &bytes(&token)[KEY_ID_LEN..]].concat();
+        assert_eq!(open(&format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(moved)), 9), Err(TokenError::Forged));
     }
 
     #[test]
@@ -233,7 +298,7 @@ mod tests {
             shown.observed[0].value =
                 Some(Attributes::from_fields(vec![("status".into(), Value::String(status.into()))]));
             let token = sealer.seal(&shown, Length::Padded, [1; 24]);
-            assert_eq!(sealer.open(&token, &shown.agent), Ok(shown));
+            assert_eq!(sealer.open(&token, &shown.agent, 9), Ok(shown));
             token.len()
         };
         assert_eq!(sealed("on"), sealed("suspended for ever"));
@@ -247,7 +312,7 @@ mod tests {
             let mut altered = token.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
             let altered = String::from_utf8(altered).unwrap();
-            assert!(sealer.open(&altered, &observation().agent).is_err(), "{at}");
+            assert!(sealer.open(&altered, &observation().agent, 9).is_err(), "{at}");
         }
     }
 }

@@ -15,12 +15,16 @@ attributes = { status = "String", balance = "Long", owner = "String" }
 [facts.Transfer]
 attributes = { from = "String", to = "String", amount = "Long", state = "String" }
 
-[observe.Account]
-who = 'true'
+[[observe.Account]]
+who = 'principal.roles.contains("fraud")'
 attributes = "*"
 
+[[observe.Account]]
+who = 'principal.roles.containsAny(["refunder", "payments", "clerk"])'
+attributes = ["status", "balance"]
+
 [observe.Transfer]
-who = 'true'
+who = 'principal.roles.containsAny(["payments", "clerk"])'
 attributes = "*"
 
 [action.refund]

@@ -7,11 +7,17 @@
 //! another was answered stands behind it; and what was observed was really so at the position that was shown.
 
 mod answers;
+mod authority;
+mod deed;
+mod delegation;
+mod grants;
 mod history;
 mod model;
+mod reviews;
 mod rules;
 
-pub use history::{Answered, Asked, LogEntry, Operation, Shown};
+pub use grants::{Grants, check_grants};
+pub use history::{Answered, Asked, LogEntry, Operation, ReviewRefused, Shown};
 pub use model::{Model, Version};
 
 /// What a history that is right amounts to.

@@ -60,7 +60,9 @@ pub fn open(dir: &Path) -> Gate {
     Gate::open(on_folder(dir), Options::new(ORIGIN)).unwrap().0
 }
 
-fn signing_key() -> SigningKey {
+/// The key that signs the logs of tests first.
+#[must_use]
+pub fn signing_key() -> SigningKey {
     SigningKey::from_bytes(&[1; 32])
 }
 

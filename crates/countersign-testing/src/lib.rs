@@ -7,9 +7,11 @@
 
 pub mod bank;
 pub mod checker;
+pub mod delegations;
 pub mod disk;
 pub mod folder;
 pub mod gate;
+pub mod identities;
 pub mod log_workload;
 pub mod model;
 pub mod payments;

@@ -9,12 +9,15 @@ mod clients;
 mod clock;
 mod judge;
 mod record;
+mod reviews;
 mod rotate;
 
 use crate::checker::{LogEntry, Operation};
 use crate::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
-use clients::Clients;
+use crate::identities;
+use clients::{ADMIN, Clients};
 use clock::VirtualClock;
+use countersign_core::identity::KeyName;
 use countersign_engine::clock::{Clock as _, LedgerClock};
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
@@ -52,6 +55,14 @@ pub struct Stats {
     pub blocked: usize,
     /// How often the log's key was replaced.
     pub rotations: usize,
+    /// How many parked actions a reviewer approved, which did them.
+    pub approved: usize,
+    /// How many a reviewer refused.
+    pub refused: usize,
+    /// How many actions committed under a delegation.
+    pub delegated: usize,
+    /// How many entries are signed.
+    pub signed: usize,
 }
 
 impl Stats {
@@ -64,6 +75,10 @@ impl Stats {
         self.committed += other.committed;
         self.blocked += other.blocked;
         self.rotations += other.rotations;
+        self.approved += other.approved;
+        self.refused += other.refused;
+        self.delegated += other.delegated;
+        self.signed += other.signed;
     }
 }
 
@@ -91,6 +106,10 @@ struct Simulation<'t> {
     /// All keys that were ever made for it.
     keys: Vec<LogKey>,
     clients: Clients,
+    /// Whether the log begins with an admin, so that everybody signs.
+    identified: bool,
+    /// How many requests were signed.
+    nonce: u64,
     operations: Vec<Operation>,
     /// The log as it was judged last.
     entries: Vec<LogEntry>,
@@ -135,12 +154,16 @@ fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, Stri
     let mut rng = SplitMix::new(seed ^ 0x51a1_0000_0000_0000);
     let key = LogKey::new(ORIGIN, signing_key().verifying_key()).map_err(|error| error.to_string())?;
     let lives = 1 + rng.below(4);
+    // Signing and verifying cost more than everything else of a run, so only a part of the runs does.
+    let identified = rng.below(4) == 0;
     let mut simulation = Simulation {
         disk: FaultyDisk::new(rng.next(), Faults::default()),
         clock: Arc::new(VirtualClock::new(1_800_000_000_000 + rng.below(1 << 30))),
         keys: vec![key.clone()],
         key,
-        clients: Clients::new(rng.fork(), &TOKEN_KEY),
+        clients: Clients::new(rng.fork(), &TOKEN_KEY, identified),
+        identified,
+        nonce: 0,
         operations: Vec::new(),
         entries: Vec::new(),
         moment: 0,
@@ -178,7 +201,9 @@ impl Simulation<'_> {
             log_key: HeldKey::load(files).map_err(|error| error.to_string())?,
             token_key: TOKEN_KEY,
         };
-        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, ..Options::new(ORIGIN) };
+        let first_admin =
+            self.identified.then(|| KeyName::of(identities::signing_key(ADMIN, 0).verifying_key().to_bytes()));
+        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, ..Options::new(ORIGIN) };
         self.stats.opened += 1;
         Parts::open(environment, options).map_err(|error| error.to_string())
     }
@@ -264,8 +289,11 @@ impl Simulation<'_> {
             if let Some(why) = self.keep_house(&parts) {
                 return Ok(End::Fault(why));
             }
-            for _ in 0..self.rng.below(3) {
+            for _ in 0..self.rng.below(5) {
                 self.observe(&parts, &mut ledger_clock);
+            }
+            if self.rng.below(2) == 0 {
+                self.show_review(&parts, &mut ledger_clock);
             }
             let slot = Slot::default();
             let mut submissions = self.ask(&parts, &slot)?;

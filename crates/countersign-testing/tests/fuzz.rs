@@ -161,7 +161,7 @@ fn observation_token() {
     let good = token.clone();
     fuzz(texts(&[&token]), |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
-        match sealer.open(text, &agent) {
+        match sealer.open(text, &agent, 0) {
             // Nothing but the token itself opens: base64 has one spelling, and the seal covers the rest.
             Ok(opened) => assert!(text == good && opened == observation, "a forged token was opened"),
             Err(_) => assert_ne!(text, good),

@@ -3,11 +3,13 @@
 //! Keys rest in `keys/` with mode 0600 and are made once. Whoever holds the folder is the gate; `verify` and `audit` need
 //! only what is public in it.
 
+mod token_keys;
+
 use anyhow::{Context, Result, bail};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Environment, Gate, OpenReport, Options};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
-use countersign_engine::storage::disk::RealDisk;
+use countersign_engine::storage::disk::{Disk as _, RealDisk};
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use ed25519_dalek::SigningKey;
 use std::fs::{self, OpenOptions};
@@ -98,9 +100,9 @@ impl DataFolder {
     /// The key that signs the log, with its files, so that it can be rotated.
     fn held_key(&self) -> Result<HeldKey> {
         let keys = self.root.join("keys");
-        self.check_mode(&keys.join("log"))?;
+        check_mode(&keys.join("log"))?;
         if keys.join("log.next").exists() {
-            self.check_mode(&keys.join("log.next"))?;
+            check_mode(&keys.join("log.next"))?;
         }
         let disk = |folder: &Path| RealDisk::open(folder).with_context(|| format!("cannot open {}", folder.display()));
         let files = KeyFiles::new(Arc::new(disk(&keys)?), Arc::new(disk(&self.root)?));
@@ -110,32 +112,46 @@ impl DataFolder {
 
     /// Opens the gate.
     pub fn open(&self, options: Options) -> Result<(Gate, OpenReport)> {
+        let options = Options { old_token_keys: token_keys::old(&self.keys_dir())?, ..options };
         Ok(Gate::open(self.environment()?, options)?)
+    }
+
+    /// Replaces the key that seals observation tokens. No gate may hold the folder, since it would go on with the old one.
+    pub fn rotate_token_key(&self) -> Result<token_keys::Rotated> {
+        let dir = self.log_dir();
+        let log = RealDisk::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        let _held = log.lock().with_context(|| {
+            format!("{} is in use\nhint: end the gate first; it reads its keys when it starts", self.root.display())
+        })?;
+        token_keys::rotate(&self.keys_dir(), &self.key("token")?)
+    }
+
+    fn keys_dir(&self) -> PathBuf {
+        self.root.join("keys")
     }
 
     fn key(&self, name: &str) -> Result<[u8; 32]> {
         let path = self.root.join("keys").join(name);
-        self.check_mode(&path)?;
+        check_mode(&path)?;
         let bytes = fs::read(&path)?;
         bytes
             .try_into()
             .map_err(|_| anyhow::anyhow!("key {} has not 32 bytes; restore it from a backup", path.display()))
     }
+}
 
-    fn check_mode(&self, path: &Path) -> Result<()> {
-        let mode =
-            fs::metadata(path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            bail!(
-                "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with \
-                 `countersign key rotate-log`",
-                path.display(),
-                mode & 0o777,
-                path.display()
-            );
-        }
-        Ok(())
+fn check_mode(path: &Path) -> Result<()> {
+    let mode = fs::metadata(path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        bail!(
+            "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with \
+             `countersign key rotate-log` or `countersign key rotate-token`",
+            path.display(),
+            mode & 0o777,
+            path.display()
+        );
     }
+    Ok(())
 }
 
 /// The log in a folder, for those who only read it: no lock, no secret, nothing written.

@@ -13,8 +13,6 @@ const PREFIX: &str = "did:key:z";
 /// The multicodec of an Ed25519 public key.
 const CODEC: [u8; 2] = [0xed, 0x01];
 
-const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-
 /// How many base58 digits the codec and a key have: the codec's first byte fixes it.
 const DIGITS: usize = 47;
 
@@ -39,7 +37,7 @@ impl KeyName {
         key.copy_from_slice(&public);
         let mut text = String::with_capacity(PREFIX.len() + DIGITS);
         text.push_str(PREFIX);
-        text.push_str(&base58(&bytes));
+        text.push_str(&bs58::encode(bytes).into_string());
         Self { public, text: text.into() }
     }
 
@@ -57,49 +55,17 @@ impl KeyName {
 impl FromStr for KeyName {
     type Err = KeyNameError;
     fn from_str(text: &str) -> Result<Self, KeyNameError> {
-        let bytes = text.strip_prefix(PREFIX).and_then(unbase58);
-        let public = bytes.as_ref().and_then(|bytes| bytes.strip_prefix(&CODEC)).and_then(|key| key.try_into().ok());
+        let mut bytes = [0; 34];
         // There are no leading zeros and the number of digits is fixed, so digits and bytes are one to one.
+        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS);
+        let decoded = digits.and_then(|digits| bs58::decode(digits).onto(&mut bytes).ok());
+        let whole = decoded.filter(|length| *length == bytes.len()).map(|_| bytes.as_slice());
+        let public = whole.and_then(|bytes| bytes.strip_prefix(&CODEC)).and_then(|key| key.try_into().ok());
         match public {
             Some(public) => Ok(Self { public, text: SmolStr::new(text) }),
             None => Err(KeyNameError(text.chars().take(80).collect())),
         }
     }
-}
-
-/// Digits of 34 bytes whose first is not zero.
-fn base58(bytes: &[u8; 34]) -> String {
-    let mut digits = [0_u8; DIGITS];
-    for byte in bytes {
-        let mut carry = u32::from(*byte);
-        for digit in digits.iter_mut().rev() {
-            carry += u32::from(*digit) << 8;
-            *digit = u8::try_from(carry % 58).unwrap_or(0);
-            carry /= 58;
-        }
-    }
-    digits.iter().filter_map(|digit| ALPHABET.get(usize::from(*digit))).map(|digit| char::from(*digit)).collect()
-}
-
-/// The 34 bytes that 47 digits stand for, if they fit.
-fn unbase58(text: &str) -> Option<[u8; 34]> {
-    if text.len() != DIGITS {
-        return None;
-    }
-    let mut bytes = [0_u8; 34];
-    for character in text.bytes() {
-        let digit = ALPHABET.iter().position(|known| *known == character)?;
-        let mut carry = u32::try_from(digit).ok()?;
-        for byte in bytes.iter_mut().rev() {
-            carry += u32::from(*byte) * 58;
-            *byte = u8::try_from(carry & 0xff).ok()?;
-            carry >>= 8;
-        }
-        if carry != 0 {
-            return None;
-        }
-    }
-    Some(bytes)
 }
 
 impl PartialEq for KeyName {

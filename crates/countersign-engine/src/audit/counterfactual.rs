@@ -3,15 +3,16 @@
 use super::{AuditError, action_again, walk_entries};
 use crate::fold::{Fold, FoldError};
 use crate::storage::disk::Disk;
-use countersign_core::decide::{Snapshot, decide};
-use countersign_core::decision::{BudgetKey, Decision};
+use countersign_core::action::Action;
+use countersign_core::decide::{Approval, Snapshot, approve, decide};
+use countersign_core::decision::{BudgetKey, Decision, PactRef};
 use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{FactId, PactName};
 use countersign_core::pact::Pact;
-use countersign_core::record::{Leaf, Stored, StoredAction, decode_with_auth};
+use countersign_core::record::{Leaf, Stored, StoredAction, StoredApproval, decode_with_auth};
 use countersign_core::review::Reviews;
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// What a replay found.
 #[derive(Debug, Default)]
 pub struct ReplayReport {
-    /// Actions decided again.
+    /// Actions and approvals decided again.
     pub actions: u64,
     /// Actions that could not be, because their payload is erased.
     pub erased: u64,
@@ -109,9 +110,11 @@ pub fn replay(
             Some(payload) => {
                 let decoded = decode_with_auth(&leaf, payload);
                 let (stored, auth) = decoded.map_err(|source| FoldError::Decode { index, source })?;
-                if let Stored::Action(stored) = &stored {
-                    let under = Under { state: &fold.state, pacts };
-                    compare(&mut report, &leaf, payload, (stored, auth), &under);
+                let under = Under { state: &fold.state, pacts };
+                match &stored {
+                    Stored::Action(stored) => compare(&mut report, &leaf, payload, (stored, auth), &under),
+                    Stored::Approval(stored) => compare_approval(&mut report, &leaf, payload, stored, &under),
+                    Stored::Event(_) | Stored::Dispatch(_) => {}
                 }
             }
             None => report.erased += u64::from(leaf.action.is_some()),
@@ -135,9 +138,43 @@ fn compare(
         report.other_pacts += 1;
         return;
     }
+    let replayed = outcome(&decide(&action, under, leaf.time));
+    note(report, leaf, payload, &action, replayed);
+}
+
+/// Decides a parked action again as its reviewer approved it: as if the given pact had been the one in force when it was shown.
+/// What was shown is waived by name, so far as the given pact lets it be.
+fn compare_approval(
+    report: &mut ReplayReport,
+    leaf: &Leaf,
+    payload: &[u8],
+    stored: &StoredApproval,
+    under: &Under<'_>,
+) {
+    let StoredApproval { mut shown, until_ms, .. } = stored.clone();
+    let (Ok(by), Ok(parked)) = (leaf.by(), under.state.reviews.waiting(shown.review, leaf.time)) else {
+        // The parked action was erased, or the log is not one of this gate, which an audit says.
+        report.erased += 1;
+        return;
+    };
+    let Some(pact) = under.pacts.get(&parked.action.pact) else {
+        report.other_pacts += 1;
+        return;
+    };
+    shown.pact = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
+    let approval = Approval { by: &by, shown: &shown, until_ms };
+    let replayed = approve(&approval, parked, under, leaf.time).map_or_else(|_| void(), |decision| outcome(&decision));
+    note(report, leaf, payload, &parked.action, replayed);
+}
+
+/// An approval that would have been void: nothing would have been done.
+fn void() -> Outcome {
+    Outcome { verdict: "void".to_owned(), code: None, failed: Vec::new() }
+}
+
+fn note(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], action: &Action, replayed: Outcome) {
     report.actions += 1;
     let recorded = recorded(payload);
-    let replayed = outcome(&decide(&action, under, leaf.time));
     if recorded != replayed {
         report.differing.push(Difference {
             entry: leaf.index,

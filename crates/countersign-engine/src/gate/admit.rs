@@ -34,9 +34,9 @@ impl Gate {
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
         let request = ActionRequest::parse(&body)?;
         let auth = auth.without_body(&body);
-        let mut observed = Vec::new();
+        let (mut observed, now_ms) = (Vec::new(), self.now_ms());
         for (at, token) in request.observations.iter().enumerate() {
-            let opened = self.shared.sealer.open(token, &agent);
+            let opened = self.shared.sealer.open(token, &agent, now_ms);
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
         let pact = self.view().state.pacts.get(&request.pact).cloned();

@@ -15,7 +15,7 @@ use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
 use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, SegmentLog, StorageError};
-use crate::token::Sealer;
+use crate::token::{OldTokenKey, Sealer};
 use crate::view::View;
 use countersign_core::identity::KeyName;
 use countersign_core::record::{Leaf, Stored, decode_with_auth};
@@ -54,6 +54,8 @@ pub struct Options {
     pub snapshot_every: u64,
     /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
     pub first_admin: Option<KeyName>,
+    /// Keys that sealed tokens before the current one, and still open them for a while.
+    pub old_token_keys: Vec<OldTokenKey>,
 }
 
 impl Options {
@@ -67,6 +69,7 @@ impl Options {
             batch_max: 512,
             snapshot_every: 500_000,
             first_admin: None,
+            old_token_keys: Vec::new(),
         }
     }
 }
@@ -200,7 +203,7 @@ impl Parts {
             view,
             log: opened.log,
             log_keys,
-            sealer: Sealer::new(&token_key),
+            sealer: Sealer::new(&token_key).after(&options.old_token_keys),
             delegations: Delegations::default(),
             clock,
             ledger_clock,

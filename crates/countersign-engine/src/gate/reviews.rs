@@ -49,6 +49,6 @@ impl Gate {
 
     /// Opens the token that a reviewer was given.
     pub fn open_shown(&self, token: &str, by: &AgentId) -> Result<Shown, TokenError> {
-        self.shared.sealer.open_shown(token, by)
+        self.shared.sealer.open_shown(token, by, self.now_ms())
     }
 }

@@ -23,9 +23,9 @@ impl Sealer {
         self.seal_bytes(PREFIX, out.as_str().as_bytes(), nonce)
     }
 
-    /// Opens what `reviewer` was shown.
-    pub fn open_shown(&self, token: &str, reviewer: &AgentId) -> Result<Shown, TokenError> {
-        let plain = self.open_bytes(PREFIX, token, CHARS_MAX)?;
+    /// Opens what `reviewer` was shown, at this time.
+    pub fn open_shown(&self, token: &str, reviewer: &AgentId, now_ms: u64) -> Result<Shown, TokenError> {
+        let plain = self.open_bytes(PREFIX, token, CHARS_MAX, now_ms)?;
         let shown = read(&plain).ok_or(TokenError::Malformed)?;
         if shown.to == *reviewer { Ok(shown) } else { Err(TokenError::NotYours) }
     }

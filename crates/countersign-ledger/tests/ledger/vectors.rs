@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use countersign_ledger::{
-    EMPTY_ROOT, Hash, commitment, consistency_proof, encode_bundle, encode_tile, entries_path, leaf_hash, node_hash,
-    root_at, tile_path,
+    Checkpoint, EMPTY_ROOT, Hash, KeyChain, LogKey, commitment, consistency_proof, encode_bundle, encode_tile,
+    entries_path, leaf_hash, node_hash, root_at, tile_path,
 };
+use ed25519_dalek::SigningKey;
 use serde_json::{Value, json};
 
 use crate::{AllHashes, ORIGIN, SmallLog, leaf, log_key, signing_key};
@@ -65,9 +66,40 @@ fn vectors() -> Value {
         },
         "key": {"seed": hex(signing_key().as_bytes()), "origin": ORIGIN, "verifier_key": log_key().to_string()},
         "checkpoints": checkpoints,
+        "rotation": rotation(),
         "receipts": receipts,
         "commitment": {"salt": hex(&[0x5a; 32]), "payload": hex(b"payload"), "hash": commitment(&[0x5a; 32], b"payload").to_string()},
     })
+}
+
+/// The checkpoint of a rotation, which the key before and the next one sign; and what is not enough.
+fn rotation() -> Value {
+    let next = SigningKey::from_bytes(&[0x22; 32]);
+    let next_key = LogKey::new(ORIGIN, next.verifying_key()).unwrap();
+    let checkpoint = Checkpoint { origin: ORIGIN.to_owned(), size: SIZE, root: SmallLog::new(SIZE).tree.root() };
+    let keys = KeyChain::new(log_key());
+    let case = |name: &str, signers: &[&SigningKey]| {
+        let note = checkpoint.sign_by(signers);
+        json!({"name": name, "note": note, "is_taken": keys.open_next(&note, Some(&next_key)).is_ok()})
+    };
+    let (old, stranger) = (signing_key(), SigningKey::from_bytes(&[0x33; 32]));
+    json!({
+        "next": {"seed": hex(next.as_bytes()), "verifier_key": next_key.to_string()},
+        "checkpoints": [
+            case("both", &[&old, &next]),
+            case("both, the other way round", &[&next, &old]),
+            case("only the key before", &[&old]),
+            case("only the next key", &[&next]),
+            case("the key before and a stranger", &[&old, &stranger]),
+        ],
+    })
+}
+
+#[test]
+fn a_rotation_takes_both_signatures_and_no_fewer() {
+    let rotation = rotation();
+    let is_taken = |at: usize| rotation["checkpoints"][at]["is_taken"].as_bool();
+    assert_eq!([0, 1, 2, 3, 4].map(is_taken), [Some(true), Some(true), Some(false), Some(false), Some(false)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whether every answer that was given is borne out by the log, and every entry was asked for.
 
+use super::authority::role_to_feed;
 use super::history::{Answered, Asked, LogEntry, Operation, Shown};
 use super::model::Model;
 use serde_json::Value as Json;
@@ -49,6 +50,11 @@ impl Judge<'_> {
             Answered::Repeated { index } => self.repeated(operation, *index, true),
             Answered::KeyReused { index } => self.repeated(operation, *index, false),
             Answered::Observed { position, facts, .. } => self.shown(operation, *position, facts),
+            Answered::ReviewShown { position, .. } => {
+                self.is_durable(operation, *position)?;
+                let Asked::Show { review } = operation.asked else { return Err("nobody asked for that".to_owned()) };
+                self.model.check_shown(review, answer)
+            }
             _ => self.refused(operation, answer),
         }
     }
@@ -57,17 +63,25 @@ impl Judge<'_> {
         let Asked::Act { body } = &operation.asked else { return Err("only actions repeat".to_owned()) };
         let entry = self.entry(index)?;
         let key = key_of(body);
-        if !self.model.entries_of_key(&operation.by, &key).iter().any(|(used, _)| *used == index) {
+        // Once a person has decided a parked action, its key answers with that.
+        let (decided, reviews) = (self.model.reviews.ended_by(index).filter(|_| same), &self.model.reviews);
+        let made = decided.unwrap_or(index);
+        if !self.model.entries_of_key(&operation.by, &key).iter().any(|(used, _)| *used == made) {
             return Err(format!("entry {index} was not made under its key"));
         }
+        let (earliest, _) = self.window(operation);
+        if same && decided.is_none() && reviews.decided_in(index, earliest).is_some() {
+            return Err(format!("it was told entry {index}, which a person had decided on by then"));
+        }
+        let entry = if decided.is_some() { self.entry(made)? } else { entry };
         if (entry.payload["body"].as_str() == Some(body)) != same {
             return Err(format!("whether entry {index} holds the same body was told wrongly"));
         }
         Ok(())
     }
 
-    /// What was shown is what was so at the position shown; and it was no older than what had been answered before.
-    fn shown(&self, operation: &Operation, position: u64, facts: &[Shown]) -> Result<(), String> {
+    /// What was shown was durable, and no older than what had been answered before.
+    fn is_durable(&self, operation: &Operation, position: u64) -> Result<(), String> {
         if position > self.entries.len() as u64 {
             return Err(format!("it was shown position {position}, which was not durable"));
         }
@@ -75,10 +89,19 @@ impl Judge<'_> {
         if position < earliest {
             return Err(format!("it was shown position {position}, although {earliest} was known before"));
         }
-        for Shown { fact, version, value } in facts {
-            let (expected, held) =
-                self.model.at(fact, position).map_or((0, None), |at| (at.version, at.value.as_ref()));
-            if *version != expected || value.as_ref() != held {
+        Ok(())
+    }
+
+    /// What was shown is what was so at the position shown, as far as the agent may see it.
+    fn shown(&self, operation: &Operation, position: u64, facts: &[Shown]) -> Result<(), String> {
+        self.is_durable(operation, position)?;
+        for Shown { fact, version, value, withheld } in facts {
+            let Some(granted) = self.model.granted(&operation.by, fact, position) else {
+                return Err(format!("it was shown {fact}, which it may not see"));
+            };
+            let (expected, (seen, kept)) =
+                (self.model.version_at(fact, position), self.model.seen(fact, granted, position));
+            if *version != expected || *value != seen || *withheld != kept {
                 return Err(format!("it was shown version {version} of {fact} at {position}, which was at {expected}"));
             }
         }
@@ -115,6 +138,17 @@ impl Judge<'_> {
             (Asked::Erase { entries }, Answered::WindowOpen { index }) => {
                 entries.contains(index) && model.is_window_open(*index, position)
             }
+            (Asked::Observe { facts }, Answered::NotObservable { facts: refused }) => {
+                let is_hidden = |fact: &&String| model.granted(&operation.by, fact, position).is_none();
+                !refused.is_empty() && facts.iter().filter(is_hidden).eq(refused)
+            }
+            (asked, Answered::NotAuthorised) => {
+                let may = |now_ms| {
+                    model.may(&operation.by, role(asked), operation.signed_with.as_deref(), (position, now_ms))
+                };
+                model.times_at(position).into_iter().any(|now_ms| !may(now_ms))
+            }
+            (_, Answered::ReviewRefused(why)) => model.is_refused(operation, *why, self.showing(operation), position),
             (Asked::Resume { scope }, Answered::NotHalted) => !model.is_halted(scope, position),
             (Asked::ConfirmClock, Answered::ClockSteady) => true,
             _ => false,
@@ -123,6 +157,16 @@ impl Judge<'_> {
             return Ok(());
         }
         Err(format!("it was refused ({answer:?}), which was right nowhere between {earliest} and {latest}"))
+    }
+
+    /// What was shown to the reviewer who approves.
+    fn showing(&self, operation: &Operation) -> Option<&Answered> {
+        let Asked::Approve { review, shown_at_ms, .. } = operation.asked else { return None };
+        let answers = self.operations.iter().filter(|other| other.by == operation.by);
+        let answers = answers.filter(|other| other.asked == Asked::Show { review });
+        answers
+            .filter_map(|other| other.answer.as_ref())
+            .find(|answer| matches!(answer, Answered::ReviewShown { at_ms, .. } if *at_ms == shown_at_ms))
     }
 
     /// What began after an answer stands behind what was answered.
@@ -158,6 +202,8 @@ impl Judge<'_> {
             // The gate makes two kinds of entries by itself: the first one, and the note that the wall clock has stepped.
             let is_own = match entry.leaf["kind"].as_str() {
                 Some("genesis") => index == 0,
+                // The admin that a log begins with.
+                Some("feed") => index == 1 && entry.leaf["by"] == "countersign",
                 Some("clock") => entry.payload["confirmed"] == false,
                 _ => false,
             };
@@ -188,12 +234,43 @@ impl Judge<'_> {
         let mut complaints = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
             for observed in entry.payload["observed"].as_array().into_iter().flatten() {
-                if !was_given(&entry.leaf["by"], observed) {
+                if entry.leaf["kind"] != "approval" && !was_given(&entry.leaf["by"], observed) {
                     complaints.push(format!("entry {index} rests on an observation that was never given: {observed}"));
                 }
             }
         }
+        for (index, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.leaf["kind"] == "approval") {
+            if !self.operations.iter().any(|operation| was_shown(self.model, operation, entry)) {
+                complaints.push(format!("entry {index} approves what its reviewer was never shown"));
+            }
+        }
         complaints
+    }
+}
+
+/// Whether an operation showed a reviewer what an approval says it was shown.
+fn was_shown(model: &Model, operation: &Operation, entry: &LogEntry) -> bool {
+    let (leaf, payload) = (&entry.leaf, &entry.payload);
+    let Some(Answered::ReviewShown { position, at_ms, facts, waives }) = &operation.answer else { return false };
+    let shown = payload["shown"].as_array().into_iter().flatten();
+    let shown: Vec<(&str, u64)> =
+        shown.filter_map(|shown| Some((shown["fact"].as_str()?, shown["version"].as_u64()?))).collect();
+    let waived = payload["waives"].as_array().into_iter().flatten().filter_map(Json::as_str);
+    leaf["by"] == operation.by.as_str()
+        && matches!(operation.asked, Asked::Show { review } if leaf["review"] == review)
+        && model.pact_at(*position).is_some_and(|(version, _)| leaf["pact"]["version"] == version)
+        && payload["shown_at"] == *at_ms
+        && facts.iter().map(|(fact, version)| (fact.as_str(), *version)).eq(shown)
+        && waives.iter().map(String::as_str).eq(waived)
+}
+
+/// The role that it takes to ask for something.
+fn role(asked: &Asked) -> &'static str {
+    match asked {
+        Asked::Feed { fact, .. } => role_to_feed(fact),
+        Asked::Publish { .. } => "publisher",
+        Asked::Approve { .. } | Asked::Refuse { .. } | Asked::Show { .. } => "reviewer",
+        _ => "admin",
     }
 }
 
@@ -220,8 +297,16 @@ fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
         Asked::Resume { scope } => leaf["kind"] == "resume" && leaf["scope"] == scope.as_str(),
         Asked::ConfirmClock => leaf["kind"] == "clock" && payload["confirmed"] == true,
         Asked::Rotate { log_key } => leaf["kind"] == "rotation" && leaf["log_key"] == log_key.as_str(),
-        Asked::Observe { .. } => false,
+        Asked::Approve { review, shown_at_ms, until_ms } => {
+            leaf["kind"] == "approval"
+                && leaf["review"] == *review
+                && payload["shown_at"] == *shown_at_ms
+                && payload["until"] == *until_ms
+        }
+        Asked::Refuse { review } => leaf["kind"] == "refusal" && leaf["review"] == *review,
+        Asked::Show { .. } | Asked::Observe { .. } => false,
     };
+    let is_same = is_same && payload["signed"]["key"].as_str() == operation.signed_with.as_deref();
     if is_same && leaf["by"] == operation.by.as_str() {
         return Ok(());
     }

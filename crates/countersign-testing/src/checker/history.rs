@@ -7,6 +7,8 @@ use serde_json::Value as Json;
 pub struct Operation {
     /// Who asked.
     pub by: String,
+    /// The key that signed, by its public name; `None` where nobody did.
+    pub signed_with: Option<String>,
     /// What was asked.
     pub asked: Asked,
     /// When it was sent.
@@ -55,6 +57,25 @@ pub enum Asked {
     Resume {
         /// The scope.
         scope: String,
+    },
+    /// To be shown an action that waits for a person.
+    Show {
+        /// The entry that parked it.
+        review: u64,
+    },
+    /// That what was shown is done.
+    Approve {
+        /// The entry that parked it.
+        review: u64,
+        /// When it was shown, in ledger time.
+        shown_at_ms: u64,
+        /// Until when the approval is good.
+        until_ms: u64,
+    },
+    /// That an action which waits for a person is not done.
+    Refuse {
+        /// The entry that parked it.
+        review: u64,
     },
     /// That the wall clock is right.
     ConfirmClock,
@@ -119,6 +140,26 @@ pub enum Answered {
     },
     /// The scope was not halted.
     NotHalted,
+    /// An action that waits was shown.
+    ReviewShown {
+        /// The position shown.
+        position: u64,
+        /// When, in ledger time.
+        at_ms: u64,
+        /// The facts that it reads, with their versions.
+        facts: Vec<(String, u64)>,
+        /// The failed preconditions that an approval would waive.
+        waives: Vec<String>,
+    },
+    /// The review could not be decided in this way.
+    ReviewRefused(ReviewRefused),
+    /// Whoever asked may not do this.
+    NotAuthorised,
+    /// No grant lets the agent see these facts.
+    NotObservable {
+        /// The facts.
+        facts: Vec<String>,
+    },
     /// There was no clock step to confirm.
     ClockSteady,
     /// Facts were shown.
@@ -132,6 +173,23 @@ pub enum Answered {
     },
 }
 
+/// Why a review could not be decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewRefused {
+    /// There is no such review, or it is forgotten.
+    NotFound,
+    /// It had ended.
+    Closed,
+    /// Nobody had decided in time.
+    Expired,
+    /// Something was no longer as it was shown.
+    Void,
+    /// The approval came too late after the showing.
+    Late,
+    /// The reviewer is a member of the acting chain.
+    Own,
+}
+
 /// One fact as it was shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
@@ -139,8 +197,10 @@ pub struct Shown {
     pub fact: String,
     /// Its version; 0 for none.
     pub version: u64,
-    /// Its value.
+    /// What the agent may see of its value.
     pub value: Option<Json>,
+    /// The attributes that it may not see.
+    pub withheld: Vec<String>,
 }
 
 /// One entry of the log.

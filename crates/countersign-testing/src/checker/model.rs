@@ -1,6 +1,8 @@
 //! The checker's own account of the state: every version of every fact, replayed from the entries one by one.
 
+use super::deed::Deed;
 use super::history::LogEntry;
+use super::reviews::Reviews;
 use super::rules::{Outcome, Verdict, outcome};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,16 +16,19 @@ pub struct Model {
     facts: BTreeMap<String, Vec<Version>>,
     /// For each version of the pact: its entry, its number, the limit it sets.
     pacts: Vec<(u64, u64, i64)>,
-    /// What each agent spent, by window.
-    pub(super) spent: BTreeMap<(String, u64), i64>,
-    /// For each entry that charged a budget: the agent and the window.
-    charged: BTreeMap<u64, (String, u64)>,
+    /// For each entry that charged budgets: the agents, the windows and the amounts.
+    charged: BTreeMap<u64, Vec<Charge>>,
     keys: BTreeMap<(String, String), Vec<(u64, u64)>>,
     erased: BTreeMap<u64, u64>,
     /// For each scope, the entries that halted or resumed it, and which of the two.
     halts: BTreeMap<String, Vec<(u64, bool)>>,
-    time_ms: u64,
+    pub(super) reviews: Reviews,
+    /// The time of each entry.
+    times_ms: Vec<u64>,
 }
+
+/// What an agent is charged in a window.
+pub(super) type Charge = (String, u64, i64);
 
 /// One version of a fact.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,15 +41,15 @@ pub struct Version {
     pub value: Option<Json>,
 }
 
-fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, String> {
+pub(super) fn text<'a>(json: &'a Json, what: &str) -> Result<&'a str, String> {
     json[what].as_str().ok_or_else(|| format!("`{what}` is missing in {json}"))
 }
 
-fn number(json: &Json, what: &str) -> Result<u64, String> {
+pub(super) fn number(json: &Json, what: &str) -> Result<u64, String> {
     json[what].as_u64().ok_or_else(|| format!("`{what}` is missing in {json}"))
 }
 
-fn items(json: &Json) -> impl Iterator<Item = &Json> {
+pub(super) fn items(json: &Json) -> impl Iterator<Item = &Json> {
     json.as_array().into_iter().flatten()
 }
 
@@ -56,7 +61,13 @@ impl Model {
 
     /// What an agent spent in a window.
     pub fn spent_by(&self, agent: &str, window: u64) -> i64 {
-        self.spent.get(&(agent.to_owned(), window)).copied().unwrap_or(0)
+        self.spent_at(agent, window, u64::MAX)
+    }
+
+    /// The same, before the entry at `position`.
+    pub(super) fn spent_at(&self, agent: &str, window: u64, position: u64) -> i64 {
+        let charges = self.charged.range(..position).flat_map(|(_, charges)| charges);
+        charges.filter(|(by, at, _)| by == agent && *at == window).map(|(.., amount)| amount).sum()
     }
 
     /// The version of a fact that was current before the entry at `position`.
@@ -65,14 +76,32 @@ impl Model {
         versions.iter().rev().find(|version| version.entry < position)
     }
 
+    /// One version of a fact.
+    pub(super) fn version_of(&self, fact: &str, number: u64) -> Option<&Version> {
+        self.facts.get(fact)?.iter().find(|version| version.version == number)
+    }
+
     /// The number of a fact's version before the entry at `position`; 0 for none.
     pub(super) fn version_at(&self, fact: &str, position: u64) -> u64 {
         self.at(fact, position).map_or(0, |version| version.version)
     }
 
-    /// The value that a fact has now.
-    pub(super) fn value(&self, fact: &str) -> Option<&Json> {
-        self.facts.get(fact)?.last()?.value.as_ref()
+    /// The value that a fact had before the entry at `position`.
+    pub(super) fn value_at(&self, fact: &str, position: u64) -> Option<&Json> {
+        self.at(fact, position)?.value.as_ref()
+    }
+
+    /// Whether any operator had been named before the entry at `position`.
+    pub(super) fn is_identified(&self, position: u64) -> bool {
+        let operators = self.facts.iter().filter(|(fact, _)| fact.starts_with("Operator::"));
+        operators.flat_map(|(_, versions)| versions).any(|version| version.entry < position)
+    }
+
+    /// Between which times something was decided that stands before the entry at `position` and behind the one before it.
+    pub(super) fn times_at(&self, position: u64) -> [u64; 2] {
+        let time = |at: Option<usize>| at.and_then(|at| self.times_ms.get(at)).copied();
+        let at = usize::try_from(position).ok();
+        [time(at.and_then(|at| at.checked_sub(1))).unwrap_or(0), time(at).unwrap_or(u64::MAX)]
     }
 
     /// The version of the pact, and the limit it sets, before the entry at `position`.
@@ -83,9 +112,11 @@ impl Model {
 
     /// Whether what an entry charged still counted before the entry at `position`.
     pub(super) fn is_window_open(&self, entry: u64, position: u64) -> bool {
-        let Some((agent, window)) = self.charged.get(&entry) else { return false };
-        let last = self.charged.range(..position).rev().find(|(_, (by, _))| by == agent);
-        last.is_some_and(|(_, (_, last))| last == window)
+        let Some(charges) = self.charged.get(&entry) else { return false };
+        charges.iter().any(|(agent, window, _)| {
+            let mut before = self.charged.range(..position).rev().flat_map(|(_, charges)| charges);
+            before.find(|(by, ..)| by == agent).is_some_and(|(_, last, _)| last == window)
+        })
     }
 
     /// Whether exactly this scope was halted before the entry at `position`.
@@ -106,10 +137,12 @@ impl Model {
             return Err(format!("it says that it is entry {}", leaf["index"]));
         }
         let time_ms = number(leaf, "time")?;
-        if time_ms < self.time_ms {
-            return Err(format!("time goes back from {} to {time_ms}", self.time_ms));
+        let before_ms = self.times_ms.last().copied().unwrap_or(0);
+        self.times_ms.push(time_ms);
+        if time_ms < before_ms {
+            return Err(format!("time goes back from {before_ms} to {time_ms}"));
         }
-        self.time_ms = time_ms;
+        self.check_authority(index, time_ms, entry)?;
         match text(leaf, "kind")? {
             "genesis" if index == 0 => Ok(None),
             "genesis" => Err("a second beginning".to_owned()),
@@ -126,6 +159,8 @@ impl Model {
                 Ok(None)
             }
             "action" | "shadow" => self.replay_action(index, time_ms, entry).map(Some),
+            "approval" => self.replay_approval(index, time_ms, entry).map(|()| Some("committed")),
+            "refusal" => self.replay_refusal(index, time_ms, entry).map(|()| None),
             kind => Err(format!("unknown kind {kind}")),
         }
     }
@@ -182,6 +217,7 @@ impl Model {
                 return Err(format!("it erases entry {erased}, which is not before it"));
             }
             self.erased.entry(erased).or_insert(index);
+            self.reviews.erased(erased, index);
         }
         Ok(())
     }
@@ -195,16 +231,30 @@ impl Model {
             return Err(format!("its key was used before, in entry {first}"));
         }
         uses.push((index, time_ms));
-        let expected = outcome(self, agent, &body, &entry.payload["observed"], time_ms);
-        let compared = compare(&expected, entry);
-        // The writes are taken in any case, so that one wrong entry is not reported again for each that follows.
-        let replayed = self.replay_writes(index, entry);
-        if let Some((window, amount)) = expected.spent {
-            self.charged.insert(index, (agent.to_owned(), window));
-            *self.spent.entry((agent.to_owned(), window)).or_default() += amount;
+        let deed = Deed::of_entry(entry, &body)?;
+        let expected = outcome(self, index, &deed, None, time_ms);
+        let kind = if expected.is_shadowed { "shadow" } else { "action" };
+        let compared = compare(&expected, kind, entry);
+        if expected.verdict == Verdict::Review {
+            self.reviews.park(index, time_ms, entry)?;
         }
-        compared.and(replayed)?;
+        self.take(index, &expected, compared, entry)?;
         Ok(expected.verdict.as_str())
+    }
+
+    /// Takes what an entry writes and charges in any case, so that one wrong entry is not reported again for each that follows.
+    pub(super) fn take(
+        &mut self,
+        index: u64,
+        expected: &Outcome,
+        compared: Result<(), String>,
+        entry: &LogEntry,
+    ) -> Result<(), String> {
+        let replayed = self.replay_writes(index, entry);
+        if !expected.spent.is_empty() {
+            self.charged.insert(index, expected.spent.clone());
+        }
+        compared.and(replayed)
     }
 
     /// Payloads that are gone although no erasure names them, and the other way round.
@@ -221,7 +271,7 @@ impl Model {
 }
 
 /// Compares an entry with what it should say.
-fn compare(expected: &Outcome, entry: &LogEntry) -> Result<(), String> {
+pub(super) fn compare(expected: &Outcome, kind: &str, entry: &LogEntry) -> Result<(), String> {
     let decision = &entry.payload["decision"];
     let verdict = text(decision, "verdict")?;
     let found_failed = |blocked: &Json| {
@@ -242,7 +292,6 @@ fn compare(expected: &Outcome, entry: &LogEntry) -> Result<(), String> {
     if found_failed(blocked) != expected.failed.iter().cloned().collect() {
         return say("the failed preconditions", &expected.failed, &found_failed(blocked));
     }
-    let kind = if expected.is_shadowed { "shadow" } else { "action" };
     if entry.leaf["kind"] != kind {
         return say("the kind", &kind, &entry.leaf["kind"]);
     }
@@ -257,11 +306,17 @@ fn compare(expected: &Outcome, entry: &LogEntry) -> Result<(), String> {
     if writes != expected_writes {
         return say("what it writes", &expected_writes, &writes);
     }
-    let charged = items(&entry.payload["charges"])
-        .next()
-        .and_then(|charge| Some((charge["window"].as_u64()?, charge["amount"].as_i64()?)));
+    let charged: Vec<Charge> = items(&entry.payload["charges"])
+        .filter_map(|charge| {
+            Some((charge["agent"].as_str()?.to_owned(), charge["window"].as_u64()?, charge["amount"].as_i64()?))
+        })
+        .collect();
     if charged != expected.spent {
-        return say("the charge", &expected.spent, &charged);
+        return say("the charges", &expected.spent, &charged);
+    }
+    let waived = items(&decision["waived_by"]["preconditions"]).filter_map(Json::as_str).collect::<Vec<_>>();
+    if waived != expected.waived {
+        return say("what was waived", &expected.waived, &waived);
     }
     if expected.verdict != Verdict::Committed && !writes.is_empty() {
         return Err("it was blocked and writes all the same".to_owned());

@@ -1,7 +1,9 @@
 //! The rules of the bank workload, written a second time and in another way: one function for each action type, over plain
 //! JSON. Whoever changes the pact in `bank.rs` changes this by hand, and the simulator says whether both mean the same.
 
-use super::model::Model;
+use super::deed::{Approved, Deed};
+use super::delegation;
+use super::model::{Charge, Model};
 use serde_json::{Value as Json, json};
 
 /// Largest integer that a fact may hold.
@@ -44,12 +46,13 @@ pub(super) struct Outcome {
     pub is_shadowed: bool,
     pub gap_ms: Option<u64>,
     pub writes: Vec<(String, Option<Json>)>,
-    /// Window and amount.
-    pub spent: Option<(u64, i64)>,
+    pub spent: Vec<Charge>,
+    /// The preconditions that did not hold and that a reviewer waived.
+    pub waived: Vec<String>,
 }
 
 impl Outcome {
-    fn rejected(code: &'static str, gap_ms: Option<u64>) -> Self {
+    pub(super) fn rejected(code: &'static str, gap_ms: Option<u64>) -> Self {
         Self {
             verdict: Verdict::Rejected,
             code: Some(code),
@@ -57,7 +60,8 @@ impl Outcome {
             is_shadowed: false,
             gap_ms,
             writes: Vec::new(),
-            spent: None,
+            spent: Vec::new(),
+            waived: Vec::new(),
         }
     }
 }
@@ -80,21 +84,34 @@ struct Rule {
 
 struct Acting<'a> {
     model: &'a Model,
+    /// The facts before the entry at this position count.
+    position: u64,
+    deed: &'a Deed<'a>,
+    approved: Option<&'a Approved<'a>>,
     params: &'a Json,
-    observed: &'a Json,
     now_ms: u64,
     limit: i64,
 }
 
-/// What must come of an action at the end of what was replayed.
-pub(super) fn outcome(model: &Model, agent: &str, body: &Json, observed: &Json, now_ms: u64) -> Outcome {
-    let Some((_, limit)) = model.pact_at(u64::MAX).filter(|_| body["pact"] == "bank") else {
+/// What must come of an action on the facts before the entry at `position`.
+pub(super) fn outcome(
+    model: &Model,
+    position: u64,
+    deed: &Deed<'_>,
+    approved: Option<&Approved<'_>>,
+    now_ms: u64,
+) -> Outcome {
+    let Deed { agent, body, chain, .. } = *deed;
+    let Some((_, limit)) = model.pact_at(position).filter(|_| body["pact"] == "bank") else {
         return Outcome::rejected("unknown_pact", None);
     };
-    let principal = model.value(&format!("Agent::\"{agent}\""));
-    let org = principal.and_then(|principal| principal["org"].as_str()).unwrap_or_default();
-    let scopes = ["all", "pact:bank", &format!("agent:{agent}"), &format!("org:{org}")];
-    if scopes.iter().any(|scope| model.is_halted(scope, u64::MAX)) {
+    let agent_fact = |agent: &str| model.value_at(&format!("Agent::\"{agent}\""), position);
+    let mut scopes = vec!["all".to_owned(), "pact:bank".to_owned()];
+    for member in deed.members() {
+        scopes.push(format!("agent:{member}"));
+        scopes.extend(agent_fact(member).and_then(|fact| fact["org"].as_str()).map(|org| format!("org:{org}")));
+    }
+    if scopes.iter().any(|scope| model.is_halted(scope, position)) {
         return Outcome::rejected("halted", None);
     }
     let action = body["action"].as_str().unwrap_or_default();
@@ -103,23 +120,36 @@ pub(super) fn outcome(model: &Model, agent: &str, body: &Json, observed: &Json, 
     if !params_fit(params, wanted) {
         return Outcome::rejected("invalid_params", None);
     }
-    let Some(principal) = principal else {
+    if deed.key.is_none() && model.is_identified(position) {
+        return Outcome::rejected("not_authenticated", None);
+    }
+    let Some(actor) = agent_fact(agent) else {
         return Outcome::rejected("unknown_agent", None);
     };
-    if principal["standing"] != "active" {
+    if actor["standing"] != "active" {
         return Outcome::rejected("agent_not_active", None);
     }
-    let acting = Acting { model, params, observed, now_ms, limit };
+    if deed.key.is_some_and(|key| !holds_key(actor, key, now_ms)) {
+        return Outcome::rejected("key_not_current", None);
+    }
+    let principal = match chain {
+        None => actor,
+        Some(chain) => match delegation::judge(chain, deed, now_ms, &agent_fact) {
+            Ok(principal) => principal,
+            Err(code) => return Outcome::rejected(code, None),
+        },
+    };
+    let acting = Acting { model, position, deed, approved, params, now_ms, limit };
     let reads = match acting.reads(action) {
         Ok(reads) => reads,
-        Err(known) => return Outcome::rejected("fact_missing", acting.gap_ms(&known)),
+        Err((code, known)) => return Outcome::rejected(code, acting.gap_ms(&known)),
     };
     let gap_ms = acting.gap_ms(&reads);
     let creates = if action == "request" { reads.clone() } else { Vec::new() };
-    if reads.iter().any(|fact| !creates.contains(fact) && model.value(fact).is_none()) {
+    if reads.iter().any(|fact| !creates.contains(fact) && model.value_at(fact, position).is_none()) {
         return Outcome::rejected("fact_missing", gap_ms);
     }
-    if creates.iter().any(|fact| model.value(fact).is_some()) {
+    if creates.iter().any(|fact| model.value_at(fact, position).is_some()) {
         return Outcome::rejected("fact_exists", gap_ms);
     }
     if action == "execute" && reads.get(1) == reads.get(2) {
@@ -127,7 +157,7 @@ pub(super) fn outcome(model: &Model, agent: &str, body: &Json, observed: &Json, 
     }
     let rule = acting.rule(action, reads, creates);
     let is_allowed = principal["roles"].as_array().is_some_and(|roles| roles.contains(&json!(rule.role)));
-    acting.judge(agent, rule, is_allowed, gap_ms)
+    acting.judge(rule, is_allowed, gap_ms)
 }
 
 /// The parameters of an action type.
@@ -158,22 +188,37 @@ impl Acting<'_> {
         self.params["amount"].as_i64().unwrap_or_default()
     }
 
-    /// The facts that the action reads; where one cannot be named, those before it.
-    fn reads(&self, action: &str) -> Result<Vec<String>, Vec<String>> {
+    fn value(&self, fact: &str) -> Option<&Json> {
+        self.model.value_at(fact, self.position)
+    }
+
+    /// The facts that the action reads; where one cannot be, why not, and those before it.
+    fn reads(&self, action: &str) -> Result<Vec<String>, (&'static str, Vec<String>)> {
         let transfer = || format!("Transfer::\"{}\"", self.text("transfer"));
-        match action {
-            "request" => Ok(vec![transfer()]),
-            "execute" => {
-                let value = self.model.value(&transfer()).ok_or_else(|| vec![transfer()])?;
-                let account = |end: &str| format!("Account::\"{}\"", value[end].as_str().unwrap_or_default());
-                Ok(vec![transfer(), account("from"), account("to")])
-            }
-            _ => Ok(vec![format!("Account::\"{}\"", self.text("account"))]),
+        let mut reads = vec![match action {
+            "request" | "execute" => transfer(),
+            _ => format!("Account::\"{}\"", self.text("account")),
+        }];
+        // Of every action here, whatever it reads it also writes, so all of it must lie within a delegation.
+        let is_within = |fact: &String| self.deed.chain.is_none_or(|chain| delegation::covers(chain, fact));
+        if !reads.iter().all(is_within) {
+            return Err(("delegation_out_of_scope", Vec::new()));
         }
+        if action == "execute" {
+            let Some(value) = self.value(&transfer()) else { return Err(("fact_missing", reads)) };
+            for end in ["from", "to"] {
+                let account = format!("Account::\"{}\"", value[end].as_str().unwrap_or_default());
+                if !is_within(&account) {
+                    return Err(("delegation_out_of_scope", reads));
+                }
+                reads.push(account);
+            }
+        }
+        Ok(reads)
     }
 
     fn observation(&self, fact: &str) -> Option<&Json> {
-        self.observed.as_array()?.iter().find(|observed| observed["fact"] == fact)
+        self.deed.observed.as_array()?.iter().find(|observed| observed["fact"] == fact)
     }
 
     fn gap_ms(&self, reads: &[String]) -> Option<u64> {
@@ -182,16 +227,19 @@ impl Acting<'_> {
     }
 
     fn is_fresh(&self, fact: &str) -> bool {
-        let at_ms = self.observation(fact).and_then(|observed| observed["at"].as_u64());
+        let observed = self.observation(fact).and_then(|observed| observed["at"].as_u64());
+        let was_shown = |approved: &&Approved<'_>| approved.facts.iter().any(|(shown, _)| shown == fact);
+        // What a reviewer looked at after the agent did counts from there.
+        let at_ms = observed.max(self.approved.filter(was_shown).map(|approved| approved.shown_at_ms));
         at_ms.is_some_and(|at_ms| at_ms <= self.now_ms && self.now_ms - at_ms <= STALE_AFTER_MS)
     }
 
     /// The balance that was seen: the record leaves the value out while the version still stands.
     fn balance_seen(&self, fact: &str) -> Option<i64> {
         let observed = self.observation(fact)?;
-        let version = self.model.at(fact, u64::MAX).map_or(0, |version| version.version);
+        let version = self.model.at(fact, self.position).map_or(0, |version| version.version);
         if observed["version"] == version {
-            return self.model.value(fact)?["balance"].as_i64();
+            return self.value(fact)?["balance"].as_i64();
         }
         observed["value"]["balance"].as_i64()
     }
@@ -208,7 +256,7 @@ impl Acting<'_> {
             reads,
         };
         let resource = rule.reads.first().cloned().unwrap_or_default();
-        let value = self.model.value(&resource).cloned().unwrap_or_default();
+        let value = self.value(&resource).cloned().unwrap_or_default();
         let balance = value["balance"].as_i64().unwrap_or_default();
         let with = |changes: &[(&str, Json)]| {
             let mut after = value.clone();
@@ -242,7 +290,7 @@ impl Acting<'_> {
             }
             "thaw" => {
                 let seen = self.observation(&resource).and_then(|observed| observed["version"].as_u64());
-                let is_unchanged = seen == self.model.at(&resource, u64::MAX).map(|version| version.version);
+                let is_unchanged = seen == self.model.at(&resource, self.position).map(|version| version.version);
                 rule.conditions = vec![
                     ("resource-unchanged", is_unchanged, false),
                     ("account-is-frozen", value["status"] == "frozen", false),
@@ -268,7 +316,7 @@ impl Acting<'_> {
     fn execute(&self, rule: &mut Rule, transfer: &Json) {
         let [resource, source, target] = rule.reads.as_slice() else { return };
         let amount = transfer["amount"].as_i64().unwrap_or_default();
-        let account = |fact: &str| self.model.value(fact).cloned().unwrap_or_default();
+        let account = |fact: &str| self.value(fact).cloned().unwrap_or_default();
         let (mut from, mut to, mut done) = (account(source), account(target), transfer.clone());
         let balance = |account: &Json| account["balance"].as_i64().unwrap_or_default();
         let seen = self.balance_seen(source);
@@ -286,14 +334,20 @@ impl Acting<'_> {
         rule.writes = vec![(resource.clone(), Some(done)), (source.clone(), Some(from)), (target.clone(), Some(to))];
     }
 
-    fn judge(&self, agent: &str, rule: Rule, is_allowed: bool, gap_ms: Option<u64>) -> Outcome {
+    fn judge(&self, rule: Rule, is_allowed: bool, gap_ms: Option<u64>) -> Outcome {
         let window = self.now_ms / WINDOW_MS;
         let mut out = Outcome::rejected("", gap_ms);
         out.code = None;
         out.verdict = Verdict::Committed;
         let unseen = |fact: &String| !rule.creates.contains(fact) && self.observation(fact).is_none();
         let failed: Vec<&Condition> = rule.conditions.iter().filter(|(_, holds, _)| !holds).collect();
-        let used = self.model.spent.get(&(agent.to_owned(), window)).copied().unwrap_or(0);
+        let is_waived = |(id, _, waivable): &&Condition| {
+            *waivable && self.approved.is_some_and(|approved| approved.waives.iter().any(|waived| waived == id))
+        };
+        let (waived, failed): (Vec<&Condition>, Vec<&Condition>) = failed.into_iter().partition(is_waived);
+        let payers = if self.deed.chain.is_some() { self.deed.members() } else { vec![self.deed.agent] };
+        let has_room =
+            |agent: &&str, amount: i64| self.model.spent_at(agent, window, self.position) + amount <= REFUNDS_MAX;
         if !is_allowed {
             out.code = Some("not_allowed");
         } else if rule.must_observe && rule.reads.iter().any(unseen) {
@@ -301,7 +355,7 @@ impl Acting<'_> {
         } else if !failed.is_empty() {
             out.code = Some("precondition_failed");
             out.failed = failed.iter().map(|(id, ..)| (*id).to_owned()).collect();
-        } else if rule.spends.is_some_and(|amount| used + amount > REFUNDS_MAX) {
+        } else if rule.spends.is_some_and(|amount| !payers.iter().all(|payer| has_room(payer, amount))) {
             out.code = Some("budget_exceeded");
         }
         if out.code.is_some() {
@@ -318,8 +372,16 @@ impl Acting<'_> {
             return Outcome { is_shadowed: false, ..Outcome::rejected("effect_invalid", gap_ms) };
         }
         out.verdict = Verdict::Committed;
-        out.spent = rule.spends.map(|amount| (window, amount));
+        let charge = |amount: i64| payers.iter().map(move |payer| ((*payer).to_owned(), window, amount));
+        out.spent = rule.spends.into_iter().flat_map(charge).collect();
+        out.waived = waived.iter().map(|(id, ..)| (*id).to_owned()).collect();
         out.writes = rule.writes;
         out
     }
+}
+
+/// Whether a key is somebody's at a time: the current one, or the one before it while both count.
+pub(super) fn holds_key(holder: &Json, key: &str, now_ms: u64) -> bool {
+    holder["key"] == key
+        || holder["old_key"] == key && holder["old_key_until"].as_u64().is_some_and(|until_ms| now_ms < until_ms)
 }

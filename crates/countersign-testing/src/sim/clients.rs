@@ -2,22 +2,30 @@
 //!
 //! They only choose what to ask; what should come of it is the checker's business.
 
-use crate::bank;
 use crate::checker::Asked;
 use crate::disk::SplitMix;
+use crate::identities::key_name;
+use crate::{bank, delegations};
+use countersign_core::review::Shown;
 use countersign_engine::token::Sealer;
 use countersign_engine::view::View;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 /// The agents, with their roles.
-pub(super) const AGENTS: [(&str, &[&str]); 4] = [
+pub(super) const AGENTS: [(&str, &[&str]); 6] = [
     ("refund-1", &["refunder"]),
     ("refund-2", &["refunder"]),
     ("fraud-1", &["fraud"]),
     ("pay-1", &["payments", "refunder"]),
+    ("clerk-1", &["clerk"]),
+    ("clerk-2", &["clerk"]),
 ];
 pub(super) const OPERATOR: &str = "operator";
+/// Who decides what waits for a person, besides the operator.
+const REVIEWER: &str = "vera";
+/// With whom an identified log begins.
+pub(super) const ADMIN: &str = "admin";
 /// The limit in the first version of the pact.
 const FIRST_LIMIT: u64 = 90_000;
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
@@ -27,12 +35,18 @@ pub(super) struct Clients {
     pub(super) sealer: Sealer,
     /// The tokens that each agent holds, oldest first.
     tokens: BTreeMap<&'static str, Vec<String>>,
+    /// The account that each agent saw last.
+    seen: BTreeMap<&'static str, &'static str>,
     /// Bodies that were sent, with who sent them.
     sent: Vec<(&'static str, String)>,
     /// Set when an erasure was acknowledged: the key in the erased body, if it was an action.
     pub(super) erased: Option<Option<String>>,
     /// The erasure under way: the key in the body that it erases.
     pub(super) erasing: Option<Option<String>>,
+    /// What reviewers were shown, oldest first.
+    showings: Vec<(&'static str, Shown)>,
+    /// Whether the log begins with an admin, so that everybody signs.
+    identified: bool,
     /// Whether the operator changes the pact: loading one costs as much as a hundred actions, so only some runs do.
     publishes: bool,
     actions: u64,
@@ -40,15 +54,18 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(mut rng: SplitMix, token_key: &[u8; 32]) -> Self {
+    pub(super) fn new(mut rng: SplitMix, token_key: &[u8; 32], identified: bool) -> Self {
         Self {
             publishes: rng.below(4) == 0,
             rng,
             sealer: Sealer::new(token_key),
             tokens: BTreeMap::new(),
+            seen: BTreeMap::new(),
             sent: Vec::new(),
             erased: None,
             erasing: None,
+            showings: Vec::new(),
+            identified,
             actions: 0,
             feeds: 0,
         }
@@ -75,6 +92,11 @@ impl Clients {
         self.pick(&AGENTS, ("refund-1", &[])).0
     }
 
+    /// Somebody who looks at something: who acts for all others looks most often.
+    pub(super) fn observer(&mut self) -> &'static str {
+        if self.rng.below(4) == 0 { "clerk-1" } else { self.agent() }
+    }
+
     pub(super) fn nonce(&mut self) -> [u8; 24] {
         let mut nonce = [0; 24];
         nonce.fill_with(|| (self.rng.next() & 0xff) as u8);
@@ -84,7 +106,7 @@ impl Clients {
     /// What an agent wants to see.
     pub(super) fn curiosity(&mut self, agent: &str, view: &View) -> Vec<String> {
         let account = |id: &str| format!("Account::\"{id}\"");
-        if agent != "pay-1" || self.rng.below(4) == 0 {
+        if !["pay-1", "clerk-1"].contains(&agent) || self.rng.below(4) == 0 {
             let mut facts = vec![account(self.account())];
             if self.rng.below(4) == 0 {
                 facts.push(format!("Transfer::\"{}\"", self.transfer()));
@@ -98,7 +120,11 @@ impl Clients {
         [Some(transfer)].into_iter().chain(ends).flatten().collect()
     }
 
-    pub(super) fn keep_token(&mut self, agent: &'static str, token: String) {
+    pub(super) fn keep_token(&mut self, agent: &'static str, token: String, facts: &[String]) {
+        let account = |fact: &String| ACCOUNTS.into_iter().find(|id| *fact == format!("Account::\"{id}\""));
+        if let Some(account) = facts.iter().find_map(account) {
+            self.seen.insert(agent, account);
+        }
         let held = self.tokens.entry(agent).or_default();
         held.push(token);
         if held.len() > 4 {
@@ -109,9 +135,10 @@ impl Clients {
     /// The next thing that some client asks.
     pub(super) fn next(&mut self, view: &View) -> (&'static str, Asked) {
         match self.rng.below(100) {
-            0..74 => self.action(),
-            74..80 => self.repeat(),
-            80..94 => (OPERATOR, self.feed(view)),
+            0..64 => self.action(),
+            64..70 => self.repeat(),
+            70..80 => (OPERATOR, self.feed(view)),
+            80..94 => self.review(view),
             94..97 if self.publishes || view.state.pacts.is_empty() => (OPERATOR, self.publish(view)),
             97 => (OPERATOR, self.stop(view)),
             _ => (OPERATOR, Asked::ConfirmClock),
@@ -120,7 +147,13 @@ impl Clients {
 
     /// Everything that the bank needs to begin.
     pub(super) fn opening(&mut self) -> Vec<(&'static str, Asked)> {
-        let mut asked = vec![(OPERATOR, Asked::Publish { version: 1, source: bank::pact(1, FIRST_LIMIT) })];
+        let mut asked = Vec::new();
+        if self.identified {
+            let all = ["publisher", "feeder", "reviewer", "auditor", "admin"];
+            asked.push((ADMIN, feed_operator(OPERATOR, &all)));
+            asked.push((ADMIN, feed_operator(REVIEWER, &["reviewer"])));
+        }
+        asked.push((OPERATOR, Asked::Publish { version: 1, source: bank::pact(1, FIRST_LIMIT) }));
         for (agent, roles) in AGENTS {
             asked.push((OPERATOR, feed_agent(agent, roles, "active")));
         }
@@ -140,17 +173,25 @@ impl Clients {
         let amount = match self.rng.below(10) {
             0 => self.rng.below(600_000),
             1 | 2 => self.rng.below(120_000),
+            // Enough for a person to look at it, and within the first limit.
+            3..6 => 60_001 + self.rng.below(25_000),
             _ => 1 + self.rng.below(50_000),
         };
         // Mostly an agent does what it may.
-        let kind = self.rng.below(24);
-        if self.rng.below(20) > 0 {
+        let mut kind = self.rng.below(24);
+        let handed = self.delegation();
+        if let Some((actor, first, count, _)) = handed {
+            agent = actor;
+            kind = first + self.rng.below(count);
+        } else if self.rng.below(20) > 0 {
             agent = match kind {
                 0..10 => self.pick(&["refund-1", "refund-2", "pay-1"], agent),
                 10..16 => "fraud-1",
                 _ => "pay-1",
             };
         }
+        // Mostly on what it has just looked at.
+        let account = self.seen.get(agent).copied().filter(|_| self.rng.below(5) > 0).unwrap_or(account);
         let (action, params) = match kind {
             0..8 => ("refund", json!({"account": account, "amount": amount})),
             8..10 => ("tip", json!({"account": account, "amount": amount})),
@@ -167,13 +208,86 @@ impl Clients {
         let tokens = self.tokens_of(agent);
         self.actions += 1;
         let pact = if self.rng.below(60) == 0 { "bonk" } else { "bank" };
-        let body = json!({
+        let mut body = json!({
             "pact": pact, "action": action, "params": params, "observations": tokens,
             "idempotency_key": format!("key-{:028}", self.actions),
         });
+        if let Some((.., token)) = handed {
+            body["delegation"] = json!(token);
+        }
         let body = body.to_string();
         self.sent.push((agent, body.clone()));
         (agent, Asked::Act { body })
+    }
+
+    /// Sometimes a delegation: who acts with it, which kinds of action it is mostly good for, and the token.
+    fn delegation(&mut self) -> Option<(&'static str, u64, u64, &'static str)> {
+        if self.rng.below(4) > 0 {
+            return None;
+        }
+        let all = delegations::all().ok()?;
+        // Those that no gate may take come last, and are tried less often.
+        let count = if self.rng.below(4) > 0 { 8 } else { all.len() as u64 };
+        let handed = all.get(usize::try_from(self.rng.below(count)).ok()?)?;
+        // Now and then somebody else has got hold of it, or uses it for something else.
+        let actor = if self.rng.below(16) == 0 { self.agent() } else { "clerk-1" };
+        let (first, count) = match handed.chain["root"].as_str() {
+            _ if self.rng.below(12) == 0 => (0, 24),
+            Some("pay-1") => (16, 7),
+            Some("fraud-1") => (10, 5),
+            _ => (0, 8),
+        };
+        Some((actor, first, count, &handed.token))
+    }
+
+    /// Who looks at what waits: mostly a reviewer, now and then somebody who had better not.
+    pub(super) fn reviewer(&mut self) -> &'static str {
+        match self.rng.below(12) {
+            0 => self.agent(),
+            1..4 => OPERATOR,
+            _ => REVIEWER,
+        }
+    }
+
+    /// An action that waits for a person; now and then one that does not, or no longer.
+    pub(super) fn waiting(&mut self, view: &View) -> Option<u64> {
+        let open: Vec<u64> = view.state.reviews.open().map(|(review, _)| review.0).collect();
+        if open.is_empty() || self.rng.below(10) == 0 {
+            return self.showings.first().map(|(_, shown)| shown.review.0);
+        }
+        Some(self.pick(&open, 0))
+    }
+
+    pub(super) fn keep_showing(&mut self, reviewer: &'static str, shown: Shown) {
+        self.showings.push((reviewer, shown));
+        if self.showings.len() > 5 {
+            self.showings.remove(0);
+        }
+    }
+
+    /// What a reviewer was shown of a review at a time.
+    pub(super) fn showing(&self, by: &str, review: u64, at_ms: u64) -> Option<&Shown> {
+        let mut showings = self.showings.iter().rev();
+        let found = showings.find(|(to, shown)| *to == by && shown.review.0 == review && shown.at_ms == at_ms);
+        found.map(|(_, shown)| shown)
+    }
+
+    /// A reviewer approves what it was shown, lately or not, or refuses.
+    fn review(&mut self, view: &View) -> (&'static str, Asked) {
+        let back = usize::try_from(self.rng.below(2) * self.rng.below(5)).unwrap_or(0);
+        let until = match self.rng.below(8) {
+            0 => 500,
+            1 => 9_000_000,
+            _ => 600_000,
+        };
+        if let Some((by, shown)) = self.showings.iter().rev().nth(back).filter(|_| self.rng.below(5) > 0) {
+            let (review, shown_at_ms) = (shown.review.0, shown.at_ms);
+            return (*by, Asked::Approve { review, shown_at_ms, until_ms: shown_at_ms + until });
+        }
+        match self.waiting(view) {
+            Some(review) if self.rng.below(3) == 0 => (self.reviewer(), Asked::Refuse { review }),
+            _ => self.action(),
+        }
     }
 
     fn mistake(&mut self, account: &str) -> (&'static str, Json) {
@@ -208,7 +322,17 @@ impl Clients {
         if self.rng.below(8) == 0 {
             let (agent, roles) = self.pick(&AGENTS, ("refund-1", &["refunder"]));
             let standing = if self.rng.below(3) == 0 { "quarantined" } else { "active" };
-            return feed_agent(agent, roles, standing);
+            let mut asked = feed_agent(agent, roles, standing);
+            if let (Asked::Feed { value: Some(value), .. }, 0) = (&mut asked, self.rng.below(4)) {
+                // Another key, with an overlap that may be over before it began.
+                value["old_key"] = json!(key_name(agent, 0));
+                value["old_key_until"] = json!(view.time_ms + self.rng.below(4_000));
+                value["key"] = json!(key_name(agent, 1));
+            }
+            return asked;
+        }
+        if self.identified && self.rng.below(16) == 0 {
+            return feed_operator(REVIEWER, if self.rng.below(2) == 0 { &["auditor"] } else { &["reviewer"] });
         }
         self.feeds += 1;
         let fact = format!("Account::\"{}\"", self.account());
@@ -252,6 +376,13 @@ impl Clients {
 }
 
 fn feed_agent(agent: &str, roles: &[&str], standing: &str) -> Asked {
-    let value = json!({"org": "bank", "roles": roles, "standing": standing, "trust": 500});
+    let value = json!({"key": key_name(agent, 0), "org": "bank", "roles": roles, "standing": standing, "trust": 500});
     Asked::Feed { fact: format!("Agent::\"{agent}\""), value: Some(value), if_match: None }
+}
+
+fn feed_operator(operator: &str, roles: &[&str]) -> Asked {
+    let mut roles = roles.to_vec();
+    roles.sort_unstable();
+    let value = json!({"key": key_name(operator, 0), "roles": roles, "standing": "active"});
+    Asked::Feed { fact: format!("Operator::\"{operator}\""), value: Some(value), if_match: None }
 }

@@ -55,6 +55,12 @@ impl Simulation<'_> {
         let judged = checker::check(&self.operations, &entries).map_err(|complaints| complaints.join("\n"))?;
         self.stats.entries = entries.len();
         (self.stats.committed, self.stats.blocked) = (judged.committed, judged.blocked);
+        let count = |wanted: &dyn Fn(&LogEntry) -> bool| entries.iter().filter(|entry| wanted(entry)).count();
+        self.stats.approved = count(&|entry| entry.leaf["kind"] == "approval");
+        self.stats.refused = count(&|entry| entry.leaf["kind"] == "refusal");
+        self.stats.delegated =
+            count(&|entry| entry.leaf["verdict"] == "committed" && entry.payload["chain"].is_object());
+        self.stats.signed = count(&|entry| entry.leaf["auth"] == "signature");
         let view = parts.view().read();
         compare(&view, &judged.model, entries.len() as u64)?;
         self.entries = entries;

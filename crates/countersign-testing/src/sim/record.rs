@@ -2,15 +2,20 @@
 
 use super::Simulation;
 use super::clients::OPERATOR;
+use super::reviews::refused;
 use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::delegation::Chain;
+use countersign_core::disclose::{disclose, withheld};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::record::{Event, Leaf};
+use countersign_core::record::Leaf;
+use countersign_core::review::ReviewId;
 use countersign_core::value::Attributes;
 use countersign_engine::clock::LedgerClock;
+use countersign_engine::delegation::Delegations;
 use countersign_engine::fold::Fold;
 use countersign_engine::gate::Parts;
 use countersign_engine::log_key::NextKey;
@@ -37,36 +42,52 @@ fn fact_id(text: &str) -> Result<FactId, String> {
 }
 
 impl Simulation<'_> {
-    fn now(&mut self) -> u64 {
+    pub(super) fn now(&mut self) -> u64 {
         self.moment += 1;
         self.moment
     }
 
     /// Shows facts to some agent, as the gate does.
     pub(super) fn observe(&mut self, parts: &Parts, ledger_clock: &mut LedgerClock) {
-        let by = self.clients.agent();
+        let by = self.clients.observer();
         let started = self.now();
         let at_ms = ledger_clock.read(&*self.clock);
         let view = parts.view().read();
         let facts = self.clients.curiosity(by, &view);
-        let (mut shown, mut observed) = (Vec::new(), Vec::new());
+        let Ok(agent) = agent_id(by) else { return };
+        let (mut shown, mut observed, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for text in &facts {
             let Ok(id) = fact_id(text) else { continue };
             let fact = view.state.facts.get(&id);
             let (version, value) = fact.map_or((0, None), |fact| (fact.version(), fact.value.clone()));
-            shown.push(Shown { fact: text.clone(), version, value: value.as_ref().map(Attributes::to_json) });
+            let disclosed = disclose(&view.state, &agent, &id);
+            if !disclosed.is_observable() {
+                refused.push(text.clone());
+                continue;
+            }
+            let seen = value.as_ref().map(|value| value.only(|name| disclosed.shows(name)).to_json());
+            let withheld = fact.filter(|_| value.is_some()).map(|fact| withheld(&view.state, fact, &disclosed));
+            let withheld = withheld.into_iter().flatten().map(|name| name.to_string()).collect();
+            shown.push(Shown { fact: text.clone(), version, value: seen, withheld });
             observed.push(Observed { fact: id, version, at_ms, value });
         }
         let position = view.position;
         drop(view);
-        let Ok(agent) = agent_id(by) else { return };
+        if !refused.is_empty() {
+            self.say(|| format!("{by} may not observe {refused:?} at {position}"));
+            return self.note(by, Asked::Observe { facts }, started, Answered::NotObservable { facts: refused });
+        }
         let nonce = self.clients.nonce();
         let token = self.clients.sealer.seal(&Observation { agent, position, observed }, Length::Exact, nonce);
-        self.clients.keep_token(by, token);
+        self.clients.keep_token(by, token, &facts);
         self.say(|| format!("{by} observes {facts:?} at {position}"));
-        let ended = Some(self.now());
-        let answer = Some(Answered::Observed { position, at_ms, facts: shown });
-        self.operations.push(Operation { by: by.to_owned(), asked: Asked::Observe { facts }, started, ended, answer });
+        self.note(by, Asked::Observe { facts }, started, Answered::Observed { position, at_ms, facts: shown });
+    }
+
+    /// Notes what was asked and answered at once, without an entry.
+    pub(super) fn note(&mut self, by: &str, asked: Asked, started: u64, answer: Answered) {
+        let (ended, by) = (Some(self.now()), by.to_owned());
+        self.operations.push(Operation { by, signed_with: None, asked, started, ended, answer: Some(answer) });
     }
 
     /// Takes a batch of wishes from the clients.
@@ -90,32 +111,52 @@ impl Simulation<'_> {
     }
 
     fn submit(&mut self, parts: &Parts, slot: &Slot, by: &str, asked: Asked) -> Result<Option<Submission>, String> {
-        let Some(request) = self.request(parts, by, &asked)? else { return Ok(None) };
-        Ok(Some(self.submission(slot, by, asked, request)))
+        let auth = self.auth(by, &asked)?;
+        let signed_with = auth.signed().map(|signed| signed.key.to_string());
+        let Some(request) = self.request(parts, by, auth, &asked)? else { return Ok(None) };
+        Ok(Some(self.submission(slot, by, signed_with, asked, request)))
     }
 
     /// A request of the operator to rotate to a key that is in its file already.
     pub(super) fn submit_rotation(&mut self, slot: &Slot, next: NextKey) -> Result<Submission, String> {
-        let (by, auth, log_key) = (agent_id(OPERATOR)?, Auth::None, next.public().to_string());
+        let asked = Asked::Rotate { log_key: next.public().to_string() };
+        let (by, auth) = (agent_id(OPERATOR)?, self.auth(OPERATOR, &asked)?);
+        let signed_with = auth.signed().map(|signed| signed.key.to_string());
         let request = Request::RotateLogKey { by, auth, next, reason: "it is time".to_owned() };
-        Ok(self.submission(slot, OPERATOR, Asked::Rotate { log_key }, request))
+        Ok(self.submission(slot, OPERATOR, signed_with, asked, request))
     }
 
-    fn submission(&mut self, slot: &Slot, by: &str, asked: Asked, request: Request) -> Submission {
+    fn submission(
+        &mut self,
+        slot: &Slot,
+        by: &str,
+        signed_with: Option<String>,
+        asked: Asked,
+        request: Request,
+    ) -> Submission {
         let (at, answers) = (self.operations.len(), Arc::clone(&slot.answers));
         let reply = Box::new(move |answer| {
             answers.lock().unwrap_or_else(PoisonError::into_inner).push((at, answer));
         });
         let started = self.now();
         self.stats.operations += 1;
-        self.operations.push(Operation { by: by.to_owned(), asked, started, ended: None, answer: None });
+        let by = by.to_owned();
+        self.operations.push(Operation { by, signed_with, asked, started, ended: None, answer: None });
         Submission { request, reply }
     }
 
-    fn request(&mut self, parts: &Parts, by: &str, asked: &Asked) -> Result<Option<Request>, String> {
-        let (by, auth) = (agent_id(by)?, Auth::None);
+    fn request(&mut self, parts: &Parts, by: &str, auth: Auth, asked: &Asked) -> Result<Option<Request>, String> {
+        let by = agent_id(by)?;
         Ok(Some(match asked {
-            Asked::Act { body } => Request::Act(Box::new(self.admit(parts, by, body)?)),
+            Asked::Act { body } => Request::Act(Box::new(self.admit(parts, by, auth, body)?)),
+            Asked::Approve { review, shown_at_ms, until_ms } => {
+                let shown = self.clients.showing(by.as_str(), *review, *shown_at_ms).cloned();
+                let Some(shown) = shown.map(Box::new) else { return Ok(None) };
+                Request::Approve { by, auth, shown, until_ms: *until_ms }
+            }
+            Asked::Refuse { review } => {
+                Request::Refuse { by, auth, review: ReviewId(*review), reason: "not today".into() }
+            }
             Asked::Feed { fact, value, if_match } => {
                 let value = value.as_ref().and_then(Json::as_object).map(Attributes::from_untyped_json);
                 let value = value.transpose().map_err(|error| error.to_string())?;
@@ -141,19 +182,21 @@ impl Simulation<'_> {
                 Request::Resume { by, auth, scope, reason: "it is mended".into() }
             }
             Asked::ConfirmClock => Request::ConfirmClock { by, auth },
-            Asked::Rotate { .. } | Asked::Observe { .. } => return Ok(None),
+            Asked::Rotate { .. } | Asked::Observe { .. } | Asked::Show { .. } => return Ok(None),
         }))
     }
 
     /// Admission, as the gate does it: the binding is by the pact of now, which may be another when it is decided.
-    fn admit(&self, parts: &Parts, agent: AgentId, body: &str) -> Result<Action, String> {
+    fn admit(&self, parts: &Parts, agent: AgentId, auth: Auth, body: &str) -> Result<Action, String> {
         let request = ActionRequest::parse(body).map_err(|error| error.to_string())?;
         let mut observed = Vec::new();
         for token in &request.observations {
-            observed.extend(self.clients.sealer.open(token, &agent).map_err(|error| error.to_string())?.observed);
+            observed.extend(self.clients.sealer.open(token, &agent, 0).map_err(|error| error.to_string())?.observed);
         }
         let pact = parts.view().read().state.pacts.get(&request.pact).cloned();
-        let mut action = Action::new(agent, Auth::None, body.into(), request, observed);
+        let chain = request.delegation.as_deref().map(reduced).transpose()?;
+        let mut action = Action::new(agent, auth.without_body(body), body.into(), request, observed);
+        action.chain = chain;
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
             action.bind(pact.hash, kind);
         }
@@ -168,10 +211,14 @@ impl Simulation<'_> {
         let stored = parts.committer.log().log().read_entry(entry).map_err(|error| error.to_string())?;
         let leaf: Json = serde_json::from_slice(&stored.leaf).unwrap_or_default();
         let Some((_, payload)) = stored.content else { return Ok(None) };
-        if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed")) {
+        if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed" | "approval")) {
             return Ok(None);
         }
         let payload: Json = serde_json::from_slice(&payload).unwrap_or_default();
+        // Who might do what must stay provable.
+        if payload["writes"][0]["fact"].as_str().is_some_and(|fact| fact.starts_with("Operator::")) {
+            return Ok(None);
+        }
         let body: Json = payload["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
         self.clients.erasing = Some(body["idempotency_key"].as_str().map(str::to_owned));
         Ok(Some((OPERATOR, Asked::Erase { entries: vec![entry] })))
@@ -210,7 +257,7 @@ impl Simulation<'_> {
                 }
                 let event = &entered.entry.event;
                 let wrote = event.writes().iter().map(|write| (write.fact.to_string(), write.version)).collect();
-                let decision = if let Event::Action(decided) = event { Some(&decided.decision) } else { None };
+                let decision = event.decision();
                 let blocked = decision.and_then(|decision| decision.blocked());
                 Answered::Entered {
                     index: entered.entry.index,
@@ -230,10 +277,18 @@ impl Simulation<'_> {
             }
             Err(Refusal::NotErasable(index, _)) => Answered::WindowOpen { index },
             Err(Refusal::Halt(_)) => Answered::NotHalted,
+            Err(Refusal::NotAuthorised(_)) => Answered::NotAuthorised,
+            Err(Refusal::Review(refusal)) => Answered::ReviewRefused(refused(&refusal)?),
             Err(Refusal::ClockSteady) => Answered::ClockSteady,
             Err(refusal) => return Err(format!("nobody should be told this: {refusal}")),
         }))
     }
+}
+
+/// The chain of a delegation. Each token is verified once, as the gate does with those that it has seen.
+fn reduced(token: &str) -> Result<Arc<Chain>, String> {
+    static SEEN: OnceLock<Delegations> = OnceLock::new();
+    SEEN.get_or_init(Delegations::default).reduce(token).map_err(|error| error.to_string())
 }
 
 /// A loaded pact; the first version is the same in every run, and loading is slow.

@@ -2,7 +2,7 @@
 //!
 //! Every change goes out with `If-Match`, so that two admins cannot overwrite each other unseen.
 
-use super::{Failure, Outcome, fact_path};
+use super::{Exit, Failure, Outcome, fact_path};
 use crate::client::{Call, Client};
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
@@ -75,6 +75,18 @@ impl NewKey {
             None => "its private key is with whoever made it".to_owned(),
         }
     }
+
+    /// Removes the file of a key that the gate has refused to register. Where it is not known what became of the request the
+    /// file stays: the key may be registered.
+    fn not_registered(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(file) = &self.file else { return error };
+        if error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit != Exit::Cannot) {
+            // A file that cannot be removed does no harm, and what the gate said is the better message.
+            let _ = std::fs::remove_file(file);
+            return error;
+        }
+        error.context(format!("it is not known whether the key was registered, so {} is kept", file.display()))
+    }
 }
 
 /// The fact of an agent or operator.
@@ -137,7 +149,7 @@ pub fn registered(who: &Who<'_>, client: Client, source: &KeySource, mut value: 
     let id = fact(who.ty, who.name)?;
     let key = source.key(who.name)?;
     value.insert("key".to_owned(), json!(key.name.as_str()));
-    let written = put(&client, &id, 0, value)?;
+    let written = put(&client, &id, 0, value).map_err(|error| key.not_registered(error))?;
     client.close()?;
     let kind = who.ty.to_lowercase();
     if !who.json {
@@ -156,7 +168,7 @@ pub fn rotated(who: &Who<'_>, client: Client, source: &KeySource, overlap: &str)
     let id = fact(who.ty, who.name)?;
     let overlap_ms = overlap_ms(overlap)?;
     let key = source.key(who.name)?;
-    let written = rotate(&client, &id, &key.name, overlap_ms)?;
+    let written = rotate(&client, &id, &key.name, overlap_ms).map_err(|error| key.not_registered(error))?;
     client.close()?;
     if !who.json {
         note(format_args!("{} has a new key; {}. Its public name:", who.name, key.place()));

@@ -1,6 +1,7 @@
 //! `countersign key`: key files, and the gate's own key.
 
 mod rotate_log;
+mod rotate_token;
 
 use super::Outcome;
 use crate::config::Config;
@@ -17,6 +18,7 @@ pub enum KeyCommand {
     New(NewArgs),
     Show(ShowArgs),
     RotateLog(rotate_log::RotateLogArgs),
+    RotateToken(rotate_token::RotateTokenArgs),
 }
 
 /// Make a new key in a new file, and print its public name
@@ -57,6 +59,7 @@ pub fn run(command: &KeyCommand, config: &Config) -> Result<Outcome> {
             (key, &args.file, args.json)
         }
         KeyCommand::RotateLog(args) => return rotate_log::run(args, config),
+        KeyCommand::RotateToken(args) => return rotate_token::run(args, config),
         KeyCommand::Show(args) => (key_file::read(&args.file)?, &args.file, args.json),
     };
     let name = key_file::name(&key);

@@ -146,11 +146,18 @@ impl App {
             Ok::<_, LogError>((latest, intent, receipt))
         };
         let (latest, intent, receipt) = self.blocking(read).await?;
+        let damaged = |error| LogError::Damaged(entry, error);
+        // What was parked and then refused is answered with both: why it was parked, and who refused it.
+        if let Some(refusal) = verdict::refusal(&latest).map_err(damaged)? {
+            let review = refusal.review;
+            let parked = self.blocking(move |gate| gate.read_log(review)).await?;
+            return Ok(verdict::of_refused(&self.gate, &parked, refusal, receipt).map_err(damaged)?);
+        }
         let told = match &intent {
             Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
             None => verdict::of_stored(&self.gate, &latest, Some(receipt)),
         };
-        Ok(told.map_err(|error| LogError::Damaged(entry, error))?)
+        Ok(told.map_err(damaged)?)
     }
 }
 

@@ -11,9 +11,11 @@
 mod access;
 mod attacks;
 mod client;
+mod delegated;
 mod effects;
 mod errors;
 mod faults;
+mod keys;
 mod ledger;
 mod server;
 mod signed;

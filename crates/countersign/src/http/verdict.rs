@@ -5,6 +5,7 @@
 //! the grants as they are then: an entry holds everything, an answer what its agent may know.
 
 mod disclosing;
+mod refused;
 
 use countersign_api::{
     Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
@@ -17,6 +18,7 @@ use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 use disclosing::Asked;
+pub use refused::{of_refused, refusal};
 use serde::Deserialize;
 use serde_json::Value;
 

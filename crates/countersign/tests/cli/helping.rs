@@ -39,6 +39,7 @@ const COMMANDS: &[&str] = &[
     "ledger list",
     "clock confirm",
     "key rotate-log",
+    "key rotate-token",
     "verify",
     "audit",
     "replay",

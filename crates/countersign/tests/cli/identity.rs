@@ -64,6 +64,29 @@ fn without_a_key_a_command_says_what_to_do() {
 }
 
 #[test]
+fn a_key_that_was_not_registered_leaves_no_file() {
+    let sandbox = identified();
+    let file = |name: &str| sandbox.path().join(name);
+    // The name is taken, the caller may not, the agent is not there.
+    let taken = "agent new refund-1 --org acme --key-file again.key --data data --key admin.key";
+    assert!(sandbox.run(taken).must(1).stderr.contains("version_mismatch"));
+    assert!(
+        sandbox.run("agent new other --org acme --data data --key refund-1.key").must(1).stderr.contains("not_auth")
+    );
+    sandbox.run("agent rotate nobody --data data --key admin.key").must(1);
+    for name in ["again.key", "other.key", "nobody.key"] {
+        assert!(!file(name).exists(), "{name}");
+    }
+    // A file that was there before is never touched.
+    sandbox.run("agent new refund-1 --org acme --data data --key admin.key").must(3);
+    assert!(file("refund-1.key").exists());
+    // Nobody answers: what became of it is not known, but here nothing was made yet.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    sandbox.run(&format!("agent new late --org acme --server http://{free} --key admin.key")).must(3);
+    assert!(!file("late.key").exists());
+}
+
+#[test]
 fn a_server_is_talked_to_with_the_same_key() {
     let mut sandbox = identified();
     let server = sandbox.serve();

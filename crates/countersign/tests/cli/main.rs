@@ -23,4 +23,5 @@ mod redact;
 mod rotating;
 mod sandbox;
 mod serving;
+mod stopping;
 mod verifying;

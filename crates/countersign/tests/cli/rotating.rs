@@ -67,3 +67,56 @@ fn a_key_from_before_a_rotation_opens_the_folder_no_more() {
     let refused = sandbox.run("fact get Account 42 --data data").must(3);
     assert!(refused.stderr.contains("the key was rotated; put back the newest `keys/log`"), "{}", refused.shown());
 }
+
+#[test]
+fn tokens_outlive_the_key_that_sealed_them_but_not_for_ever() {
+    let sandbox = Sandbox::with_gate();
+    let observe = "observe --agent refund-1 Account::42 --token --data data";
+    let before = sandbox.run(observe).must(0).stdout.trim().to_owned();
+    let act = |token: &str| {
+        sandbox.run(&format!(
+            "act --agent refund-1 --pact billing --action refund account=42 amount=10 currency=USD \
+             destination=acct_treasury_1 --observation {token} --data data"
+        ))
+    };
+    // A gate that runs has read its keys already.
+    let server = sandbox.serve();
+    let refused = sandbox.run("key rotate-token --data data").must(3);
+    assert!(
+        refused.stderr.contains("is in use") && refused.stderr.contains("end the gate first"),
+        "{}",
+        refused.shown()
+    );
+    assert_eq!(server.end().0, 0);
+    let rotated = sandbox.run("key rotate-token --data data --json").must(0).json();
+    let old = sandbox.path().join(format!("data/keys/token.old-{}", rotated["old_key"].as_str().unwrap()));
+    for file in [&old, &sandbox.path().join("data/keys/token")] {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
+    // Each run opens the folder anew: both keys are read again, and only the new one seals.
+    let after = sandbox.run(observe).must(0).stdout.trim().to_owned();
+    assert_ne!(before[..10], after[..10], "the key's name is in front");
+    act(&before).must(0);
+    act(&after).must(0);
+    // A second rotation keeps both; past its time a key opens nothing, and the next rotation removes it.
+    sandbox.run("key rotate-token --data data").must(0);
+    act(&before).must(0);
+    let mut bytes = std::fs::read(&old).unwrap();
+    bytes[32..].copy_from_slice(&1_u64.to_be_bytes());
+    std::fs::write(&old, bytes).unwrap();
+    let late = act(&before).must(1);
+    assert!(late.stderr.contains("observation_refused") && late.stderr.contains("observe again"), "{}", late.shown());
+    act(&after).must(0);
+    sandbox.run("key rotate-token --data data").must(0);
+    assert!(!old.exists());
+    // Files that others can read, and files that are no keys, are refused.
+    let newest = |name: &str| sandbox.path().join("data/keys").join(name);
+    std::fs::write(newest("token.old-00000000"), "short").unwrap();
+    std::fs::set_permissions(newest("token.old-00000000"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(sandbox.run(observe).must(3).stderr.contains("is no key that was replaced"));
+    std::fs::set_permissions(newest("token.old-00000000"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(sandbox.run(observe).must(3).stderr.contains("can be read by others"));
+    std::fs::remove_file(newest("token.old-00000000")).unwrap();
+    act(&after).must(0);
+    sandbox.run("audit --data data").must(0);
+}

@@ -5,9 +5,10 @@ use crate::http::{App, Reach, finish, listen, routes, serve_router};
 use axum::Router;
 use axum::routing::get;
 use countersign_engine::clock::Clock;
-use countersign_engine::gate::{Gate, Options};
-use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock, RealDisk};
-use countersign_testing::gate::{ORIGIN, Wall, environment};
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::log_key::{HeldKey, KeyFiles};
+use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock, RealDisk, replace_small};
+use countersign_testing::gate::{ORIGIN, Wall, environment, signing_key};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     serving: Option<tokio::task::JoinHandle<()>>,
     runtime: tokio::runtime::Runtime,
-    _dir: tempfile::TempDir,
+    _dirs: [tempfile::TempDir; 2],
 }
 
 impl Server {
@@ -36,7 +37,12 @@ impl Server {
         let disk = Arc::new(Hands::default());
         let clock = Arc::new(Wall::default());
         let on = TestDisk { real: RealDisk::open(dir.path()).unwrap(), hands: Arc::clone(&disk) };
-        let environment = environment(Arc::new(on), Arc::clone(&clock) as Arc<dyn Clock>);
+        // The log's key is in a file of its own, as it is in a data folder, so that it can be replaced.
+        let keys_dir = tempfile::tempdir().unwrap();
+        let keys: Arc<dyn Disk> = Arc::new(RealDisk::open(keys_dir.path()).unwrap());
+        replace_small(&*keys, "log", signing_key().as_bytes()).unwrap();
+        let log_key = HeldKey::load(KeyFiles::new(Arc::clone(&keys), keys)).unwrap();
+        let environment = Environment { log_key, ..environment(Arc::new(on), Arc::clone(&clock) as Arc<dyn Clock>) };
         let options = Options { segment_bytes: 8 << 20, ..options };
         let gate = Arc::new(Gate::open(environment, options).unwrap().0);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -49,7 +55,7 @@ impl Server {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();
         });
-        Self { addr, gate, disk, clock, stop: Some(stop), serving: Some(serving), runtime, _dir: dir }
+        Self { addr, gate, disk, clock, stop: Some(stop), serving: Some(serving), runtime, _dirs: [dir, keys_dir] }
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Reply {

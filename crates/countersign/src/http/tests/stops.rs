@@ -1,6 +1,10 @@
 //! Halts and reviews over HTTP: their shapes, and what a reviewer's token is good for.
 
 use super::*;
+use countersign_core::identity::Auth;
+use countersign_core::limits::HALTS_MAX;
+use countersign_engine::request::Request;
+use countersign_testing::gate::operator;
 
 const REVIEWED: &str = r#"
 pact = "billing"
@@ -114,9 +118,54 @@ fn a_review_is_shown_whole_and_approved_once() {
     assert_eq!((&repeated["verdict"], &repeated["entry"]), (&json!("committed"), &done.json()["entry"]));
     assert_eq!(repeated["waived_by"]["reviewer"], "vera");
 
-    let other = server.post("/v1/actions", &refund("b", 70_000, &[])).json()["review"].as_str().unwrap().to_owned();
+    let body = refund("b", 70_000, &[]);
+    let parked = server.post("/v1/actions", &body).json();
+    let other = parked["review"].as_str().unwrap();
     let refuse = format!("/v1/reviews/{other}/refuse");
-    assert_eq!(ask(&server, "POST", &refuse, "vera", &json!({"reason": "no"})).status, 200);
+    let entry = ask(&server, "POST", &refuse, "vera", &json!({"reason": "no"})).json()["entry"].clone();
+    let repeated = server.post("/v1/actions", &body).json();
+    assert_eq!((&repeated["verdict"], &repeated["entry"]), (&json!("rejected"), &entry), "{repeated}");
+    assert_eq!(
+        (&repeated["review"], &repeated["message"]),
+        (&json!(other), &json!(format!("vera refused {other}: no")))
+    );
+    assert_eq!((&repeated["code"], &repeated["failed"]), (&parked["code"], &parked["failed"]));
+    assert_eq!((&repeated["action"], repeated.get("expires_at")), (&parked["action"], None));
     assert_eq!(code(ask(&server, "POST", &refuse, "vera", &json!({"reason": "no"}))), refused(409, "review_closed"));
     assert_eq!(code(server.get("/v1/reviews/rev_1")), refused(404, "review_not_found"));
+}
+
+/// Halts so many agents, by many callers at once, so that they share syncs.
+fn halt_agents(server: &Server, count: usize) {
+    const CALLERS: usize = 32;
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            scope.spawn(move || {
+                for at in (caller..count).step_by(CALLERS) {
+                    let (scope, reason) = (format!("agent:a-{at}").parse().unwrap(), "one by one".into());
+                    server.gate.call(Request::Halt { by: operator(), auth: Auth::None, scope, reason }).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn one_halt_too_many_is_refused_and_everything_can_still_be_halted() {
+    let server = reviewed();
+    halt_agents(&server, HALTS_MAX);
+    let halt = |scope: &str| ask(&server, "POST", "/v1/halts", "ops-1", &json!({"scope": scope, "reason": "again"}));
+    assert_error(&halt("agent:one-more"), 409, "too_many_halts");
+    assert_eq!(server.get("/v1/halts").json()["halts"].as_array().unwrap().len(), HALTS_MAX);
+    // What is halted already can be halted again, and the widest scope always can.
+    assert_eq!(halt("agent:a-7").status, 200);
+    assert_eq!(halt("all").status, 200);
+    assert_error(&halt("org:acme"), 409, "too_many_halts");
+    // Where two are resumed, there is room for one: `all` takes one too.
+    for at in [1, 2] {
+        let resume = json!({"scope": format!("agent:a-{at}"), "reason": "room"});
+        assert_eq!(ask(&server, "POST", "/v1/halts/resume", "ops-1", &resume).status, 200);
+    }
+    assert_eq!(halt("agent:one-more").status, 200);
+    assert_error(&halt("agent:two-more"), 409, "too_many_halts");
 }

@@ -5,68 +5,15 @@
 //! and use that is swept across the window. The server is killed and started again while they do. At the end the whole
 //! ledger is read back and judged together with every answer that any client was given.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
+use crate::server::{Server, run};
 use countersign_testing::bank;
 use countersign_testing::checker::{Answered, Asked, LogEntry, Operation, Shown, check};
 use serde_json::{Value as Json, json};
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
-
-/// A running server; killed when dropped.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(BINARY)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let url = loop {
-            let line = lines.next().expect("the server ended before it listened").unwrap();
-            if let Some(url) = line.strip_prefix("Listening on ") {
-                break url.to_owned();
-            }
-        };
-        // Whatever else it says must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url }
-    }
-
-    /// SIGKILL: no goodbye of any kind.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// What all clients share: where the server is now, the moments, and the history.
 struct World {
@@ -92,7 +39,8 @@ impl World {
             None => (Json::Null, None),
         };
         let ended = answered.is_some().then_some(ended);
-        let operation = Operation { by: by.to_owned(), asked, started, ended, answer: answered.clone() };
+        let (by, signed_with) = (by.to_owned(), None);
+        let operation = Operation { by, signed_with, asked, started, ended, answer: answered.clone() };
         self.history.lock().unwrap().push(operation);
         answered.map(|answered| (json, answered))
     }
@@ -132,6 +80,7 @@ fn answered(asked: &Asked, status: u16, json: &Json) -> Option<Answered> {
             fact: text(&fact["fact"]).unwrap(),
             version: fact["version"].as_u64().unwrap(),
             value: fact.get("value").filter(|value| !value.is_null()).cloned(),
+            withheld: fact["withheld"].as_array().into_iter().flatten().filter_map(text).collect(),
         });
         return Some(Answered::Observed {
             position: json["position"].as_u64().unwrap(),
@@ -233,16 +182,11 @@ fn read_ledger(url: &str) -> Vec<LogEntry> {
     }
 }
 
-fn run(args: &[&str], data: &Path) {
-    let output = Command::new(BINARY).args(args).arg("--data").arg(data).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// Races for so long, with so many kills, and judges.
 fn race(seconds: u64, kills: u32) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    run(&["init", "--open", "--origin", "race.example/log"], &data);
+    run(&["init", "--open", "--origin", "race.example/log", "--data", "data"], folder.path());
     let mut server = Server::start(&data);
     let world = Arc::new(World {
         url: RwLock::new(server.url.clone()),
@@ -291,7 +235,7 @@ fn race(seconds: u64, kills: u32) {
         judged.blocked
     );
     assert!(judged.committed > 20 && judged.blocked > 20, "the race was not a race: {judged:?}");
-    run(&["audit"], &data);
+    run(&["audit", "--data", "data"], folder.path());
 }
 
 #[test]

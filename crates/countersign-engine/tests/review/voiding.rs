@@ -1,0 +1,103 @@
+//! What changes between showing and approving voids the approval, and nothing else is waived than what was shown.
+
+use crate::world::{World, name, void};
+use countersign_core::review::ReviewRefusal;
+use countersign_engine::request::Refusal;
+use std::sync::atomic::Ordering;
+
+/// What happens between showing and approving, and what the refusal must say.
+type Step = (fn(&World), &'static str);
+
+#[test]
+fn a_stale_approval_never_executes_and_says_why() {
+    let steps: [Step; 7] = [
+        (
+            |world| world.account("active", 800, "jane", 10),
+            "Account::\"42\".balance was 900 when it was shown, and is now 800, by operator",
+        ),
+        (|world| world.account("frozen", 900, "jane", 10), "Account::\"42\".status was \"active\""),
+        (|world| world.account("active", 900, "jane", 90), "Account::\"42\".risk was 10"),
+        (|world| world.publish(2), "pact `billing` was shown at version 1, and is now at version 2"),
+        (|world| world.agent("quarantined"), "agent_not_active"),
+        (|world| world.halt(true), "halted: `agent:refund-1` is halted since entry"),
+        (|world| drop(world.act("small", 90)), "Account::\"42\".balance"),
+    ];
+    for (at, (step, says)) in steps.iter().enumerate() {
+        // Before it was shown, what happens is part of what is shown; after, it voids the approval.
+        let world = World::new();
+        let review = world.park("a", 500);
+        let token = world.show(review);
+        step(&world);
+        let before = world.balance();
+        let why = void(world.approve(&token));
+        assert!(why.contains(says), "step {at}: {why}");
+        assert_eq!(world.balance(), before, "step {at}");
+        // The review waits on, and nothing about it has changed for those who look again.
+        assert!(world.gate.show_review(review, &name("vera")).is_ok(), "step {at}");
+        world.audit();
+    }
+}
+
+#[test]
+fn what_no_condition_reads_may_change() {
+    let world = World::new();
+    let token = world.show(world.park("a", 500));
+    world.account("active", 900, "john", 10);
+    world.approve(&token).unwrap();
+    assert_eq!(world.balance(), 400);
+    world.audit();
+}
+
+#[test]
+fn only_what_was_shown_is_waived() {
+    let world = World::new();
+    let review = world.park("a", 500);
+    // Shown after the risk rose: both are waived. Shown before: the other is not.
+    let early = world.show(review);
+    world.account("active", 900, "jane", 90);
+    assert!(void(world.approve(&early)).contains("risk"));
+    let (_, decision) = world.approve(&world.show(review)).unwrap();
+    assert_eq!(decision.waived_by.unwrap().preconditions, ["small-enough", "low-risk"]);
+    // A budget is not waived, nor a precondition that rejects.
+    let review = world.park("b", 600);
+    assert!(void(world.approve(&world.show(review))).starts_with("budget_exceeded"));
+    world.account("frozen", 400, "jane", 10);
+    assert!(void(world.approve(&world.show(review))).contains("account-is-active"));
+    assert_eq!(world.balance(), 400);
+    world.audit();
+}
+
+#[test]
+fn staleness_counts_from_what_the_reviewer_was_shown() {
+    let world = World::new();
+    let review = world.park("a", 500);
+    // The agent's observation is too old by now; the reviewer's is not.
+    world.clock.0.fetch_add(600_000, Ordering::SeqCst);
+    let token = world.show(review);
+    world.clock.0.fetch_add(60_000, Ordering::SeqCst);
+    world.approve(&token).unwrap();
+    let review = world.park("b", 200);
+    let token = world.show(review);
+    world.clock.0.fetch_add(121_000, Ordering::SeqCst);
+    assert!(void(world.approve(&token)).contains("account-is-active was checked too long ago"));
+    world.audit();
+}
+
+#[test]
+fn after_its_time_neither_an_approval_nor_a_review_is_good() {
+    let world = World::new();
+    let review = world.park("a", 500);
+    let token = world.show(review);
+    world.clock.0.fetch_add(1_001, Ordering::SeqCst);
+    let late = world.approve_within(&token, 1_000).unwrap_err();
+    assert!(matches!(late, Refusal::Review(ReviewRefusal::ApprovalExpired(..))), "{late}");
+    // However long the reviewer's client says: ten minutes at most.
+    world.clock.0.fetch_add(600_000, Ordering::SeqCst);
+    let late = world.approve_within(&token, u64::MAX / 2).unwrap_err();
+    assert!(matches!(late, Refusal::Review(ReviewRefusal::ApprovalExpired(..))), "{late}");
+    let token = world.show(review);
+    world.clock.0.fetch_add(3_600_000, Ordering::SeqCst);
+    let late = world.approve(&token).unwrap_err();
+    assert!(matches!(late, Refusal::Review(ReviewRefusal::Expired(..))), "{late}");
+    assert_eq!(world.balance(), 900);
+}

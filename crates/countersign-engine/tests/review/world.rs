@@ -1,0 +1,241 @@
+//! A gate with one account, one agent whose larger refunds wait for a person, and a clock that a test moves.
+
+use countersign_core::decision::{Decision, Verdict};
+use countersign_core::identity::{Auth, KeyName, Signed};
+use countersign_core::ids::AgentId;
+use countersign_core::pact::load::load;
+use countersign_core::record::Event;
+use countersign_core::review::{ReviewId, ReviewRefusal};
+use countersign_core::value::Attributes;
+use countersign_engine::audit::audit;
+use countersign_engine::clock::Clock;
+use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::disk::RealDisk;
+use ed25519_dalek::SigningKey;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub const RULES: &str = r#"
+[facts.Account]
+attributes = { status = "String", balance = "Long", owner = "String", risk = "Long" }
+
+[observe.Account]
+who = 'principal.roles.contains("refunder")'
+attributes = "*"
+
+[action.refund]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("refunder")'
+budget = { sum = "amount", max = 1000, per = "1d", by = "agent" }
+set = { balance = "resource.balance - context.amount" }
+
+[action.refund.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.refund.require]]
+id = "account-is-active"
+that = 'resource.status == "active"'
+stale_after = "2m"
+
+[[action.refund.require]]
+id = "small-enough"
+that = 'context.amount < 100'
+on_fail = "review"
+
+[[action.refund.require]]
+id = "low-risk"
+that = 'resource.risk < 50'
+on_fail = "review"
+"#;
+
+#[derive(Default)]
+pub struct Hand(pub AtomicU64);
+
+impl Clock for Hand {
+    fn wall_ms(&self) -> u64 {
+        1_800_000_000_000 + self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+pub struct World {
+    pub gate: Gate,
+    pub clock: Arc<Hand>,
+    pub auth: fn(&str) -> Auth,
+    dir: tempfile::TempDir,
+}
+
+pub fn name(text: &str) -> AgentId {
+    AgentId::new(text).unwrap()
+}
+
+pub fn secret_of(who: &str) -> SigningKey {
+    SigningKey::from_bytes(&[who.as_bytes()[0]; 32])
+}
+
+pub fn key_of(who: &str) -> KeyName {
+    KeyName::of(secret_of(who).verifying_key().to_bytes())
+}
+
+pub fn signed(who: &str) -> Auth {
+    Auth::Signature(Arc::new(Signed {
+        key: key_of(who),
+        input: "(\"@method\");created=1".into(),
+        method: "POST".into(),
+        authority: "localhost".into(),
+        path: "/".into(),
+        query: None,
+        body: None,
+        signature: [3; 64],
+    }))
+}
+
+pub fn open(dir: &Path, clock: &Arc<Hand>) -> Gate {
+    let environment = Environment {
+        disk: Arc::new(RealDisk::open(dir).unwrap()),
+        clock: Arc::clone(clock) as _,
+        seed: [3; 32],
+        log_key: SigningKey::from_bytes(&[1; 32]).into(),
+        token_key: [2; 32],
+    };
+    Gate::open(environment, Options::new("test.example/review")).unwrap().0
+}
+
+impl World {
+    pub fn new() -> Self {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Hand::default()));
+        let world = Self { gate: open(dir.path(), &clock), clock, auth: |_| Auth::None, dir };
+        world.publish(1);
+        world.agent("active");
+        world.account("active", 900, "jane", 10);
+        world
+    }
+
+    pub fn reopen(self) -> Self {
+        let Self { gate, clock, auth, dir } = self;
+        gate.close().unwrap();
+        Self { gate: open(dir.path(), &clock), clock, auth, dir }
+    }
+
+    pub fn publish(&self, version: u64) {
+        let source = format!("pact = \"billing\"\nversion = {version}\n{RULES}");
+        let pact = Arc::new(load(&source).unwrap().pact);
+        self.gate.call(Request::Publish { by: name("operator"), auth: (self.auth)("operator"), pact }).unwrap();
+    }
+
+    pub fn feed(&self, fact: &str, json: serde_json::Value) {
+        let value = Some(Attributes::from_untyped_json(json.as_object().unwrap()).unwrap());
+        let (by, auth, fact) = (name("operator"), (self.auth)("operator"), fact.parse().unwrap());
+        self.gate.call(Request::Feed { by, auth, fact, value, if_match: None }).unwrap();
+    }
+
+    pub fn agent(&self, standing: &str) {
+        self.member("refund-1", standing);
+    }
+
+    pub fn member(&self, who: &str, standing: &str) {
+        let key = key_of(who).to_string();
+        let value = serde_json::json!(
+            {"roles": ["refunder"], "standing": standing, "org": "acme", "trust": 700, "key": key}
+        );
+        self.feed(&format!("Agent::\"{who}\""), value);
+    }
+
+    pub fn operator(&self, who: &str, roles: &[&str], standing: &str) {
+        let key = key_of(who).to_string();
+        self.feed(
+            &format!("Operator::\"{who}\""),
+            serde_json::json!({"roles": roles, "standing": standing, "key": key}),
+        );
+    }
+
+    pub fn account(&self, status: &str, balance: i64, owner: &str, risk: i64) {
+        let value = serde_json::json!({"status": status, "balance": balance, "owner": owner, "risk": risk});
+        self.feed("Account::\"42\"", value);
+    }
+
+    pub fn balance(&self) -> i64 {
+        let fact = self.gate.fact(&"Account::\"42\"".parse().unwrap()).unwrap();
+        fact.value.as_ref().unwrap().to_json()["balance"].as_i64().unwrap()
+    }
+
+    pub fn act(&self, key: &str, amount: i64) -> Answer {
+        let agent = name("refund-1");
+        let observed = self.gate.observe(agent.clone(), vec!["Account::\"42\"".parse().unwrap()]);
+        self.act_on(key, amount, vec![observed.unwrap().token])
+    }
+
+    pub fn act_on(&self, key: &str, amount: i64, observations: Vec<String>) -> Answer {
+        let body = serde_json::json!({
+            "pact": "billing", "action": "refund", "idempotency_key": format!("{key:0>32}"),
+            "params": {"account": "42", "amount": amount}, "observations": observations,
+        });
+        let action = self.gate.admit(name("refund-1"), (self.auth)("refund-1"), body.to_string().into()).unwrap();
+        self.gate.call(Request::Act(Box::new(action))).unwrap()
+    }
+
+    pub fn park(&self, key: &str, amount: i64) -> ReviewId {
+        let Answer::Entered(entered) = self.act(key, amount) else { panic!("repeated") };
+        let decision = entered.entry.event.decision().unwrap();
+        assert!(matches!(decision.verdict, Verdict::Review { .. }), "{decision:?}");
+        ReviewId(entered.entry.index)
+    }
+
+    pub fn show(&self, review: ReviewId) -> String {
+        self.gate.show_review(review, &name("vera")).unwrap().token
+    }
+
+    pub fn approve(&self, token: &str) -> Result<(u64, Decision), Refusal> {
+        self.approve_within(token, 600_000)
+    }
+
+    pub fn approve_within(&self, token: &str, span_ms: u64) -> Result<(u64, Decision), Refusal> {
+        let (by, auth) = (name("vera"), (self.auth)("vera"));
+        let shown = self.gate.open_shown(token, &by).unwrap();
+        let until_ms = shown.at_ms + span_ms;
+        match self.gate.call(Request::Approve { by, auth, shown: Box::new(shown), until_ms })? {
+            Answer::Entered(entered) => {
+                let Event::Approval(approved) = entered.entry.event else { panic!("not an approval") };
+                Ok((entered.entry.index, approved.decision))
+            }
+            Answer::Repeated(entry) => panic!("repeated {entry}"),
+        }
+    }
+
+    pub fn halt(&self, on: bool) {
+        let (by, auth, scope) = (name("operator"), (self.auth)("operator"), "agent:refund-1".parse().unwrap());
+        let reason = "a test".into();
+        let halt = Request::Halt { by: by.clone(), auth: auth.clone(), scope, reason };
+        let (scope, reason) = ("agent:refund-1".parse().unwrap(), "a test".into());
+        self.gate.call(if on { halt } else { Request::Resume { by, auth, scope, reason } }).unwrap();
+    }
+
+    /// Closes the gate and gives its folder.
+    pub fn close(self) -> tempfile::TempDir {
+        self.gate.close().unwrap();
+        self.dir
+    }
+
+    pub fn audit(self) {
+        let key = self.gate.log_key().clone();
+        let dir = self.close();
+        let report = audit(&RealDisk::open(dir.path()).unwrap(), &key, &mut |_| ()).unwrap();
+        assert_eq!(report.differing_count, 0, "{:?}", report.differing);
+        assert_eq!(report.verified + report.unverifiable.len() as u64, report.entries);
+    }
+}
+
+pub fn void(refused: Result<(u64, Decision), Refusal>) -> String {
+    match refused {
+        Err(Refusal::Review(ReviewRefusal::Void(_, why))) => why,
+        other => panic!("not void: {other:?}"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Reviewers look at what waits, and everybody signs in identified runs.
+
+use super::clients::ADMIN;
+use super::{ORIGIN, Simulation};
+use crate::checker::{Answered, Asked, ReviewRefused};
+use crate::identities::{signed, signing_key};
+use countersign_core::decide::show;
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
+use countersign_core::review::{ReviewId, ReviewRefusal};
+use countersign_engine::clock::{Clock as _, LedgerClock};
+use countersign_engine::gate::Parts;
+
+impl Simulation<'_> {
+    /// Shows an action that waits to somebody, as the gate does.
+    pub(super) fn show_review(&mut self, parts: &Parts, ledger_clock: &mut LedgerClock) {
+        let by = self.clients.reviewer();
+        let started = self.now();
+        let at_ms = ledger_clock.read(&*self.clock);
+        let view = parts.view().read();
+        let Some(review) = self.clients.waiting(&view).map(ReviewId) else { return };
+        let Ok(to) = AgentId::new(by) else { return };
+        let parked = view.state.reviews.waiting(review, at_ms).ok();
+        let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, &view.state, at_ms)) else { return };
+        let position = view.position;
+        drop(view);
+        let facts = shown.facts.iter().map(|fact| (fact.fact.to_string(), fact.version)).collect();
+        let waives = shown.waives.iter().map(ToString::to_string).collect();
+        let answer = Answered::ReviewShown { position, at_ms, facts, waives };
+        self.say(|| format!("{by} is shown {review} at {position}"));
+        self.clients.keep_showing(by, shown);
+        self.note(by, Asked::Show { review: review.0 }, started, answer);
+    }
+
+    /// How a request is authenticated: in identified runs by a signature, mostly with the right key.
+    pub(super) fn auth(&mut self, by: &str, asked: &Asked) -> Result<Auth, String> {
+        if !self.identified {
+            return Ok(Auth::None);
+        }
+        let may_err = by != ADMIN && !self.entries.is_empty();
+        if may_err && self.rng.below(50) == 0 {
+            return Ok(Auth::None);
+        }
+        let number = u8::from(may_err && self.rng.below(16) == 0);
+        let body = match asked {
+            Asked::Act { body } => body.clone(),
+            other => format!("{other:?}"),
+        };
+        self.nonce += 1;
+        signed(&signing_key(by, number), ORIGIN, &body, self.clock.wall_ms() / 1000, self.nonce)
+    }
+}
+
+/// Why a review could not be decided, as the history has it.
+pub(super) fn refused(refusal: &ReviewRefusal) -> Result<ReviewRefused, String> {
+    Ok(match refusal {
+        ReviewRefusal::NotFound(_) => ReviewRefused::NotFound,
+        ReviewRefusal::Closed { .. } => ReviewRefused::Closed,
+        ReviewRefusal::Expired(..) => ReviewRefused::Expired,
+        ReviewRefusal::Void(..) => ReviewRefused::Void,
+        ReviewRefusal::ApprovalExpired(..) => ReviewRefused::Late,
+        ReviewRefusal::SelfApproval { .. } => ReviewRefused::Own,
+        ReviewRefusal::Reason(_) => return Err(format!("nobody should be told this: {refusal}")),
+    })
+}
