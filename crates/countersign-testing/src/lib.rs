@@ -12,5 +12,6 @@ pub mod folder;
 pub mod gate;
 pub mod log_workload;
 pub mod model;
+pub mod payments;
 pub mod rotating;
 pub mod sim;

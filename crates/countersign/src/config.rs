@@ -3,11 +3,15 @@
 //! The file is `countersign.toml` in the current folder, or what `--config` or `COUNTERSIGN_CONFIG` names. Unknown keys are
 //! refused: a mistyped limit that is silently ignored is a limit that is not there.
 
+pub mod adapters;
+mod table;
+
 use anyhow::{Context as _, Result, bail};
 use countersign_engine::gate::Options;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use toml::Value;
+use table::{number, string, suggestion};
 
 /// The file that is read when none is named.
 pub const FILE: &str = "countersign.toml";
@@ -23,8 +27,8 @@ const QUEUE_LEN_MAX: i64 = 1 << 20;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-const KEYS: [&str; 9] =
-    ["agent", "batch_max", "data", "key", "listen", "origin", "queue_len", "server", "snapshot_every"];
+const KEYS: [&str; 10] =
+    ["adapters", "agent", "batch_max", "data", "key", "listen", "origin", "queue_len", "server", "snapshot_every"];
 
 /// What the file says; each is `None` where it says nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub struct Config {
     pub batch_max: Option<usize>,
     /// Entries between snapshots.
     pub snapshot_every: Option<u64>,
+    /// What carries calls to the outside out, by name.
+    pub adapters: BTreeMap<String, adapters::AdapterSettings>,
 }
 
 impl Config {
@@ -73,6 +79,7 @@ impl Config {
         let mut config = Self::default();
         for (key, value) in &table {
             match key.as_str() {
+                "adapters" => config.adapters = adapters::parse(value, base)?,
                 "agent" => config.agent = Some(string(key, value)?),
                 "batch_max" => config.batch_max = Some(number(key, value, 1, BATCH_MAX)?),
                 "data" => config.data = Some(base.join(string(key, value)?)),
@@ -82,7 +89,7 @@ impl Config {
                 "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),
                 "server" => config.server = Some(string(key, value)?),
                 "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
-                unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown)),
+                unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown, &KEYS)),
             }
         }
         Ok(config)
@@ -111,28 +118,6 @@ pub fn listen(text: &str) -> Result<SocketAddr> {
     })
 }
 
-fn string(key: &str, value: &Value) -> Result<String> {
-    match value.as_str() {
-        Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => bail!("key `{key}` must be a string that is not empty\nhint: write `{key} = \"…\"`"),
-    }
-}
-
-fn number<T: TryFrom<i64>>(key: &str, value: &Value, least: i64, most: i64) -> Result<T> {
-    let number = value.as_integer().filter(|number| (least..=most).contains(number));
-    match number.and_then(|number| T::try_from(number).ok()) {
-        Some(number) => Ok(number),
-        None => bail!("key `{key}` must be a whole number from {least} to {most}\nhint: write it without quotes"),
-    }
-}
-
-fn suggestion(unknown: &str) -> String {
-    match countersign_core::pact::diagnostic::closest(unknown, KEYS) {
-        Some(close) => format!("did you mean `{close}`?"),
-        None => format!("the keys are {}", KEYS.map(|key| format!("`{key}`")).join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = "agent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
+        let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
                     server = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
@@ -155,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_not_known_or_does_not_fit_is_refused_with_a_hint() {
         assert!(refused("queue_lenght = 1").ends_with("hint: did you mean `queue_len`?"));
-        assert!(refused("zebra = 1").contains("the keys are `agent`"));
+        assert!(refused("zebra = 1").contains("the keys are `adapters`"));
         assert!(refused("queue_len = \"1\"").contains("whole number from 1"));
         assert!(refused("queue_len = 0").contains("whole number from 1"));
         assert!(refused("data = 3").contains("must be a string"));

@@ -11,6 +11,7 @@
     )
 )]
 
+mod adapters;
 mod bench;
 mod cli;
 mod client;

@@ -44,6 +44,9 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
     logging();
+    // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
+    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
+        .map_err(|error| Failure::cannot(error.to_string()))?;
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     if let Some(queue_len) = args.queue_len {
@@ -54,6 +57,10 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     bar.finish_and_clear();
     let (gate, report) = opened?;
     describe(&report, gate.now_ms());
+    if !adapters.is_empty() {
+        let names: Vec<_> = adapters.keys().map(smol_str::SmolStr::as_str).collect();
+        note(format_args!("Calls go out through {}.", names.join(", ")));
+    }
     if !listen.ip().is_loopback() && !gate.view().state.is_identified() {
         return Err(Failure::usage(format!(
             "{listen} can be reached from outside, and this gate has no admin: it cannot tell who calls"

@@ -1,0 +1,38 @@
+//! What carries calls to the outside out: HTTP services and commands, as the settings name them.
+//!
+//! An adapter knows the wire and no rules. Its one duty towards the ledger is to say honestly what an attempt found: *not sent*
+//! only where nothing can have left, *refused* and *done* only on a clear answer, and *unknown* for everything else (I6).
+
+pub mod address;
+pub mod breaker;
+pub mod command;
+pub mod http;
+pub mod kept;
+pub mod secret;
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::adapters::AdapterSettings;
+use anyhow::Result;
+use countersign_engine::outbox::Adapter;
+use secret::Environment;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Adapters by name.
+pub type Adapters = BTreeMap<SmolStr, Arc<dyn Adapter>>;
+
+/// Makes the adapters that the settings name. Fails where a secret, a certificate or a program is missing: better now than
+/// with the first call.
+pub fn build(settings: &BTreeMap<String, AdapterSettings>, environment: Environment<'_>) -> Result<Adapters> {
+    let build = |(name, settings): (&String, &AdapterSettings)| {
+        let adapter: Arc<dyn Adapter> = match settings {
+            AdapterSettings::Http(settings) => Arc::new(http::HttpAdapter::new(name, settings, environment)?),
+            AdapterSettings::Command(settings) => Arc::new(command::CommandAdapter::new(name, settings, environment)?),
+        };
+        Ok((SmolStr::new(name), adapter))
+    };
+    settings.iter().map(build).collect()
+}

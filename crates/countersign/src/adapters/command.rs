@@ -1,0 +1,166 @@
+//! Calls by a program on this machine: no shell, an argument vector, an environment that is spelled out.
+//!
+//! The program has a process group of its own, and the whole group is ended when the program has ended or its time is up. Its
+//! exit says what it did; what is not agreed upon means that nobody knows.
+
+mod child;
+
+use super::kept;
+use super::secret::{Environment, Known, Secret};
+use crate::config::adapters::CommandSettings;
+use anyhow::{Result, bail};
+use child::{Ended, Output, Spec};
+use countersign_core::call::{Evidence, Send};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
+use smol_str::SmolStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The variable in which a program finds the idempotency key.
+pub const KEY: &str = "COUNTERSIGN_IDEMPOTENCY_KEY";
+/// The exit that means "not now, and nothing was done": EX_TEMPFAIL of sysexits.
+pub const TEMPORARY: i32 = 75;
+
+/// One program.
+#[derive(Debug)]
+pub struct CommandAdapter {
+    name: String,
+    program: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, Secret)>,
+    path: Option<String>,
+    cwd: PathBuf,
+    known: Known,
+    output_bytes_max: usize,
+    concurrency: usize,
+    refused_exits: Vec<i64>,
+    absent_exits: Vec<i64>,
+}
+
+impl CommandAdapter {
+    /// An adapter by its settings; reads its secrets, and looks whether the program is there.
+    pub fn new(name: &str, settings: &CommandSettings, environment: Environment<'_>) -> Result<Self> {
+        let shown = settings.program.display();
+        match std::fs::metadata(&settings.program) {
+            Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {}
+            Ok(_) => {
+                bail!("`adapters.{name}.program`: {shown} is no program\nhint: it must be a file with the right to run")
+            }
+            Err(error) => bail!("`adapters.{name}.program`: {shown}: {error}\nhint: name a program that is there"),
+        }
+        if !settings.cwd.is_dir() {
+            let cwd = settings.cwd.display();
+            bail!("`adapters.{name}.cwd`: {cwd} is no folder\nhint: name a folder that is there, or leave it out");
+        }
+        let mut known = Known::default();
+        let mut env = Vec::new();
+        for (variable, source) in &settings.env {
+            let secret = source.read(&format!("adapters.{name}.env.{variable}"), environment)?;
+            known.add(source, &secret);
+            env.push((variable.clone(), secret));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            program: settings.program.clone(),
+            args: settings.args.clone(),
+            env,
+            path: environment("PATH"),
+            cwd: settings.cwd.clone(),
+            known,
+            output_bytes_max: settings.output_bytes_max,
+            concurrency: settings.concurrency,
+            refused_exits: settings.refused_exits.clone(),
+            absent_exits: settings.absent_exits.clone(),
+        })
+    }
+
+    /// Runs the program with more arguments; `Err` where it could not be started.
+    fn run(&self, args: &[SmolStr], key: &str, timeout_ms: u64) -> Result<(Ended, Evidence), Evidence> {
+        let until = Instant::now() + Duration::from_millis(timeout_ms);
+        let variables = self.env.iter().map(|(name, secret)| (name.as_str(), secret.reveal()));
+        let spec = Spec {
+            program: &self.program,
+            args: self.args.iter().map(String::as_str).chain(args.iter().map(SmolStr::as_str)).collect(),
+            env: self.path.iter().map(|path| ("PATH", path.as_str())).chain(variables).chain([(KEY, key)]).collect(),
+            cwd: &self.cwd,
+            output_bytes_max: self.output_bytes_max,
+        };
+        let (ended, output) = child::run(&spec, until)
+            .map_err(|error| self.said(format!("{} could not be started: {error}", self.program.display())))?;
+        let evidence = self.evidence(ended, &output);
+        Ok((ended, evidence))
+    }
+
+    fn evidence(&self, ended: Ended, output: &Output) -> Evidence {
+        let mut summary = match ended {
+            Ended::Exit(code) => format!("the command ended with exit {code}"),
+            Ended::Signal(signal) => format!("the command was ended by signal {signal}"),
+            Ended::Late => "the command took too long and was ended".to_owned(),
+        };
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        if let Some(line) = complaint.lines().find(|line| !line.trim().is_empty()).filter(|_| ended != Ended::Exit(0)) {
+            summary.push_str(": ");
+            summary.extend(line.trim().chars().filter(|letter| !letter.is_control()).take(200));
+        }
+        let status = match ended {
+            Ended::Exit(code) => Some(i64::from(code)),
+            Ended::Signal(_) | Ended::Late => None,
+        };
+        let result = kept::text(&output.stdout, output.is_whole, &self.known);
+        Evidence { status, result, ..self.said(summary) }
+    }
+
+    /// Evidence that is a sentence, without secrets.
+    fn said(&self, summary: impl Into<String>) -> Evidence {
+        Evidence::said(self.known.hide(summary.into()))
+    }
+
+    fn args<'s>(&self, send: Option<&'s Send>) -> Result<&'s [SmolStr], Evidence> {
+        match send {
+            Some(Send::Command { args }) => Ok(args),
+            _ => Err(self.said(format!("{} runs commands, and this is none", self.name))),
+        }
+    }
+}
+
+impl Adapter for CommandAdapter {
+    fn attempt(&self, job: &Job<'_>) -> Attempt {
+        if !job.call.outside.is_empty() {
+            return Attempt::Refused(self.said("a command cannot read facts outside"));
+        }
+        let args = match self.args(job.call.send.as_ref()) {
+            Ok(args) => args,
+            Err(evidence) => return Attempt::Refused(evidence),
+        };
+        if let Some(blocked) = job.judge.halted() {
+            return Attempt::NotSent(self.said(format!("nothing was started: {}", blocked.message)));
+        }
+        match self.run(args, job.key, job.call.timeout_ms) {
+            // Nothing of the program has run.
+            Err(evidence) => Attempt::NotSent(evidence),
+            Ok((Ended::Exit(0), evidence)) => Attempt::Done(evidence),
+            // What the word means since long before this: try again later, nothing was done.
+            Ok((Ended::Exit(TEMPORARY), evidence)) => Attempt::NotSent(evidence),
+            Ok((Ended::Exit(code), evidence)) if self.refused_exits.contains(&code.into()) => {
+                Attempt::Refused(evidence)
+            }
+            // A program that fails may have failed after having done it.
+            Ok((_, evidence)) => Attempt::Unknown(evidence),
+        }
+    }
+
+    fn probe(&self, job: &Job<'_>) -> Probed {
+        let probe = job.call.probe.as_ref().map(|probe| &probe.send);
+        let ran = self.args(probe).and_then(|args| self.run(args, job.key, job.call.timeout_ms));
+        match ran {
+            Ok((Ended::Exit(0), evidence)) => Probed::There(evidence),
+            Ok((Ended::Exit(code), evidence)) if self.absent_exits.contains(&code.into()) => Probed::Absent(evidence),
+            Ok((_, evidence)) | Err(evidence) => Probed::Unknown(evidence),
+        }
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+}

@@ -1,0 +1,243 @@
+//! Calls over HTTP: to one service, below one base, to addresses that were checked.
+//!
+//! An attempt opens a line of its own, looks at the halts, sends one request, and says what it found. Redirects are never
+//! followed, no proxy is used, and what the service answers is cut to what a ledger can hold.
+
+pub mod base;
+mod exchange;
+pub mod line;
+mod outcome;
+mod reading;
+mod tls;
+
+use super::breaker::Breaker;
+use super::kept;
+use super::secret::{Environment, Known, Secret};
+use crate::config::adapters::HttpSettings;
+use anyhow::Result;
+use countersign_core::call::{Evidence, Send};
+use countersign_core::canonical::Canonical;
+use countersign_engine::outbox::{Adapter, Attempt, Job, Judged, Probed};
+use exchange::{Answer, NoAnswer, exchange};
+use line::Lines;
+use std::time::{Duration, Instant};
+use ureq::http::{HeaderName, HeaderValue, Method, Request, header};
+
+/// One HTTP service.
+#[derive(Debug)]
+pub struct HttpAdapter {
+    name: String,
+    lines: Lines,
+    headers: Vec<(HeaderName, Secret)>,
+    known: Known,
+    breaker: Breaker,
+    response_bytes_max: usize,
+    concurrency: usize,
+}
+
+/// Why nothing was sent, or no whole answer came.
+enum Failed {
+    /// No byte of the request left.
+    NotSent(Evidence),
+    /// It can never be sent, whenever it is tried.
+    Never(Evidence),
+    /// Bytes left, and no whole answer came.
+    Unknown(Evidence),
+}
+
+impl HttpAdapter {
+    /// An adapter by its settings; reads its secrets and certificates.
+    pub fn new(name: &str, settings: &HttpSettings, environment: Environment<'_>) -> Result<Self> {
+        let mut known = Known::default();
+        let mut headers = Vec::new();
+        for (header, source) in &settings.headers {
+            let at = format!("adapters.{name}.headers.{header}");
+            let secret = source.read(&at, environment)?;
+            known.add(source, &secret);
+            let unfit = || anyhow::anyhow!("`{at}` cannot be sent in a header\nhint: it must be plain ASCII text");
+            let header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| unfit())?;
+            HeaderValue::from_str(secret.reveal()).map_err(|_| unfit())?;
+            headers.push((header, secret));
+        }
+        let base = settings.base.clone();
+        let tls = if base.is_tls { Some(tls::client(&base.host, settings.ca.as_deref())?) } else { None };
+        Ok(Self {
+            name: name.to_owned(),
+            lines: Lines {
+                base,
+                listed: settings.allow_private.clone(),
+                tls,
+                names: line::system_names(),
+                timeout: settings.connect_timeout,
+            },
+            headers,
+            known,
+            breaker: Breaker::new(settings.breaker),
+            response_bytes_max: settings.response_bytes_max,
+            concurrency: settings.concurrency,
+        })
+    }
+
+    /// The same, with another way to find addresses.
+    #[cfg(test)]
+    pub fn with_names(mut self, names: line::Names) -> Self {
+        self.lines.names = names;
+        self
+    }
+
+    /// Sends one request, once, over a line of its own.
+    ///
+    /// `may_send` is asked when everything is ready and no byte has left: a halt that comes while the line is being opened still counts.
+    fn send(
+        &self,
+        request: Request<Vec<u8>>,
+        until: Instant,
+        may_send: impl Fn() -> Result<(), Evidence>,
+    ) -> Result<Answer, Failed> {
+        may_send().map_err(Failed::NotSent)?;
+        if let Err(wait) = self.breaker.pass(Instant::now()) {
+            let why =
+                format!("{} has failed too often; it is left alone for another {} s", self.name, wait.as_secs() + 1);
+            return Err(Failed::NotSent(self.said(why)));
+        }
+        let opened = self.lines.open(until);
+        let line = opened.map_err(|why| {
+            self.breaker.report(false, Instant::now());
+            Failed::NotSent(self.said(format!("nothing was sent: {why}")))
+        })?;
+        may_send().map_err(Failed::NotSent)?;
+        let answered = exchange(line, request, self.response_bytes_max);
+        let is_clear = answered.as_ref().is_ok_and(|answer| answer.status < 500 && answer.status != 429);
+        self.breaker.report(is_clear, Instant::now());
+        answered.map_err(|NoAnswer { is_sent, why, status }| {
+            let status = status.map(i64::from);
+            if is_sent {
+                Failed::Unknown(Evidence { status, ..self.said(format!("no whole answer came: {why}")) })
+            } else {
+                Failed::Never(self.said(format!("this cannot be sent: {why}")))
+            }
+        })
+    }
+
+    /// The request that a call sends.
+    fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Request<Vec<u8>>, Failed> {
+        let never = |why: String| Failed::Never(self.said(format!("this cannot be sent: {why}")));
+        let uri = self.lines.base.join(path).map_err(|error| never(error.to_string()))?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| never(format!("{method:?} is no method")))?;
+        let mut request = Request::new(Vec::new());
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        for (name, secret) in &self.headers {
+            let mut value =
+                HeaderValue::from_str(secret.reveal()).map_err(|_| never("a header is not ASCII".into()))?;
+            value.set_sensitive(true);
+            headers.insert(name.clone(), value);
+        }
+        // One request a line: see there.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(body) = body {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = body.into_bytes();
+        }
+        Ok(request)
+    }
+
+    /// The request of a call, with its key and, where something was read under one, its ETag.
+    fn call_request(&self, send: &Send, key: &str, etag: Option<&str>) -> Result<Request<Vec<u8>>, Failed> {
+        let Send::Http { method, path, body } = send else {
+            return Err(Failed::Never(self.said(format!("{} speaks HTTP, and this is no HTTP request", self.name))));
+        };
+        let body = body.as_ref().map(|body| {
+            let mut canonical = Canonical::new();
+            body.write(&mut canonical);
+            canonical.into_string()
+        });
+        let mut request = self.request(method, path, body)?;
+        let mut header = |name: HeaderName, value: &str| -> Result<(), Failed> {
+            let value = HeaderValue::from_str(value)
+                .map_err(|_| Failed::Never(self.said(format!("this cannot be sent: {name} is not ASCII"))))?;
+            request.headers_mut().insert(name, value);
+            Ok(())
+        };
+        header(HeaderName::from_static("idempotency-key"), key)?;
+        if let Some(etag) = etag {
+            header(header::IF_MATCH, etag)?;
+        }
+        Ok(request)
+    }
+
+    fn try_once(&self, job: &Job<'_>) -> Result<Attempt, Failed> {
+        let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        let halted = || match job.judge.halted() {
+            None => Ok(()),
+            Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.message))),
+        };
+        let (send, etag) = if job.call.outside.is_empty() {
+            let nothing = || Failed::Never(self.said("there is nothing to send"));
+            (job.call.send.clone().ok_or_else(nothing)?, None)
+        } else {
+            let read = self.read_outside(job, until, &halted)?;
+            match job.judge.judge(&read.facts) {
+                Ok(Judged { send }) => {
+                    let etag = read.etag_for(&send);
+                    (send, etag)
+                }
+                Err(blocked) => return Ok(Attempt::Blocked(Box::new(blocked))),
+            }
+        };
+        let request = self.call_request(&send, job.key, etag.as_deref())?;
+        let answer = self.send(request, until, halted)?;
+        Ok(outcome::of_call(answer.status, self.evidence(&answer)))
+    }
+
+    fn probe_once(&self, job: &Job<'_>) -> Result<Probed, Failed> {
+        let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        let Some(probe) = &job.call.probe else {
+            return Err(Failed::Never(self.said("the call has no probe")));
+        };
+        match &probe.send {
+            Send::Http { method, path, body: None } if method == "GET" => {
+                let answer = self.send(self.request("GET", path, None)?, until, || Ok(()))?;
+                Ok(outcome::of_probe(answer.status, self.evidence(&answer)))
+            }
+            _ => Err(Failed::Never(self.said("a probe over HTTP is a GET without a body"))),
+        }
+    }
+
+    fn evidence(&self, answer: &Answer) -> Evidence {
+        Evidence {
+            status: Some(i64::from(answer.status)),
+            result: kept::text(&answer.body, answer.is_whole, &self.known),
+            ..self.said(outcome::sentence(answer.status))
+        }
+    }
+
+    /// Evidence that is a sentence, without secrets.
+    fn said(&self, summary: impl Into<String>) -> Evidence {
+        Evidence::said(self.known.hide(summary.into()))
+    }
+}
+
+impl Adapter for HttpAdapter {
+    fn attempt(&self, job: &Job<'_>) -> Attempt {
+        self.try_once(job).unwrap_or_else(|failed| match failed {
+            Failed::NotSent(evidence) => Attempt::NotSent(evidence),
+            // Trying again would find the same, so it is no use to wait for the deadline.
+            Failed::Never(evidence) => Attempt::Refused(evidence),
+            Failed::Unknown(evidence) => Attempt::Unknown(evidence),
+        })
+    }
+
+    fn probe(&self, job: &Job<'_>) -> Probed {
+        self.probe_once(job).unwrap_or_else(|failed| match failed {
+            Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence) => {
+                Probed::Unknown(evidence)
+            }
+        })
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+}

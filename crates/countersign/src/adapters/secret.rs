@@ -1,0 +1,180 @@
+//! Secrets: read once at the start, sent to whom they are for, and shown to nobody.
+//!
+//! A secret has no `Display`, and its `Debug` shows nothing. What comes back from outside may hold one all the same (a
+//! service that echoes its request), so everything that goes into the ledger is searched for them first.
+
+use anyhow::{Result, bail};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+/// What is shown in the place of a secret.
+const HIDDEN: &str = "[secret]";
+/// Shorter values are not searched for: they would be found in everything.
+const SEARCHED_BYTES_MIN: usize = 8;
+/// Most bytes of a secret.
+const SECRET_BYTES_MAX: usize = 16 << 10;
+
+/// A value that nobody is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The value, for whom it is for.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+/// Where a value is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// In an environment variable.
+    Env(String),
+    /// In a file.
+    File(PathBuf),
+    /// In the settings themselves; not searched for, since it is often no secret at all.
+    Literal(Secret),
+}
+
+/// Looks up an environment variable.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Source {
+    /// Reads the value; `at` names it in messages.
+    pub fn read(&self, at: &str, environment: Environment<'_>) -> Result<Secret> {
+        let text = match self {
+            Self::Literal(secret) => return Ok(secret.clone()),
+            Self::Env(name) => match environment(name) {
+                Some(text) => text,
+                None => {
+                    bail!("`{at}`: the environment variable {name} is not set\nhint: set it for `countersign serve`")
+                }
+            },
+            Self::File(path) => read_file(at, path)?,
+        };
+        let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+        if text.is_empty() || text.len() > SECRET_BYTES_MAX || text.contains(char::is_control) {
+            bail!(
+                "`{at}`: what is kept in {} cannot be used\nhint: it must be one line of text, and not empty",
+                self.place()
+            );
+        }
+        Ok(Secret::from(text))
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Self::Env(name) => format!("the environment variable {name}"),
+            Self::File(path) => path.display().to_string(),
+            Self::Literal(_) => "the settings".to_owned(),
+        }
+    }
+}
+
+fn read_file(at: &str, path: &PathBuf) -> Result<String> {
+    let shown = path.display();
+    let read = fs::metadata(path).and_then(|metadata| Ok((metadata.permissions().mode(), fs::read(path)?)));
+    let (mode, bytes) = match read {
+        Ok(read) => read,
+        Err(error) => bail!("`{at}`: cannot read {shown}: {error}\nhint: the gate must be able to read the file"),
+    };
+    if mode & 0o007 != 0 {
+        bail!("`{at}`: {shown} can be read by everybody (mode {:o})\nhint: chmod o-rwx {shown}", mode & 0o777);
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| anyhow::anyhow!("`{at}`: {shown} is not text\nhint: it must be one line of text"))
+}
+
+/// The secrets of one adapter, to be searched for in what comes back.
+#[derive(Clone, Default)]
+pub struct Known(Vec<String>);
+
+impl Known {
+    /// Remembers a secret that was read from its source.
+    pub fn add(&mut self, source: &Source, secret: &Secret) {
+        if matches!(source, Source::Literal(_)) {
+            return;
+        }
+        // `Bearer …`: the second word is what must not show, wherever it turns up alone.
+        let words = [Some(secret.reveal()), secret.reveal().rsplit(' ').next()];
+        self.0.extend(words.into_iter().flatten().filter(|word| word.len() >= SEARCHED_BYTES_MIN).map(str::to_owned));
+        self.0.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        self.0.dedup();
+    }
+
+    /// Takes every secret out of a text.
+    pub fn hide(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str) -> Option<String> {
+        (name == "TOKEN").then(|| "Bearer abcdefgh-12345\n".to_owned())
+    }
+
+    #[test]
+    fn a_secret_is_read_from_the_environment_or_a_file_and_shown_nowhere() {
+        let secret = Source::Env("TOKEN".into()).read("p.A", &environment).unwrap();
+        assert_eq!(secret.reveal(), "Bearer abcdefgh-12345");
+        assert_eq!(format!("{secret:?}"), "[secret]");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "from-file\r\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(Source::File(file.clone()).read("p.A", &environment).unwrap().reveal(), "from-file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let said = Source::File(file).read("p.A", &environment).unwrap_err().to_string();
+        assert!(said.contains("can be read by everybody") && said.contains("hint: chmod"), "{said}");
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_or_unfit_is_named_and_not_shown() {
+        for (source, part) in [
+            (Source::Env("NOPE".into()), "NOPE is not set"),
+            (Source::File("/nowhere/at/all".into()), "cannot read /nowhere/at/all"),
+            (Source::Env("TWO".into()), "one line of text"),
+        ] {
+            let two = |name: &str| (name == "TWO").then(|| "hunter2\nhunter3".to_owned());
+            let said = source.read("p.A", &two).unwrap_err().to_string();
+            assert!(said.starts_with("`p.A`: ") && said.contains(part) && said.contains("\nhint: "), "{said}");
+            assert!(!said.contains("hunter"), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_is_searched_for_secrets() {
+        let mut known = Known::default();
+        let source = Source::Env("TOKEN".into());
+        known.add(&source, &source.read("p.A", &environment).unwrap());
+        known.add(&Source::Literal("2026-01-01".into()), &"2026-01-01".into());
+        assert_eq!(
+            known.hide("you sent Bearer abcdefgh-12345; abcdefgh-12345 on 2026-01-01".into()),
+            "you sent [secret]; [secret] on 2026-01-01"
+        );
+        assert!(!format!("{known:?}").contains("abcdefgh"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Adapters against real sockets and real processes.
+
+mod command;
+mod http;
+mod http_reading;
+mod http_tls;
+mod service;
+
+use countersign_core::call::{Call, EffectId, Evidence, Probe, Send};
+use countersign_core::code::Code;
+use countersign_core::decision::Blocked;
+use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, Judged, Outside, Probed};
+use std::cell::{Cell, RefCell};
+
+/// A judge that says what a test tells it to.
+pub struct Told {
+    /// The halt comes when it was asked so many times.
+    halted_after: usize,
+    asked: Cell<usize>,
+    /// What it says to facts read outside.
+    judged: Option<Send>,
+    /// What it was shown.
+    shown: RefCell<Vec<Outside>>,
+}
+
+impl Told {
+    /// Lets everything pass.
+    pub fn free() -> Self {
+        Self { halted_after: usize::MAX, asked: Cell::new(0), judged: None, shown: RefCell::default() }
+    }
+
+    /// Halts from the n-th question on.
+    pub fn halted_after(asked: usize) -> Self {
+        Self { halted_after: asked, ..Self::free() }
+    }
+
+    /// Lets a call pass on what was read.
+    pub fn judging(send: Send) -> Self {
+        Self { judged: Some(send), ..Self::free() }
+    }
+}
+
+pub fn blocked(message: &str) -> Blocked {
+    Blocked { code: Code::Halted, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
+}
+
+impl Judge for Told {
+    fn halted(&self) -> Option<Blocked> {
+        self.asked.set(self.asked.get() + 1);
+        (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
+    }
+
+    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+        self.shown.replace(read.to_vec());
+        self.judged.clone().map(|send| Judged { send }).ok_or_else(|| blocked("no longer holds"))
+    }
+}
+
+/// A call of so many milliseconds.
+pub fn call(send: Send, timeout_ms: u64) -> Call {
+    Call {
+        adapter: "payments".into(),
+        send: Some(send),
+        timeout_ms,
+        retries: 0,
+        deadline_ms: u64::MAX,
+        probe: None,
+        undo: None,
+        outside: Vec::new(),
+    }
+}
+
+pub const KEY: &str = "cs-00112233445566778899aabbccddeeff";
+
+/// Tries a call once.
+pub fn attempt(adapter: &dyn Adapter, call: &Call, judge: &dyn Judge) -> Attempt {
+    adapter.attempt(&Job { effect: EffectId(1), call, key: KEY, attempt: 1, judge })
+}
+
+/// Probes by what is sent.
+pub fn probe(adapter: &dyn Adapter, send: Send, timeout_ms: u64) -> Probed {
+    let mut call = call(send.clone(), timeout_ms);
+    call.probe = Some(Probe { send, absent_after_ms: 0 });
+    adapter.probe(&Job { effect: EffectId(1), call: &call, key: KEY, attempt: 1, judge: &Told::halted_after(0) })
+}
+
+/// What an attempt found, in a word, and its evidence.
+pub fn found(attempt: Attempt) -> (&'static str, Evidence) {
+    match attempt {
+        Attempt::Done(evidence) => ("done", evidence),
+        Attempt::Refused(evidence) => ("refused", evidence),
+        Attempt::NotSent(evidence) => ("not sent", evidence),
+        Attempt::Unknown(evidence) => ("unknown", evidence),
+        Attempt::Blocked(blocked) => ("blocked", Evidence::said(blocked.message)),
+    }
+}
+
+/// What a probe found, in a word, and its evidence.
+pub fn probed(probed: Probed) -> (&'static str, Evidence) {
+    match probed {
+        Probed::There(evidence) => ("there", evidence),
+        Probed::Absent(evidence) => ("absent", evidence),
+        Probed::Unknown(evidence) => ("unknown", evidence),
+    }
+}
+
+#[test]
+fn requests_are_traced_nowhere() {
+    // `ureq-proto` traces every byte of a request, and `tracing` would pick that up: it must not be compiled in.
+    assert!(log::STATIC_MAX_LEVEL <= log::LevelFilter::Debug);
+}

@@ -1,0 +1,95 @@
+//! Facts that live in an HTTP service.
+
+use super::http::{adapter_to, post};
+use super::service::{Service, answer};
+use super::{Told, attempt, call, found};
+use countersign_core::call::{Call, OutsideRead};
+use countersign_core::value::Value;
+use std::io::Write as _;
+
+/// A service with one account: GET gives it, POST is answered with a status.
+fn service(account: &'static str, status: u16) -> Service {
+    Service::new(move |request, stream| {
+        let said = if request.starts_with("GET ") { account.to_owned() } else { answer(status, "{}") };
+        drop(stream.write_all(said.as_bytes()));
+    })
+}
+
+fn reading(path: &str) -> Call {
+    let read = OutsideRead { fact: "Account::\"42\"".parse().unwrap(), adapter: "payments".into(), how: path.into() };
+    Call { outside: vec![read], send: None, ..call(post("/unused"), 2_000) }
+}
+
+const ACCOUNT: &str =
+    "HTTP/1.1 200 OK\r\netag: \"v7\"\r\ncontent-length: 31\r\n\r\n{\"balance\":9,\"status\":\"active\"}";
+
+#[test]
+fn what_is_read_is_judged_and_the_call_is_bound_to_it() {
+    let service = service(ACCOUNT, 200);
+    let judge = Told::judging(post("/accounts/42/payouts"));
+    assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
+    let shown = judge.shown.borrow();
+    let value = shown[0].value.as_ref().unwrap();
+    assert_eq!(
+        (value.get("balance"), value.get("status")),
+        (Some(&Value::Long(9)), Some(&Value::String("active".into())))
+    );
+    let requests = service.requests();
+    assert!(requests[0].starts_with("GET /v1/accounts/42 "));
+    assert!(requests[1].starts_with("POST /v1/accounts/42/payouts "));
+    assert!(requests[1].to_lowercase().contains("\r\nif-match: \"v7\"\r\n"), "{}", requests[1]);
+}
+
+#[test]
+fn what_changed_after_it_was_read_is_refused_by_the_service() {
+    let service = service(ACCOUNT, 412);
+    let judge = Told::judging(post("/accounts/42"));
+    let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
+    assert_eq!((found, evidence.status), ("refused", Some(412)));
+    assert!(evidence.summary.contains("has changed since"), "{}", evidence.summary);
+}
+
+#[test]
+fn a_weak_etag_is_none() {
+    let service = service("HTTP/1.1 200 OK\r\netag: W/\"v7\"\r\ncontent-length: 2\r\n\r\n{}", 200);
+    let judge = Told::judging(post("/accounts/42"));
+    assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
+    assert!(!service.requests()[1].to_lowercase().contains("if-match"));
+}
+
+#[test]
+fn what_no_longer_holds_is_blocked_and_nothing_is_sent() {
+    let service = service(ACCOUNT, 200);
+    let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &Told::free()));
+    assert_eq!((found, evidence.summary.as_str()), ("blocked", "no longer holds"));
+    assert_eq!(service.requests().len(), 1);
+}
+
+#[test]
+fn a_fact_that_is_not_there_is_shown_as_absent() {
+    let service = service("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", 200);
+    let judge = Told::judging(post("/accounts/42"));
+    assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
+    assert_eq!(judge.shown.borrow()[0].value, None);
+}
+
+#[test]
+fn what_cannot_be_read_is_not_sent() {
+    for account in [
+        "HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot JSON!",
+        "HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{\"a\":1,\"a\":2}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\":1.5}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\":null}",
+        "HTTP/1.1 302 X\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
+        "",
+    ] {
+        let service = service(account, 200);
+        let judge = Told::judging(post("/accounts/42"));
+        let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
+        assert_eq!(found, "not sent", "{account}: {evidence:?}");
+        assert!(evidence.summary.contains("Account::\"42\" could not be read"), "{}", evidence.summary);
+        assert_eq!(service.requests().len(), 1, "only the read was sent");
+    }
+}
