@@ -15,14 +15,11 @@ mod tests;
 
 use crate::config::adapters::AdapterSettings;
 use anyhow::Result;
-use countersign_engine::outbox::Adapter;
+use countersign_engine::outbox::{Adapter, Adapters};
 use secret::Environment;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Adapters by name.
-pub type Adapters = BTreeMap<SmolStr, Arc<dyn Adapter>>;
 
 /// Makes the adapters that the settings name. Fails where a secret, a certificate or a program is missing: better now than
 /// with the first call.

@@ -124,6 +124,9 @@ impl HttpAdapter {
         let never = |why: String| Failed::Never(self.said(format!("this cannot be sent: {why}")));
         let uri = self.lines.base.join(path).map_err(|error| never(error.to_string()))?;
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| never(format!("{method:?} is no method")))?;
+        if body.is_some() && !matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
+            return Err(never(format!("{method} has no body")));
+        }
         let mut request = Request::new(Vec::new());
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -150,7 +153,7 @@ impl HttpAdapter {
         };
         let body = body.as_ref().map(|body| {
             let mut canonical = Canonical::new();
-            body.write(&mut canonical);
+            canonical.json(body);
             canonical.into_string()
         });
         let mut request = self.request(method, path, body)?;

@@ -7,6 +7,7 @@ use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_engine::gate::OpenReport;
+use countersign_engine::outbox::Outbox;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         .into());
     }
     let gate = Arc::new(gate);
+    // Before anybody is listened to: what was under way when the gate ended comes first.
+    let outbox = Outbox::start(Arc::clone(&gate), adapters).context("the system gives no threads for the outbox")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let served = runtime.block_on(async {
@@ -79,6 +82,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         crate::http::serve_on(Arc::clone(&gate), Arc::default(), listener, ended).await
     });
     drop(runtime);
+    outbox.stop();
     let closed = Arc::into_inner(gate).map_or(Ok(()), countersign_engine::gate::Gate::close);
     served.map_err(|error| bound(error, listen))?;
     closed.map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")))?;

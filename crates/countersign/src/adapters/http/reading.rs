@@ -1,7 +1,7 @@
 //! Facts that live in the service: read before the call, under an ETag where there is one.
 
 use super::{Failed, HttpAdapter};
-use countersign_core::call::{Evidence, OutsideRead, Send};
+use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::json;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Job, Outside};
@@ -38,9 +38,13 @@ impl HttpAdapter {
     ) -> Result<Read, Failed> {
         let mut read = Read { facts: Vec::new(), etags: Vec::new() };
         for outside in &job.call.outside {
-            let (fact, etag) = self.read_one(outside, until, halted)?;
+            let OutsideHow::Path(path) = &outside.how else {
+                let why = format!("{} reads paths, and {} is read in another way", self.name, outside.fact);
+                return Err(Failed::Never(self.said(why)));
+            };
+            let (fact, etag) = self.read_one(outside, path, until, halted)?;
             read.facts.push(fact);
-            read.etags.push((outside.how.to_string(), etag));
+            read.etags.push((path.clone(), etag));
         }
         Ok(read)
     }
@@ -48,15 +52,16 @@ impl HttpAdapter {
     fn read_one(
         &self,
         outside: &OutsideRead,
+        path: &str,
         until: Instant,
         halted: &dyn Fn() -> Result<(), Evidence>,
     ) -> Result<(Outside, Option<String>), Failed> {
-        let OutsideRead { fact, adapter, how } = outside;
+        let OutsideRead { fact, adapter, .. } = outside;
         let unread = |why: String| self.said(format!("nothing was sent: {fact} could not be read: {why}"));
         if *adapter != self.name {
             return Err(Failed::Never(unread(format!("it lives with {adapter}, and the call goes to {}", self.name))));
         }
-        let answer = self.send(self.request("GET", how, None)?, until, halted);
+        let answer = self.send(self.request("GET", path, None)?, until, halted);
         let answer = answer.map_err(|failed| match failed {
             // No answer to a read leaves no doubt: reading does nothing.
             Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),

@@ -6,7 +6,6 @@ use crate::adapters::http::HttpAdapter;
 use crate::config::Config;
 use crate::config::adapters::AdapterSettings;
 use countersign_core::call::{Evidence, Send};
-use countersign_core::value::{Attributes, Value};
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -31,8 +30,7 @@ pub fn adapter_to(service: &Service, more: &str) -> HttpAdapter {
 }
 
 pub fn post(path: &str) -> Send {
-    let body = Attributes::from_fields(vec![("amount".into(), Value::Long(4800))]);
-    Send::Http { method: "POST".into(), path: path.to_owned(), body: Some(body) }
+    Send::Http { method: "POST".into(), path: path.to_owned(), body: Some(serde_json::json!({"amount": 4800})) }
 }
 
 pub fn get(path: &str) -> Send {
@@ -257,14 +255,17 @@ fn a_redirect_is_never_followed() {
 }
 
 #[test]
-fn a_path_that_climbs_is_never_sent() {
+fn what_can_never_be_sent_is_refused_at_once() {
     let service = Service::saying(answer(200, "{}"));
     for path in ["/../admin", "/a/%2e%2e/b", "payouts", "/a b"] {
         let send = call(post(path), 1_000);
-        let (found, evidence) = found(attempt(&adapter_to(&service, ""), &send, &Told::free()));
-        assert_eq!(found, "refused", "{evidence:?}");
+        let (climbing, evidence) = found(attempt(&adapter_to(&service, ""), &send, &Told::free()));
+        assert_eq!(climbing, "refused", "{evidence:?}");
         assert!(evidence.summary.contains("below the adapter's base"), "{}", evidence.summary);
     }
+    let with_body = Send::Http { method: "DELETE".into(), path: "/a".into(), body: Some(serde_json::json!({})) };
+    let (bodied, evidence) = found(attempt(&adapter_to(&service, ""), &call(with_body, 1_000), &Told::free()));
+    assert_eq!((bodied, evidence.summary.contains("DELETE has no body")), ("refused", true), "{evidence:?}");
     let command = call(Send::Command { args: Vec::new() }, 1_000);
     assert_eq!(found(attempt(&adapter_to(&service, ""), &command, &Told::free())).0, "refused");
     assert_eq!(service.connections(), 0);

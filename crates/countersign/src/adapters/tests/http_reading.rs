@@ -3,7 +3,7 @@
 use super::http::{adapter_to, post};
 use super::service::{Service, answer};
 use super::{Told, attempt, call, found};
-use countersign_core::call::{Call, OutsideRead};
+use countersign_core::call::{Call, OutsideHow, OutsideRead};
 use countersign_core::value::Value;
 use std::io::Write as _;
 
@@ -16,7 +16,11 @@ fn service(account: &'static str, status: u16) -> Service {
 }
 
 fn reading(path: &str) -> Call {
-    let read = OutsideRead { fact: "Account::\"42\"".parse().unwrap(), adapter: "payments".into(), how: path.into() };
+    let read = OutsideRead {
+        fact: "Account::\"42\"".parse().unwrap(),
+        adapter: "payments".into(),
+        how: OutsideHow::Path(path.into()),
+    };
     Call { outside: vec![read], send: None, ..call(post("/unused"), 2_000) }
 }
 
