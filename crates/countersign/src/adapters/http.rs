@@ -15,8 +15,10 @@ use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
 use anyhow::Result;
-use countersign_core::call::{Evidence, Send};
+use countersign_core::call::{Evidence, OutsideRead, Send};
 use countersign_core::canonical::Canonical;
+use countersign_core::pact::FactSchema;
+use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Judged, Probed};
 use exchange::{Answer, NoAnswer, exchange};
 use line::Lines;
@@ -238,6 +240,10 @@ impl Adapter for HttpAdapter {
                 Probed::Unknown(evidence)
             }
         })
+    }
+
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+        self.read_to_show(read, schema)
     }
 
     fn concurrency(&self) -> usize {

@@ -9,6 +9,9 @@ mod service;
 use countersign_core::call::{Call, EffectId, Evidence, Probe, Send};
 use countersign_core::code::Code;
 use countersign_core::decision::Blocked;
+use countersign_core::ids::FactId;
+use countersign_core::pact::FactSchema;
+use countersign_core::value::{FieldType, ValueType};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, Judged, Outside, Probed};
 use std::cell::{Cell, RefCell};
 
@@ -40,6 +43,14 @@ impl Told {
     }
 }
 
+/// The type of the account that tests read.
+pub fn account() -> FactSchema {
+    let field = |ty, required| FieldType { ty, required };
+    [("balance", field(ValueType::Long, true)), ("status", field(ValueType::String, false))]
+        .map(|(name, field)| (name.into(), field))
+        .into()
+}
+
 pub fn blocked(message: &str) -> Blocked {
     Blocked { code: Code::Halted, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
 }
@@ -48,6 +59,10 @@ impl Judge for Told {
     fn halted(&self) -> Option<Blocked> {
         self.asked.set(self.asked.get() + 1);
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
+    }
+
+    fn schema(&self, _: &FactId) -> FactSchema {
+        account()
     }
 
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {

@@ -72,14 +72,15 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     }
     let gate = Arc::new(gate);
     // Before anybody is listened to: what was under way when the gate ended comes first.
-    let outbox = Outbox::start(Arc::clone(&gate), adapters).context("the system gives no threads for the outbox")?;
+    let outbox =
+        Outbox::start(Arc::clone(&gate), adapters.clone()).context("the system gives no threads for the outbox")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let served = runtime.block_on(async {
         let ended = ended()?;
         let listener = crate::http::listen(&gate, listen).await?;
         note(format_args!("Listening on http://{}", listener.local_addr()?));
-        crate::http::serve_on(Arc::clone(&gate), Arc::default(), listener, ended).await
+        crate::http::serve_on(Arc::clone(&gate), Arc::new(adapters), listener, ended).await
     });
     drop(runtime);
     outbox.stop();

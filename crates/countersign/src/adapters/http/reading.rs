@@ -3,9 +3,13 @@
 use super::{Failed, HttpAdapter};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::json;
+use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Job, Outside};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a read for an observation may take, connecting included: an agent waits for it.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What was read.
 pub(super) struct Read {
@@ -38,26 +42,42 @@ impl HttpAdapter {
     ) -> Result<Read, Failed> {
         let mut read = Read { facts: Vec::new(), etags: Vec::new() };
         for outside in &job.call.outside {
-            let OutsideHow::Path(path) = &outside.how else {
-                let why = format!("{} reads paths, and {} is read in another way", self.name, outside.fact);
-                return Err(Failed::Never(self.said(why)));
-            };
-            let (fact, etag) = self.read_one(outside, path, until, halted)?;
-            read.facts.push(fact);
-            read.etags.push((path.clone(), etag));
+            let schema = job.judge.schema(&outside.fact);
+            let (value, path, etag) = self.read_one(outside, &schema, until, halted)?;
+            read.facts.push(Outside { fact: outside.fact.clone(), value });
+            read.etags.push((path.to_owned(), etag));
         }
         Ok(read)
     }
 
-    fn read_one(
+    /// Reads a fact for an observation.
+    pub(super) fn read_to_show(
         &self,
         outside: &OutsideRead,
-        path: &str,
+        schema: &FactSchema,
+    ) -> Result<Option<Attributes>, String> {
+        let read = self.read_one(outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
+        match read {
+            Ok((value, ..)) => Ok(value),
+            Err(Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence)) => {
+                Err(evidence.summary)
+            }
+        }
+    }
+
+    /// One fact, the path it was read from, and its ETag.
+    fn read_one<'r>(
+        &self,
+        outside: &'r OutsideRead,
+        schema: &FactSchema,
         until: Instant,
         halted: &dyn Fn() -> Result<(), Evidence>,
-    ) -> Result<(Outside, Option<String>), Failed> {
-        let OutsideRead { fact, adapter, .. } = outside;
-        let unread = |why: String| self.said(format!("nothing was sent: {fact} could not be read: {why}"));
+    ) -> Result<(Option<Attributes>, &'r str, Option<String>), Failed> {
+        let OutsideRead { fact, adapter, how } = outside;
+        let unread = |why: String| self.said(format!("{fact} could not be read: {why}"));
+        let OutsideHow::Path(path) = how else {
+            return Err(Failed::Never(unread(format!("{} reads paths, and this is none", self.name))));
+        };
         if *adapter != self.name {
             return Err(Failed::Never(unread(format!("it lives with {adapter}, and the call goes to {}", self.name))));
         }
@@ -69,17 +89,19 @@ impl HttpAdapter {
         })?;
         let value = match answer.status {
             200 if !answer.is_whole => return Err(Failed::NotSent(unread("the answer is too long".into()))),
-            200 => Some(attributes(&answer.body).map_err(|why| Failed::NotSent(unread(why)))?),
+            200 => Some(attributes(&answer.body, schema).map_err(|why| Failed::NotSent(unread(why)))?),
             404 | 410 => None,
             status => return Err(Failed::NotSent(unread(super::outcome::sentence(status)))),
         };
-        Ok((Outside { fact: fact.clone(), value }, answer.etag))
+        Ok((value, path, answer.etag))
     }
 }
 
-/// A JSON object as attributes, by what its values look like: the judge checks them against the fact's type.
-fn attributes(body: &[u8]) -> Result<Attributes, String> {
+/// The attributes of a fact in a JSON object. A service says more about a thing than a pact asks for, so other members are
+/// passed over, and null is what is absent; but what the pact does ask for must be there and fit.
+fn attributes(body: &[u8], schema: &FactSchema) -> Result<Attributes, String> {
     let text = std::str::from_utf8(body).map_err(|_| "the answer is not text".to_owned())?;
-    let object = json::parse_object(text).map_err(|error| format!("the answer does not fit: {error}"))?;
-    Attributes::from_untyped_json(&object).map_err(|error| format!("the answer does not fit: {error}"))
+    let mut object = json::parse_object(text).map_err(|error| format!("the answer does not fit: {error}"))?;
+    object.retain(|name, value| schema.contains_key(name.as_str()) && !value.is_null());
+    Attributes::from_json(&object, schema).map_err(|error| format!("the answer does not fit: {error}"))
 }

@@ -2,9 +2,10 @@
 
 use super::http::{adapter_to, post};
 use super::service::{Service, answer};
-use super::{Told, attempt, call, found};
+use super::{Told, account, attempt, call, found};
 use countersign_core::call::{Call, OutsideHow, OutsideRead};
 use countersign_core::value::Value;
+use countersign_engine::outbox::Adapter as _;
 use std::io::Write as _;
 
 /// A service with one account: GET gives it, POST is answered with a status.
@@ -15,12 +16,16 @@ fn service(account: &'static str, status: u16) -> Service {
     })
 }
 
-fn reading(path: &str) -> Call {
-    let read = OutsideRead {
+fn read_of(path: &str) -> OutsideRead {
+    OutsideRead {
         fact: "Account::\"42\"".parse().unwrap(),
         adapter: "payments".into(),
         how: OutsideHow::Path(path.into()),
-    };
+    }
+}
+
+fn reading(path: &str) -> Call {
+    let read = read_of(path);
     Call { outside: vec![read], send: None, ..call(post("/unused"), 2_000) }
 }
 
@@ -55,7 +60,7 @@ fn what_changed_after_it_was_read_is_refused_by_the_service() {
 
 #[test]
 fn a_weak_etag_is_none() {
-    let service = service("HTTP/1.1 200 OK\r\netag: W/\"v7\"\r\ncontent-length: 2\r\n\r\n{}", 200);
+    let service = service("HTTP/1.1 200 OK\r\netag: W/\"v7\"\r\ncontent-length: 13\r\n\r\n{\"balance\":1}", 200);
     let judge = Told::judging(post("/accounts/42"));
     assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
     assert!(!service.requests()[1].to_lowercase().contains("if-match"));
@@ -83,9 +88,12 @@ fn what_cannot_be_read_is_not_sent() {
         "HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{}",
         "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot JSON!",
-        "HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{\"a\":1,\"a\":2}",
-        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\":1.5}",
-        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\":null}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 25\r\n\r\n{\"balance\":1,\"balance\":2}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"balance\":1.5}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"balance\":\"1\"}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"balance\":null}",
         "HTTP/1.1 302 X\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
         "",
     ] {
@@ -96,4 +104,18 @@ fn what_cannot_be_read_is_not_sent() {
         assert!(evidence.summary.contains("Account::\"42\" could not be read"), "{}", evidence.summary);
         assert_eq!(service.requests().len(), 1, "only the read was sent");
     }
+}
+
+#[test]
+fn a_fact_is_read_for_an_observation_and_only_what_its_type_has() {
+    let body = r#"{"balance":9,"status":null,"owner":{"name":"Ada"},"rate":1}"#;
+    let said: &'static str = Box::leak(answer(200, body).into_boxed_str());
+    let service = service(said, 200);
+    let adapter = adapter_to(&service, "");
+    let value = adapter.observe(&read_of("/accounts/42"), &account()).unwrap().unwrap();
+    assert_eq!((value.get("balance"), value.get("status"), value.get("rate")), (Some(&Value::Long(9)), None, None));
+    let elsewhere = OutsideRead { adapter: "ledger".into(), ..read_of("/accounts/42") };
+    assert!(adapter.observe(&elsewhere, &account()).unwrap_err().contains("lives with ledger"));
+    let query = OutsideRead { how: OutsideHow::Query("select 1".into()), ..read_of("/accounts/42") };
+    assert!(adapter.observe(&query, &account()).unwrap_err().contains("reads paths"));
 }
