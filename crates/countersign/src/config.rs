@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\norigin = \"o\"\nqueue_len = 3\n\
-                    server = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
+        let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\n\
+                    origin = \"o\"\nqueue_len = 3\nserver = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
         assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));
