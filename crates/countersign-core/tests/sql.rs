@@ -14,7 +14,7 @@ fn account() -> FactSchema {
     schema(&["status", "balance"])
 }
 
-const GOOD_QUERIES: [&str; 20] = [
+const GOOD_QUERIES: [&str; 21] = [
     "select status, balance from accounts where id = $1",
     "SELECT status, balance\n FROM bank.accounts\tWHERE id = $1",
     "select a.status, a.balance from bank.accounts a where a.id = $1",
@@ -35,6 +35,7 @@ const GOOD_QUERIES: [&str; 20] = [
     "select status, balance > 0 and status = 'active' as balance from accounts where id = $1",
     "select status, balance from accounts where id = cast($1 as integer)",
     "select status, tags::text[] as balance from accounts where id = $1",
+    "select status, (extract(epoch from changed_at) * 1000)::bigint as balance from accounts where id = $1",
 ];
 
 #[test]

@@ -67,12 +67,6 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at + 1)
     }
 
-    pub(super) fn next(&mut self) -> Option<&'a Token> {
-        let token = self.peek();
-        self.at += usize::from(token.is_some());
-        token
-    }
-
     pub(super) fn word(&mut self, word: &str) -> bool {
         let there = self.peek().is_some_and(|token| token.is_word(word));
         self.at += usize::from(there);
@@ -200,6 +194,9 @@ impl<'a> Reader<'a> {
             }
             Kind::Sign(sign) if sign == "(" => self.parenthesis(),
             Kind::Word(word) if word == "cast" => self.cast(),
+            Kind::Word(word) if word == "extract" && self.second().is_some_and(|next| next.is_sign("(")) => {
+                self.extract()
+            }
             Kind::Word(word) if matches!(word.as_str(), "true" | "false" | "null") => {
                 self.at += 1;
                 Ok(Shape::Other)
@@ -232,6 +229,17 @@ impl<'a> Reader<'a> {
         self.ty()?;
         self.close()?;
         Ok(shape)
+    }
+
+    /// `extract(epoch from column)`: facts have no times, so a time is read as a number.
+    fn extract(&mut self) -> Result<Shape, SqlProblem> {
+        self.at += 2;
+        if self.name().is_none() || !self.word("from") {
+            return Err(self.unexpected("`epoch from`", "write `extract(epoch from column)::bigint`"));
+        }
+        self.expression(true)?;
+        self.close()?;
+        Ok(Shape::Other)
     }
 
     fn function(&mut self, name: &str) -> Result<Shape, SqlProblem> {
