@@ -61,6 +61,7 @@ pub enum Verdict {
 
 /// A call that was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is always boxed, in a verdict")]
 pub enum InFlight {
     /// The intent only: at this time it is decided again.
     Cooling {

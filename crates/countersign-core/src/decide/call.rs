@@ -64,7 +64,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 Send::Http { method: method.clone(), path: self.path(path)?, body: self.body(body, inputs)? }
             }
             SendRule::Command { args } => {
-                let args = args.iter().map(|arg| self.text(arg, |value| Ok(value)).map(Into::into));
+                let args = args.iter().map(|arg| self.text(arg, Ok).map(Into::into));
                 Send::Command { args: args.collect::<Result<_, _>>()? }
             }
             SendRule::Sql { statements } => {

@@ -112,7 +112,7 @@ impl Round {
         let member = self.member();
         self.start.wait();
         std::thread::sleep(Duration::from_micros(self.number * 977 % 9_000));
-        if self.number % PROCESS_EVERY == 0 {
+        if self.number.is_multiple_of(PROCESS_EVERY) {
             let member = format!("member={member}");
             let args = ["act", "--pact", "access", "--action", "revoke", "list=prod", &member, "--server", url];
             let output = command(&args, folder).args(["--key", "security.key"]).output().unwrap();
