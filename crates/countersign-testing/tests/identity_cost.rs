@@ -162,7 +162,8 @@ fn identity_adds_little_to_the_sequencer() {
     }
     let [unsigned, signed, delegated] = times.map(median);
     println!(
-        "sequencer, us an action (median of {BURSTS} bursts of {BURST}): unsigned {unsigned:.2}, signed {signed:.2}, under two hops {delegated:.2}"
+        "sequencer, us an action (median of {BURSTS} bursts of {BURST}): unsigned {unsigned:.2}, signed {signed:.2}, \
+         under two hops {delegated:.2}"
     );
     println!("added: by a signature {:.2}, by a delegation as well {:.2}", signed - unsigned, delegated - unsigned);
     assert!(signed - unsigned <= ADDED_US_MAX, "identity adds {:.2} us", signed - unsigned);

@@ -1,5 +1,8 @@
 //! Effects that leave the building: where they are, waiting for them, and resolving doubts.
 
+mod describe;
+
+use self::describe::{Described, describe};
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
@@ -8,16 +11,15 @@ use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
-use countersign_api::{Effect, EffectList, EffectState, ErrorCode, Verdict};
+use countersign_api::{EffectList, ErrorCode, Verdict};
 use countersign_core::call::{EffectId, Outcome};
-use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::effect::Phase;
 use countersign_core::identity::HolderKind;
 use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
-use countersign_engine::request::{self, Refusal};
+use countersign_engine::request;
 use serde::Deserialize;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -165,89 +167,4 @@ impl App {
 fn effect_in(stored: &StoredEntry) -> Result<Option<u64>, LogError> {
     let leaf = Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(stored.index, error.to_string()))?;
     Ok(leaf.effect)
-}
-
-/// Why an effect cannot be described.
-pub enum Described {
-    /// There is none, or not any more.
-    Refused(EffectRefusal),
-    /// Its entries cannot be read.
-    Log(LogError),
-}
-
-impl From<LogError> for Described {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<Described> for HttpError {
-    fn from(described: Described) -> Self {
-        match described {
-            Described::Refused(refusal) => Refusal::Effect(refusal).into(),
-            Described::Log(error) => error.into(),
-        }
-    }
-}
-
-/// Where an effect is, by what is durable.
-fn place(gate: &Gate, id: EffectId) -> Result<(EffectState, u64, Option<u64>), EffectRefusal> {
-    let view = gate.view();
-    match view.state.effects.find(id) {
-        Ok(effect) => {
-            let state = match effect.phase {
-                Phase::Cooling { .. } => EffectState::Cooling,
-                Phase::Dispatched(_) => EffectState::Dispatched,
-                Phase::InDoubt { .. } => EffectState::InDoubt,
-            };
-            Ok((state, effect.latest, effect.flight().map(|flight| flight.entry)))
-        }
-        Err(EffectRefusal::Ended { how: Outcome::Settled, entry, .. }) => Ok((EffectState::Settled, entry, None)),
-        Err(EffectRefusal::Ended { entry, .. }) => Ok((EffectState::Failed, entry, None)),
-        Err(refusal) => Err(refusal),
-    }
-}
-
-/// Everything that is known of an effect, read from its entries.
-pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
-    let (state, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
-    let intent = gate.read_log(id.0)?;
-    let damaged = |error: String| LogError::Damaged(id.0, error);
-    let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
-    let begun = payload(&intent);
-    let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
-        Some(dispatch) => payload(&gate.read_log(dispatch)?),
-        None => begun.clone(),
-    };
-    let ended = if latest == id.0 { Value::Null } else { payload(&gate.read_log(latest)?) };
-    let body: Value = begun["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let call = &dispatched["effect"]["call"];
-    let blocked = [&ended["blocked"], &ended["decision"]["blocked"]].into_iter().find(|blocked| blocked.is_object());
-    let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
-    let fences = dispatched["effect"]["fences"].as_array().filter(|_| is_open);
-    Ok(Effect {
-        effect: id.to_string(),
-        state,
-        entry: latest,
-        agent: text(&begun["agent"]).unwrap_or(leaf.by),
-        pact: text(&body["pact"]).unwrap_or_default(),
-        action: text(&body["action"]).unwrap_or_default(),
-        at: leaf.time,
-        dispatch_at: begun["effect"]["dispatch_at"].as_u64().filter(|_| state == EffectState::Cooling),
-        adapter: text(&call["adapter"]),
-        call: call.is_object().then(|| call.clone()),
-        fences: fences.into_iter().flatten().filter_map(|fence| text(&fence["fact"])).collect(),
-        probed: (state == EffectState::InDoubt).then(|| call["probe"].is_object()),
-        evidence: serde_json::from_value(ended["evidence"].clone()).ok(),
-        code: blocked.and_then(|blocked| text(&blocked["code"])),
-        message: blocked.and_then(|blocked| text(&blocked["message"])),
-        failed: blocked.map(verdict::failed_in).unwrap_or_default(),
-        undo: text(&call["undo"]),
-    })
-}
-
-/// The payload of an entry; what was erased says nothing.
-fn payload(stored: &StoredEntry) -> Value {
-    stored.payload.as_deref().and_then(|payload| serde_json::from_slice(payload).ok()).unwrap_or_default()
 }

@@ -1,0 +1,112 @@
+//! What is known of an effect, put together from its entries.
+
+use super::super::error::HttpError;
+use super::super::verdict;
+use countersign_api::{Effect, EffectState};
+use countersign_core::call::{EffectId, Outcome};
+use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::record::Leaf;
+use countersign_engine::gate::{Gate, LogError, StoredEntry};
+use countersign_engine::request::Refusal;
+use serde_json::Value;
+
+/// Why an effect cannot be described.
+pub enum Described {
+    /// There is none, or not any more.
+    Refused(EffectRefusal),
+    /// Its entries cannot be read.
+    Log(LogError),
+}
+
+impl From<LogError> for Described {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<Described> for HttpError {
+    fn from(described: Described) -> Self {
+        match described {
+            Described::Refused(refusal) => Refusal::Effect(refusal).into(),
+            Described::Log(error) => error.into(),
+        }
+    }
+}
+
+/// Where an effect is, by what is durable.
+fn place(gate: &Gate, id: EffectId) -> Result<(EffectState, u64, Option<u64>), EffectRefusal> {
+    let view = gate.view();
+    match view.state.effects.find(id) {
+        Ok(effect) => {
+            let state = match effect.phase {
+                Phase::Cooling { .. } => EffectState::Cooling,
+                Phase::Dispatched(_) => EffectState::Dispatched,
+                Phase::InDoubt { .. } => EffectState::InDoubt,
+            };
+            Ok((state, effect.latest, effect.flight().map(|flight| flight.entry)))
+        }
+        Err(EffectRefusal::Ended { how: Outcome::Settled, entry, .. }) => Ok((EffectState::Settled, entry, None)),
+        Err(EffectRefusal::Ended { entry, .. }) => Ok((EffectState::Failed, entry, None)),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Everything that is known of an effect, read from its entries.
+pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
+    let (state, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
+    let intent = gate.read_log(id.0)?;
+    let damaged = |error: String| LogError::Damaged(id.0, error);
+    let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
+    let begun = Payload::of(&intent);
+    let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
+        Some(dispatch) => Payload::of(&gate.read_log(dispatch)?),
+        None => begun.clone(),
+    };
+    let ended = if latest == id.0 { Payload::default() } else { Payload::of(&gate.read_log(latest)?) };
+    let body = Payload(begun.text("/body").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default());
+    let call = dispatched.at("/effect/call");
+    let blocked = ended.at("/blocked").or_else(|| ended.at("/decision/blocked"));
+    let said = |what: &str| blocked.and_then(|blocked| blocked.get(what)?.as_str().map(str::to_owned));
+    let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
+    let fences = dispatched.at("/effect/fences").and_then(Value::as_array).filter(|_| is_open);
+    let fenced = |fence: &Value| fence.get("fact")?.as_str().map(str::to_owned);
+    let dispatch_at = begun.at("/effect/dispatch_at").and_then(Value::as_u64);
+    Ok(Effect {
+        effect: id.to_string(),
+        state,
+        entry: latest,
+        agent: begun.text("/agent").unwrap_or(leaf.by),
+        pact: body.text("/pact").unwrap_or_default(),
+        action: body.text("/action").unwrap_or_default(),
+        at: leaf.time,
+        dispatch_at: dispatch_at.filter(|_| state == EffectState::Cooling),
+        adapter: dispatched.text("/effect/call/adapter"),
+        call: call.cloned(),
+        fences: fences.into_iter().flatten().filter_map(fenced).collect(),
+        probed: (state == EffectState::InDoubt).then(|| call.is_some_and(|call| call.get("probe").is_some())),
+        evidence: ended.at("/evidence").and_then(|evidence| serde_json::from_value(evidence.clone()).ok()),
+        code: said("code"),
+        message: said("message"),
+        failed: blocked.map(verdict::failed_in).unwrap_or_default(),
+        undo: dispatched.text("/effect/call/undo"),
+    })
+}
+
+/// The payload of an entry; what was erased says nothing.
+#[derive(Default, Clone)]
+struct Payload(Value);
+
+impl Payload {
+    fn of(stored: &StoredEntry) -> Self {
+        let read = stored.payload.as_deref().and_then(|payload| serde_json::from_slice(payload).ok());
+        Self(read.unwrap_or_default())
+    }
+
+    fn at(&self, place: &str) -> Option<&Value> {
+        self.0.pointer(place)
+    }
+
+    fn text(&self, place: &str) -> Option<String> {
+        self.at(place)?.as_str().map(str::to_owned)
+    }
+}
