@@ -1,4 +1,4 @@
-//! What carries calls to the outside out: HTTP services and commands, as the settings name them.
+//! What carries calls to the outside out: HTTP services, commands and PostgreSQL, as the settings name them.
 //!
 //! An adapter knows the wire and no rules. Its one duty towards the ledger is to say honestly what an attempt found: *not sent*
 //! only where nothing can have left, *refused* and *done* only on a clear answer, and *unknown* for everything else (I6).
@@ -8,6 +8,7 @@ pub mod breaker;
 pub mod command;
 pub mod http;
 pub mod kept;
+pub mod postgres;
 pub mod secret;
 
 #[cfg(test)]
@@ -22,12 +23,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Makes the adapters that the settings name. Fails where a secret, a certificate or a program is missing: better now than
-/// with the first call.
-pub fn build(settings: &BTreeMap<String, AdapterSettings>, environment: Environment<'_>) -> Result<Adapters> {
+/// with the first call. `origin` names the log that they act for.
+pub fn build(
+    settings: &BTreeMap<String, AdapterSettings>,
+    environment: Environment<'_>,
+    origin: &str,
+) -> Result<Adapters> {
     let build = |(name, settings): (&String, &AdapterSettings)| {
         let adapter: Arc<dyn Adapter> = match settings {
             AdapterSettings::Http(settings) => Arc::new(http::HttpAdapter::new(name, settings, environment)?),
             AdapterSettings::Command(settings) => Arc::new(command::CommandAdapter::new(name, settings, environment)?),
+            AdapterSettings::Postgres(settings) => {
+                let settings = postgres::settings::Settings::open(name, settings, environment)?;
+                Arc::new(postgres::Postgres::new(settings, origin))
+            }
         };
         Ok((SmolStr::new(name), adapter))
     };

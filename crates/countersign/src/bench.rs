@@ -7,6 +7,7 @@ pub mod floor;
 mod gate;
 mod http;
 mod log;
+pub mod outside;
 pub mod postgres;
 mod report;
 mod workload;
@@ -112,6 +113,12 @@ fn measure_around(
     if !args.no_postgres {
         said("PostgreSQL, with the same work as a function under SERIALIZABLE");
         measure_postgres(dir, report)?;
+        said("facts in a PostgreSQL of the user, and a hand-written client beside it");
+        rest();
+        let rates = outside::outside(dir).context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
+        report.put("pg_direct_per_s", report::median(rates.direct_per_s));
+        report.put("pg_adapter_per_s", report::median(rates.adapter_per_s));
+        report.put("pg_fact_per_s", report::median(rates.fact_per_s));
     }
     if args.full {
         measure_growth(dir, report, said)?;

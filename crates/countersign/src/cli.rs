@@ -5,7 +5,7 @@
 
 use crate::commands::{
     Exit, Failure, Outcome, act, agent, audit, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
-    init, key, ledger, observe, operator, pact, replay, review,
+    init, key, ledger, observe, operator, pact, postgres, replay, review,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -88,6 +88,8 @@ enum Command {
     Halt(halt::HaltArgs),
     Resume(halt::ResumeArgs),
     Halts(halt::HaltsArgs),
+    #[command(subcommand)]
+    Postgres(postgres::PostgresCommand),
     /// Measure the gate beside what it is compared with, all with real durability
     ///
     /// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints
@@ -146,6 +148,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Halt(args) => halt::halt(&args, config),
         Command::Resume(args) => halt::resume(&args, config),
         Command::Halts(args) => halt::list(&args, config),
+        Command::Postgres(command) => postgres::run(&command, config),
         Command::Bench(args) => return bench::run(&args),
     };
     outcome.map(|outcome| match outcome {

@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod observe;
 pub mod operator;
 pub mod pact;
+pub mod postgres;
 pub mod replay;
 pub mod review;
 pub mod serve;

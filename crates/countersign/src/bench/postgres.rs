@@ -1,19 +1,16 @@
 //! The comparison with a serialisable database: the same check, update, idempotency key and ledger insert on PostgreSQL.
 //!
 //! One action is one transaction and one round trip: a prepared call of a plpgsql function under SERIALIZABLE, retried when
-//! the server asks for it. The server is private (see [`server`]) and durable; every setting is part of the result, so
+//! the server asks for it. The server is private (see [`crate::private_postgres`]) and durable; every setting is part of the result, so
 //! that a reader can judge whether the comparison is fair. Each figure is the best of several numbers of clients.
 
-mod account;
-pub mod server;
 mod workload;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio_postgres::{Client, NoTls};
 
-use server::{SETTINGS, Server};
+use crate::private_postgres::{SETTINGS, Server, ServerError};
 pub use workload::Run;
 use workload::{Kind, Plan};
 
@@ -69,36 +66,9 @@ pub struct Best {
 /// Why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    /// No server programs.
-    #[error(
-        "no PostgreSQL server was found (initdb, postgres and pg_isready, in PATH or under /usr/lib/postgresql)\n\
-         hint: install the package `postgresql`, or leave this comparison out with --no-postgres"
-    )]
-    NotInstalled,
-    /// Root has nobody to run the server as.
-    #[error(
-        "PostgreSQL refuses to run as root, and there is neither an account `postgres` nor `nobody`\n\
-         hint: run the bench as another user, or leave this comparison out with --no-postgres"
-    )]
-    NoAccount,
-    /// The server did not come up.
-    #[error("{what}: {said}\nhint: the lines above are the server's own; --no-postgres leaves this comparison out")]
-    Start {
-        /// Which part failed.
-        what: &'static str,
-        /// What the program said.
-        said: String,
-    },
-    /// The operating system refused something.
-    #[error(
-        "{what}: {source}\nhint: is the disk full, or the folder not ours? --no-postgres leaves this comparison out"
-    )]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    /// There is no server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// The server refused a statement, or the connection broke.
     #[error("PostgreSQL refused the workload: {source}\nhint: --no-postgres leaves this comparison out")]
     Client {
@@ -109,12 +79,6 @@ pub enum PostgresError {
     /// The workload did something else than it was made for, so its figures would mean nothing.
     #[error("the workload on PostgreSQL went wrong: {0}\nhint: this is a fault of the bench; please report it")]
     Workload(String),
-}
-
-impl PostgresError {
-    fn io(what: &'static str, source: io::Error) -> Self {
-        Self::Io { what, source }
-    }
 }
 
 /// Starts a private server with its data under `dir`, measures, and stops it. `progress` hears what is being done.
@@ -128,7 +92,7 @@ pub fn postgres(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|source| PostgresError::io("threads for the clients cannot be started", source))?;
+        .map_err(|source| ServerError::io("threads for the clients cannot be started", source))?;
     let result = runtime.block_on(measure(&server, options, progress));
     // Connections end before the server does, so that its shutdown does not have to break them off.
     drop(runtime);

@@ -45,11 +45,11 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
     logging();
-    // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
-    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
-        .map_err(|error| Failure::cannot(error.to_string()))?;
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
+    // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
+    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok(), &folder.origin)
+        .map_err(|error| Failure::cannot(error.to_string()))?;
     if let Some(queue_len) = args.queue_len {
         options.queue_len = usize::try_from(queue_len).unwrap_or(options.queue_len);
     }

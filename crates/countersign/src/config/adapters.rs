@@ -3,6 +3,10 @@
 //! A pact names an adapter and what to send. Where that goes, with which secrets and within which limits, is the operator's
 //! business, and stands here: no agent and no pact can widen it.
 
+mod postgres;
+
+pub use postgres::PostgresSettings;
+
 use super::table::Table;
 use crate::adapters::address::Cidr;
 use crate::adapters::http::base::Base;
@@ -28,6 +32,8 @@ pub enum AdapterSettings {
     Http(HttpSettings),
     /// A program on this machine.
     Command(CommandSettings),
+    /// A database with facts of the user's own.
+    Postgres(PostgresSettings),
 }
 
 /// Where and how an HTTP service is called.
@@ -99,8 +105,9 @@ fn one(table: &Table<'_>, base: &Path) -> Result<AdapterSettings> {
     match kind.as_str() {
         "http" => Ok(AdapterSettings::Http(http(table, base)?)),
         "command" => Ok(AdapterSettings::Command(command(table, base)?)),
+        "postgres" => Ok(AdapterSettings::Postgres(postgres::parse(table, base)?)),
         other => bail!(
-            "`{}` has a kind that is not known: `{other}`\nhint: the kinds are \"http\" and \"command\"",
+            "`{}` has a kind that is not known: `{other}`\nhint: the kinds are \"http\", \"command\" and \"postgres\"",
             table.at()
         ),
     }

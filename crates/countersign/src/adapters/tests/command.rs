@@ -120,7 +120,7 @@ fn what_cannot_be_started_is_not_sent() {
     std::fs::set_permissions(&program, allow).unwrap();
     let text = format!("[adapters.p]\nkind = \"command\"\nprogram = \"{}\"", program.display());
     let config = Config::parse(&text, Path::new("")).unwrap();
-    let adapters = crate::adapters::build(&config.adapters, &|_| None).unwrap();
+    let adapters = crate::adapters::build(&config.adapters, &|_| None, "o").unwrap();
     let (found, evidence) = found(attempt(&*adapters["p"], &call(args(&[]), 1_000), &Told::free()));
     assert_eq!(found, "not sent", "{evidence:?}");
     assert!(evidence.summary.contains("could not be started"), "{}", evidence.summary);
@@ -139,7 +139,7 @@ fn what_is_missing_is_said_at_the_start() {
     ] {
         let text = format!("[adapters.p]\nkind = \"command\"\n{text}");
         let config = Config::parse(&text, Path::new("")).unwrap();
-        let said = crate::adapters::build(&config.adapters, &|_| None).err().unwrap().to_string();
+        let said = crate::adapters::build(&config.adapters, &|_| None, "o").err().unwrap().to_string();
         assert!(said.contains(part) && said.contains("\nhint: "), "{said}");
     }
 }

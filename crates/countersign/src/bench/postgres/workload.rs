@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Statement};
 
-use super::server::Server;
 use super::{PostgresError, connect};
 use crate::bench::floor::Lcg;
+use crate::private_postgres::Server;
 
 /// The share of each run that is not counted: plans and caches are still being filled.
 const WARM_UP: f64 = 0.1;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::geteuid;
 
-use super::PostgresError;
+use super::ServerError;
 
 /// Accounts that a server may run under when we are root, which it refuses.
 const UNPRIVILEGED: &[&str] = &["postgres", "nobody"];
@@ -24,12 +24,12 @@ pub struct Account {
 
 impl Account {
     /// Ourselves unless we are root.
-    pub fn choose() -> Result<Self, PostgresError> {
+    pub fn choose() -> Result<Self, ServerError> {
         if !geteuid().is_root() {
             return Ok(Self { other: None });
         }
         let ids = |name: &&str| Some((id("-u", name)?, id("-g", name)?));
-        let other = UNPRIVILEGED.iter().find_map(ids).ok_or(PostgresError::NoAccount)?;
+        let other = UNPRIVILEGED.iter().find_map(ids).ok_or(ServerError::NoAccount)?;
         Ok(Self { other: Some(other) })
     }
 
@@ -93,8 +93,8 @@ pub struct Folder {
 impl Folder {
     /// Data goes under `dir` if the account can get there, else to where temporary files are. The socket is always there:
     /// the kernel allows its path about a hundred bytes.
-    pub fn create(dir: &Path, account: &Account) -> Result<Self, PostgresError> {
-        let failed = |source| PostgresError::io("a folder for the server cannot be made", source);
+    pub fn create(dir: &Path, account: &Account) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::io("a folder for the server cannot be made", source);
         let dir = dir.canonicalize().map_err(failed)?;
         let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")];
         let [first, second] = &temporary;

@@ -2,9 +2,13 @@
 //!
 //! The server is stopped by its own process id and its folder is removed when [`Server`] is dropped, which also happens on
 //! an error or a panic, and when the program is interrupted. It never touches a server that is already on the machine.
+//! The bench measures against it, and the tests of the PostgreSQL adapter run on it.
+
+mod account;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::PostgresError;
-use super::account::{Account, Folder};
+use account::{Account, Folder};
 
 /// The superuser of the private cluster.
 const USER: &str = "countersign";
@@ -45,16 +48,61 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("default_transaction_isolation", "serializable"),
 ];
 
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// No server programs.
+    #[error(
+        "no PostgreSQL server was found (initdb, postgres and pg_isready, in PATH or under /usr/lib/postgresql)\n\
+         hint: install the package `postgresql`, or leave this comparison out with --no-postgres"
+    )]
+    NotInstalled,
+    /// Root has nobody to run the server as.
+    #[error(
+        "PostgreSQL refuses to run as root, and there is neither an account `postgres` nor `nobody`\n\
+         hint: run the bench as another user, or leave this comparison out with --no-postgres"
+    )]
+    NoAccount,
+    /// The server did not come up.
+    #[error("{what}: {said}\nhint: the lines above are the server's own; --no-postgres leaves this comparison out")]
+    Start {
+        /// Which part failed.
+        what: &'static str,
+        /// What the program said.
+        said: String,
+    },
+    /// The operating system refused something.
+    #[error(
+        "{what}: {source}\nhint: is the disk full, or the folder not ours? --no-postgres leaves this comparison out"
+    )]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ServerError {
+    /// The operating system refused something.
+    pub fn io(what: &'static str, source: io::Error) -> Self {
+        Self::Io { what, source }
+    }
+}
+
 /// A running server.
 pub struct Server {
     running: Arc<Mutex<Option<Running>>>,
     sockets: PathBuf,
     data: PathBuf,
+    programs: PathBuf,
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests start a server again"))]
+    account: Account,
 }
 
 impl Server {
     /// Makes a cluster in a new folder under `dir`, so that it is on the disk to be measured, and starts it.
-    pub fn start(dir: &Path) -> Result<Self, PostgresError> {
+    pub fn start(dir: &Path) -> Result<Self, ServerError> {
         let programs = find_programs(std::env::var_os("PATH").as_deref(), KNOWN_PARENTS)?;
         let account = Account::choose()?;
         let folder = Folder::create(dir, &account)?;
@@ -63,32 +111,39 @@ impl Server {
         let mut initdb = account.command(&programs.join("initdb"), &folder.path);
         initdb.arg("--pgdata").arg(&data).args(["--username", USER, "--auth", "trust", "--encoding", "UTF8"]);
         initdb.args(["--locale", "C", "--no-sync", "--no-instructions"]);
-        let output = initdb.output().map_err(|source| PostgresError::io("initdb could not be started", source))?;
+        let output = initdb.output().map_err(|source| ServerError::io("initdb could not be started", source))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(PostgresError::Start { what: "initdb failed", said });
+            return Err(ServerError::Start { what: "initdb failed", said });
         }
 
-        let mut postgres = account.command(&programs.join("postgres"), &folder.path);
-        postgres.arg("-D").arg(&data).arg("-k").arg(&sockets).args(["-c", "listen_addresses="]);
-        for (name, value) in SETTINGS {
-            postgres.arg("-c").arg(format!("{name}={value}"));
-        }
-        let log = fs::File::create(folder.path.join("log"))
-            .map_err(|source| PostgresError::io("the server's log cannot be written", source))?;
-        // A group of its own: an interrupt at the terminal reaches us alone, and we stop the server in order.
-        let child = postgres
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .map_err(|source| PostgresError::io("the server could not be started", source))?;
+        // In the file and not on the command line, so that a test can let it listen.
+        let quiet = |mut file: fs::File| file.write_all(b"listen_addresses = ''\n");
+        let file = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf"));
+        file.and_then(quiet).map_err(|source| ServerError::io("the server's settings cannot be written", source))?;
+
+        let child = spawn(&account, &programs, &folder)?;
         let running = Arc::new(Mutex::new(Some(Running { child, folder })));
-        let server = Self { running, sockets, data };
+        let server = Self { running, sockets, data, programs, account };
         stop_when_interrupted(&server.running)?;
-        server.wait_until_ready(&programs)?;
+        server.wait_until_ready(&server.programs)?;
         Ok(server)
+    }
+
+    /// Where the server's socket is.
+    #[cfg(test)]
+    pub fn sockets(&self) -> &Path {
+        &self.sockets
+    }
+
+    /// Stops the server as a crash would, without finishing or telling anybody anything, and starts it again.
+    #[cfg(test)]
+    pub fn crash_and_restart(&self) -> Result<(), ServerError> {
+        if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            running.stop(&[Signal::QUIT, Signal::KILL]);
+            running.child = spawn(&self.account, &self.programs, &running.folder)?;
+        }
+        self.wait_until_ready(&self.programs)
     }
 
     /// Where the server keeps its data; elsewhere than asked for if its account could not get there.
@@ -110,37 +165,36 @@ impl Server {
         running.as_ref().map(|running| (running.child.id(), running.folder.path.clone()))
     }
 
-    fn wait_until_ready(&self, programs: &Path) -> Result<(), PostgresError> {
+    fn wait_until_ready(&self, programs: &Path) -> Result<(), ServerError> {
         let started = Instant::now();
         loop {
             self.fail_if_ended()?;
             let mut probe = Command::new(programs.join("pg_isready"));
             probe.arg("--quiet").arg("--host").arg(&self.sockets).stdin(Stdio::null());
-            let ready =
-                probe.status().map_err(|source| PostgresError::io("pg_isready could not be started", source))?;
+            let ready = probe.status().map_err(|source| ServerError::io("pg_isready could not be started", source))?;
             if ready.success() {
                 return Ok(());
             }
             if started.elapsed() > START_WAIT {
                 let said = format!("no answer within {} s", START_WAIT.as_secs());
-                return Err(PostgresError::Start { what: "the server does not answer", said });
+                return Err(ServerError::Start { what: "the server does not answer", said });
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn fail_if_ended(&self) -> Result<(), PostgresError> {
+    fn fail_if_ended(&self) -> Result<(), ServerError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = running.as_mut() else {
-            return Err(PostgresError::Start { what: "the server was stopped", said: String::new() });
+            return Err(ServerError::Start { what: "the server was stopped", said: String::new() });
         };
         let ended =
-            running.child.try_wait().map_err(|source| PostgresError::io("the server cannot be watched", source))?;
+            running.child.try_wait().map_err(|source| ServerError::io("the server cannot be watched", source))?;
         match ended {
             None => Ok(()),
             Some(_) => {
                 let said = fs::read_to_string(running.folder.path.join("log")).unwrap_or_default();
-                Err(PostgresError::Start { what: "the server ended at once", said })
+                Err(ServerError::Start { what: "the server ended at once", said })
             }
         }
     }
@@ -161,8 +215,15 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fast shutdown, then immediate, then the kernel's. A process id is ours until it has been waited for.
-        for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
+        // Fast shutdown, then immediate, then the kernel's.
+        self.stop(&[Signal::INT, Signal::QUIT, Signal::KILL]);
+    }
+}
+
+impl Running {
+    /// Asks with one signal after the other, until the server has ended. A process id is ours until it has been waited for.
+    fn stop(&mut self, signals: &[Signal]) {
+        for &signal in signals {
             if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
                 let _sent = kill_process(pid, signal);
             }
@@ -177,13 +238,32 @@ impl Drop for Running {
     }
 }
 
+/// Starts the server's process on a cluster that is already there.
+fn spawn(account: &Account, programs: &Path, folder: &Folder) -> Result<Child, ServerError> {
+    let mut postgres = account.command(&programs.join("postgres"), &folder.path);
+    postgres.arg("-D").arg(folder.path.join("data")).arg("-k").arg(&folder.sockets);
+    for (name, value) in SETTINGS {
+        postgres.arg("-c").arg(format!("{name}={value}"));
+    }
+    let log = fs::File::create(folder.path.join("log"))
+        .map_err(|source| ServerError::io("the server's log cannot be written", source))?;
+    // A group of its own: an interrupt at the terminal reaches us alone, and we stop the server in order.
+    postgres
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0)
+        .spawn()
+        .map_err(|source| ServerError::io("the server could not be started", source))
+}
+
 /// Waits in a thread for an interrupt or a request to end, stops the server and ends the program. Without it the default
 /// action would end the program with the server left behind.
-fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), PostgresError> {
+fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), ServerError> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let running = Arc::clone(running);
-    let failed = |source| PostgresError::io("interrupts cannot be watched", source);
+    let failed = |source| ServerError::io("interrupts cannot be watched", source);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
@@ -203,7 +283,7 @@ fn stop_when_interrupted(running: &Arc<Mutex<Option<Running>>>) -> Result<(), Po
 }
 
 /// The folder that holds `initdb`, `postgres` and `pg_isready`: from `PATH`, else the newest that a distribution installed.
-pub fn find_programs(path: Option<&OsStr>, parents: &[&str]) -> Result<PathBuf, PostgresError> {
+pub fn find_programs(path: Option<&OsStr>, parents: &[&str]) -> Result<PathBuf, ServerError> {
     let in_path = path.into_iter().flat_map(std::env::split_paths);
     let mut installed: Vec<(u32, PathBuf)> = parents
         .iter()
@@ -220,5 +300,5 @@ pub fn find_programs(path: Option<&OsStr>, parents: &[&str]) -> Result<PathBuf, 
     let complete =
         |folder: &PathBuf| ["initdb", "postgres", "pg_isready"].iter().all(|name| folder.join(name).is_file());
     // A program in PATH may be a link; the server looks for its files beside the real one by itself.
-    candidates.into_iter().find(complete).ok_or(PostgresError::NotInstalled)
+    candidates.into_iter().find(complete).ok_or(ServerError::NotInstalled)
 }

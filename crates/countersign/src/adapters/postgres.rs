@@ -1,0 +1,224 @@
+//! Facts in the user's own PostgreSQL, and effects on them.
+//!
+//! An attempt is one transaction there ([`transaction`]): what it reads is locked, the action is decided on it, the statements run,
+//! and a receipt under the call's key is committed with them (I1). So check and write are one step against every other client of
+//! that database, whether it knows of the gate or not. After a crash the receipt tells what happened, exactly ([`receipt`], I6).
+
+mod failure;
+mod pool;
+mod receipt;
+mod session;
+pub mod settings;
+pub mod setup;
+mod tls;
+mod transaction;
+mod values;
+
+use countersign_core::call::{Evidence, OutsideRead};
+use countersign_core::pact::FactSchema;
+use countersign_core::value::Attributes;
+use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
+use failure::Failure;
+use pool::Pool;
+use receipt::{Known, Receipts, Then};
+use settings::Settings;
+use std::time::{Duration, Instant};
+use transaction::Ended;
+
+/// How often one attempt begins its transaction again, when the server gives it up because of others or a connection breaks
+/// before the commit. Nothing has happened then, so it is safe; the bound is for a database where it never ends.
+const ROUNDS_MAX: u32 = 8;
+
+/// How long to wait before the second round; twice as long before each further one.
+const BACK_OFF: Duration = Duration::from_millis(2);
+
+/// An adapter for one database.
+pub struct Postgres {
+    pool: Pool,
+    receipts: Receipts,
+    origin: String,
+}
+
+impl Postgres {
+    /// For the log with this origin. Connects when there is something to do.
+    pub fn new(settings: Settings, origin: impl Into<String>) -> Self {
+        let receipts = Receipts::new(&settings.schema);
+        Self { pool: Pool::new(settings), receipts, origin: origin.into() }
+    }
+
+    /// Reads a fact as it is now, without a lock. Tells what went wrong where it cannot.
+    fn look(&self, read: &OutsideRead) -> Result<Option<Attributes>, String> {
+        let deadline = Instant::now() + Duration::from_millis(self.pool.settings().statement_timeout_ms);
+        let mut round = 0;
+        loop {
+            match self.look_once(read, deadline) {
+                Ok(value) => return Ok(value),
+                Err(failure) => {
+                    round += 1;
+                    if !self.again(&failure, round, deadline) {
+                        return Err(failure.said().to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_once(&self, read: &OutsideRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
+        let mut lease = self.pool.take(deadline)?;
+        let session = lease.session()?;
+        let statement = session.prepare(transaction::sql(read)?, deadline)?;
+        let client = &session.client;
+        let found = session.run(deadline, transaction::query(client, read, &statement))?;
+        lease.give_back();
+        Ok(found.value)
+    }
+
+    /// One transaction.
+    fn once(&self, job: &Job<'_>, deadline: Instant) -> Ended {
+        let mut lease = match self.pool.take(deadline) {
+            Ok(lease) => lease,
+            Err(failure) => return Ended::Undone(failure),
+        };
+        let session = match lease.session() {
+            Ok(session) => session,
+            Err(failure) => return Ended::Undone(failure),
+        };
+        let (ended, clean) = transaction::run(session, job, &self.receipts, &self.origin, deadline);
+        match ended {
+            // What was prepared just now cannot be outdated: the server means it.
+            Ended::Undone(Failure::Outdated(said)) if !session.used => return Ended::Refused(said),
+            Ended::Undone(Failure::Outdated(_)) => {}
+            _ if clean => lease.give_back(),
+            _ => {}
+        }
+        ended
+    }
+
+    /// Whether there is another round, after a failure that left nothing behind; waits before it.
+    fn again(&self, failure: &Failure, round: u32, deadline: Instant) -> bool {
+        match failure {
+            Failure::Lost(_) | Failure::Outdated(_) => self.pool.forget_idle(),
+            Failure::Conflict(_) => {}
+            Failure::Busy(_) | Failure::Refused(_) => return false,
+        }
+        let wait = BACK_OFF * (1 << round.min(ROUNDS_MAX));
+        if round >= ROUNDS_MAX || Instant::now() + wait >= deadline {
+            return false;
+        }
+        std::thread::sleep(wait);
+        true
+    }
+
+    /// What became of a call, asked on new connections until there is an answer or the time is up.
+    fn find(&self, job: &Job<'_>, then: Then, deadline: Instant) -> Result<Known, Failure> {
+        let effect = job.effect.to_string();
+        let mut round = 0;
+        loop {
+            let known = self.pool.take(deadline).and_then(|mut lease| {
+                let known = self.receipts.find(lease.session()?, (job.key, &self.origin, &effect), then, deadline)?;
+                lease.give_back();
+                Ok(known)
+            });
+            let Err(failure) = known else { return known };
+            round += 1;
+            self.pool.forget_idle();
+            let wait = BACK_OFF * (1 << round.min(ROUNDS_MAX));
+            if matches!(failure, Failure::Refused(_)) || Instant::now() + wait >= deadline {
+                return Err(failure);
+            }
+            std::thread::sleep(wait);
+        }
+    }
+
+    /// After something that may have committed: done, or not there and free to be tried again, or nobody knows.
+    fn look_back(&self, job: &Job<'_>, deadline: Instant) -> Option<Attempt> {
+        match self.find(job, Then::Leave, deadline) {
+            Ok(Known::Happened(evidence)) => Some(Attempt::Done(Evidence { attempts: job.attempt, ..evidence })),
+            Ok(Known::Void) => Some(Attempt::Refused(said(job, VOID))),
+            Ok(Known::Nothing) => None,
+            Err(failure) => {
+                let summary = format!("whether it was committed cannot be found out now: {}", failure.said());
+                Some(Attempt::Unknown(said(job, &summary)))
+            }
+        }
+    }
+
+    /// What became of a call; from then on it is settled for good.
+    fn settle(&self, job: &Job<'_>) -> Result<Option<Evidence>, Evidence> {
+        let deadline = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        match self.find(job, Then::Void, deadline) {
+            Ok(Known::Happened(evidence)) => Ok(Some(Evidence { attempts: job.attempt, ..evidence })),
+            Ok(Known::Void | Known::Nothing) => Ok(None),
+            Err(failure) => Err(said(job, &format!("the receipts cannot be read: {}", failure.said()))),
+        }
+    }
+}
+
+const VOID: &str = "it did not happen: there was no receipt, and a void one now keeps it so";
+
+fn said(job: &Job<'_>, summary: &str) -> Evidence {
+    Evidence { attempts: job.attempt, ..Evidence::said(summary) }
+}
+
+impl Adapter for Postgres {
+    fn attempt(&self, job: &Job<'_>) -> Attempt {
+        let deadline = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        // An earlier attempt may have committed without our hearing of it.
+        if job.attempt > 1
+            && let Some(ended) = self.look_back(job, deadline)
+        {
+            return ended;
+        }
+        let mut round = 0;
+        loop {
+            if let Some(blocked) = job.judge.halted() {
+                return Attempt::Blocked(Box::new(blocked));
+            }
+            let failure = match self.once(job, deadline) {
+                Ended::Committed(evidence) => return Attempt::Done(evidence),
+                Ended::Blocked(blocked) => return Attempt::Blocked(Box::new(blocked)),
+                // What is refused may be so because the call has happened before: then its receipt is there.
+                Ended::Refused(summary) => {
+                    return self.look_back(job, deadline).unwrap_or_else(|| Attempt::Refused(said(job, &summary)));
+                }
+                Ended::Unsure(summary) => match self.look_back(job, deadline) {
+                    Some(ended) => return ended,
+                    None => Failure::Lost(summary),
+                },
+                Ended::Undone(failure) => failure,
+            };
+            round += 1;
+            if !self.again(&failure, round, deadline) {
+                return Attempt::NotSent(said(job, failure.said()));
+            }
+        }
+    }
+
+    /// The receipt tells, whatever the pact says about probing.
+    fn probe(&self, job: &Job<'_>) -> Probed {
+        match self.settle(job) {
+            Ok(Some(evidence)) => Probed::There(evidence),
+            Ok(None) => Probed::Absent(said(job, VOID)),
+            Err(evidence) => Probed::Unknown(evidence),
+        }
+    }
+
+    fn recover(&self, job: &Job<'_>) -> Attempt {
+        match self.settle(job) {
+            Ok(Some(evidence)) => Attempt::Done(evidence),
+            Ok(None) => Attempt::Refused(said(job, VOID)),
+            Err(evidence) => Attempt::Unknown(evidence),
+        }
+    }
+
+    fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Option<Attributes>, String> {
+        self.look(read)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.pool.settings().pool
+    }
+}
+
+#[cfg(test)]
+mod tests;

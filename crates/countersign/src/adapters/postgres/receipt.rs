@@ -1,0 +1,109 @@
+//! Receipts: one row for each call, written in the transaction that carries it out. Whether a call happened is whether its
+//! receipt is there, and nothing else.
+//!
+//! A *void* receipt takes the place of one that never came: once it is committed, a transaction that is still under way under the
+//! same key cannot commit any more, because the key is taken. So the answer "it did not happen" stays true.
+
+use super::failure::{Failure, surely_not_committed};
+use super::session::Session;
+use super::values::Text;
+use countersign_core::call::Evidence;
+use countersign_engine::outbox::Outside;
+use serde_json::Value as Json;
+use std::time::Instant;
+use tokio_postgres::Client;
+
+/// The statements on the receipts of one schema.
+#[derive(Debug)]
+pub struct Receipts {
+    /// Writes the receipt of a call.
+    pub insert: String,
+    void: String,
+    look: String,
+}
+
+/// What is known of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// It happened; the result holds what was read.
+    Happened(Evidence),
+    /// It did not, and a void receipt keeps it so.
+    Void,
+    /// There is no trace of it, and no transaction under way that has got as far as its receipt.
+    Nothing,
+}
+
+/// What is done about a call without a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing: it may be tried again.
+    Leave,
+    /// A void receipt is written: it can never happen any more.
+    Void,
+}
+
+impl Receipts {
+    /// For the receipts in a schema, whose name has been checked to be plain.
+    pub fn new(schema: &str) -> Self {
+        let columns = "key, void, origin, effect, read";
+        Self {
+            insert: format!(
+                "insert into {schema}.receipts ({columns}) values ($1, false, $2, $3, $4) returning seq::text"
+            ),
+            void: format!(
+                "insert into {schema}.receipts ({columns}) values ($1, true, $2, $3, null) on conflict (key) do nothing"
+            ),
+            look: format!("select seq::text, void, read::text from {schema}.receipts where key = $1"),
+        }
+    }
+
+    /// Finds out what became of a call. Waits for a transaction that holds the key, so what it answers is settled.
+    pub fn find(
+        &self,
+        session: &mut Session,
+        (key, origin, effect): (&str, &str, &str),
+        then: Then,
+        deadline: Instant,
+    ) -> Result<Known, Failure> {
+        let void = session.prepare(&self.void, deadline)?;
+        let look = session.prepare(&self.look, deadline)?;
+        let client = &session.client;
+        session.run(deadline, async {
+            client.batch_execute("begin isolation level read committed").await?;
+            let voided = client.execute(&void, &[&Text(key), &Text(origin), &Text(effect)]).await?;
+            if voided == 1 {
+                end(client, then).await?;
+                return Ok(Known::Nothing);
+            }
+            let row = client.query_one(&look, &[&Text(key)]).await?;
+            client.batch_execute("rollback").await?;
+            if row.try_get(1)? {
+                return Ok(Known::Void);
+            }
+            let (seq, read): (String, Option<String>) = (row.try_get(0)?, row.try_get(2)?);
+            let summary = format!("committed in PostgreSQL with receipt {seq}, which was found afterwards");
+            Ok(Known::Happened(Evidence { result: read, receipt: Some(seq), ..Evidence::said(summary) }))
+        })
+    }
+}
+
+async fn end(client: &Client, then: Then) -> Result<(), Failure> {
+    match then {
+        Then::Leave => Ok(client.batch_execute("rollback").await?),
+        Then::Void => client.batch_execute("commit").await.map_err(|error| {
+            // Whether the void receipt is there is found out by looking again.
+            let sure = surely_not_committed(&error);
+            let failure = Failure::from(error);
+            if sure { failure } else { Failure::Lost(failure.said().to_owned()) }
+        }),
+    }
+}
+
+/// What was read, as a receipt keeps it.
+pub fn write_read(read: &[Outside]) -> String {
+    let member = |outside: &Outside| {
+        let value = outside.value.as_ref().map_or(Json::Null, |value| value.to_json());
+        serde_json::json!({ "fact": outside.fact.to_string(), "value": value })
+    };
+    read.iter().map(member).collect::<Json>().to_string()
+}

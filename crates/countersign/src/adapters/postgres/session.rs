@@ -1,0 +1,97 @@
+//! One connection to the database, driven by the thread that uses it.
+//!
+//! Each session has a runtime of its own that runs on the caller's thread: no other thread stands between a statement and its
+//! answer. While nobody uses a session nothing moves in it; if its server went away meanwhile, the next statement says so.
+
+use super::failure::Failure;
+use super::settings::Settings;
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Instant;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls, Statement};
+
+/// Most prepared statements that a session keeps; a gate with more forgets all of them and begins again.
+const PREPARED_MAX: usize = 512;
+
+/// How long a transaction may wait for us between two statements. We answer in microseconds; a gate that hangs must not keep
+/// rows locked.
+const IDLE_MS_MAX: u64 = 10_000;
+
+/// A connection.
+pub struct Session {
+    runtime: Runtime,
+    /// Sends statements.
+    pub client: Client,
+    prepared: HashMap<String, Statement>,
+    /// Whether it has been used before: then a broken connection, or a statement that no longer fits, is no surprise.
+    pub used: bool,
+}
+
+impl Session {
+    /// Connects, and sets what holds for the session.
+    pub fn open(settings: &Settings, deadline: Instant) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Lost(format!("no connection can be made: {error}")))?;
+        let client = within(&runtime, deadline, async {
+            let client = match &settings.tls {
+                Some(tls) => {
+                    let (client, connection) = settings.config.connect(tls.clone()).await?;
+                    // The client sees every error of its connection at its next statement.
+                    tokio::spawn(connection);
+                    client
+                }
+                None => {
+                    let (client, connection) = settings.config.connect(NoTls).await?;
+                    tokio::spawn(connection);
+                    client
+                }
+            };
+            // Strings must mean what the check of the pact took them to mean, and what is committed must be on disk, whatever the
+            // server's own settings.
+            let set = format!(
+                "set standard_conforming_strings = on; set statement_timeout = {}; set lock_timeout = {}; \
+                 set idle_in_transaction_session_timeout = {IDLE_MS_MAX}; \
+                 select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'",
+                settings.statement_timeout_ms, settings.lock_timeout_ms
+            );
+            client.batch_execute(&set).await?;
+            Ok(client)
+        });
+        let client = client.map_err(|failure| match failure {
+            // Nothing was asked for yet, so whatever it is may pass: a server that starts, a password that is being changed.
+            Failure::Refused(said) => Failure::Busy(said),
+            other => other,
+        })?;
+        Ok(Self { runtime, client, prepared: HashMap::new(), used: false })
+    }
+
+    /// Prepares a statement, once a session.
+    pub fn prepare(&mut self, sql: &str, deadline: Instant) -> Result<Statement, Failure> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = within(&self.runtime, deadline, async { Ok(self.client.prepare(sql).await?) })?;
+        if self.prepared.len() >= PREPARED_MAX {
+            self.prepared.clear();
+        }
+        self.prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs statements to their answers.
+    pub fn run<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        within(&self.runtime, deadline, work)
+    }
+}
+
+fn within<T>(
+    runtime: &Runtime,
+    deadline: Instant,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    runtime.block_on(async {
+        let ended = tokio::time::timeout_at(deadline.into(), work).await;
+        ended.unwrap_or_else(|_| Err(Failure::Lost("no answer came in time".to_owned())))
+    })
+}
