@@ -21,6 +21,7 @@ mod data;
 mod demo;
 mod http;
 mod key_file;
+mod mcp;
 mod terminal;
 
 /// Entries are made on one thread and freed on another, which the system's allocator does not like: with this one the

@@ -44,7 +44,7 @@ pub struct ServeArgs {
 /// Runs the gate until it is told to end.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
-    logging();
+    logging("info");
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
     let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
         .map_err(|error| Failure::cannot(error.to_string()))?;
@@ -138,7 +138,7 @@ fn describe(report: &OpenReport, now_ms: u64) {
 }
 
 /// Ends with SIGINT or SIGTERM.
-fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
+pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     Ok(async move {
@@ -160,9 +160,9 @@ fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
     }
 }
 
-/// Text for people, JSON for programs; RUST_LOG chooses what.
-fn logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Text for people, JSON for programs; RUST_LOG chooses what, or else `usual` does.
+pub(super) fn logging(usual: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let writer = BoxMakeWriter::new(std::io::stderr);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let terminal = std::io::stderr().is_terminal();
