@@ -3,6 +3,7 @@
 //! It speaks MCP to both sides and leaves every message as it is, but for calls of tools, which the gate decides, and lists of
 //! tools, in which only those stand that an operator has approved. It decides nothing itself.
 
+pub mod adapter;
 pub mod direct;
 pub mod downstream;
 pub mod draft;

@@ -2,6 +2,8 @@
 
 mod approve;
 
+pub use approve::read_tools;
+
 use super::observe::agent as agent_name;
 use super::serve::{ended, logging};
 use super::{Connection, Failure, Outcome};

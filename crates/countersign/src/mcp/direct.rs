@@ -67,6 +67,11 @@ impl Direct {
         Ok(direct)
     }
 
+    /// Whether it can still be asked.
+    pub fn is_open(&self) -> bool {
+        !self.link.is_closed() && !self.events.is_closed()
+    }
+
     /// All its tools.
     pub async fn tools(&mut self) -> Result<Vec<Tool>, NoAnswer> {
         let mut tools = Vec::new();

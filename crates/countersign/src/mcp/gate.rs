@@ -103,6 +103,7 @@ impl GateClient {
             params,
             observations: Vec::new(),
             delegation: None,
+            claim: None,
         };
         self.client.call(Call::post("/v1/actions").agent(&self.agent).json(&request)?)
     }
