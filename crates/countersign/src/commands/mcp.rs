@@ -162,7 +162,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
         let _ = tokio::time::timeout(ENDS_WITHIN, all_ended.recv()).await;
         served
     });
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(Duration::from_secs(1));
     served?;
     // Whoever still holds it is a task that was just ended; its own drop closes the gate.
     Arc::into_inner(gateway).map_or(Ok(()), |gateway| gateway.gate.close())?;

@@ -10,6 +10,7 @@ use super::refusal::MEMBER;
 use super::settings::{McpSettings, Place};
 use super::upstream::Alive;
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Adapters, Attempt, Job, Outside, Probed};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,8 @@ use tokio::runtime::Runtime;
 
 /// How many calls may be under way to one server.
 const CONCURRENCY: usize = 4;
+/// How long a tool may take to read a fact for an observation.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 /// How much of a result is kept.
 const RESULT_BYTES_MAX: usize = 16 * 1024;
 
@@ -63,8 +66,8 @@ impl McpAdapter {
 
     /// A link that is open: one that was used before, or a new one.
     fn link(&self) -> Result<Direct, NoAnswer> {
-        loop {
-            let Some(kept) = self.idle().pop() else { break };
+        let take = || self.idle().pop();
+        while let Some(kept) = take() {
             if kept.is_open() {
                 return Ok(kept);
             }
@@ -97,22 +100,22 @@ impl McpAdapter {
         Ok(Answered { result, is_error })
     }
 
-    /// Reads the facts that the action needs. Whatever goes wrong here, nothing was done yet.
-    fn read(&self, link: &mut Direct, reads: &[OutsideRead], until: Instant) -> Result<Vec<Outside>, String> {
-        let mut found = Vec::with_capacity(reads.len());
-        for read in reads {
-            let OutsideHow::Tool { tool, arguments, at } = &read.how else {
-                return Err(format!("{} is not read by a tool", read.fact));
-            };
-            let answered = self.call(link, tool, arguments, None, until).map_err(|error| error.to_string())?;
-            if answered.is_error {
-                return Err(format!("{tool} could not read {}: {}", read.fact, said(&answered.result)));
-            }
-            let value =
-                attributes(&answered.result, at).map_err(|why| format!("what {tool} says of {}: {why}", read.fact))?;
-            found.push(Outside { fact: read.fact.clone(), value });
+    /// Reads one fact. Whatever goes wrong here, nothing was done yet.
+    fn read(
+        &self,
+        link: &mut Direct,
+        read: &OutsideRead,
+        schema: &FactSchema,
+        until: Instant,
+    ) -> Result<Option<Attributes>, String> {
+        let OutsideHow::Tool { tool, arguments, at } = &read.how else {
+            return Err(format!("{} is not read by a tool", read.fact));
+        };
+        let answered = self.call(link, tool, arguments, None, until).map_err(|error| error.to_string())?;
+        if answered.is_error {
+            return Err(format!("{tool} could not read {}: {}", read.fact, said(&answered.result)));
         }
-        Ok(found)
+        attributes(&answered.result, at, schema).map_err(|why| format!("what {tool} says of {}: {why}", read.fact))
     }
 
     fn try_once(&self, link: &mut Direct, job: &Job<'_>) -> Attempt {
@@ -121,10 +124,13 @@ impl McpAdapter {
         let send = if job.call.outside.is_empty() {
             job.call.send.as_ref()
         } else {
-            let read = match self.read(link, &job.call.outside, until) {
-                Ok(read) => read,
-                Err(why) => return Attempt::NotSent(Evidence::said(why)),
-            };
+            let mut read = Vec::with_capacity(job.call.outside.len());
+            for wanted in &job.call.outside {
+                match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
+                    Ok(value) => read.push(Outside { fact: wanted.fact.clone(), value }),
+                    Err(why) => return Attempt::NotSent(Evidence::said(why)),
+                }
+            }
             match job.judge.judge(&read) {
                 Ok(passed) => judged = passed,
                 Err(blocked) => return Attempt::Blocked(Box::new(blocked)),
@@ -188,21 +194,27 @@ impl Adapter for McpAdapter {
         probed
     }
 
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+        let mut link = self.link().map_err(|error| format!("{} cannot be reached: {error}", self.name))?;
+        let value = self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN)?;
+        self.idle().push(link);
+        Ok(value)
+    }
+
     fn concurrency(&self) -> usize {
         CONCURRENCY
     }
 }
 
 /// The attributes at a place of a result, where a text is read as JSON; `None` where there is nothing.
-fn attributes(result: &Value, at: &str) -> Result<Option<Attributes>, String> {
+fn attributes(result: &Value, at: &str, schema: &FactSchema) -> Result<Option<Attributes>, String> {
     let object: Map<String, Value> = match result.pointer(at) {
         None | Some(Value::Null) => return Ok(None),
-        // As text once more, because it must be read as strictly as everything that is decided on.
-        Some(found @ Value::Object(_)) => strict(&found.to_string())?,
+        Some(Value::Object(object)) => object.clone(),
         Some(Value::String(text)) => strict(text)?,
         Some(_) => return Err(format!("at {at} stands no object")),
     };
-    Attributes::from_untyped_json(&object).map(Some).map_err(|error| error.to_string())
+    Attributes::declared_in(&object, schema).map(Some).map_err(|error| error.to_string())
 }
 
 fn strict(text: &str) -> Result<Map<String, Value>, String> {

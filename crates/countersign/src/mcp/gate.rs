@@ -4,6 +4,8 @@
 //! maps is an action under the gateway's own small pact (`calls.toml`). So every call leaves an entry before its answer is given,
 //! and halts, standings and revocations hold for it without a line of code here.
 
+use super::gated::Calls;
+use super::message::Raw;
 use super::refusal::Refusal;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
@@ -26,9 +28,18 @@ pub const FACT_TYPE: &str = "McpTool";
 
 /// A gate, and the agent in whose name it is asked.
 pub struct GateClient {
-    client: Client,
-    agent: String,
+    pub(super) client: Client,
+    pub(super) agent: String,
+    pub(super) calls: Calls,
     unmapped: Unmapped,
+}
+
+/// What becomes of a call.
+pub enum Decided {
+    /// It may pass.
+    Pass,
+    /// The gate itself saw to it; this is the result.
+    Answer(Raw),
 }
 
 /// Whether a tool is approved as it is.
@@ -51,7 +62,7 @@ pub fn tool_fact(upstream: &str, tool: &str) -> Result<FactId> {
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped) -> Self {
-        Self { client, agent, unmapped }
+        Self { client, agent, calls: Calls::default(), unmapped }
     }
 
     /// Which of these tools are approved. Where the gate cannot be asked, the error says so and nothing is approved.
@@ -78,8 +89,27 @@ impl GateClient {
         Ok(tools.iter().zip(facts).map(approval).collect())
     }
 
-    /// Whether a call of a tool that no pact maps may pass; the entry stands when this returns.
-    pub fn may_pass(&self, upstream: &str, tool: &Tool, arguments: &str) -> Result<(), Refusal> {
+    /// Decides a call; its entry stands when this returns.
+    pub fn decide(
+        &self,
+        upstream: &str,
+        tool: &Tool,
+        arguments: &str,
+        key: Option<String>,
+    ) -> Result<Decided, Refusal> {
+        let mapping = self.mapping()?;
+        match mapping.find(upstream, &tool.name) {
+            [] => self.may_pass(upstream, tool, arguments).map(|()| Decided::Pass),
+            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key).map(Decided::Answer),
+            [one, other, ..] => {
+                let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
+                Err(Refusal::unfit(&tool.name, &why))
+            }
+        }
+    }
+
+    /// Whether a call of a tool that no pact maps may pass.
+    fn may_pass(&self, upstream: &str, tool: &Tool, arguments: &str) -> Result<(), Refusal> {
         let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
         let params = json!({
             "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
@@ -94,12 +124,10 @@ impl GateClient {
     }
 
     fn act(&self, params: Map<String, Value>) -> Result<Verdict> {
-        let mut key = [0; 18];
-        getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
             action: "call".to_owned(),
-            idempotency_key: BASE64_URL_SAFE_NO_PAD.encode(key),
+            idempotency_key: random_key()?,
             params,
             observations: Vec::new(),
             delegation: None,
@@ -112,4 +140,11 @@ impl GateClient {
     pub fn close(self) -> Result<()> {
         self.client.close()
     }
+}
+
+/// An idempotency key that nobody guesses.
+pub(super) fn random_key() -> Result<String> {
+    let mut key = [0; 18];
+    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(key))
 }

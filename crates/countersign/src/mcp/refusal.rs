@@ -3,7 +3,7 @@
 
 use super::message::{Raw, raw};
 use super::tool::Tool;
-use countersign_api::Verdict;
+use countersign_api::{Verdict, VerdictKind};
 use serde_json::{Value, json};
 
 /// Where the object stands, in `_meta` and in the structured content.
@@ -32,6 +32,34 @@ impl Refusal {
     pub fn unfit(tool: &str, why: &str) -> Self {
         let message = format!("the tool `{tool}` is not to be used: {why}");
         Self::error("tool_unfit", message, "Tell a person; its server has to be mended.", "never")
+    }
+
+    /// The tool is mapped, and not approved as it is.
+    pub fn not_approved(upstream: &str, tool: &str) -> Self {
+        let message = format!("the tool `{tool}` is not approved, or its definition has changed since");
+        let hint = format!("An operator reads it and runs: countersign mcp approve {upstream}/{tool}");
+        Self::error("tool_not_approved", message, &hint, "never")
+    }
+
+    /// The arguments cannot be decided on.
+    pub fn arguments(why: &str) -> Self {
+        let message = format!("the arguments cannot be decided on: {why}");
+        Self::error("invalid_arguments", message, "Call it with others.", "change")
+    }
+
+    /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
+    pub fn of_verdict(verdict: &Verdict, object: Value) -> Self {
+        let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone());
+        let message = verdict.message.clone().or(said).unwrap_or_default();
+        let hint = verdict.hint.clone().unwrap_or_default();
+        let ask = "Ask for it later with the tool countersign_continue; do not make the call again.";
+        let text = match verdict.verdict {
+            VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
+            VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
+            VerdictKind::InDoubt => format!("Nobody knows whether it was done: {message}. {ask}"),
+            _ => format!("Not done: {message}. {hint}"),
+        };
+        Self { text, object }
     }
 
     /// The list of tools could not be had, so nobody knows what is called.

@@ -6,6 +6,8 @@ use axum::response::IntoResponse as _;
 use countersign_core::call::{Call, EffectId, Probe};
 use countersign_core::code::Code;
 use countersign_core::decision::Blocked;
+use countersign_core::ids::FactId;
+use countersign_core::value::{FieldType, ValueType};
 use countersign_engine::outbox::{Judge, Judged};
 use std::sync::mpsc;
 
@@ -83,6 +85,10 @@ fn blocked(message: &str) -> Blocked {
 impl Judge for Judging {
     fn halted(&self) -> Option<Blocked> {
         self.halted.then(|| blocked("everything is halted"))
+    }
+    fn schema(&self, _: &FactId) -> FactSchema {
+        let field = |ty| FieldType { ty, required: false };
+        [("status".into(), field(ValueType::String)), ("balance".into(), field(ValueType::Long))].into()
     }
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
         let active = read.iter().all(|fact| fact.value.as_ref().is_some_and(|value| value.get("status").is_some()));
@@ -170,7 +176,7 @@ fn facts_are_read_before_the_action_is_decided_and_nothing_is_sent_where_they_ca
     assert_eq!(world.asked(), ["get_account", "transfer"]);
     let gone = attempt(&world, &with("gone", "/structuredContent"), "transfer", false);
     assert!(matches!(&gone, Attempt::Blocked(blocked) if blocked.message == "the account is not there"), "{gone:?}");
-    for (id, why) in [("odd", "not an integer"), ("closed", "the bank is closed")] {
+    for (id, why) in [("odd", "balance"), ("closed", "the bank is closed")] {
         let attempt = attempt(&world, &with(id, "/structuredContent"), "transfer", false);
         assert!(matches!(&attempt, Attempt::NotSent(evidence) if evidence.summary.contains(why)), "{attempt:?}");
     }

@@ -1,6 +1,8 @@
 //! Calls of tools: none is answered before the gate has said that it may pass, and none that changes something is made before.
 
 use super::{Purpose, Session};
+use crate::mcp::gate::Decided;
+use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, Raw};
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
@@ -30,11 +32,11 @@ pub enum Verdict {
     Call {
         /// Which.
         call: u64,
-        /// Whether it may pass.
-        verdict: Result<(), Refusal>,
+        /// Whether it may pass, or what came of it.
+        verdict: Result<Decided, Refusal>,
     },
-    /// About a page of tools, which can be shown now.
-    Shown(Message),
+    /// About a page of tools, which can be shown now; `None` where that went wrong.
+    Shown(Option<Message>),
 }
 
 impl Session {
@@ -46,6 +48,9 @@ impl Session {
         let Some(name) = params.text("name") else {
             return self.answer_error(&id, INVALID_PARAMS, "the call names no tool").await;
         };
+        if name == CONTINUE {
+            return self.go_on(id, &params);
+        }
         let Some((slot, tool)) = self.route(&name) else {
             return self.answer(Message::result(&id, Refusal::unknown(&name).result())).await;
         };
@@ -76,7 +81,7 @@ impl Session {
                     message.set_params(params.to_raw());
                 }
                 let call = self.next_id();
-                self.ask(call, slot, tool.clone(), params.get("arguments").map_or("", |arguments| arguments.get()));
+                self.ask(call, slot, tool.clone(), params);
                 let state = CallState { id, slot, message: Some(message), let_pass: false, answer: None };
                 self.calls.insert(call, state);
                 // What only reads may be under way while the gate is asked; its answer waits for the gate's.
@@ -90,13 +95,29 @@ impl Session {
     }
 
     /// Asks the gate, away from the threads that serve.
-    fn ask(&self, call: u64, slot: usize, tool: Tool, arguments: &str) {
+    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members) {
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
-        let (upstream, arguments) = (self.name(slot).to_owned(), arguments.to_owned());
+        let upstream = self.name(slot).to_owned();
+        let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
+        let key = params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key"));
         tokio::spawn(async move {
-            let asked = tokio::task::spawn_blocking(move || gateway.gate.may_pass(&upstream, &tool, &arguments)).await;
+            let asked =
+                tokio::task::spawn_blocking(move || gateway.gate.decide(&upstream, &tool, &arguments, key)).await;
             let verdict = asked.unwrap_or_else(|error| Err(Refusal::no_gate(&error.into())));
             // A session that has ended needs no verdict; the entry stands all the same.
+            let _ = verdicts.send(Verdict::Call { call, verdict }).await;
+        });
+    }
+
+    /// The client asks what became of a call that was not over.
+    fn go_on(&mut self, id: Raw, params: &Members) {
+        let call = self.next_id();
+        let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
+        let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
+        self.calls.insert(call, CallState { id, slot: 0, message: None, let_pass: false, answer: None });
+        tokio::spawn(async move {
+            let asked = tokio::task::spawn_blocking(move || gateway.gate.go_on(&arguments)).await;
+            let verdict = asked.unwrap_or_else(|error| Err(Refusal::no_gate(&error.into()))).map(Decided::Answer);
             let _ = verdicts.send(Verdict::Call { call, verdict }).await;
         });
     }
@@ -112,22 +133,29 @@ impl Session {
     /// The gate has said something.
     pub(super) async fn from_gate(&mut self, verdict: Verdict) {
         match verdict {
-            Verdict::Call { call, verdict: Ok(()) } => {
+            Verdict::Call { call, verdict: Ok(Decided::Pass) } => {
                 if let Some(state) = self.calls.get_mut(&call) {
                     state.let_pass = true;
                 }
                 self.send_call(call).await;
                 self.finish_call(call).await;
             }
-            Verdict::Call { call, verdict: Err(refusal) } => {
-                // What comes from upstream after this answers nothing any more.
-                self.pending
-                    .retain(|_, pending| !matches!(pending.purpose, Purpose::Call { call: known } if known == call));
-                if let Some(state) = self.calls.remove(&call) {
-                    self.answer(Message::result(&state.id, refusal.result())).await;
+            Verdict::Call { call, verdict: Ok(Decided::Answer(result)) } => self.end_call(call, result).await,
+            Verdict::Call { call, verdict: Err(refusal) } => self.end_call(call, refusal.result()).await,
+            Verdict::Shown(message) => {
+                self.showing = self.showing.saturating_sub(1);
+                if let Some(message) = message {
+                    self.answer(message).await;
                 }
             }
-            Verdict::Shown(message) => self.answer(message).await,
+        }
+    }
+
+    /// Answers a call that does not pass. What comes from upstream after this answers nothing any more.
+    async fn end_call(&mut self, call: u64, result: Raw) {
+        self.pending.retain(|_, pending| !matches!(pending.purpose, Purpose::Call { call: known } if known == call));
+        if let Some(state) = self.calls.remove(&call) {
+            self.answer(Message::result(&state.id, result)).await;
         }
     }
 

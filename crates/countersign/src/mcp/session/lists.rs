@@ -5,6 +5,7 @@ use super::calls::Verdict;
 use super::{Purpose, Session};
 use crate::mcp::Gateway;
 use crate::mcp::gate::Approval;
+use crate::mcp::gated::continue_tool;
 use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
 use crate::mcp::settings::SEPARATOR;
 use crate::mcp::tool::Tool;
@@ -34,23 +35,28 @@ impl Session {
 
     /// Shows of these tools what is approved, once the gate has said what is.
     pub(super) fn show(
-        &self,
+        &mut self,
         tools: Vec<(String, Vec<Tool>)>,
         mut result: Members,
         mut answer: Message,
         namespaced: bool,
     ) {
+        self.showing += 1;
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         tokio::spawn(async move {
             let shown = tokio::task::spawn_blocking(move || {
                 let all = tools.iter().flat_map(|(upstream, tools)| shown(&gateway, upstream, tools, namespaced));
-                result.set("tools", raw(&all.collect::<Vec<Raw>>()));
+                let mut all: Vec<Raw> = all.collect();
+                // On the last page, and only where there are calls that may not be over at once.
+                let is_last = next_cursor(&result).is_none();
+                if is_last && gateway.gate.mapping().is_ok_and(|mapping| !mapping.is_empty()) {
+                    all.push(continue_tool());
+                }
+                result.set("tools", raw(&all));
                 answer.set_result(result.to_raw());
                 answer
             });
-            if let Ok(answer) = shown.await {
-                let _ = verdicts.send(Verdict::Shown(answer)).await;
-            }
+            let _ = verdicts.send(Verdict::Shown(shown.await.ok())).await;
         });
     }
 
