@@ -46,7 +46,7 @@ class World:
         self.upstreams = {
             "time": [str(BIN / "mcp-server-time"), "--local-timezone", "UTC"],
             "git": [str(BIN / "mcp-server-git"), "--repository", str(self.repository)],
-            "fetch": [str(BIN / "mcp-server-fetch"), "--ignore-robots-txt"],
+            "fetch": [str(BIN / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips"],
             "bank": [sys.executable, str(HERE / "bank.py")],
         }
 

@@ -151,6 +151,9 @@ fn done(verdict: &Verdict, object: &Value) -> Raw {
         result.set("content", raw(&json!([{"type": "text", "text": "Done."}])));
         result
     });
+    if result.get("resultType").is_none() {
+        result.set("resultType", raw(&"complete"));
+    }
     let mut meta = result.object("_meta").unwrap_or_default();
     meta.set(MEMBER, raw(object));
     result.set("_meta", meta.to_raw());

@@ -106,6 +106,8 @@ impl Refusal {
             "content": [{"type": "text", "text": self.text}],
             "structuredContent": {MEMBER: self.object},
             "isError": true,
+            // Required since the stateless revision, and of no meaning before it.
+            "resultType": "complete",
             "_meta": {MEMBER: self.object},
         }))
     }

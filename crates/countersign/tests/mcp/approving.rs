@@ -90,7 +90,7 @@ fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
 #[test]
 fn a_halt_holds_for_every_call() {
     let sandbox = Sandbox::approved();
-    sandbox.must(&["halt", "agent:coder-1", "--reason", "it went mad", "--data", "data"]);
+    sandbox.must(&["halt", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "42"}));

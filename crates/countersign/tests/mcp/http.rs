@@ -67,7 +67,7 @@ impl Http {
         let (session, kind) = (header("mcp-session-id"), header("content-type").unwrap_or_default());
         let text = answer.body_mut().read_to_string().unwrap();
         let body = if kind.starts_with("text/event-stream") {
-            text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+            text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()).collect()
         } else {
             serde_json::from_str(&text).unwrap_or_default()
         };

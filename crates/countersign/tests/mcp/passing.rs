@@ -92,7 +92,7 @@ fn several_servers_are_one_with_their_names_in_front() {
 #[test]
 fn a_client_over_http_has_a_session_of_its_own() {
     let sandbox = Sandbox::approved();
-    let mut server = sandbox.listen(&[("bank", "usual")]);
+    let server = sandbox.listen(&[("bank", "usual")]);
     let begun = server.post(None, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}));
     let session = begun.session.expect("has a session");
     assert_eq!(

@@ -76,12 +76,13 @@ impl Sandbox {
         Http::start(self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
     }
 
-    /// What the gateway's entries in the ledger say, one a line.
+    /// The gateway's actions in the ledger.
     pub fn calls(&self) -> Vec<serde_json::Value> {
-        let text = self.must(&["ledger", "list", "--json", "--limit", "500", "--data", "data"]);
-        let list: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let entries = list["entries"].as_array().cloned().unwrap_or_default();
-        entries.into_iter().filter(|entry| entry.to_string().contains("mcp-calls")).collect()
+        let text = self.must(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
+        let entries = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        entries
+            .filter(|entry| entry["leaf"]["kind"] == "action" && entry["leaf"]["pact"]["name"] == "mcp-calls")
+            .collect()
     }
 }
 
