@@ -28,8 +28,19 @@ const QUEUE_LEN_MAX: i64 = 1 << 20;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-const KEYS: [&str; 11] =
-    ["adapters", "agent", "batch_max", "data", "key", "listen", "mcp", "origin", "queue_len", "server", "snapshot_every"];
+const KEYS: [&str; 11] = [
+    "adapters",
+    "agent",
+    "batch_max",
+    "data",
+    "key",
+    "listen",
+    "mcp",
+    "origin",
+    "queue_len",
+    "server",
+    "snapshot_every",
+];
 
 /// What the file says; each is `None` where it says nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

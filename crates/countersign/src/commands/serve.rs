@@ -46,8 +46,15 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
     logging("info");
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
-    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
+    let mut adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok())
         .map_err(|error| Failure::cannot(error.to_string()))?;
+    for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
+        if adapters.insert(name.clone(), adapter).is_some() {
+            return Err(Failure::usage(format!("`{name}` names an adapter and an MCP server"))
+                .hint("rename one of them: pacts could not tell them apart")
+                .into());
+        }
+    }
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     if let Some(queue_len) = args.queue_len {
