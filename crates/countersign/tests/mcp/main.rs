@@ -13,6 +13,7 @@
 
 mod approving;
 mod client;
+mod gated;
 mod http;
 mod passing;
 mod sandbox;

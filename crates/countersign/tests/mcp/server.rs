@@ -6,11 +6,14 @@ use std::time::Duration;
 
 /// The words of a command that starts the server. `mood` changes what it is like.
 pub fn command(mood: &str) -> String {
+    format!("sh -c '{}'", shell(mood))
+}
+
+/// The same, as a line for a shell.
+pub fn shell(mood: &str) -> String {
     let exe = std::env::current_exe().unwrap();
     let exe = exe.to_str().unwrap();
-    format!(
-        "sh -c 'BANK_MOOD={mood} exec {exe} --exact server::bank --ignored --nocapture --test-threads=1 3>&1 1>/dev/null'"
-    )
+    format!("BANK_MOOD={mood} exec {exe} --exact server::bank --ignored --nocapture --test-threads=1 3>&1 1>/dev/null")
 }
 
 /// The server itself; started by the gateway, and nothing where nobody says what it is to be like.
@@ -66,7 +69,7 @@ fn answers(mood: &str, message: &Value, line: &str) -> Vec<String> {
         Some("resources/read") if mood == "b" => result(json!({"contents": [{"uri": "b://1", "text": "from b"}]})),
         // What was sent, as it was sent.
         Some("x/echo") => result(json!({"line": line})),
-        Some("tools/call") => called(message, id, line),
+        Some("tools/call") => called(mood, message, id, line),
         Some("notifications/cancelled") => {
             vec![json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": message["params"]}}).to_string()]
         }
@@ -78,19 +81,20 @@ fn answers(mood: &str, message: &Value, line: &str) -> Vec<String> {
     }
 }
 
-fn called(message: &Value, id: &Value, line: &str) -> Vec<String> {
+fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
     let text = |text: &str| {
         json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}}).to_string()
     };
     match message["params"]["name"].as_str().unwrap() {
         "get_account" => {
+            let status = if mood == "frozen" { "frozen" } else { "active" };
             let progress = message["params"]["_meta"]["progressToken"].clone();
             let mut all = Vec::new();
             if !progress.is_null() {
                 all.push(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": progress, "progress": 0.5}}).to_string());
             }
             all.push(format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{{\"status\":\"active\"}},\"_meta\":{{\"rate\":1.50}}}}}}"
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{{\"status\":\"{status}\"}},\"_meta\":{{\"rate\":1.50}}}}}}"
             ));
             all
         }
