@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_stays_as_it_was_sent() {
-        let text = r#"{"jsonrpc":"2.0","x-new":{"a": 1.0},"id":"a\u0062","method":"tools/call","params":{"n":12345678901234567890.50,"n2":1e2}}"#;
+        let text = r#"{"jsonrpc":"2.0","x":{"a": 1.0},"id":"a\u0062","method":"tools/call","params":{"n":12345678901234567890.5,"m":1e2}}"#;
         let mut message = Message::parse(text).expect("is a request");
         assert_eq!(message.line(), text);
         message.set_id(number(7));

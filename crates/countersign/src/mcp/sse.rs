@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn events_are_the_same_however_they_are_cut() {
-        let text = "\u{feff}: hi\r\n\r\nid: 7\r\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata\n\nretry: 3\n\ndata: é\r\r".as_bytes();
+        let text = "\u{feff}: hi\r\n\r\nid: 7\r\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata\n\nretry: 3\n\ndata: é\r\r";
+        let text = text.as_bytes();
         let whole = SseReader::new(100).push(text).expect("is small");
         let some = |data: &str, id: Option<&str>| SseEvent { data: data.to_owned(), id: id.map(str::to_owned) };
         assert_eq!(whole, [some("{\"a\":\n1}", Some("7")), some("", None), some("é", None)]);

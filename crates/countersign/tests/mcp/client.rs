@@ -87,7 +87,8 @@ impl Stdio {
 
     /// The handshake.
     pub fn initialize(&mut self) -> Value {
-        let client = json!({"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": {"name": "t", "version": "1"}});
+        let info = json!({"name": "t", "version": "1"});
+        let client = json!({"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": info});
         let answer = self.request("initialize", &client);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         answer["result"].clone()

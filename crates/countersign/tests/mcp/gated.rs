@@ -56,7 +56,8 @@ fn a_mapped_call_is_made_by_the_gate_after_everything_held() {
     let sent: Value = serde_json::from_str(done["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(sent["params"]["arguments"], json!({"account": "42"}));
     // The same key never acts twice.
-    let call = json!({"name": "transfer", "arguments": {"account": "42"}, "_meta": {"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}}});
+    let key = json!({"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}});
+    let call = json!({"name": "transfer", "arguments": {"account": "42"}, "_meta": key});
     let (one, other) = (client.request("tools/call", &call), client.request("tools/call", &call));
     assert_eq!(one["result"]["_meta"]["countersign"]["entry"], other["result"]["_meta"]["countersign"]["entry"]);
     client.end();

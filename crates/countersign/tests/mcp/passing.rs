@@ -37,7 +37,7 @@ fn a_client_and_its_server_understand_each_other_through_the_gateway() {
     assert_eq!(
         line,
         format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{{\"status\":\"active\"}},\"_meta\":{{\"rate\":1.50}}}}}}"
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"structuredContent":{{"status":"active"}},"_meta":{{"rate":1.50}}}}}}"#
         )
     );
     assert_eq!(client.end().0, 0);
@@ -60,7 +60,8 @@ fn a_server_can_ask_the_client_back_and_a_client_can_cancel() {
     assert_eq!(answer["result"]["content"][0]["text"], "{\"said\":\"hi\"}");
     // The server is told of a cancelled request under the id that it knows.
     let slow = client.ask("tools/call", &json!({"name": "slow", "arguments": {"ms": 1}}));
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow, "reason": "bored"}}).to_string());
+    let bored = json!({"requestId": slow, "reason": "bored"});
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": bored}).to_string());
     // Whether it was sent before it was cancelled or not, it is never answered.
     assert_eq!(client.call("get_account", &json!({"id": "1"}))["structuredContent"]["status"], "active");
     client.end();
@@ -93,13 +94,15 @@ fn several_servers_are_one_with_their_names_in_front() {
 fn a_client_over_http_has_a_session_of_its_own() {
     let sandbox = Sandbox::approved();
     let server = sandbox.listen(&[("bank", "usual")]);
-    let begun = server.post(None, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}));
+    let begun = server.post(None, &crate::http::hello());
     let session = begun.session.expect("has a session");
     assert_eq!(
         server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).status,
         202
     );
-    let called = server.post(Some(&session), &json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "get_account", "arguments": {"id": "1"}}}));
+    let call = json!({"name": "get_account", "arguments": {"id": "1"}});
+    let call = json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": call});
+    let called = server.post(Some(&session), &call);
     assert_eq!(
         (called.status, &called.body["result"]["structuredContent"]["status"]),
         (200, &json!("active")),
@@ -107,7 +110,9 @@ fn a_client_over_http_has_a_session_of_its_own() {
         called.body
     );
     // With progress asked for, the answer is a stream.
-    let streamed = server.post(Some(&session), &json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "get_account", "arguments": {"id": "1"}, "_meta": {"progressToken": 9}}}));
+    let call = json!({"name": "get_account", "arguments": {"id": "1"}, "_meta": {"progressToken": 9}});
+    let call = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": call});
+    let streamed = server.post(Some(&session), &call);
     let events = streamed.body.as_array().expect("is a stream").clone();
     assert_eq!((events.len(), &events[0]["params"]["progressToken"], &events[1]["id"]), (2, &json!(9), &json!(3)));
     assert_eq!(server.post(Some("made-up"), &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).status, 404);

@@ -116,7 +116,7 @@ fn sessions_in_parallel_leave_neither_processes_nor_descriptors() {
 
 /// One client's whole session; ids are the same in all of them.
 fn session(server: &crate::http::Http, number: u64) {
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let hello = crate::http::hello();
     let session = server.post(None, &hello).session.expect("has a session");
     server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     for _ in 0..3 {

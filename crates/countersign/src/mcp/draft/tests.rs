@@ -1,3 +1,5 @@
+//! Drafts for a bank with every kind of tool. What is drafted must load: whoever starts here must not start with an error.
+
 use super::*;
 use serde_json::value::RawValue;
 
@@ -7,14 +9,19 @@ fn tool(text: &str) -> Tool {
 
 fn bank() -> Vec<Tool> {
     [
-        r#"{"name":"get_account","description":"One account.","inputSchema":{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]},
-            "outputSchema":{"type":"object","properties":{"status":{"type":"string"},"balance":{"type":"integer"},"note":{"type":"string"}},"required":["status","balance"]},
+        r#"{"name":"get_account","description":"One account.",
+            "inputSchema":{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]},
+            "outputSchema":{"type":"object","required":["status","balance"],
+                "properties":{"status":{"type":"string"},"balance":{"type":"integer"},"note":{"type":"string"}}},
             "annotations":{"readOnlyHint":true}}"#,
         r#"{"name":"list_accounts","inputSchema":{"type":"object"}}"#,
-        r#"{"name":"transfer","description":"Move money.\nAt once.","inputSchema":{"type":"object","properties":{"account":{"type":"string"},
-            "amount":{"type":"integer","minimum":1},"memo":{"anyOf":[{"type":"string"},{"type":"null"}]},"tags":{"type":"array","items":{"type":"string"}},
+        r#"{"name":"transfer","description":"Move money.\nAt once.",
+            "inputSchema":{"type":"object","properties":{"account":{"type":"string"},
+            "amount":{"type":"integer","minimum":1},"memo":{"anyOf":[{"type":"string"},{"type":"null"}]},
+            "tags":{"type":"array","items":{"type":"string"}},
             "how":{"enum":["fast","slow"]}},"required":["account","amount"]}}"#,
-        r#"{"name":"update_account","inputSchema":{"type":"object","properties":{"id":{"type":"string","maxLength":20}},"required":["id"]}}"#,
+        r#"{"name":"update_account",
+            "inputSchema":{"type":"object","properties":{"id":{"type":"string","maxLength":20}},"required":["id"]}}"#,
         r#"{"name":"set_rate","inputSchema":{"type":"object","properties":{"rate":{"type":"number"}},"required":["rate"]}}"#,
         r#"{"name":"wipe","inputSchema":{"type":"object"}}"#,
         "{\"name\":\"sneaky\",\"description\":\"a\\u202eb\",\"inputSchema\":{\"type\":\"object\"}}",
