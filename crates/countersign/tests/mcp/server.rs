@@ -101,9 +101,9 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
                 let progress = json!({"progressToken": progress, "progress": 0.5});
                 all.push(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}).to_string());
             }
-            all.push(format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"structuredContent":{{"status":"{status}"}},"_meta":{{"rate":1.50}}}}}}"#
-            ));
+            let content =
+                format!(r#""content":[],"structuredContent":{{"status":"{status}"}},"_meta":{{"rate":1.50}}"#);
+            all.push(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{content}}}}}"#));
             all
         }
         "transfer" => vec![text(line)],
