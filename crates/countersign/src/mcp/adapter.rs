@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 /// How many calls may be under way to one server.
 const CONCURRENCY: usize = 4;
@@ -30,8 +30,31 @@ const RESULT_BYTES_MAX: usize = 16 * 1024;
 pub struct McpAdapter {
     name: String,
     place: Place,
-    runtime: Arc<Runtime>,
+    threads: Arc<Threads>,
     idle: Mutex<Vec<Direct>>,
+}
+
+/// The threads that all links of a gate's adapters run on.
+pub struct Threads {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn new() -> std::io::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Arc::new(Self { handle: runtime.handle().clone(), runtime: Some(runtime) }))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // The last adapter may be dropped where nobody may wait; the links end by themselves.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// An adapter for each server of the settings.
@@ -39,10 +62,9 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
     if settings.upstreams.is_empty() {
         return Ok(Adapters::new());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = Arc::new(runtime?);
+    let threads = Threads::new()?;
     let adapter = |(name, place): (&String, &Place)| {
-        let adapter = McpAdapter::new(name, place.clone(), Arc::clone(&runtime));
+        let adapter = McpAdapter::new(name, place.clone(), Arc::clone(&threads));
         (SmolStr::new(name), Arc::new(adapter) as Arc<dyn Adapter>)
     };
     Ok(settings.upstreams.iter().map(adapter).collect())
@@ -56,8 +78,8 @@ struct Answered {
 
 impl McpAdapter {
     /// For the server of this name.
-    pub fn new(name: &str, place: Place, runtime: Arc<Runtime>) -> Self {
-        Self { name: name.to_owned(), place, runtime, idle: Mutex::default() }
+    pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
+        Self { name: name.to_owned(), place, threads, idle: Mutex::default() }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Direct>> {
@@ -74,7 +96,7 @@ impl McpAdapter {
         }
         // Nothing waits for it to end: a worker drops it, and its program ends with it.
         let (alive, _) = Alive::new();
-        self.runtime.block_on(Direct::open(&self.place, &alive))
+        self.threads.handle.block_on(Direct::open(&self.place, &alive))
     }
 
     fn call(
@@ -93,7 +115,7 @@ impl McpAdapter {
         if within.is_zero() {
             return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
         }
-        let answer = self.runtime.block_on(link.request("tools/call", Some(raw(&params)), within))?;
+        let answer = self.threads.handle.block_on(link.request("tools/call", Some(raw(&params)), within))?;
         let result = answer.result_raw().and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
         let result = result.ok_or_else(|| NoAnswer::Lost("its answer is no result".to_owned()))?;
         let is_error = result.get("isError") == Some(&Value::Bool(true));

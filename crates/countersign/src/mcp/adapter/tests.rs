@@ -37,7 +37,7 @@ fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static st
 }
 
 /// Starts the server; what it was asked is told.
-fn server(runtime: &Runtime, script: Script) -> (Place, mpsc::Receiver<Value>) {
+fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
     let (told, asked) = mpsc::channel();
     let answer = move |request: axum::extract::Request| {
         let told = told.clone();
@@ -103,10 +103,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = Arc::new(runtime.expect("there is a runtime"));
-        let (place, asked) = server(&runtime, bank);
-        Self { adapter: McpAdapter::new("bank", place, runtime), asked }
+        let threads = Threads::new().expect("there are threads");
+        let (place, asked) = server(&threads.handle, bank);
+        Self { adapter: McpAdapter::new("bank", place, threads), asked }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -193,12 +192,10 @@ fn a_halt_stops_the_call_at_the_last_moment() {
 
 #[test]
 fn a_server_that_is_not_there_was_sent_nothing() {
-    let runtime = Arc::new(
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"),
-    );
+    let threads = Threads::new().expect("there are threads");
     for place in [Place::Url("http://127.0.0.1:1/mcp".to_owned()), Place::Command(vec!["/no/such/program".to_owned()])]
     {
-        let adapter = McpAdapter::new("bank", place, Arc::clone(&runtime));
+        let adapter = McpAdapter::new("bank", place, Arc::clone(&threads));
         let world = World { adapter, asked: mpsc::channel().1 };
         let attempt = attempt(&world, &call("transfer", None), "transfer", false);
         assert!(matches!(attempt, Attempt::NotSent(_)), "{attempt:?}");
