@@ -16,6 +16,7 @@
 mod arguments;
 mod cargo;
 mod interop;
+mod mcp;
 mod python;
 mod setup;
 mod steps;

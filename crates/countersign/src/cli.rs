@@ -5,7 +5,7 @@
 
 use crate::commands::{
     Exit, Failure, Outcome, act, agent, audit, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
-    init, key, ledger, observe, operator, pact, postgres, replay, review,
+    init, key, ledger, mcp, observe, operator, pact, postgres, replay, review,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
@@ -73,6 +73,7 @@ enum Command {
     Delegate(delegate::DelegateArgs),
     #[command(subcommand)]
     Delegation(delegation::DelegationCommand),
+    Mcp(mcp::McpArgs),
     #[command(subcommand)]
     Entry(entry::EntryCommand),
     #[command(subcommand)]
@@ -137,6 +138,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Effects(command) => effects::run(&command, config),
         Command::Delegate(args) => delegate::run(&args),
         Command::Delegation(command) => delegation::run(&command),
+        Command::Mcp(args) => mcp::run(&args, config),
         Command::Entry(command) => entry::run(&command, config),
         Command::Ledger(command) => ledger::run(&command, config),
         Command::Clock(command) => clock::run(&command, config),

@@ -16,6 +16,7 @@ pub mod identity;
 pub mod init;
 pub mod key;
 pub mod ledger;
+pub mod mcp;
 pub mod observe;
 pub mod operator;
 pub mod pact;

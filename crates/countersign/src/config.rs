@@ -6,6 +6,7 @@
 pub mod adapters;
 mod table;
 
+use crate::mcp::settings::McpSettings;
 use anyhow::{Context as _, Result, bail};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
@@ -27,8 +28,19 @@ const QUEUE_LEN_MAX: i64 = 1 << 20;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-const KEYS: [&str; 10] =
-    ["adapters", "agent", "batch_max", "data", "key", "listen", "origin", "queue_len", "server", "snapshot_every"];
+const KEYS: [&str; 11] = [
+    "adapters",
+    "agent",
+    "batch_max",
+    "data",
+    "key",
+    "listen",
+    "mcp",
+    "origin",
+    "queue_len",
+    "server",
+    "snapshot_every",
+];
 
 /// What the file says; each is `None` where it says nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -43,6 +55,8 @@ pub struct Config {
     pub agent: Option<String>,
     /// The key file that commands sign with; relative paths start at the file's own folder.
     pub key: Option<PathBuf>,
+    /// What stands behind the MCP gateway.
+    pub mcp: McpSettings,
     /// The origin of a new log, and of the gate that commands sign for.
     pub origin: Option<String>,
     /// How many requests may wait.
@@ -85,6 +99,7 @@ impl Config {
                 "data" => config.data = Some(base.join(string(key, value)?)),
                 "key" => config.key = Some(base.join(string(key, value)?)),
                 "listen" => config.listen = Some(listen(&string(key, value)?)?),
+                "mcp" => config.mcp = McpSettings::parse(value)?,
                 "origin" => config.origin = Some(string(key, value)?),
                 "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),
                 "server" => config.server = Some(string(key, value)?),
@@ -129,7 +144,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\n\
-                    origin = \"o\"\nqueue_len = 3\nserver = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n";
+                    origin = \"o\"\nqueue_len = 3\nserver = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n[mcp]\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
         assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));

@@ -91,7 +91,8 @@ pub async fn serve_on(
     serve_router(finish(routes(), gate, reach, adapters), listener, shutdown).await
 }
 
-async fn serve_router(
+/// Serves anything on a listener until `shutdown` is done.
+pub async fn serve_router(
     router: Router,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,

@@ -21,6 +21,7 @@ mod data;
 mod demo;
 mod http;
 mod key_file;
+mod mcp;
 mod private_postgres;
 mod terminal;
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod export;
+mod init;
 mod list;
 mod problems;
 mod publish;
@@ -20,6 +21,7 @@ use clap::Subcommand;
 /// of use, and what they write. It is checked as a whole before it can be published, and published versions never change.
 #[derive(Debug, Subcommand)]
 pub enum PactCommand {
+    Init(init::InitArgs),
     Check(check::CheckArgs),
     Publish(publish::PublishArgs),
     Export(export::ExportArgs),
@@ -29,6 +31,7 @@ pub enum PactCommand {
 /// Runs one of them.
 pub fn run(command: &PactCommand, config: &Config) -> Result<Outcome> {
     match command {
+        PactCommand::Init(args) => init::run(args),
         PactCommand::Check(args) => check::run(args),
         PactCommand::Publish(args) => publish::run(args, config),
         PactCommand::Export(args) => export::run(args),

@@ -44,12 +44,19 @@ pub struct ServeArgs {
 /// Runs the gate until it is told to end.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
-    logging();
+    logging("info");
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
-    let adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok(), &folder.origin)
+    let mut adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok(), &folder.origin)
         .map_err(|error| Failure::cannot(error.to_string()))?;
+    for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
+        if adapters.insert(name.clone(), adapter).is_some() {
+            return Err(Failure::usage(format!("`{name}` names an adapter and an MCP server"))
+                .hint("rename one of them: pacts could not tell them apart")
+                .into());
+        }
+    }
     if let Some(queue_len) = args.queue_len {
         options.queue_len = usize::try_from(queue_len).unwrap_or(options.queue_len);
     }
@@ -138,7 +145,7 @@ fn describe(report: &OpenReport, now_ms: u64) {
 }
 
 /// Ends with SIGINT or SIGTERM.
-fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
+pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     Ok(async move {
@@ -160,9 +167,9 @@ fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
     }
 }
 
-/// Text for people, JSON for programs; RUST_LOG chooses what.
-fn logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Text for people, JSON for programs; RUST_LOG chooses what, or else `usual` does.
+pub(super) fn logging(usual: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let writer = BoxMakeWriter::new(std::io::stderr);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let terminal = std::io::stderr().is_terminal();

@@ -1,0 +1,50 @@
+//! `countersign pact init`.
+
+use crate::commands::mcp::read_tools;
+use crate::commands::{Failure, Outcome};
+use crate::mcp::draft;
+use crate::mcp::settings::{self, Place};
+use crate::terminal::{note, say};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Draft a first pact from the tools of an MCP server
+///
+/// Starts the server, reads its tools, and writes a pact with an action for each tool that changes something: its parameters
+/// narrowed from the tool's own schema, a fact and its source where one tool reads what another changes, and comments that say
+/// what to do next. Nothing in it is allowed yet, and what it does not name stays denied. The result passes `pact check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign pact init --mcp 'uvx mcp-server-git --repository .' --name git > git.toml
+  countersign pact init --mcp http://127.0.0.1:8000/mcp --name bank --out bank.toml")]
+pub struct InitArgs {
+    /// The server: a command, or the address of one that runs
+    #[arg(long, value_name = "SERVER")]
+    mcp: String,
+    /// The name of the server in the gate's settings, and of the pact
+    #[arg(long, value_name = "NAME", default_value = "tools")]
+    name: String,
+    /// Write to this file, which must not exist, instead of to stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Drafts.
+pub fn run(args: &InitArgs) -> Result<Outcome> {
+    let (name, place): (String, Place) = settings::upstream(&format!("{}={}", args.name, args.mcp))
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let tools = read_tools(&name, &place)?;
+    let text =
+        draft::pact(&name, &tools).map_err(|why| Failure::no(format!("no pact was written for `{name}`: {why}")))?;
+    let Some(file) = &args.out else {
+        say(text.trim_end());
+        return Ok(Outcome::Yes);
+    };
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
+    let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.with_context(|| format!("cannot write {}\nhint: choose a file that is not there yet", file.display()))?;
+    note(format_args!("Wrote {0}. Replace its conditions, then: countersign pact check {0}", file.display()));
+    Ok(Outcome::Yes)
+}

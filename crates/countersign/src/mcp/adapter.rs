@@ -1,0 +1,276 @@
+//! Calls of tools that a pact maps: made by the gate's workers, after the dispatch, over links of their own.
+//!
+//! What a tool says counts only where it is clear. A result without an error means that it was done. That a request was malformed, or
+//! that there is no such tool, means that it was not. Anything else, also a result that is an error, means that nobody knows:
+//! a tool that failed half-way says the same as one that did nothing (I6).
+
+use super::direct::{Direct, NoAnswer};
+use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
+use super::refusal::MEMBER;
+use super::settings::{McpSettings, Place};
+use super::upstream::Alive;
+use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::pact::FactSchema;
+use countersign_core::value::Attributes;
+use countersign_engine::outbox::{Adapter, Adapters, Attempt, Job, Outside, Probed};
+use serde_json::{Map, Value, json};
+use smol_str::SmolStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, Runtime};
+
+/// How many calls may be under way to one server.
+const CONCURRENCY: usize = 4;
+/// How long a tool may take to read a fact for an observation.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
+/// How much of a result is kept.
+const RESULT_BYTES_MAX: usize = 16 * 1024;
+
+/// Calls the tools of one server.
+pub struct McpAdapter {
+    name: String,
+    place: Place,
+    threads: Arc<Threads>,
+    idle: Mutex<Vec<Direct>>,
+}
+
+/// The threads that all links of a gate's adapters run on.
+pub struct Threads {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn new() -> std::io::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Arc::new(Self { handle: runtime.handle().clone(), runtime: Some(runtime) }))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // The last adapter may be dropped where nobody may wait; the links end by themselves.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// An adapter for each server of the settings.
+pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
+    if settings.upstreams.is_empty() {
+        return Ok(Adapters::new());
+    }
+    let threads = Threads::new()?;
+    let adapter = |(name, place): (&String, &Place)| {
+        let adapter = McpAdapter::new(name, place.clone(), Arc::clone(&threads));
+        (SmolStr::new(name), Arc::new(adapter) as Arc<dyn Adapter>)
+    };
+    Ok(settings.upstreams.iter().map(adapter).collect())
+}
+
+/// What a tool answered.
+struct Answered {
+    result: Value,
+    is_error: bool,
+}
+
+impl McpAdapter {
+    /// For the server of this name.
+    pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
+        Self { name: name.to_owned(), place, threads, idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Direct>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A link that is open: one that was used before, or a new one.
+    fn link(&self) -> Result<Direct, NoAnswer> {
+        let take = || self.idle().pop();
+        while let Some(kept) = take() {
+            if kept.is_open() {
+                return Ok(kept);
+            }
+        }
+        // Nothing waits for it to end: a worker drops it, and its program ends with it.
+        let (alive, _) = Alive::new();
+        self.threads.handle.block_on(Direct::open(&self.place, &alive))
+    }
+
+    fn call(
+        &self,
+        link: &mut Direct,
+        tool: &str,
+        arguments: &Value,
+        key: Option<&str>,
+        until: Instant,
+    ) -> Result<Answered, NoAnswer> {
+        let mut params = json!({"name": tool, "arguments": arguments});
+        if let (Some(key), Some(params)) = (key, params.as_object_mut()) {
+            params.insert("_meta".to_owned(), json!({MEMBER: {"idempotency_key": key}}));
+        }
+        let within = until.saturating_duration_since(Instant::now());
+        if within.is_zero() {
+            return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
+        }
+        let answer = self.threads.handle.block_on(link.request("tools/call", Some(raw(&params)), within))?;
+        let result = answer.result_raw().and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
+        let result = result.ok_or_else(|| NoAnswer::Lost("its answer is no result".to_owned()))?;
+        let is_error = result.get("isError") == Some(&Value::Bool(true));
+        Ok(Answered { result, is_error })
+    }
+
+    /// Reads one fact. Whatever goes wrong here, nothing was done yet.
+    fn read(
+        &self,
+        link: &mut Direct,
+        read: &OutsideRead,
+        schema: &FactSchema,
+        until: Instant,
+    ) -> Result<Option<Attributes>, String> {
+        let OutsideHow::Tool { tool, arguments, at } = &read.how else {
+            return Err(format!("{} is not read by a tool", read.fact));
+        };
+        let answered = self.call(link, tool, arguments, None, until).map_err(|error| error.to_string())?;
+        if answered.is_error {
+            return Err(format!("{tool} could not read {}: {}", read.fact, said(&answered.result)));
+        }
+        attributes(&answered.result, at, schema).map_err(|why| format!("what {tool} says of {}: {why}", read.fact))
+    }
+
+    fn try_once(&self, link: &mut Direct, job: &Job<'_>) -> Attempt {
+        let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        let judged;
+        let send = if job.call.outside.is_empty() {
+            job.call.send.as_ref()
+        } else {
+            let mut read = Vec::with_capacity(job.call.outside.len());
+            for wanted in &job.call.outside {
+                match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
+                    Ok(value) => read.push(Outside { fact: wanted.fact.clone(), value }),
+                    Err(why) => return Attempt::NotSent(Evidence::said(why)),
+                }
+            }
+            match job.judge.judge(&read) {
+                Ok(passed) => judged = passed,
+                Err(blocked) => return Attempt::Blocked(Box::new(blocked)),
+            }
+            Some(&judged.send)
+        };
+        let Some(Send::Tool { tool, arguments }) = send else {
+            return Attempt::NotSent(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
+        };
+        if let Some(halted) = job.judge.halted() {
+            return Attempt::NotSent(Evidence::said(halted.message));
+        }
+        match self.call(link, tool, arguments, Some(job.key), until) {
+            Ok(answered) if answered.is_error => {
+                Attempt::Unknown(evidence(format!("{tool} answered with an error"), &answered.result))
+            }
+            Ok(answered) => Attempt::Done(evidence(format!("{tool} was called"), &answered.result)),
+            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(Evidence::said(why)),
+            Err(NoAnswer::Error { code: code @ (INVALID_PARAMS | INVALID_REQUEST | METHOD_NOT_FOUND), message }) => {
+                let summary = format!("{} did not take the call: {message}", self.name);
+                Attempt::Refused(Evidence { status: Some(code), ..Evidence::said(summary) })
+            }
+            Err(error) => Attempt::Unknown(Evidence::said(error.to_string())),
+        }
+    }
+}
+
+impl Adapter for McpAdapter {
+    fn attempt(&self, job: &Job<'_>) -> Attempt {
+        let mut link = match self.link() {
+            Ok(link) => link,
+            Err(error) => return Attempt::NotSent(Evidence::said(format!("{} cannot be reached: {error}", self.name))),
+        };
+        let attempt = self.try_once(&mut link, job);
+        // A link on which an answer may still come must not be used for anything else.
+        if matches!(attempt, Attempt::Done(_) | Attempt::Refused(_) | Attempt::Blocked(_)) {
+            self.idle().push(link);
+        }
+        attempt
+    }
+
+    fn probe(&self, job: &Job<'_>) -> Probed {
+        let unknown = |why: String| Probed::Unknown(Evidence::said(why));
+        let Some(Send::Tool { tool, arguments }) = job.call.probe.as_ref().map(|probe| &probe.send) else {
+            return unknown("the probe is no tool".to_owned());
+        };
+        let mut link = match self.link() {
+            Ok(link) => link,
+            Err(error) => return unknown(error.to_string()),
+        };
+        let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
+        let probed = match self.call(&mut link, tool, arguments, None, until) {
+            Ok(answered) if answered.is_error => unknown(format!("{tool}: {}", said(&answered.result))),
+            Ok(answered) if is_nothing(answered.result.get("structuredContent")) => {
+                Probed::Absent(evidence(format!("{tool} finds nothing"), &answered.result))
+            }
+            Ok(answered) => Probed::There(evidence(format!("{tool} finds it"), &answered.result)),
+            Err(error) => return unknown(error.to_string()),
+        };
+        self.idle().push(link);
+        probed
+    }
+
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+        let mut link = self.link().map_err(|error| format!("{} cannot be reached: {error}", self.name))?;
+        let value = self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN)?;
+        self.idle().push(link);
+        Ok(value)
+    }
+
+    fn concurrency(&self) -> usize {
+        CONCURRENCY
+    }
+}
+
+/// The attributes at a place of a result, where a text is read as JSON; `None` where there is nothing.
+fn attributes(result: &Value, at: &str, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+    let object: Map<String, Value> = match result.pointer(at) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(object)) => object.clone(),
+        Some(Value::String(text)) => strict(text)?,
+        Some(_) => return Err(format!("at {at} stands no object")),
+    };
+    Attributes::declared_in(&object, schema).map(Some).map_err(|error| error.to_string())
+}
+
+fn strict(text: &str) -> Result<Map<String, Value>, String> {
+    countersign_core::json::parse_object(text).map_err(|error| error.to_string())
+}
+
+/// Whether a probe's result says that there is nothing.
+fn is_nothing(content: Option<&Value>) -> bool {
+    match content {
+        None | Some(Value::Null | Value::Bool(false)) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        // Servers wrap what is no object.
+        Some(Value::Object(members)) => {
+            members.is_empty()
+                || (members.len() == 1 && members.get("result").is_some_and(|result| is_nothing(Some(result))))
+        }
+        Some(_) => false,
+    }
+}
+
+/// The first text of a result.
+fn said(result: &Value) -> String {
+    let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it does not say why");
+    text.chars().take(200).map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+fn evidence(summary: String, result: &Value) -> Evidence {
+    let mut kept = result.to_string();
+    if kept.len() > RESULT_BYTES_MAX {
+        let end = kept.floor_char_boundary(RESULT_BYTES_MAX);
+        kept.truncate(end);
+    }
+    Evidence { result: Some(kept), ..Evidence::said(summary) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The adapter against a server that answers as each test says.
+
+use super::*;
+use axum::body::to_bytes;
+use axum::response::IntoResponse as _;
+use countersign_core::call::{Call, EffectId, Probe};
+use countersign_core::code::Code;
+use countersign_core::decision::Blocked;
+use countersign_core::ids::FactId;
+use countersign_core::value::{FieldType, ValueType};
+use countersign_engine::outbox::{Judge, Judged};
+use std::sync::mpsc;
+
+/// What a tool does with its arguments: `Ok` is a result, `Err` an error of JSON-RPC, `None` no answer at all.
+type Script = fn(&str, &Value) -> Option<Result<Value, (i64, &'static str)>>;
+
+fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static str)>> {
+    Some(match tool {
+        "get_account" if arguments["id"] == "42" => {
+            Ok(json!({"content": [], "structuredContent": {"status": "active", "balance": 900}}))
+        }
+        "get_account" if arguments["id"] == "odd" => Ok(json!({"content": [], "structuredContent": {"balance": 9.5}})),
+        "get_account" if arguments["id"] == "text" => {
+            Ok(json!({"content": [{"type": "text", "text": "{\"status\":\"active\"}"}]}))
+        }
+        "get_account" if arguments["id"] == "gone" => Ok(json!({"content": []})),
+        "get_account" => Ok(json!({"isError": true, "content": [{"type": "text", "text": "the\nbank is closed"}]})),
+        "transfer" => Ok(json!({"content": [{"type": "text", "text": "moved"}]})),
+        "find_transfer" => Ok(json!({"content": [], "structuredContent": {"result": arguments["key"] == "paid"}})),
+        "half_way" => {
+            Ok(json!({"isError": true, "content": [{"type": "text", "text": "timed out at the central bank"}]}))
+        }
+        "no_such" => Err((-32602, "unknown tool")),
+        "broken" => Err((-32603, "internal error")),
+        _ => return None,
+    })
+}
+
+/// Starts the server; what it was asked is told.
+fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
+    let (told, asked) = mpsc::channel();
+    let answer = move |request: axum::extract::Request| {
+        let told = told.clone();
+        async move {
+            let body = to_bytes(request.into_body(), 1 << 20).await.expect("has a body");
+            let message: Value = serde_json::from_slice(&body).expect("is JSON");
+            let id = &message["id"];
+            let answer = match message["method"].as_str() {
+                Some("initialize") => {
+                    json!({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": {}}})
+                }
+                Some("tools/call") => {
+                    let params = &message["params"];
+                    told.send(params.clone()).expect("the test listens");
+                    match script(params["name"].as_str().expect("has a name"), &params["arguments"]) {
+                        Some(Ok(result)) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+                        Some(Err((code, message))) => {
+                            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+                        }
+                        None => std::future::pending().await,
+                    }
+                }
+                _ => return axum::http::StatusCode::ACCEPTED.into_response(),
+            };
+            axum::Json(answer).into_response()
+        }
+    };
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("has one"));
+    let router = axum::Router::new().route("/mcp", axum::routing::post(answer));
+    runtime.spawn(async move { axum::serve(listener, router).await });
+    (Place::Url(url), asked)
+}
+
+/// Lets pass accounts that are active, and sends what it is told to.
+struct Judging {
+    send: Send,
+    halted: bool,
+}
+
+fn blocked(message: &str) -> Blocked {
+    Blocked { code: Code::PreconditionFailed, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
+}
+
+impl Judge for Judging {
+    fn halted(&self) -> Option<Blocked> {
+        self.halted.then(|| blocked("everything is halted"))
+    }
+    fn schema(&self, _: &FactId) -> FactSchema {
+        let field = |ty| FieldType { ty, required: false };
+        [("status".into(), field(ValueType::String)), ("balance".into(), field(ValueType::Long))].into()
+    }
+    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+        let active = read.iter().all(|fact| fact.value.as_ref().is_some_and(|value| value.get("status").is_some()));
+        if active { Ok(Judged { send: self.send.clone() }) } else { Err(blocked("the account is not there")) }
+    }
+}
+
+struct World {
+    adapter: McpAdapter,
+    asked: mpsc::Receiver<Value>,
+}
+
+impl World {
+    fn new() -> Self {
+        let threads = Threads::new().expect("there are threads");
+        let (place, asked) = server(&threads.handle, bank);
+        Self { adapter: McpAdapter::new("bank", place, threads), asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.try_iter().map(|params| params["name"].as_str().expect("has a name").to_owned()).collect()
+    }
+}
+
+fn tool(name: &str) -> Send {
+    Send::Tool { tool: name.into(), arguments: json!({"amount": 5}) }
+}
+
+fn call(name: &str, account: Option<(&str, &str)>) -> Call {
+    let read = |(id, at): (&str, &str)| OutsideRead {
+        fact: format!("Account::\"{id}\"").parse().expect("is a fact"),
+        adapter: "bank".into(),
+        how: OutsideHow::Tool { tool: "get_account".into(), arguments: json!({"id": id}), at: at.into() },
+    };
+    Call {
+        adapter: "bank".into(),
+        send: account.is_none().then(|| tool(name)),
+        timeout_ms: 400,
+        retries: 0,
+        deadline_ms: u64::MAX,
+        probe: None,
+        undo: None,
+        outside: account.map(read).into_iter().collect(),
+    }
+}
+
+fn attempt(world: &World, call: &Call, name: &str, halted: bool) -> Attempt {
+    let judge = Judging { send: tool(name), halted };
+    world.adapter.attempt(&Job { effect: EffectId(1), call, key: "cs-1", attempt: 1, judge: &judge })
+}
+
+#[test]
+fn a_result_is_done_and_the_call_carries_its_key() {
+    let world = World::new();
+    let Attempt::Done(evidence) = attempt(&world, &call("transfer", None), "transfer", false) else {
+        panic!("is done")
+    };
+    assert!(evidence.result.expect("is kept").contains("moved"));
+    let params = world.asked.recv().expect("was asked");
+    assert_eq!(params["_meta"]["countersign"]["idempotency_key"], "cs-1");
+    assert_eq!(params["arguments"], json!({"amount": 5}));
+}
+
+#[test]
+fn only_what_is_clear_counts_as_refused() {
+    let world = World::new();
+    for name in ["half_way", "broken", "hangs"] {
+        let attempt = attempt(&world, &call(name, None), name, false);
+        assert!(matches!(attempt, Attempt::Unknown(_)), "{name}: {attempt:?}");
+    }
+    let refused = attempt(&world, &call("no_such", None), "no_such", false);
+    assert!(matches!(&refused, Attempt::Refused(evidence) if evidence.status == Some(-32602)), "{refused:?}");
+}
+
+#[test]
+fn facts_are_read_before_the_action_is_decided_and_nothing_is_sent_where_they_cannot_be() {
+    let world = World::new();
+    let with = |id: &'static str, at: &'static str| call("transfer", Some((id, at)));
+    let done = attempt(&world, &with("42", "/structuredContent"), "transfer", false);
+    assert!(matches!(done, Attempt::Done(_)), "{done:?}");
+    assert_eq!(world.asked(), ["get_account", "transfer"]);
+    let text = attempt(&world, &with("text", "/content/0/text"), "transfer", false);
+    assert!(matches!(text, Attempt::Done(_)), "{text:?}");
+    assert_eq!(world.asked(), ["get_account", "transfer"]);
+    let gone = attempt(&world, &with("gone", "/structuredContent"), "transfer", false);
+    assert!(matches!(&gone, Attempt::Blocked(blocked) if blocked.message == "the account is not there"), "{gone:?}");
+    for (id, why) in [("odd", "balance"), ("closed", "the bank is closed")] {
+        let attempt = attempt(&world, &with(id, "/structuredContent"), "transfer", false);
+        assert!(matches!(&attempt, Attempt::NotSent(evidence) if evidence.summary.contains(why)), "{attempt:?}");
+    }
+    assert_eq!(world.asked(), ["get_account"; 3], "nothing was sent after any of them");
+}
+
+#[test]
+fn a_halt_stops_the_call_at_the_last_moment() {
+    let world = World::new();
+    let halted = attempt(&world, &call("transfer", Some(("42", "/structuredContent"))), "transfer", true);
+    assert!(matches!(&halted, Attempt::NotSent(evidence) if evidence.summary.contains("halted")), "{halted:?}");
+    assert_eq!(world.asked(), ["get_account"]);
+}
+
+#[test]
+fn a_server_that_is_not_there_was_sent_nothing() {
+    let threads = Threads::new().expect("there are threads");
+    for place in [Place::Url("http://127.0.0.1:1/mcp".to_owned()), Place::Command(vec!["/no/such/program".to_owned()])]
+    {
+        let adapter = McpAdapter::new("bank", place, Arc::clone(&threads));
+        let world = World { adapter, asked: mpsc::channel().1 };
+        let attempt = attempt(&world, &call("transfer", None), "transfer", false);
+        assert!(matches!(attempt, Attempt::NotSent(_)), "{attempt:?}");
+    }
+}
+
+#[test]
+fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
+    let world = World::new();
+    let probe = |name: &str, key: &str| {
+        let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}) };
+        let call = Call { probe: Some(Probe { send, absent_after_ms: 1 }), ..call("transfer", None) };
+        let judge = Judging { send: tool("transfer"), halted: false };
+        world.adapter.probe(&Job { effect: EffectId(1), call: &call, key: "cs-1", attempt: 1, judge: &judge })
+    };
+    assert!(matches!(probe("find_transfer", "paid"), Probed::There(_)));
+    assert!(matches!(probe("find_transfer", "lost"), Probed::Absent(_)));
+    assert!(matches!(probe("half_way", "paid"), Probed::Unknown(_)));
+    assert!(matches!(probe("hangs", "paid"), Probed::Unknown(_)));
+}

@@ -1,0 +1,145 @@
+//! The gateway as a client of its own: to read a server's tools before anybody is shown them, and to call what a pact maps.
+
+use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, raw};
+use super::session::next_cursor;
+use super::settings::Place;
+use super::tool::Tool;
+use super::upstream::{self, Alive, Event, Inlet};
+use serde_json::json;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The revision that is asked for first, by handshake.
+const HANDSHAKE: &str = "2025-11-25";
+/// The revision that is spoken with servers that know no handshake any more.
+const STATELESS: &str = "2026-07-28";
+/// How long a server may take to introduce itself: some are compiled or fetched first.
+const INTRODUCES_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take to list its tools.
+const LISTS_WITHIN: Duration = Duration::from_secs(30);
+/// A list of more pages than this does not end.
+const PAGES_MAX: usize = 100;
+
+/// A link to one server, with nobody else on it.
+pub struct Direct {
+    link: mpsc::Sender<Message>,
+    events: mpsc::Receiver<(usize, u64, Event)>,
+    stateless: bool,
+    next: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// Nothing was sent.
+    #[error("{0}")]
+    NotSent(String),
+    /// It was sent, and nobody knows what became of it.
+    #[error("{0}")]
+    Lost(String),
+    /// The server answered with an error.
+    #[error("it answered with error {code}: {message}")]
+    Error {
+        /// The code of JSON-RPC.
+        code: i64,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl Direct {
+    /// Opens a link and introduces the gateway.
+    pub async fn open(place: &Place, alive: &Alive) -> Result<Self, NoAnswer> {
+        let (sender, events) = mpsc::channel(64);
+        let link = upstream::open(place, Inlet::new(0, 0, sender), alive.clone()).map_err(NoAnswer::NotSent)?;
+        let mut direct = Self { link, events, stateless: false, next: 0 };
+        let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
+        let params = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client});
+        match direct.request("initialize", Some(raw(&params)), INTRODUCES_WITHIN).await {
+            Ok(_) => {
+                let done = Message::notification("notifications/initialized", None);
+                direct.link.send(done).await.map_err(|_| NoAnswer::NotSent("it has ended".to_owned()))?;
+            }
+            // A server of the stateless revisions alone has no such method, or names its revisions in an error of its own.
+            Err(NoAnswer::Error { code: METHOD_NOT_FOUND | -32022, .. }) => direct.stateless = true,
+            Err(error) => return Err(error),
+        }
+        Ok(direct)
+    }
+
+    /// Whether it can still be asked.
+    pub fn is_open(&self) -> bool {
+        !self.link.is_closed() && !self.events.is_closed()
+    }
+
+    /// All its tools.
+    pub async fn tools(&mut self) -> Result<Vec<Tool>, NoAnswer> {
+        let mut tools = Vec::new();
+        let mut params = Members::default();
+        for _ in 0..PAGES_MAX {
+            let answer = self.request("tools/list", Some(params.to_raw()), LISTS_WITHIN).await?;
+            let result = answer.result_raw().map(|result| Members::parse(result.get()));
+            let Some(Ok(result)) = result else {
+                return Err(NoAnswer::Lost("its list of tools is no object".to_owned()));
+            };
+            tools.append(&mut Tool::parse_page(&result).map_err(NoAnswer::Lost)?);
+            match next_cursor(&result) {
+                Some(cursor) => params.set("cursor", cursor),
+                None => return Ok(tools),
+            }
+        }
+        Err(NoAnswer::Lost(format!("its list of tools has more than {PAGES_MAX} pages")))
+    }
+
+    /// Asks, and waits for the answer; what else comes meanwhile is passed over, and questions are refused.
+    pub async fn request(&mut self, method: &str, params: Option<Raw>, within: Duration) -> Result<Message, NoAnswer> {
+        self.next += 1;
+        let id = self.next;
+        let params = if self.stateless { Some(with_meta(params)) } else { params };
+        let sent = self.link.try_send(Message::request(id, method, params));
+        sent.map_err(|_| NoAnswer::NotSent("it has ended, or does not read what it is sent".to_owned()))?;
+        let lost = |why: String| NoAnswer::Lost(why);
+        tokio::time::timeout(within, self.answer(id))
+            .await
+            .unwrap_or_else(|_| Err(lost(format!("no answer within {} ms", within.as_millis()))))
+    }
+
+    async fn answer(&mut self, id: u64) -> Result<Message, NoAnswer> {
+        loop {
+            let message = match self.events.recv().await {
+                Some((_, _, Event::Message(message))) => message,
+                Some((_, _, Event::Ended(why))) => return Err(NoAnswer::Lost(format!("it ended: {why}"))),
+                None => return Err(NoAnswer::Lost("it ended".to_owned())),
+            };
+            match (message.kind(), message.id()) {
+                (Kind::Request, Some(asked)) => {
+                    let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
+                    let _ = self.link.send(refused).await;
+                }
+                (Kind::Response, Some(found)) if found.get() == id.to_string() => return understood(message),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An answer that is an error says which.
+fn understood(message: Message) -> Result<Message, NoAnswer> {
+    let Some(error) = message.error_raw() else { return Ok(message) };
+    let members = Members::parse(error.get()).unwrap_or_default();
+    let code = members.get("code").and_then(|code| code.get().parse().ok()).unwrap_or_default();
+    Err(NoAnswer::Error { code, message: members.text("message").unwrap_or_default() })
+}
+
+/// What every request of a stateless revision says of its client.
+fn with_meta(params: Option<Raw>) -> Raw {
+    let mut members = params.and_then(|params| Members::parse(params.get()).ok()).unwrap_or_default();
+    let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientInfo": client,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    members.set("_meta", raw(&meta));
+    members.to_raw()
+}

@@ -1,0 +1,133 @@
+//! Clients over streamable HTTP: sessions that begin with a handshake and have an id, and single requests of the stateless
+//! revisions, each of which borrows a session that nobody else uses meanwhile.
+//!
+//! The gateway cannot tell who calls, so it is reached from this machine only, and by no page of a browser.
+
+mod events;
+mod sessions;
+mod stateless;
+
+use super::MESSAGE_BYTES_MAX;
+use crate::mcp::Gateway;
+use crate::mcp::message::{INVALID_REQUEST, Kind, Message};
+use crate::mcp::upstream::Alive;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use serde_json::value::RawValue;
+use sessions::Sessions;
+use stateless::Pool;
+use std::sync::Arc;
+
+/// The header that names a session.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header that names the revision.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The first revision without a handshake; revisions are dates.
+const FIRST_STATELESS: &str = "2026-07-28";
+
+struct App {
+    gateway: Arc<Gateway>,
+    alive: Alive,
+    sessions: Sessions,
+    pool: Pool,
+}
+
+/// What is served, at `/mcp`.
+pub fn router(gateway: Arc<Gateway>, alive: Alive) -> Router {
+    let app = Arc::new(App { gateway, alive, sessions: Sessions::default(), pool: Pool::default() });
+    sessions::reap(&app);
+    Router::new()
+        .route("/mcp", post(posted).get(listened).delete(ended))
+        .layer(axum::middleware::from_fn(from_this_machine))
+        .with_state(app)
+}
+
+/// Refuses what comes from a page of a browser, or under a name that is not this machine's: a page that makes its own name
+/// point here must not reach the gateway.
+async fn from_this_machine(request: Request, next: axum::middleware::Next) -> Response {
+    if is_from_this_machine(request.headers()) {
+        next.run(request).await
+    } else {
+        refused(StatusCode::FORBIDDEN, "this gateway is for this machine only")
+    }
+}
+
+fn is_from_this_machine(headers: &HeaderMap) -> bool {
+    let local = |host: &str| {
+        let port = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        matches!(port.map_or(host, |(name, _)| name), "localhost" | "127.0.0.1" | "[::1]")
+    };
+    let value = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let origin =
+        value(header::ORIGIN).is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| local(host)));
+    value(header::HOST).is_some_and(local) && origin
+}
+
+async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, MESSAGE_BYTES_MAX).await else {
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
+    };
+    let message = std::str::from_utf8(&body).map_err(|_| "not UTF-8".to_owned());
+    let message = message.and_then(|text| Message::parse(text).map_err(|error| error.to_string()));
+    let mut message = match message {
+        Ok(message) => message,
+        Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
+    };
+    message.headers = params_in_headers(&parts.headers);
+    let header = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(session) = header(SESSION) {
+        return sessions::post(&app, session, message).await;
+    }
+    let stateless = header(VERSION).is_some_and(|version| version >= FIRST_STATELESS);
+    match (message.kind(), message.method.as_str()) {
+        (Kind::Request, "initialize") => sessions::begin(&app, message).await,
+        (Kind::Request, _) if stateless => {
+            if message.stateless_revision().as_deref() != header(VERSION) {
+                return refused(
+                    StatusCode::BAD_REQUEST,
+                    "the header mcp-protocol-version and the request's _meta disagree",
+                );
+            }
+            stateless::post(&app, message).await
+        }
+        // A single request has nothing that a notification could be about.
+        (Kind::Notification, _) if stateless => StatusCode::ACCEPTED.into_response(),
+        _ => refused(StatusCode::BAD_REQUEST, "there is no session: begin with initialize"),
+    }
+}
+
+async fn listened(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    match headers.get(SESSION).and_then(|session| session.to_str().ok()) {
+        Some(session) => sessions::listen(&app, session),
+        None => refused(StatusCode::BAD_REQUEST, "there is no session: begin with initialize"),
+    }
+}
+
+async fn ended(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let session = headers.get(SESSION).and_then(|session| session.to_str().ok());
+    match session.is_some_and(|session| app.sessions.end(session)) {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => refused(StatusCode::NOT_FOUND, "there is no such session"),
+    }
+}
+
+/// Headers that repeat arguments of a call, which its server compares with them.
+fn params_in_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let params = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-param-"));
+    params.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
+}
+
+/// An error of HTTP with a message of JSON-RPC in it.
+fn refused(status: StatusCode, why: &str) -> Response {
+    (status, json(&Message::error(RawValue::NULL, INVALID_REQUEST, why))).into_response()
+}
+
+fn json(message: &Message) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], Body::from(message.line())).into_response()
+}

@@ -1,0 +1,212 @@
+//! Sessions over HTTP: which stream of a client a message goes to, and when a session is over.
+
+use super::{App, SESSION, events, json, refused};
+use crate::mcp::message::{Kind, Message};
+use crate::mcp::session::{Ends, Session};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// How many sessions there may be; each has its own servers behind it.
+const SESSIONS_MAX: usize = 256;
+/// A session that nobody has used for so long is over.
+const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+/// How often such sessions are looked for.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+/// How many messages wait for a client that has no stream open.
+const WAITING_MAX: usize = 256;
+
+/// All sessions, by id.
+#[derive(Default)]
+pub struct Sessions(Mutex<HashMap<String, Live>>);
+
+#[derive(Clone)]
+struct Live {
+    inbox: mpsc::Sender<Message>,
+    streams: Arc<Mutex<Streams>>,
+    used: Instant,
+}
+
+/// The streams that a client has open.
+#[derive(Default)]
+struct Streams {
+    posts: Vec<Post>,
+    listener: Option<mpsc::Sender<Message>>,
+    waiting: VecDeque<Message>,
+}
+
+/// The stream of one request.
+struct Post {
+    id: String,
+    progress: Option<String>,
+    stream: mpsc::Sender<Message>,
+}
+
+impl Sessions {
+    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<String, Live>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: &str) -> Option<Live> {
+        let mut map = self.map();
+        let live = map.get_mut(id)?;
+        live.used = Instant::now();
+        Some(live.clone())
+    }
+
+    /// Ends a session; whether there was one.
+    pub fn end(&self, id: &str) -> bool {
+        self.map().remove(id).is_some()
+    }
+}
+
+/// Ends sessions that nobody uses any more, as long as there is a server.
+pub fn reap(app: &Arc<App>) {
+    let app = Arc::downgrade(app);
+    tokio::spawn(async move {
+        let mut every = tokio::time::interval(REAP_EVERY);
+        loop {
+            every.tick().await;
+            let Some(app) = app.upgrade() else { return };
+            app.sessions.map().retain(|_, live| {
+                let mut streams = live.streams();
+                streams.listener.take_if(|listener| listener.is_closed());
+                let in_use = streams.listener.is_some() || !streams.posts.is_empty();
+                !live.inbox.is_closed() && (in_use || live.used.elapsed() < IDLE_MAX)
+            });
+        }
+    });
+}
+
+/// Begins a session with the client's handshake.
+pub async fn begin(app: &Arc<App>, message: Message) -> Response {
+    let mut id = [0; 18];
+    if app.sessions.map().len() >= SESSIONS_MAX || getrandom::fill(&mut id).is_err() {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions");
+    }
+    let id = BASE64_URL_SAFE_NO_PAD.encode(id);
+    let Ends { inbox, outbox } = Session::start(&app.gateway, &app.alive);
+    let live = Live { inbox, streams: Arc::default(), used: Instant::now() };
+    tokio::spawn(pump(outbox, Arc::clone(&live.streams)));
+    app.sessions.map().insert(id.clone(), live);
+    let mut response = post(app, &id, message).await;
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(SESSION, value);
+    }
+    response
+}
+
+/// Takes a message of a session.
+pub async fn post(app: &Arc<App>, session: &str, message: Message) -> Response {
+    let Some(live) = app.sessions.get(session) else {
+        return refused(StatusCode::NOT_FOUND, "there is no such session: begin again with initialize");
+    };
+    if message.kind() != Kind::Request {
+        return match live.inbox.send(message).await {
+            Ok(()) => StatusCode::ACCEPTED.into_response(),
+            Err(_) => refused(StatusCode::NOT_FOUND, "the session has ended: begin again with initialize"),
+        };
+    }
+    let (stream, mut messages) = mpsc::channel(16);
+    let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
+    let progress = message.params_members().ok().and_then(|params| params.object("_meta"));
+    let progress = progress.and_then(|meta| Some(meta.get("progressToken")?.get().to_owned()));
+    live.streams().posts.push(Post { id: id.clone(), progress, stream });
+    if live.inbox.send(message).await.is_err() {
+        return refused(StatusCode::NOT_FOUND, "the session has ended: begin again with initialize");
+    }
+    match messages.recv().await {
+        Some(first) if first.kind() == Kind::Response => json(&first),
+        Some(first) => events::stream(Some(first), messages),
+        None => refused(StatusCode::BAD_GATEWAY, "the session ended without an answer"),
+    }
+}
+
+/// Opens the stream for what the client is told unasked.
+pub fn listen(app: &Arc<App>, session: &str) -> Response {
+    let Some(live) = app.sessions.get(session) else {
+        return refused(StatusCode::NOT_FOUND, "there is no such session: begin again with initialize");
+    };
+    let (listener, messages) = mpsc::channel(WAITING_MAX);
+    let mut streams = live.streams();
+    for message in std::mem::take(&mut streams.waiting) {
+        // As many fit as can wait.
+        let _ = listener.try_send(message);
+    }
+    // A second stream takes the place of the first: a message is never sent on two.
+    streams.listener = Some(listener);
+    events::stream(None, messages)
+}
+
+impl Live {
+    fn streams(&self) -> std::sync::MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hands what a session says to the streams of its client, until the session has ended.
+async fn pump(mut outbox: mpsc::Receiver<Message>, streams: Arc<Mutex<Streams>>) {
+    let lock = || streams.lock().unwrap_or_else(PoisonError::into_inner);
+    while let Some(mut message) = outbox.recv().await {
+        loop {
+            let chosen = lock().choose(&message);
+            let Some(stream) = chosen else {
+                lock().keep(message);
+                break;
+            };
+            match stream.send(message).await {
+                Ok(()) => break,
+                // Its reader is gone: another stream, or none.
+                Err(lost) => {
+                    message = lost.0;
+                    lock().forget(&stream);
+                    if message.kind() == Kind::Response {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    *lock() = Streams::default();
+}
+
+impl Streams {
+    /// The stream for a message. An answer goes where its request came from, and takes that stream with it; progress as well, and
+    /// anything else while there is but one request it can be about.
+    fn choose(&mut self, message: &Message) -> Option<mpsc::Sender<Message>> {
+        if message.kind() == Kind::Response {
+            let id = message.id()?.get();
+            let at = self.posts.iter().position(|post| post.id == id)?;
+            return Some(self.posts.remove(at).stream);
+        }
+        let token =
+            message.params_members().ok().and_then(|params| Some(params.get("progressToken")?.get().to_owned()));
+        let post = match (&token, self.posts.as_slice()) {
+            (Some(_), posts) => posts.iter().find(|post| post.progress == token),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let post = post.map(|post| post.stream.clone());
+        post.or_else(|| self.listener.clone()).or_else(|| self.posts.last().map(|post| post.stream.clone()))
+    }
+
+    /// Keeps a message until there is a stream, unless it is an answer that nobody waits for.
+    fn keep(&mut self, message: Message) {
+        if message.kind() != Kind::Response {
+            self.waiting.push_back(message);
+            if self.waiting.len() > WAITING_MAX {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    fn forget(&mut self, stream: &mpsc::Sender<Message>) {
+        self.posts.retain(|post| !post.stream.same_channel(stream));
+        self.listener.take_if(|listener| listener.same_channel(stream));
+    }
+}

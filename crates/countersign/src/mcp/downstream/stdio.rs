@@ -1,0 +1,69 @@
+//! One client over standard input and output, a message a line. Nothing else is written to standard output.
+//!
+//! Both are read and written on threads of their own, because neither can be waited for without holding one.
+
+use super::MESSAGE_BYTES_MAX;
+use crate::mcp::Gateway;
+use crate::mcp::message::{INVALID_REQUEST, Message, PARSE_ERROR};
+use crate::mcp::session::{Ends, Session};
+use crate::mcp::upstream::Alive;
+use serde_json::value::RawValue;
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Serves the client until it closes its side and is answered.
+pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive) -> std::io::Result<()> {
+    let Ends { inbox, outbox } = Session::start(gateway, alive);
+    let (done, written) = oneshot::channel();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox))?;
+    std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
+        // Whoever has stopped waiting needs no word of it.
+        let _ = done.send(write_all(outbox));
+    })?;
+    written.await.unwrap_or(Ok(()))
+}
+
+fn write_all(mut outbox: mpsc::Receiver<Message>) -> std::io::Result<()> {
+    while let Some(message) = outbox.blocking_recv() {
+        write(&message)?;
+    }
+    Ok(())
+}
+
+fn write(message: &Message) -> std::io::Result<()> {
+    let mut line = message.line();
+    line.push('\n');
+    let mut output = std::io::stdout().lock();
+    output.write_all(line.as_bytes())?;
+    output.flush()
+}
+
+/// Reads messages until the client closes its side; what is none is answered with an error.
+fn read(inbox: &mpsc::Sender<Message>) {
+    let most = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut input = std::io::stdin().lock();
+    loop {
+        let mut line = Vec::new();
+        match input.by_ref().take(most).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let whole = line.last() == Some(&b'\n') || line.len() < MESSAGE_BYTES_MAX;
+        let parsed = match std::str::from_utf8(&line) {
+            _ if !whole => {
+                Err((INVALID_REQUEST, format!("more than {MESSAGE_BYTES_MAX} bytes; nothing after it is read")))
+            }
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(text) => Message::parse(text).map_err(|error| (error.code(), error.to_string())),
+            Err(_) => Err((PARSE_ERROR, "not UTF-8".to_owned())),
+        };
+        let gone_on = match parsed {
+            Ok(message) => inbox.blocking_send(message).is_ok(),
+            Err((code, why)) => write(&Message::error(RawValue::NULL, code, &why)).is_ok() && whole,
+        };
+        if !gone_on {
+            return;
+        }
+    }
+}

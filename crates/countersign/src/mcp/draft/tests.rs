@@ -1,0 +1,78 @@
+//! Drafts for a bank with every kind of tool. What is drafted must load: whoever starts here must not start with an error.
+
+use super::*;
+use serde_json::value::RawValue;
+
+fn tool(text: &str) -> Tool {
+    Tool::parse(&RawValue::from_string(text.to_owned()).expect("is JSON")).expect("has a name")
+}
+
+fn bank() -> Vec<Tool> {
+    [
+        r#"{"name":"get_account","description":"One account.",
+            "inputSchema":{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]},
+            "outputSchema":{"type":"object","required":["status","balance"],
+                "properties":{"status":{"type":"string"},"balance":{"type":"integer"},"note":{"type":"string"}}},
+            "annotations":{"readOnlyHint":true}}"#,
+        r#"{"name":"list_accounts","inputSchema":{"type":"object"}}"#,
+        r#"{"name":"transfer","description":"Move money.\nAt once.",
+            "inputSchema":{"type":"object","properties":{"account":{"type":"string"},
+            "amount":{"type":"integer","minimum":1},"memo":{"anyOf":[{"type":"string"},{"type":"null"}]},
+            "tags":{"type":"array","items":{"type":"string"}},
+            "how":{"enum":["fast","slow"]}},"required":["account","amount"]}}"#,
+        r#"{"name":"update_account",
+            "inputSchema":{"type":"object","properties":{"id":{"type":"string","maxLength":20}},"required":["id"]}}"#,
+        r#"{"name":"set_rate","inputSchema":{"type":"object","properties":{"rate":{"type":"number"}},"required":["rate"]}}"#,
+        r#"{"name":"wipe","inputSchema":{"type":"object"}}"#,
+        "{\"name\":\"sneaky\",\"description\":\"a\\u202eb\",\"inputSchema\":{\"type\":\"object\"}}",
+        r#"{"name":"odd name","inputSchema":{"type":"object"}}"#,
+    ]
+    .map(tool)
+    .to_vec()
+}
+
+#[test]
+fn a_drafted_pact_loads_allows_nothing_and_says_what_it_left_out() {
+    let text = pact("bank", &bank()).expect("can be written");
+    let loaded = load(&text).expect("loads").pact;
+    let mut actions: Vec<String> = loaded.actions.keys().map(ToString::to_string).collect();
+    actions.sort_unstable();
+    assert_eq!(actions, ["transfer", "update_account", "wipe"]);
+    for line in [
+        "source = { mcp = \"bank\", tool = \"get_account\", arguments = { id = \"{id}\" }, at = \"/structuredContent\" }",
+        "attributes = { status = \"String\", balance = \"Long\" }",
+        "resource = 'Account::\"{account}\"'",
+        "resource = 'Account::\"{id}\"'",
+        "resource = 'McpTool::\"bank/wipe\"'",
+        "doc = \"Move money.\"",
+        "properties.amount = { type = \"integer\", minimum = 1 }",
+        "properties.tags = { type = \"array\", maxItems = 100, items = { type = \"string\", maxLength = 1000 } }",
+        "properties.how = { enum = [\"fast\", \"slow\"] }",
+        "# The parameter `memo` is left out: it can be of several types.",
+        "#   get_account only reads (says so itself)",
+        "#   list_accounts only reads (by its name only",
+        "# The tool set_rate is left out, and stays denied: it needs the parameter `rate`, and numbers with a fraction",
+        "# The tool sneaky is left out, and stays denied: its definition holds characters that people do not see: U+202E",
+        "# The tool odd name is left out",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(text.matches("[facts.Account]").count(), 1);
+}
+
+#[test]
+fn a_server_that_only_reads_needs_no_pact() {
+    let reads: Vec<Tool> = bank().into_iter().take(2).collect();
+    assert!(pact("bank", &reads).expect_err("is none").contains("nothing to write"));
+}
+
+#[test]
+fn the_lines_for_one_tool_name_it_and_its_parameters() {
+    let tools = bank();
+    let lines = action_lines("bank", &tools[2]);
+    assert!(
+        lines.starts_with("[action.transfer]") && lines.contains("required = [\"account\", \"amount\"]"),
+        "{lines}"
+    );
+    assert!(action_lines("bank", &tools[4]).starts_with("# The tool set_rate is left out"));
+}

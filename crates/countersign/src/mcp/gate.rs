@@ -1,0 +1,150 @@
+//! What the gateway asks the gate, in an agent's name: which tools are approved as they are, and whether a call may pass.
+//!
+//! Both are facts and verdicts like any other. An approved definition is a fact that an operator fed; a call of a tool that no pact
+//! maps is an action under the gateway's own small pact (`calls.toml`). So every call leaves an entry before its answer is given,
+//! and halts, standings and revocations hold for it without a line of code here.
+
+use super::gated::Calls;
+use super::message::Raw;
+use super::refusal::Refusal;
+use super::settings::Unmapped;
+use super::tool::{Tool, fact_id};
+use crate::client::{Call, Client};
+use anyhow::Result;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use countersign_api::{ActionRequest, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
+use countersign_core::ids::{FactId, FactType};
+use countersign_core::limits::READS_MAX;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+/// The pact that calls of unmapped tools are decided under.
+pub const PACT: &str = include_str!("calls.toml");
+/// Its name.
+pub const PACT_NAME: &str = "mcp-calls";
+/// The type of the facts that say which tools are approved.
+pub const FACT_TYPE: &str = "McpTool";
+
+/// A gate, and the agent in whose name it is asked.
+pub struct GateClient {
+    pub(super) client: Client,
+    pub(super) agent: String,
+    pub(super) calls: Calls,
+    unmapped: Unmapped,
+}
+
+/// What becomes of a call.
+pub enum Decided {
+    /// It may pass.
+    Pass,
+    /// The gate itself saw to it; this is the result.
+    Answer(Raw),
+}
+
+/// Whether a tool is approved as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// It is.
+    AsItIs,
+    /// Its definition is another than the one that was approved.
+    Changed,
+    /// Nobody has approved it.
+    Missing,
+}
+
+/// The fact that says whether a tool is approved.
+pub fn tool_fact(upstream: &str, tool: &str) -> Result<FactId> {
+    let id = fact_id(upstream, tool).ok_or_else(|| anyhow::anyhow!("the name of the tool is empty or too long"))?;
+    Ok(FactId::new(FactType::new(FACT_TYPE)?, id.as_str())?)
+}
+
+impl GateClient {
+    /// Asks this gate in the name of this agent.
+    pub fn new(client: Client, agent: String, unmapped: Unmapped) -> Self {
+        Self { client, agent, calls: Calls::default(), unmapped }
+    }
+
+    /// Which of these tools are approved. Where the gate cannot be asked, the error says so and nothing is approved.
+    pub fn approvals(&self, upstream: &str, tools: &[Tool]) -> Result<Vec<Approval>> {
+        let facts: Vec<Option<String>> =
+            tools.iter().map(|tool| tool_fact(upstream, &tool.name).ok().map(|fact| fact.to_string())).collect();
+        let mut wanted: Vec<String> = facts.iter().flatten().cloned().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut approved: HashMap<String, String> = HashMap::new();
+        for some in wanted.chunks(READS_MAX) {
+            let call = Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts: some.to_vec() })?;
+            let shown: ObserveResponse = self.client.call(call)?;
+            for fact in shown.facts {
+                let definition = fact.value.as_ref().and_then(|value| value.get("definition")).and_then(Value::as_str);
+                approved.extend(definition.map(|definition| (fact.fact, definition.to_owned())));
+            }
+        }
+        let approval = |(tool, fact): (&Tool, Option<String>)| match fact.and_then(|fact| approved.get(&fact)) {
+            Some(definition) if *definition == tool.definition => Approval::AsItIs,
+            Some(_) => Approval::Changed,
+            None => Approval::Missing,
+        };
+        Ok(tools.iter().zip(facts).map(approval).collect())
+    }
+
+    /// Decides a call; its entry stands when this returns.
+    pub fn decide(
+        &self,
+        upstream: &str,
+        tool: &Tool,
+        arguments: &str,
+        key: Option<String>,
+    ) -> Result<Decided, Refusal> {
+        let mapping = self.mapping()?;
+        match mapping.find(upstream, &tool.name) {
+            [] => self.may_pass(upstream, tool, arguments).map(|()| Decided::Pass),
+            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key).map(Decided::Answer),
+            [one, other, ..] => {
+                let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
+                Err(Refusal::unfit(&tool.name, &why))
+            }
+        }
+    }
+
+    /// Whether a call of a tool that no pact maps may pass.
+    fn may_pass(&self, upstream: &str, tool: &Tool, arguments: &str) -> Result<(), Refusal> {
+        let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
+        let params = json!({
+            "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
+            "unmapped": self.unmapped.as_str(),
+        });
+        let Value::Object(params) = params else { return Ok(()) };
+        let verdict = self.act(params).map_err(|error| Refusal::no_gate(&error))?;
+        match verdict.verdict {
+            VerdictKind::Committed => Ok(()),
+            _ => Err(Refusal::of_unmapped(upstream, tool, &verdict)),
+        }
+    }
+
+    fn act(&self, params: Map<String, Value>) -> Result<Verdict> {
+        let request = ActionRequest {
+            pact: PACT_NAME.to_owned(),
+            action: "call".to_owned(),
+            idempotency_key: random_key()?,
+            params,
+            observations: Vec::new(),
+            delegation: None,
+            claim: None,
+        };
+        self.client.call(Call::post("/v1/actions").agent(&self.agent).json(&request)?)
+    }
+
+    /// Closes an embedded gate cleanly.
+    pub fn close(self) -> Result<()> {
+        self.client.close()
+    }
+}
+
+/// An idempotency key that nobody guesses.
+pub(super) fn random_key() -> Result<String> {
+    let mut key = [0; 18];
+    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(key))
+}

@@ -1,0 +1,340 @@
+//! JSON-RPC messages as they stand: only the outermost members are looked at, everything below stays the text that was sent.
+//!
+//! What the gateway does not have to understand it must not rewrite: a parser of typed messages drops what it does not know
+//! (docs/adr/0012). And what two readers could understand differently is refused: a name that stands twice would let a call
+//! look like one tool to the gateway and like another to the server.
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::{RawValue, to_raw_value};
+use std::fmt;
+
+/// JSON text that nobody has looked into.
+pub type Raw = Box<RawValue>;
+
+/// The code of JSON-RPC for text that is not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// The code of JSON-RPC for JSON that is no message.
+pub const INVALID_REQUEST: i64 = -32600;
+/// The code of JSON-RPC for a method that nobody has.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// The code of JSON-RPC for params that do not fit.
+pub const INVALID_PARAMS: i64 = -32602;
+/// The code for a server behind the gateway that gives no answer.
+pub const UPSTREAM_FAILED: i64 = -32001;
+
+/// The members of one JSON object, in order, each as it stands.
+#[derive(Debug, Clone, Default)]
+pub struct Members(Vec<(String, Raw)>);
+
+impl Members {
+    /// Reads an object; one with a name twice is refused.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// A member.
+    pub fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// A member that is a string.
+    pub fn text(&self, name: &str) -> Option<String> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    /// A member that is an object.
+    pub fn object(&self, name: &str) -> Option<Self> {
+        Self::parse(self.get(name)?.get()).ok()
+    }
+
+    /// Puts a member in its old place, or at the end.
+    pub fn set(&mut self, name: &str, value: Raw) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    /// Takes a member away.
+    pub fn remove(&mut self, name: &str) -> Option<Raw> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+    }
+
+    /// Writes the object.
+    pub fn to_raw(&self) -> Raw {
+        RawValue::from_string(self.to_text()).unwrap_or_default()
+    }
+
+    fn to_text(&self) -> String {
+        let length = self.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>() + 2;
+        let mut text = String::with_capacity(length);
+        text.push('{');
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&serde_json::Value::from(name.as_str()).to_string());
+            text.push(':');
+            text.push_str(value.get());
+        }
+        text.push('}');
+        text
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members: Vec<(String, Raw)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Raw>()? {
+                    if members.iter().any(|(known, _)| *known == name) {
+                        return Err(A::Error::custom(format_args!("`{name}` stands twice")));
+                    }
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+/// What kind of message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks for something, and has an id.
+    Request,
+    /// Tells something.
+    Notification,
+    /// Answers a request.
+    Response,
+}
+
+/// One message.
+#[derive(Debug, Clone)]
+pub struct Message {
+    members: Members,
+    kind: Kind,
+    /// Its method, where it has one.
+    pub method: String,
+    /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
+    pub headers: Vec<(String, String)>,
+}
+
+/// Why text is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Not JSON.
+    #[error("not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// JSON, but no message.
+    #[error("not one JSON-RPC message: {0}")]
+    NotAMessage(String),
+}
+
+impl Refused {
+    /// The code of JSON-RPC.
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::NotJson(_) => PARSE_ERROR,
+            Self::NotAMessage(_) => INVALID_REQUEST,
+        }
+    }
+}
+
+impl Message {
+    /// Reads one message.
+    pub fn parse(text: &str) -> Result<Self, Refused> {
+        let members = Members::parse(text).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data if text.trim_start().starts_with('[') => {
+                Refused::NotAMessage("batches are not taken; send one message at a time".to_owned())
+            }
+            serde_json::error::Category::Data => Refused::NotAMessage(error.to_string()),
+            _ => Refused::NotJson(error),
+        })?;
+        let wrong = |why: &str| Refused::NotAMessage(why.to_owned());
+        if members.text("jsonrpc").as_deref() != Some("2.0") {
+            return Err(wrong("`jsonrpc` must be \"2.0\""));
+        }
+        let id = members.get("id").filter(|id| id.get() != "null");
+        if id.is_some_and(|id| id.get().starts_with(['{', '[', 't', 'f'])) {
+            return Err(wrong("an id is a number or a string"));
+        }
+        let method = members.text("method");
+        let answers = members.get("result").is_some() != members.get("error").is_some();
+        let kind = match (&method, id) {
+            (Some(_), Some(_)) if !answers => Kind::Request,
+            (Some(_), None) if !answers && members.get("id").is_none() => Kind::Notification,
+            // An error without an id is about something that could not be read.
+            (None, _) if answers && members.get("method").is_none() => Kind::Response,
+            _ => return Err(wrong("it is neither a request, a notification nor a response")),
+        };
+        Ok(Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new() })
+    }
+
+    /// A request of our own.
+    pub fn request(id: u64, method: &str, params: Option<Raw>) -> Self {
+        let mut message = Self::notification(method, params);
+        message.kind = Kind::Request;
+        message.set_id(number(id));
+        message
+    }
+
+    /// A notification of our own.
+    pub fn notification(method: &str, params: Option<Raw>) -> Self {
+        let mut members = Members::default();
+        members.set("jsonrpc", raw(&"2.0"));
+        members.set("method", raw(&method));
+        if let Some(params) = params {
+            members.set("params", params);
+        }
+        Self { members, kind: Kind::Notification, method: method.to_owned(), headers: Vec::new() }
+    }
+
+    /// An answer of our own.
+    pub fn result(id: &RawValue, result: Raw) -> Self {
+        Self::answer(id, "result", result)
+    }
+
+    /// An error of our own.
+    pub fn error(id: &RawValue, code: i64, message: &str) -> Self {
+        Self::answer(id, "error", raw(&serde_json::json!({"code": code, "message": message})))
+    }
+
+    fn answer(id: &RawValue, name: &str, value: Raw) -> Self {
+        let mut members = Members::default();
+        members.set("jsonrpc", raw(&"2.0"));
+        members.set("id", id.to_owned());
+        members.set(name, value);
+        Self { members, kind: Kind::Response, method: String::new(), headers: Vec::new() }
+    }
+
+    /// What kind it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its id, as it stands.
+    pub fn id(&self) -> Option<&RawValue> {
+        self.members.get("id")
+    }
+
+    /// Its params, as they stand.
+    pub fn params(&self) -> Option<&RawValue> {
+        self.members.get("params")
+    }
+
+    /// The members of its params; empty where it has none.
+    pub fn params_members(&self) -> Result<Members, serde_json::Error> {
+        self.params().map_or_else(|| Ok(Members::default()), |params| Members::parse(params.get()))
+    }
+
+    /// What it answers, as it stands.
+    pub fn result_raw(&self) -> Option<&RawValue> {
+        self.members.get("result")
+    }
+
+    /// The error it answers with, as it stands.
+    pub fn error_raw(&self) -> Option<&RawValue> {
+        self.members.get("error")
+    }
+
+    /// Gives it another id.
+    pub fn set_id(&mut self, id: Raw) {
+        self.members.set("id", id);
+    }
+
+    /// Gives it other params.
+    pub fn set_params(&mut self, params: Raw) {
+        self.members.set("params", params);
+    }
+
+    /// Gives it another result.
+    pub fn set_result(&mut self, result: Raw) {
+        self.members.set("result", result);
+    }
+
+    /// Gives it another error.
+    pub fn set_error(&mut self, error: Raw) {
+        self.members.set("error", error);
+    }
+
+    /// Its text on one line. Text in JSON holds no line feed as such, so only white space between is replaced.
+    pub fn line(&self) -> String {
+        let mut text = self.members.to_text();
+        if text.contains(['\n', '\r']) {
+            text = text.replace(['\n', '\r'], " ");
+        }
+        text
+    }
+
+    /// The revision of the protocol that it names in its `_meta`, where it is of a stateless revision.
+    pub fn stateless_revision(&self) -> Option<String> {
+        let meta = self.params_members().ok()?.object("_meta")?;
+        meta.text("io.modelcontextprotocol/protocolVersion")
+    }
+}
+
+/// Anything that becomes JSON.
+pub fn raw(value: &impl serde::Serialize) -> Raw {
+    to_raw_value(value).unwrap_or_default()
+}
+
+/// A number.
+pub fn number(number: u64) -> Raw {
+    raw(&number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_stays_as_it_was_sent() {
+        let text = r#"{"jsonrpc":"2.0","x":{"a": 1.0},"id":"a\u0062","method":"tools/call","params":{"n":12345678901234567890.5,"m":1e2}}"#;
+        let mut message = Message::parse(text).expect("is a request");
+        assert_eq!(message.line(), text);
+        message.set_id(number(7));
+        assert_eq!(message.line(), text.replace(r#""a\u0062""#, "7"));
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        let message =
+            Message::parse("{\"jsonrpc\":\"2.0\",\n\"method\":\"a\",\"params\":{\r\n\"t\":\"x\\ny\"}}").expect("tells");
+        assert_eq!(message.line(), "{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":{  \"t\":\"x\\ny\"}}");
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for (text, why) in [
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "`id` stands twice"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}"#, "`method` stands twice"),
+            (r#"[{"jsonrpc":"2.0","method":"a"}]"#, "batches"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, "neither"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, "neither"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#, "neither"),
+            (r#"{"jsonrpc":"2.0","id":[1],"method":"a"}"#, "number or a string"),
+            (r#"{"id":1,"method":"a"}"#, "2.0"),
+            (r#"{"jsonrpc""#, "not JSON"),
+        ] {
+            let error = Message::parse(text).expect_err("is refused").to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let message =
+            Message::parse(r#"{"jsonrpc":"2.0","method":"a","params":{"name":"a","name":"b"}}"#).expect("parses");
+        assert!(message.params_members().is_err());
+    }
+}

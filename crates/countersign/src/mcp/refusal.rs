@@ -1,0 +1,114 @@
+//! What a model is told when a call was not carried out (docs/formats/mcp.md): a tool result that is an error, one plain
+//! sentence, and the same as an object to branch on.
+
+use super::message::{Raw, raw};
+use super::tool::Tool;
+use countersign_api::{Verdict, VerdictKind};
+use serde_json::{Value, json};
+
+/// Where the object stands, in `_meta` and in the structured content.
+pub const MEMBER: &str = "countersign";
+
+/// Why a call was not carried out.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    text: String,
+    object: Value,
+}
+
+impl Refusal {
+    /// There is no verdict: something stood in the way before the gate was asked, or the gate itself.
+    fn error(code: &str, message: String, hint: &str, how: &str) -> Self {
+        let text = format!("Not done: {message}. {hint}");
+        Self { text, object: json!({"error": {"code": code, "message": message, "hint": hint}, "retry": {"how": how}}) }
+    }
+
+    /// Nobody has a tool of this name.
+    pub fn unknown(tool: &str) -> Self {
+        Self::error("tool_unknown", format!("there is no tool `{tool}`"), "List the tools again.", "change")
+    }
+
+    /// The tool must not be used as it is.
+    pub fn unfit(tool: &str, why: &str) -> Self {
+        let message = format!("the tool `{tool}` is not to be used: {why}");
+        Self::error("tool_unfit", message, "Tell a person; its server has to be mended.", "never")
+    }
+
+    /// The tool is mapped, and not approved as it is.
+    pub fn not_approved(upstream: &str, tool: &str) -> Self {
+        let message = format!("the tool `{tool}` is not approved, or its definition has changed since");
+        let hint = format!("An operator reads it and runs: countersign mcp approve {upstream}/{tool}");
+        Self::error("tool_not_approved", message, &hint, "never")
+    }
+
+    /// The arguments cannot be decided on.
+    pub fn arguments(why: &str) -> Self {
+        let message = format!("the arguments cannot be decided on: {why}");
+        Self::error("invalid_arguments", message, "Call it with others.", "change")
+    }
+
+    /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
+    pub fn of_verdict(verdict: &Verdict, object: Value) -> Self {
+        let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone());
+        let message = verdict.message.clone().or(said).unwrap_or_default();
+        let hint = verdict.hint.clone().unwrap_or_default();
+        let ask = "Ask for it later with the tool countersign_continue; do not make the call again.";
+        let text = match verdict.verdict {
+            VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
+            VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
+            VerdictKind::InDoubt => format!("Nobody knows whether it was done: {message}. {ask}"),
+            _ => format!("Not done: {message}. {hint}"),
+        };
+        Self { text, object }
+    }
+
+    /// The list of tools could not be had, so nobody knows what is called.
+    pub fn no_list(upstream: &str, why: &str) -> Self {
+        let message = format!("the server `{upstream}` does not say which tools it has: {why}");
+        Self::error("upstream_failed", message, "Try again later.", "later")
+    }
+
+    /// The gate gave no verdict.
+    pub fn no_gate(error: &anyhow::Error) -> Self {
+        let first = error.to_string();
+        let first = first.lines().next().unwrap_or_default();
+        Self::error("gate_unreachable", format!("the gate gives no verdict: {first}"), "Try again later.", "later")
+    }
+
+    /// The gate's verdict on a call that no pact maps.
+    pub fn of_unmapped(upstream: &str, tool: &Tool, verdict: &Verdict) -> Self {
+        let failed = |id: &str| verdict.failed.iter().any(|failed| failed.precondition == id);
+        let name = &tool.name;
+        let approve = format!("An operator reads it and runs: countersign mcp approve {upstream}/{name}");
+        let (message, hint) = if verdict.code.as_deref() == Some("fact_missing") {
+            (format!("the tool `{name}` is not approved"), approve)
+        } else if failed("definition-as-approved") {
+            (format!("the definition of the tool `{name}` has changed since it was approved"), approve)
+        } else if failed("reads-only-or-let-pass") {
+            let lines = super::draft::action_lines(upstream, tool);
+            (format!("no pact maps the tool `{name}`, and it does not only read"), format!("Add to a pact:\n{lines}"))
+        } else {
+            let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
+            (message, verdict.hint.clone().unwrap_or_default())
+        };
+        let mut object = serde_json::to_value(verdict).unwrap_or_default();
+        if let Some(object) = object.as_object_mut() {
+            object.insert("message".to_owned(), json!(message));
+            object.insert("hint".to_owned(), json!(hint));
+            object.insert("retry".to_owned(), json!({"how": "never"}));
+        }
+        Self { text: format!("Not done: {message}. {hint}"), object }
+    }
+
+    /// As the result of a tool.
+    pub fn result(&self) -> Raw {
+        raw(&json!({
+            "content": [{"type": "text", "text": self.text}],
+            "structuredContent": {MEMBER: self.object},
+            "isError": true,
+            // Required since the stateless revision, and of no meaning before it.
+            "resultType": "complete",
+            "_meta": {MEMBER: self.object},
+        }))
+    }
+}

@@ -1,0 +1,313 @@
+//! One client, and its own links to every upstream: who gets which message, under which id.
+//!
+//! One task holds everything and waits for nobody: what takes long (a link, the gate) reports back by a channel. Ids are given
+//! anew in both directions, so that no two clients, servers or questions of the gateway itself can be taken for each other. A
+//! message that is not about tools passes as it came, but for its id.
+
+mod answers;
+mod calls;
+mod gather;
+mod lists;
+mod slot;
+
+pub use self::lists::next_cursor;
+
+use self::calls::{CallState, Verdict};
+use self::gather::Gather;
+use self::slot::Slot;
+use super::Gateway;
+use super::message::{INVALID_PARAMS, Kind, Message, Raw, number};
+use super::upstream::{Alive, Event};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How many messages may wait for a session, and for its client.
+const WAITING_MAX: usize = 256;
+
+/// How long answers are still waited for once the client has closed its side.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// A client that is served. Ends when the client's sender is dropped.
+pub struct Session {
+    gateway: Arc<Gateway>,
+    slots: Vec<Slot>,
+    client: mpsc::Sender<Message>,
+    events: mpsc::Sender<(usize, u64, Event)>,
+    verdicts: mpsc::Sender<Verdict>,
+    /// Requests that upstreams have to answer, by the id that they were given.
+    pending: HashMap<u64, Pending>,
+    /// Requests of upstreams that the client has to answer, by the id that it was given.
+    asked: HashMap<u64, Asked>,
+    calls: HashMap<u64, CallState>,
+    gathers: HashMap<u64, Gather>,
+    /// Lists of tools that wait for the gate.
+    showing: usize,
+    next: u64,
+}
+
+/// A request that an upstream has to answer.
+struct Pending {
+    slot: usize,
+    purpose: Purpose,
+}
+
+/// Whom the answer is for.
+enum Purpose {
+    /// The client, under its own id.
+    Relay { id: Raw },
+    /// The client, and it lists tools.
+    Tools { id: Raw, is_first: bool },
+    /// The client, if the gate lets the call pass.
+    Call { call: u64 },
+    /// Several answers make one.
+    Gather { gather: u64 },
+    /// The first upstream that does not refuse answers; these are left.
+    FirstOf { message: Message, left: Vec<usize> },
+    /// A link that was opened again, before anything else is sent to it.
+    Reopening,
+}
+
+/// A request that the client has to answer.
+struct Asked {
+    slot: usize,
+    generation: u64,
+    id: Raw,
+}
+
+/// The client's two ends of a session.
+pub struct Ends {
+    /// What the client sends; the session ends when this is dropped.
+    pub inbox: mpsc::Sender<Message>,
+    /// What the client is sent; closed when the session has ended.
+    pub outbox: mpsc::Receiver<Message>,
+}
+
+impl Session {
+    /// Begins to serve a client.
+    pub fn start(gateway: &Arc<Gateway>, alive: &Alive) -> Ends {
+        let (inbox, from_client) = mpsc::channel(WAITING_MAX);
+        let (client, outbox) = mpsc::channel(WAITING_MAX);
+        let (events, from_links) = mpsc::channel(WAITING_MAX);
+        let (verdicts, from_gate) = mpsc::channel(WAITING_MAX);
+        let slots = gateway.upstreams.iter().map(|(name, place)| Slot::new(name, place, alive)).collect();
+        let session = Self {
+            gateway: Arc::clone(gateway),
+            slots,
+            client,
+            events,
+            verdicts,
+            pending: HashMap::new(),
+            asked: HashMap::new(),
+            calls: HashMap::new(),
+            gathers: HashMap::new(),
+            showing: 0,
+            next: 1,
+        };
+        tokio::spawn(session.run(from_client, from_links, from_gate));
+        Ends { inbox, outbox }
+    }
+
+    async fn run(
+        mut self,
+        mut from_client: mpsc::Receiver<Message>,
+        mut from_links: mpsc::Receiver<(usize, u64, Event)>,
+        mut from_gate: mpsc::Receiver<Verdict>,
+    ) {
+        let mut open = true;
+        let far = tokio::time::Instant::now() + Duration::from_secs(60 * 60 * 24 * 365);
+        let drained = tokio::time::sleep_until(far);
+        tokio::pin!(drained);
+        while open || self.showing > 0 || !self.pending.is_empty() || !self.calls.is_empty() {
+            tokio::select! {
+                message = from_client.recv(), if open => match message {
+                    Some(message) => self.from_client(message).await,
+                    None => {
+                        open = false;
+                        drained.as_mut().reset(tokio::time::Instant::now() + DRAIN);
+                    }
+                },
+                Some((slot, generation, event)) = from_links.recv() => self.from_link(slot, generation, event).await,
+                Some(verdict) = from_gate.recv() => self.from_gate(verdict).await,
+                () = &mut drained => break,
+                // Nobody reads any more: there is nobody to serve.
+                () = self.client.closed() => break,
+            }
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+
+    /// Whether tools and prompts carry the name of their upstream.
+    fn is_namespaced(&self) -> bool {
+        self.slots.len() > 1
+    }
+
+    async fn answer(&self, message: Message) {
+        // A client that has gone away needs no answer.
+        let _ = self.client.send(message).await;
+    }
+
+    async fn answer_error(&self, id: &RawValue, code: i64, why: &str) {
+        self.answer(Message::error(id, code, why)).await;
+    }
+
+    async fn from_client(&mut self, message: Message) {
+        match message.kind() {
+            Kind::Request => self.request(message).await,
+            Kind::Notification => self.notification(message).await,
+            Kind::Response => self.response_of_client(message).await,
+        }
+    }
+
+    async fn request(&mut self, message: Message) {
+        let Some(id) = message.id().map(ToOwned::to_owned) else { return };
+        match message.method.as_str() {
+            "tools/call" => self.call(id, message).await,
+            "initialize" => {
+                for slot in &mut self.slots {
+                    slot.remember_handshake(&message);
+                }
+                self.spread(id, message).await;
+            }
+            "tools/list" if !self.is_namespaced() => {
+                let is_first = message.params_members().is_ok_and(|params| params.get("cursor").is_none());
+                self.forward(0, message, Purpose::Tools { id, is_first }).await;
+            }
+            _ if !self.is_namespaced() => self.forward(0, message, Purpose::Relay { id }).await,
+            "ping" => self.answer(Message::result(&id, super::message::raw(&serde_json::json!({})))).await,
+            "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "logging/setLevel"
+            | "server/discover" => self.spread(id, message).await,
+            _ => self.routed(id, message).await,
+        }
+    }
+
+    /// A request about one prompt, or about something of which only its server knows that it is its own.
+    async fn routed(&mut self, id: Raw, mut message: Message) {
+        if message.method == "completion/complete"
+            && let Ok(mut params) = message.params_members()
+            && let Some(mut about) = params.object("ref")
+            && let Some((slot, name)) = about.text("name").and_then(|name| self.route(&name))
+        {
+            about.set("name", super::message::raw(&name));
+            params.set("ref", about.to_raw());
+            message.set_params(params.to_raw());
+            return self.forward(slot, message, Purpose::Relay { id }).await;
+        }
+        if message.method == "prompts/get" {
+            let Ok(mut params) = message.params_members() else {
+                return self.answer_error(&id, INVALID_PARAMS, "the params can be read in two ways").await;
+            };
+            let found = params.text("name").and_then(|name| self.route(&name));
+            let Some((slot, name)) = found else {
+                return self.answer_error(&id, INVALID_PARAMS, "there is no prompt of this name").await;
+            };
+            params.set("name", super::message::raw(&name));
+            message.set_params(params.to_raw());
+            return self.forward(slot, message, Purpose::Relay { id }).await;
+        }
+        let left = (1..self.slots.len()).collect();
+        self.forward(0, message.clone(), Purpose::FirstOf { message, left }).await;
+    }
+
+    /// The upstream that a name belongs to, and the name as the upstream has it.
+    fn route(&self, name: &str) -> Option<(usize, String)> {
+        if !self.is_namespaced() {
+            return Some((0, name.to_owned()));
+        }
+        let (upstream, name) = name.split_once(super::settings::SEPARATOR)?;
+        let slot = self.slots.iter().position(|slot| slot.name == upstream)?;
+        Some((slot, name.to_owned()))
+    }
+
+    /// Sends a request on under an id of our own.
+    async fn forward(&mut self, slot: usize, mut message: Message, purpose: Purpose) {
+        let id = self.next_id();
+        message.set_id(number(id));
+        self.pending.insert(id, Pending { slot, purpose });
+        if let Err(why) = self.deliver(slot, message) {
+            self.failed(id, &why).await;
+        }
+    }
+
+    /// Puts a message on its way, and opens the link again if it has ended and may be.
+    fn deliver(&mut self, slot: usize, message: Message) -> Result<(), String> {
+        let events = self.events.clone();
+        let Some(found) = self.slots.get_mut(slot) else { return Err("there is no such server".to_owned()) };
+        let handshake = found.ready(slot, &events, &message)?;
+        if let Some(mut handshake) = handshake {
+            let id = self.next;
+            self.next += 1;
+            handshake.set_id(number(id));
+            self.pending.insert(id, Pending { slot, purpose: Purpose::Reopening });
+            found.put(handshake, true)?;
+        }
+        found.put(message, false)
+    }
+
+    async fn notification(&mut self, message: Message) {
+        if message.method == "notifications/cancelled" {
+            return self.cancelled_by_client(message);
+        }
+        if message.method == "notifications/initialized" {
+            for slot in &mut self.slots {
+                slot.remember_initialized();
+            }
+        }
+        for slot in 0..self.slots.len() {
+            // Nobody can be told that a notification did not arrive.
+            let _ = self.deliver(slot, message.clone());
+        }
+    }
+
+    /// Cancels upstream what the client does not want any more, under the id that it has there.
+    fn cancelled_by_client(&mut self, mut message: Message) {
+        let Ok(mut params) = message.params_members() else { return };
+        let Some(id) = params.get("requestId").map(|id| id.get().to_owned()) else { return };
+        let call = self.calls.iter().find(|(_, call)| call.is(&id)).map(|(number, _)| *number);
+        if let Some(call) = call {
+            // Where the gate has not answered yet, the call is never made.
+            self.calls.remove(&call);
+        }
+        let found = self.pending.iter().find(|(_, pending)| match &pending.purpose {
+            Purpose::Relay { id: known } | Purpose::Tools { id: known, .. } => known.get() == id,
+            Purpose::Call { call: known } => Some(*known) == call,
+            Purpose::FirstOf { message, .. } => message.id().is_some_and(|known| known.get() == id),
+            Purpose::Gather { .. } | Purpose::Reopening => false,
+        });
+        if let Some((upstream, slot)) = found.map(|(upstream, pending)| (*upstream, pending.slot)) {
+            self.pending.remove(&upstream);
+            params.set("requestId", number(upstream));
+            message.set_params(params.to_raw());
+            let _ = self.deliver(slot, message);
+        }
+    }
+
+    /// What the client answers to a question of an upstream.
+    async fn response_of_client(&mut self, mut message: Message) {
+        let id = message.id().and_then(|id| id.get().parse::<u64>().ok());
+        let Some(asked) = id.and_then(|id| self.asked.remove(&id)) else {
+            tracing::debug!("the client answered what nobody asked");
+            return;
+        };
+        message.set_id(asked.id);
+        let same = self.slots.get(asked.slot).is_some_and(|slot| slot.is_open_as(asked.generation));
+        if same {
+            let _ = self.deliver(asked.slot, message);
+        }
+    }
+
+    fn name(&self, slot: usize) -> &str {
+        self.slots.get(slot).map_or("?", |slot| slot.name.as_str())
+    }
+}

@@ -1,0 +1,121 @@
+//! What comes from upstreams: answers, questions to the client, and the end of a link.
+
+use super::{Asked, Purpose, Session};
+use crate::mcp::message::{Kind, Message, UPSTREAM_FAILED, number};
+use crate::mcp::upstream::Event;
+
+impl Session {
+    /// Something came from a link.
+    pub(super) async fn from_link(&mut self, slot: usize, generation: u64, event: Event) {
+        let current = self.slots.get(slot).is_some_and(|slot| slot.is_open_as(generation));
+        if !current {
+            return;
+        }
+        match event {
+            Event::Message(message) => match message.kind() {
+                Kind::Request => self.question(slot, generation, message).await,
+                Kind::Notification => self.told(slot, message).await,
+                Kind::Response => self.answered(slot, message).await,
+            },
+            Event::Ended(why) => self.ended(slot, &why).await,
+        }
+    }
+
+    /// An upstream asks the client something.
+    async fn question(&mut self, slot: usize, generation: u64, mut message: Message) {
+        let Some(id) = message.id().map(ToOwned::to_owned) else { return };
+        let own = self.next_id();
+        self.asked.insert(own, Asked { slot, generation, id });
+        message.set_id(number(own));
+        self.answer(message).await;
+    }
+
+    /// An upstream tells the client something.
+    async fn told(&mut self, slot: usize, mut message: Message) {
+        match message.method.as_str() {
+            "notifications/tools/list_changed" => {
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    slot.forget_tools();
+                }
+            }
+            "notifications/cancelled" => {
+                let Ok(mut params) = message.params_members() else { return };
+                let id = params.get("requestId").map(|id| id.get().to_owned()).unwrap_or_default();
+                let own = self.asked.iter().find(|(_, asked)| asked.slot == slot && asked.id.get() == id);
+                let Some(own) = own.map(|(own, _)| *own) else { return };
+                self.asked.remove(&own);
+                params.set("requestId", number(own));
+                message.set_params(params.to_raw());
+            }
+            _ => {}
+        }
+        self.answer(message).await;
+    }
+
+    /// An upstream answers. What answers nothing, or for the second time, is passed over.
+    async fn answered(&mut self, slot: usize, mut message: Message) {
+        let id = message.id().and_then(|id| id.get().parse::<u64>().ok());
+        let pending = id.filter(|id| self.pending.get(id).is_some_and(|pending| pending.slot == slot));
+        let Some(pending) = pending.and_then(|id| self.pending.remove(&id)) else {
+            tracing::warn!(upstream = self.name(slot), "an answer to nothing that was asked; it is passed over");
+            return;
+        };
+        match pending.purpose {
+            Purpose::Relay { id } => {
+                message.set_id(id);
+                self.answer(message).await;
+            }
+            Purpose::Tools { id, is_first } => self.list_page(slot, id, is_first, message).await,
+            Purpose::Call { call } => self.call_answered(call, message).await,
+            Purpose::Gather { gather } => self.gathered(gather, slot, message).await,
+            Purpose::FirstOf { message: asked, mut left } => {
+                let Some(id) = asked.id().map(ToOwned::to_owned) else { return };
+                if message.error_raw().is_some() && !left.is_empty() {
+                    let next = left.remove(0);
+                    return Box::pin(self.forward(next, asked.clone(), Purpose::FirstOf { message: asked, left }))
+                        .await;
+                }
+                message.set_id(id);
+                self.answer(message).await;
+            }
+            Purpose::Reopening => {
+                let failed = message.error_raw().is_some();
+                let opened = self.slots.get_mut(slot).map(|slot| slot.reopened(failed));
+                if let Some(Err(why)) = opened {
+                    self.ended(slot, &why).await;
+                }
+            }
+        }
+    }
+
+    /// A request that gets no answer from its upstream.
+    pub(super) async fn failed(&mut self, id: u64, why: &str) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        let why = format!("no answer from the server `{}`: {why}", self.name(pending.slot));
+        let error = Message::error(&number(id), UPSTREAM_FAILED, &why);
+        match pending.purpose {
+            Purpose::Relay { id } | Purpose::Tools { id, .. } => self.answer_error(&id, UPSTREAM_FAILED, &why).await,
+            Purpose::Call { call } => self.call_answered(call, error).await,
+            Purpose::Gather { gather } => Box::pin(self.gathered(gather, pending.slot, error)).await,
+            Purpose::FirstOf { message, .. } => {
+                if let Some(id) = message.id() {
+                    self.answer_error(id, UPSTREAM_FAILED, &why).await;
+                }
+            }
+            Purpose::Reopening => {}
+        }
+    }
+
+    /// A link has ended: whoever waits for it is told, and it is opened again with the next message.
+    async fn ended(&mut self, slot: usize, why: &str) {
+        let Some(found) = self.slots.get_mut(slot) else { return };
+        found.ended();
+        tracing::warn!(upstream = found.name, why, "an upstream server has ended");
+        self.asked.retain(|_, asked| asked.slot != slot);
+        let waiting: Vec<u64> =
+            self.pending.iter().filter(|(_, pending)| pending.slot == slot).map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.failed(id, why).await;
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Questions to several upstreams, or for several pages, whose answers make one.
+
+use super::lists::next_cursor;
+use super::{Purpose, Session};
+use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
+use crate::mcp::refusal::Refusal;
+use crate::mcp::settings::SEPARATOR;
+use crate::mcp::tool::Tool;
+use serde_json::json;
+
+/// A list of more pages than this is cut: a server that never comes to an end must not keep anybody waiting.
+const PAGES_MAX: usize = 100;
+
+/// One such question.
+pub struct Gather {
+    parts: Vec<Part>,
+    method: String,
+    meta: Option<Raw>,
+    then: Then,
+}
+
+struct Part {
+    slot: usize,
+    pages: Vec<Members>,
+    error: Option<Raw>,
+    done: bool,
+}
+
+enum Then {
+    /// The client is answered.
+    Answer { id: Raw },
+    /// A call that waits to know what it calls goes on.
+    Call { id: Raw, call: Message },
+}
+
+impl Part {
+    fn new(slot: usize) -> Self {
+        Self { slot, pages: Vec::new(), error: None, done: false }
+    }
+}
+
+impl Gather {
+    /// For the tools of one upstream, because of a call.
+    pub fn for_call(slot: usize, id: Raw, call: Message) -> Self {
+        let meta = meta(&call);
+        Self { parts: vec![Part::new(slot)], method: "tools/list".to_owned(), meta, then: Then::Call { id, call } }
+    }
+
+    /// What says which client asks, in a stateless revision.
+    pub fn meta(&self) -> Option<Raw> {
+        self.meta.clone()
+    }
+}
+
+/// The `_meta` of a request of a stateless revision, without what belongs to that request alone.
+fn meta(message: &Message) -> Option<Raw> {
+    message.stateless_revision()?;
+    let mut meta = message.params_members().ok()?.object("_meta")?;
+    meta.remove("progressToken");
+    Some(meta.to_raw())
+}
+
+impl Session {
+    /// Asks every upstream, and answers the client with what they say together.
+    pub(super) async fn spread(&mut self, id: Raw, message: Message) {
+        if !self.is_namespaced() {
+            return self.forward(0, message, Purpose::Relay { id }).await;
+        }
+        let gather = self.next_id();
+        let parts = (0..self.slots.len()).map(Part::new).collect();
+        let meta = meta(&message);
+        self.gathers.insert(gather, Gather { parts, method: message.method.clone(), meta, then: Then::Answer { id } });
+        for slot in 0..self.slots.len() {
+            let mut message = message.clone();
+            if let Ok(mut params) = message.params_members()
+                && params.remove("cursor").is_some()
+            {
+                // All pages are given at once, so there is no other page than the first.
+                message.set_params(params.to_raw());
+            }
+            self.forward(slot, message, Purpose::Gather { gather }).await;
+        }
+    }
+
+    /// One of the answers.
+    pub(super) async fn gathered(&mut self, gather: u64, slot: usize, answer: Message) {
+        let Some(found) = self.gathers.get_mut(&gather) else { return };
+        let method = found.method.clone();
+        let Some(part) = found.parts.iter_mut().find(|part| part.slot == slot) else { return };
+        let mut cursor = None;
+        match answer.result_raw().map(|result| Members::parse(result.get())) {
+            Some(Ok(page)) => {
+                cursor = next_cursor(&page).filter(|_| method.ends_with("/list") && part.pages.len() < PAGES_MAX);
+                part.pages.push(page);
+            }
+            Some(Err(error)) => part.error = Some(raw(&json!({"code": UPSTREAM_FAILED, "message": error.to_string()}))),
+            None => part.error = answer.error_raw().map(ToOwned::to_owned),
+        }
+        if cursor.is_some() {
+            let list = Message::request(0, &method, self.list_params(gather, cursor));
+            return Box::pin(self.forward(slot, list, Purpose::Gather { gather })).await;
+        }
+        part.done = true;
+        if found.parts.iter().all(|part| part.done)
+            && let Some(found) = self.gathers.remove(&gather)
+        {
+            self.all_gathered(found).await;
+        }
+    }
+
+    async fn all_gathered(&mut self, gather: Gather) {
+        match gather.then {
+            Then::Call { id, call } => self.call_after_list(gather.parts, id, call).await,
+            Then::Answer { id } => {
+                let error = gather.parts.iter().find_map(|part| part.error.clone());
+                if gather.parts.iter().all(|part| part.pages.is_empty()) {
+                    let error = error.unwrap_or_default();
+                    let mut answer = Message::error(&id, UPSTREAM_FAILED, "no server answers");
+                    answer.set_error(error);
+                    return self.answer(answer).await;
+                }
+                self.answer_together(&gather.method, gather.parts, id).await;
+            }
+        }
+    }
+
+    /// A call goes on once the list that it has waited for is there.
+    async fn call_after_list(&mut self, parts: Vec<Part>, id: Raw, call: Message) {
+        for part in parts {
+            let mut tools = Vec::new();
+            let mut failed = part.error.as_ref().map(|error| error.get().to_owned());
+            for page in &part.pages {
+                match Tool::parse_page(page) {
+                    Ok(mut page) => tools.append(&mut page),
+                    Err(why) => failed = Some(why),
+                }
+            }
+            if let Some(why) = failed {
+                let refusal = Refusal::no_list(self.name(part.slot), &why);
+                return self.answer(Message::result(&id, refusal.result())).await;
+            }
+            if let Some(slot) = self.slots.get_mut(part.slot) {
+                slot.remember_tools(&tools, true, true);
+            }
+            let Ok(params) = call.params_members() else { return };
+            let Some((slot, tool)) = params.text("name").and_then(|name| self.route(&name)) else { return };
+            return self.listed_call(slot, &tool, id, call, &params).await;
+        }
+    }
+
+    /// Answers the client with what several upstreams said.
+    async fn answer_together(&mut self, method: &str, parts: Vec<Part>, id: Raw) {
+        let named: Vec<(String, Vec<Members>)> =
+            parts.into_iter().map(|part| (self.name(part.slot).to_owned(), part.pages)).collect();
+        let first = named.iter().find_map(|(_, pages)| pages.first().cloned()).unwrap_or_default();
+        let mut answer = Message::result(&id, first.to_raw());
+        let mut result = first;
+        result.remove("nextCursor");
+        match method {
+            "tools/list" => {
+                let mut all = Vec::new();
+                for (slot, (name, pages)) in named.iter().enumerate() {
+                    let pages = pages.iter().map(Tool::parse_page).collect::<Result<Vec<_>, _>>();
+                    let tools =
+                        pages.map(|pages| pages.into_iter().flatten().collect::<Vec<Tool>>()).unwrap_or_default();
+                    if let Some(slot) = self.slots.get_mut(slot) {
+                        slot.remember_tools(&tools, true, true);
+                    }
+                    all.push((name.clone(), tools));
+                }
+                return self.show(all, result, answer, true);
+            }
+            "prompts/list" => result.set("prompts", raw(&together(&named, "prompts", true))),
+            "resources/list" => result.set("resources", raw(&together(&named, "resources", false))),
+            "resources/templates/list" => {
+                result.set("resourceTemplates", raw(&together(&named, "resourceTemplates", false)));
+            }
+            "initialize" | "server/discover" => introduce(&named, &mut result),
+            _ => {}
+        }
+        answer.set_result(result.to_raw());
+        self.answer(answer).await;
+    }
+}
+
+/// The items of all lists; with the name of their upstream in front, where they have names to call them by.
+fn together(named: &[(String, Vec<Members>)], list: &str, renamed: bool) -> Vec<Raw> {
+    let mut all = Vec::new();
+    for (upstream, pages) in named {
+        for page in pages {
+            let items: Vec<Raw> =
+                page.get(list).and_then(|items| serde_json::from_str(items.get()).ok()).unwrap_or_default();
+            for item in items {
+                let members = Members::parse(item.get()).ok();
+                match members.and_then(|members| Some((members.text("name")?, members))) {
+                    Some((name, mut members)) if renamed => {
+                        members.set("name", raw(&format!("{upstream}{SEPARATOR}{name}")));
+                        all.push(members.to_raw());
+                    }
+                    _ => all.push(item),
+                }
+            }
+        }
+    }
+    all
+}
+
+/// One introduction for several servers: what any of them can, in the oldest revision that one of them speaks.
+fn introduce(named: &[(String, Vec<Members>)], result: &mut Members) {
+    let mut capabilities = Members::default();
+    let mut instructions = String::new();
+    let mut versions: Vec<String> = Vec::new();
+    let mut supported: Option<Vec<String>> = None;
+    for (upstream, page) in named.iter().filter_map(|(name, pages)| pages.first().map(|page| (name, page))) {
+        for (name, value) in page.object("capabilities").iter().flat_map(Members::iter) {
+            let mut inner = capabilities.object(name).unwrap_or_default();
+            for (name, value) in Members::parse(value.get()).iter().flat_map(Members::iter) {
+                inner.set(name, value.to_owned());
+            }
+            capabilities.set(name, inner.to_raw());
+        }
+        if let Some(text) = page.text("instructions") {
+            instructions.push_str(&format!("{upstream}: {text}\n"));
+        }
+        versions.extend(page.text("protocolVersion"));
+        let known =
+            page.get("supportedVersions").and_then(|known| serde_json::from_str::<Vec<String>>(known.get()).ok());
+        supported = match (supported, known) {
+            (Some(both), Some(known)) => Some(both.into_iter().filter(|version| known.contains(version)).collect()),
+            (one, other) => one.or(other),
+        };
+    }
+    let names: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
+    let title = format!("Countersign in front of {}", names.join(", "));
+    let info = json!({"name": "countersign", "title": title, "version": env!("CARGO_PKG_VERSION")});
+    result.set("capabilities", capabilities.to_raw());
+    if result.get("serverInfo").is_some() {
+        result.set("serverInfo", raw(&info));
+    }
+    if let Some(oldest) = versions.iter().min() {
+        result.set("protocolVersion", raw(oldest));
+    }
+    if let Some(supported) = supported {
+        result.set("supportedVersions", raw(&supported));
+    }
+    if !instructions.is_empty() {
+        result.set("instructions", raw(&instructions));
+    }
+}

@@ -1,0 +1,120 @@
+//! Lists of tools: a client is shown the tools that an operator has approved as they are, and no others. What was never shown to
+//! a model cannot mislead it.
+
+use super::calls::Verdict;
+use super::{Purpose, Session};
+use crate::mcp::Gateway;
+use crate::mcp::gate::Approval;
+use crate::mcp::gated::continue_tool;
+use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
+use crate::mcp::settings::SEPARATOR;
+use crate::mcp::tool::Tool;
+use std::sync::Arc;
+
+impl Session {
+    /// A page of the one upstream's tools, which its client asked for.
+    pub(super) async fn list_page(&mut self, slot: usize, id: Raw, is_first: bool, mut answer: Message) {
+        let Some(result) = answer.result_raw() else {
+            answer.set_id(id);
+            return self.answer(answer).await;
+        };
+        let page = Members::parse(result.get()).map_err(|error| error.to_string());
+        let page = page.and_then(|members| Ok((Tool::parse_page(&members)?, members)));
+        let (tools, members) = match page {
+            Ok(page) => page,
+            Err(why) => return self.answer_error(&id, UPSTREAM_FAILED, &why).await,
+        };
+        let is_last = members.get("nextCursor").is_none_or(|cursor| cursor.get() == "null");
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.remember_tools(&tools, is_first, is_last);
+        }
+        answer.set_id(id);
+        let upstream = self.name(slot).to_owned();
+        self.show(vec![(upstream, tools)], members, answer, false);
+    }
+
+    /// Shows of these tools what is approved, once the gate has said what is.
+    pub(super) fn show(
+        &mut self,
+        tools: Vec<(String, Vec<Tool>)>,
+        mut result: Members,
+        mut answer: Message,
+        namespaced: bool,
+    ) {
+        self.showing += 1;
+        let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
+        tokio::spawn(async move {
+            let shown = tokio::task::spawn_blocking(move || {
+                let all = tools.iter().flat_map(|(upstream, tools)| shown(&gateway, upstream, tools, namespaced));
+                let mut all: Vec<Raw> = all.collect();
+                // On the last page, and only where there are calls that may not be over at once.
+                let is_last = next_cursor(&result).is_none();
+                if is_last && gateway.gate.mapping().is_ok_and(|mapping| !mapping.is_empty()) {
+                    all.push(continue_tool());
+                }
+                result.set("tools", raw(&all));
+                answer.set_result(result.to_raw());
+                answer
+            });
+            let _ = verdicts.send(Verdict::Shown(shown.await.ok())).await;
+        });
+    }
+
+    /// Lists the tools of an upstream because a call names one that is not known yet.
+    pub(super) async fn list_for_call(&mut self, slot: usize, id: Raw, call: Message) {
+        let gather = self.next_id();
+        self.gathers.insert(gather, super::gather::Gather::for_call(slot, id, call));
+        let list = Message::request(0, "tools/list", self.list_params(gather, None));
+        self.forward(slot, list, Purpose::Gather { gather }).await;
+    }
+
+    /// The params of a list that the gateway itself asks for: those that say what the client is, and where the page begins.
+    pub(super) fn list_params(&self, gather: u64, cursor: Option<Raw>) -> Option<Raw> {
+        let meta = self.gathers.get(&gather).and_then(super::gather::Gather::meta);
+        let mut params = Members::default();
+        if let Some(meta) = meta {
+            params.set("_meta", meta);
+        }
+        if let Some(cursor) = cursor {
+            params.set("cursor", cursor);
+        }
+        Some(params.to_raw())
+    }
+}
+
+fn shown(gateway: &Gateway, upstream: &str, tools: &[Tool], namespaced: bool) -> Vec<Raw> {
+    let approvals = match gateway.gate.approvals(upstream, tools) {
+        Ok(approvals) => approvals,
+        Err(error) => {
+            gateway.note_once(format!("no tool of `{upstream}` is shown, because the gate cannot be asked: {error}"));
+            return Vec::new();
+        }
+    };
+    let mut shown = Vec::new();
+    for (tool, approval) in tools.iter().zip(approvals) {
+        let why = match (&tool.unfit, approval) {
+            (Some(why), _) => why.clone(),
+            (None, Approval::Changed) => "its definition has changed since it was approved".to_owned(),
+            (None, Approval::Missing) => "it is not approved".to_owned(),
+            (None, Approval::AsItIs) if namespaced => {
+                shown.push(tool.renamed(&format!("{upstream}{SEPARATOR}{}", tool.name)));
+                continue;
+            }
+            (None, Approval::AsItIs) => {
+                shown.push(tool.raw());
+                continue;
+            }
+        };
+        gateway.note_once(format!("the tool {upstream}/{} is not shown: {why}", tool.name));
+    }
+    if shown.len() < tools.len() {
+        gateway
+            .note_once(format!("hint: read the tools of `{upstream}` and approve them with `countersign mcp approve`"));
+    }
+    shown
+}
+
+/// The cursor of the next page, where there is one.
+pub fn next_cursor(result: &Members) -> Option<Raw> {
+    result.get("nextCursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned)
+}

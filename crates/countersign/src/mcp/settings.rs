@@ -1,0 +1,216 @@
+//! Which servers stand behind the gateway, and what becomes of tools that no pact maps: from countersign.toml or from flags,
+//! checked once.
+
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+use toml::Value;
+
+/// The longest name of an upstream: it stands in front of every tool's name.
+const NAME_CHARS_MAX: usize = 32;
+
+/// Between an upstream's name and a tool's, where there are several upstreams.
+pub const SEPARATOR: &str = "__";
+
+/// What the file says about the gateway.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct McpSettings {
+    /// What becomes of tools that no pact maps.
+    pub unmapped: Unmapped,
+    /// The servers behind, by name.
+    pub upstreams: BTreeMap<String, Place>,
+}
+
+/// What becomes of a tool that no pact maps and that does not only read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Unmapped {
+    /// Its calls are refused.
+    #[default]
+    Deny,
+    /// Its calls pass, and are recorded.
+    Pass,
+    /// Its calls pass, and the ledger says which of them would have been refused.
+    Shadow,
+}
+
+impl Unmapped {
+    /// As it stands in settings and entries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Pass => "pass",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A program that is started and spoken to over its standard input and output.
+    Command(Vec<String>),
+    /// One that runs, spoken to over streamable HTTP.
+    Url(String),
+}
+
+impl McpSettings {
+    /// Reads the table `mcp`.
+    pub fn parse(value: &Value) -> Result<Self> {
+        let Some(table) = value.as_table() else { bail!("key `mcp` must be a table\nhint: write [mcp]") };
+        let mut settings = Self::default();
+        for (key, value) in table {
+            match key.as_str() {
+                "unmapped" => settings.unmapped = unmapped(value)?,
+                "upstream" => settings.upstreams = upstreams(value)?,
+                unknown => bail!("key `mcp.{unknown}` is not known\nhint: the keys are `unmapped` and `upstream`"),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn unmapped(value: &Value) -> Result<Unmapped> {
+    match value.as_str() {
+        Some("deny") => Ok(Unmapped::Deny),
+        Some("pass") => Ok(Unmapped::Pass),
+        Some("shadow") => Ok(Unmapped::Shadow),
+        _ => bail!("key `mcp.unmapped` must be \"deny\", \"pass\" or \"shadow\"\nhint: \"deny\" is the safe one"),
+    }
+}
+
+fn upstreams(value: &Value) -> Result<BTreeMap<String, Place>> {
+    let Some(table) = value.as_table() else {
+        bail!("key `mcp.upstream` must be a table\nhint: write [mcp.upstream.NAME]")
+    };
+    table.iter().map(|(name, value)| Ok((checked(name)?, place(name, value)?))).collect()
+}
+
+fn place(name: &str, value: &Value) -> Result<Place> {
+    let hint = format!(
+        "hint: write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`"
+    );
+    let Some(table) = value.as_table() else { bail!("key `mcp.upstream.{name}` must be a table\n{hint}") };
+    if let Some(unknown) = table.keys().find(|key| !["command", "url"].contains(&key.as_str())) {
+        bail!("key `mcp.upstream.{name}.{unknown}` is not known\n{hint}");
+    }
+    match (table.get("command"), table.get("url").and_then(Value::as_str)) {
+        (Some(Value::Array(words)), None) if !words.is_empty() => {
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            words.map(Place::Command).ok_or_else(|| anyhow::anyhow!("the words of a command must be strings\n{hint}"))
+        }
+        (None, Some(url)) => address(url),
+        _ => bail!("the upstream `{name}` has no place\n{hint}"),
+    }
+}
+
+/// An address that is spoken to; TLS is not.
+fn address(url: &str) -> Result<Place> {
+    if !url.starts_with("http://") || url.parse::<axum::http::Uri>().is_err() {
+        bail!(
+            "`{url}` is not an address of a server\nhint: write it as http://127.0.0.1:8000/mcp; TLS is not spoken yet"
+        );
+    }
+    Ok(Place::Url(url.to_owned()))
+}
+
+/// An upstream from the command line: `name=command …` or `name=http://…`.
+pub fn upstream(text: &str) -> Result<(String, Place)> {
+    let Some((name, rest)) = text.split_once('=') else {
+        bail!(
+            "`{text}` names no upstream\nhint: write --upstream 'name=command argument …' or --upstream name=http://…"
+        );
+    };
+    let place =
+        if rest.starts_with("http://") || rest.starts_with("https://") { address(rest)? } else { command(rest)? };
+    Ok((checked(name)?, place))
+}
+
+/// A command in one text.
+pub fn command(text: &str) -> Result<Place> {
+    match words(text) {
+        Some(words) if !words.is_empty() => Ok(Place::Command(words)),
+        _ => bail!("`{text}` is not a command\nhint: close every quote; a program comes first"),
+    }
+}
+
+/// A name that can stand in front of a tool's.
+fn checked(name: &str) -> Result<String> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(known) || name.contains(SEPARATOR) {
+        bail!(
+            "`{name}` cannot name an upstream\nhint: up to {NAME_CHARS_MAX} letters, digits, `-` and single `_`, such as bank"
+        );
+    }
+    Ok(name.to_owned())
+}
+
+/// The words of a command line: split at white space, with single and double quotes and a backslash before one character.
+/// Nothing else that a shell does is done.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let (mut word, mut quote) = (None::<String>, None);
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match (quote, char) {
+            (Some(open), _) if char == open => quote = None,
+            (Some('\''), _) => word.get_or_insert_default().push(char),
+            (_, '\\') => word.get_or_insert_default().push(chars.next()?),
+            (Some(_), _) => word.get_or_insert_default().push(char),
+            (None, '\'' | '"') => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (None, _) if char.is_whitespace() => words.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(char),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<McpSettings> {
+        McpSettings::parse(&Value::Table(toml::from_str(text).expect("is TOML")))
+    }
+
+    #[test]
+    fn upstreams_come_from_a_file_or_from_a_flag() {
+        let settings = read(
+            "unmapped = \"shadow\"\n[upstream.bank]\ncommand = [\"bank\", \"a b\"]\n[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\"",
+        )
+        .expect("is right");
+        assert_eq!(settings.unmapped, Unmapped::Shadow);
+        let bank = upstream("bank=bank 'a b'").expect("is right");
+        assert_eq!(settings.upstreams.get(&bank.0), Some(&bank.1));
+        let far = upstream("far=http://127.0.0.1:1/mcp").expect("is right");
+        assert_eq!(settings.upstreams.get(&far.0), Some(&far.1));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_a_hint() {
+        for text in [
+            "unmaped = \"deny\"",
+            "unmapped = \"no\"",
+            "[upstream.a__b]\ncommand = [\"x\"]",
+            "[upstream.a]\ncommand = []",
+            "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",
+            "[upstream.a]\nurl = \"https://a\"",
+            "[upstream.a]\ncomand = [\"x\"]",
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains("hint: "), "{text}: {error}");
+        }
+        for text in ["bank", "=x", "a b=x", "a='x", "a="] {
+            assert!(upstream(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_split_as_people_expect() {
+        let split = |text: &str| words(text).expect("is closed");
+        assert_eq!(split(r#"sh -c 'echo "a b"' x\ y "c \" d" ''"#), ["sh", "-c", "echo \"a b\"", "x y", "c \" d", ""]);
+        assert_eq!(words("a \"b"), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Servers behind the gateway: a link to one, whatever it is spoken to over.
+//!
+//! Every session has links of its own, so what a server keeps for a client (log level, subscriptions, questions back) is kept
+//! for that client and nobody else. A link ends when its sender is dropped, and nothing of it stays behind.
+
+mod http;
+mod process;
+
+use super::message::Message;
+use super::settings::Place;
+use tokio::sync::mpsc;
+
+/// How many messages may wait on a link in each direction.
+const WAITING_MAX: usize = 256;
+
+/// The largest message of a server that is taken. Results larger than this end the link: nobody should have to hold them.
+pub const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
+/// What comes from a link.
+#[derive(Debug)]
+pub enum Event {
+    /// A message.
+    Message(Message),
+    /// The link has ended, for this reason; nothing more comes.
+    Ended(String),
+}
+
+/// Where the events of many links come together: the link's number, which time it was opened, and what came.
+#[derive(Debug, Clone)]
+pub struct Inlet {
+    link: usize,
+    generation: u64,
+    events: mpsc::Sender<(usize, u64, Event)>,
+}
+
+impl Inlet {
+    /// For a link with this number, opened for this time.
+    pub fn new(link: usize, generation: u64, events: mpsc::Sender<(usize, u64, Event)>) -> Self {
+        Self { link, generation, events }
+    }
+
+    /// Hands an event on; `false` where nobody listens any more.
+    pub(super) async fn put(&self, event: Event) -> bool {
+        self.events.send((self.link, self.generation, event)).await.is_ok()
+    }
+
+    /// Done when nobody listens any more.
+    pub(super) async fn closed(&self) {
+        self.events.closed().await;
+    }
+}
+
+/// Held by whatever must end before the gateway may: it waits until all are dropped.
+#[derive(Debug, Clone)]
+pub struct Alive {
+    _held: mpsc::Sender<()>,
+}
+
+impl Alive {
+    /// One, and what to wait on.
+    pub fn new() -> (Self, mpsc::Receiver<()>) {
+        let (held, all_dropped) = mpsc::channel(1);
+        (Self { _held: held }, all_dropped)
+    }
+}
+
+/// Opens a link. What is sent to the server goes into the sender; the link ends when that is dropped.
+pub fn open(place: &Place, inlet: Inlet, alive: Alive) -> Result<mpsc::Sender<Message>, String> {
+    let (outgoing, messages) = mpsc::channel(WAITING_MAX);
+    match place {
+        Place::Command(words) => process::open(words, messages, inlet, alive)?,
+        Place::Url(url) => http::open(url, messages, inlet, alive)?,
+    }
+    Ok(outgoing)
+}

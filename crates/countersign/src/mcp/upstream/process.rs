@@ -1,0 +1,127 @@
+//! A server that is a program: started here, spoken to in lines over its standard input and output, and ended with everything
+//! that it has started.
+
+use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
+use crate::mcp::lines::{Line, Lines};
+use crate::mcp::message::Message;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+
+/// How long a program may take to end by itself once its input is closed, and again once it was told to.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How many lines in a row may be no messages before the link is given up: a program that only prints is no server.
+const GARBAGE_MAX: u32 = 100;
+
+/// Starts the program. It gets a process group of its own, by which it is ended.
+pub(super) fn open(
+    words: &[String],
+    messages: mpsc::Receiver<Message>,
+    inlet: Inlet,
+    alive: Alive,
+) -> Result<(), String> {
+    let (program, arguments) = words.split_first().ok_or("no program is named")?;
+    let started = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = started.map_err(|error| format!("cannot start `{program}`: {error}"))?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(format!("`{program}` has no standard input and output"));
+    };
+    tokio::spawn(async move {
+        let ended = relay(input, output, messages, &inlet).await;
+        // Told first: whoever waits for an answer need not wait until the program is gone.
+        inlet.put(Event::Ended(ended)).await;
+        end(child).await;
+        drop(alive);
+    });
+    Ok(())
+}
+
+/// Carries messages both ways until one side is closed; says why.
+async fn relay(
+    mut input: ChildStdin,
+    output: ChildStdout,
+    mut messages: mpsc::Receiver<Message>,
+    inlet: &Inlet,
+) -> String {
+    let incoming = incoming(output, inlet);
+    let outgoing = async {
+        while let Some(message) = messages.recv().await {
+            let mut line = message.line();
+            line.push('\n');
+            if input.write_all(line.as_bytes()).await.is_err() {
+                // It has closed its input: what it still has to say is read until it closes its output.
+                return false;
+            }
+        }
+        true
+    };
+    tokio::pin!(incoming);
+    tokio::select! {
+        why = &mut incoming => why,
+        // Also where the program reads nothing, so that a write to it never ends.
+        () = inlet.closed() => "it was closed here".to_owned(),
+        closed_here = outgoing => if closed_here { "it was closed here".to_owned() } else { incoming.await },
+    }
+}
+
+async fn incoming(output: ChildStdout, inlet: &Inlet) -> String {
+    let mut lines = Lines::new(output, MESSAGE_BYTES_MAX);
+    let mut garbage = 0;
+    loop {
+        let message = match lines.next().await {
+            Ok(Some(Line::Text(line))) if line.trim().is_empty() => continue,
+            Ok(Some(Line::Text(line))) => Message::parse(&line).map_err(|error| error.to_string()),
+            Ok(Some(Line::NotText)) => Err("not UTF-8".to_owned()),
+            Ok(Some(Line::TooLong)) => return format!("it sent a message of more than {MESSAGE_BYTES_MAX} bytes"),
+            Ok(None) => return "it closed its output".to_owned(),
+            Err(error) => return format!("its output cannot be read: {error}"),
+        };
+        match message {
+            Ok(message) => {
+                garbage = 0;
+                if !inlet.put(Event::Message(message)).await {
+                    return "it was closed here".to_owned();
+                }
+            }
+            Err(why) => {
+                garbage += 1;
+                tracing::warn!(why, "an upstream wrote a line that is no message; it is passed over");
+                if garbage >= GARBAGE_MAX {
+                    return format!("{GARBAGE_MAX} lines in a row were no messages");
+                }
+            }
+        }
+    }
+}
+
+/// Ends a program whose input has been closed: waits, tells it, kills it; with everything in its process group.
+async fn end(mut child: Child) {
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let signal = |signal| {
+        if let Some(group) = group {
+            // A group that is gone already is what was wanted.
+            let _ = kill_process_group(group, signal);
+        }
+    };
+    for with in [Signal::TERM, Signal::KILL] {
+        if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_ok() {
+            break;
+        }
+        signal(with);
+    }
+    // The program itself is gone, or was just killed; what it has started may not be.
+    signal(Signal::KILL);
+    if let Err(error) = child.wait().await {
+        tracing::warn!(%error, "an upstream could not be waited for");
+    }
+}

@@ -1,0 +1,121 @@
+//! Tools are shown and called as they were approved, or not at all.
+
+use crate::sandbox::Sandbox;
+use serde_json::json;
+
+#[test]
+fn what_nobody_has_approved_is_neither_shown_nor_called() {
+    let sandbox = Sandbox::new();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    assert_eq!(client.tools(), Vec::<String>::new());
+    let refused = client.call("get_account", &json!({"id": "42"}));
+    assert_eq!(refused["isError"], true);
+    let (code, said) = client.end();
+    assert_eq!(code, 0);
+    assert!(said.contains("countersign mcp approve"), "{said}");
+}
+
+#[test]
+fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "changed")], &[]);
+    client.initialize();
+    let tools = client.tools();
+    assert!(!tools.contains(&"get_account".to_owned()) && tools.contains(&"transfer".to_owned()), "{tools:?}");
+    let refused = client.call("get_account", &json!({"id": "42"}));
+    let object = &refused["structuredContent"]["countersign"];
+    assert_eq!((&refused["isError"], &object["verdict"]), (&json!(true), &json!("rejected")), "{refused}");
+    assert_eq!(object["failed"][0]["precondition"], "definition-as-approved");
+    assert_eq!(object["retry"]["how"], "never");
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("has changed since it was approved") && text.contains("countersign mcp approve bank/get_account"),
+        "{text}"
+    );
+    assert_eq!(refused["_meta"]["countersign"], *object);
+    client.end();
+    sandbox.approve(&[("bank", "changed")]);
+    let mut client = sandbox.client(&[("bank", "changed")], &[]);
+    client.initialize();
+    assert!(client.tools().contains(&"get_account".to_owned()));
+    assert_eq!(client.call("get_account", &json!({"id": "42"}))["structuredContent"]["status"], "active");
+    client.end();
+}
+
+#[test]
+fn what_people_do_not_see_cannot_be_approved() {
+    let sandbox = Sandbox::new();
+    let upstream = format!("bank={}", crate::server::command("hidden"));
+    let output = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("cannot be approved") && said.contains("U+200B (not seen), U+E0041 (tag)"), "{said}");
+    let mut client = sandbox.client(&[("bank", "hidden")], &[]);
+    client.initialize();
+    let tools = client.tools();
+    assert!(tools.contains(&"transfer".to_owned()) && !tools.contains(&"sneaky".to_owned()), "{tools:?}");
+    let refused = client.call("sneaky", &json!({}));
+    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unfit", "{refused}");
+    client.end();
+}
+
+#[test]
+fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    let refused = client.call("transfer", &json!({"account": "42"}));
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("[action.transfer]") && text.contains("call = { mcp = \"bank\", tool = \"transfer\" }"),
+        "{text}"
+    );
+    assert_eq!(refused["structuredContent"]["countersign"]["failed"][0]["precondition"], "reads-only-or-let-pass");
+    client.end();
+    for rule in ["pass", "shadow"] {
+        let mut client = sandbox.client(&[("bank", "usual")], &["--unmapped", rule]);
+        client.initialize();
+        let passed = client.call("transfer", &json!({"account": "42"}));
+        assert!(
+            passed.get("isError").is_none()
+                && passed["content"][0]["text"].as_str().unwrap().contains("\"account\":\"42\""),
+            "{passed}"
+        );
+        client.end();
+    }
+    assert_eq!(sandbox.calls().len(), 3, "each of them is in the ledger");
+}
+
+#[test]
+fn a_halt_holds_for_every_call() {
+    let sandbox = Sandbox::approved();
+    sandbox.must(&["halt", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    let refused = client.call("get_account", &json!({"id": "42"}));
+    assert_eq!(refused["structuredContent"]["countersign"]["code"], "halted", "{refused}");
+    client.end();
+}
+
+#[test]
+fn a_drafted_pact_passes_its_check() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.must(&[
+        "pact",
+        "init",
+        "--name",
+        "bank",
+        "--mcp",
+        &crate::server::command("usual"),
+        "--out",
+        "bank.toml",
+    ]);
+    assert_eq!(text, "");
+    let drafted = std::fs::read_to_string(sandbox.path().join("bank.toml")).unwrap();
+    assert!(
+        drafted.contains("[action.transfer]") && drafted.contains("get_account only reads (says so itself)"),
+        "{drafted}"
+    );
+    sandbox.must(&["pact", "check", "bank.toml"]);
+}
