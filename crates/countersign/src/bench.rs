@@ -3,6 +3,7 @@
 //! The baselines live in modules of their own and know nothing of the gate, so that neither side can be tuned by accident
 //! while the other is being measured. Absolute figures are noise; the ratios of one run are the result.
 
+mod effects;
 pub mod floor;
 mod gate;
 mod http;
@@ -31,6 +32,9 @@ const ACTIONS: u64 = 40_000;
 /// Signed actions over HTTP: some seconds of them, signed ahead of time and all sent well within the minute in which a
 /// signature is taken.
 const SIGNED_ACTIONS: u64 = 60_000;
+
+/// Calls to a sink.
+const CALLS: u64 = 20_000;
 
 /// How long the floor runs in one round.
 const FLOOR_SECONDS: f64 = 0.1;
@@ -106,6 +110,16 @@ fn measure_around(
     report.put("http_signed_per_s", http.per_s);
     report.put("http_signed_p50_us", http.p50_us);
     report.put("http_signed_p99_us", http.p99_us);
+
+    said("calls to a sink, directly and through the gate");
+    rest();
+    let effects = effects::effects(&dir.join("effects"), CALLS)?;
+    report.put("effect_per_s", effects.per_s);
+    report.put("effect_p50_us", effects.p50_us);
+    report.put("sink_per_s", effects.direct_per_s);
+    report.put("sink_p50_us", effects.direct_p50_us);
+    report.put("effect_single_p50_us", effects.single_p50_us);
+    report.put("sink_single_p50_us", effects.single_direct_p50_us);
 
     said("a million entries: verify, audit, open again");
     measure_log(bench, 1_000_000, "1m", report)?;

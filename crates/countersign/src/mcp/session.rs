@@ -88,10 +88,10 @@ pub struct Ends {
 impl Session {
     /// Begins to serve a client.
     pub fn start(gateway: &Arc<Gateway>, alive: &Alive) -> Ends {
-        let (inbox, from_client) = mpsc::channel(WAITING_MAX);
+        let (inbox, client_said) = mpsc::channel(WAITING_MAX);
         let (client, outbox) = mpsc::channel(WAITING_MAX);
         let (events, from_links) = mpsc::channel(WAITING_MAX);
-        let (verdicts, from_gate) = mpsc::channel(WAITING_MAX);
+        let (verdicts, gate_said) = mpsc::channel(WAITING_MAX);
         let slots = gateway.upstreams.iter().map(|(name, place)| Slot::new(name, place, alive)).collect();
         let session = Self {
             gateway: Arc::clone(gateway),
@@ -106,15 +106,15 @@ impl Session {
             showing: 0,
             next: 1,
         };
-        tokio::spawn(session.run(from_client, from_links, from_gate));
+        tokio::spawn(session.run(client_said, from_links, gate_said));
         Ends { inbox, outbox }
     }
 
     async fn run(
         mut self,
-        mut from_client: mpsc::Receiver<Message>,
+        mut client_said: mpsc::Receiver<Message>,
         mut from_links: mpsc::Receiver<(usize, u64, Event)>,
-        mut from_gate: mpsc::Receiver<Verdict>,
+        mut gate_said: mpsc::Receiver<Verdict>,
     ) {
         let mut open = true;
         let far = tokio::time::Instant::now() + Duration::from_secs(60 * 60 * 24 * 365);
@@ -122,15 +122,15 @@ impl Session {
         tokio::pin!(drained);
         while open || self.showing > 0 || !self.pending.is_empty() || !self.calls.is_empty() {
             tokio::select! {
-                message = from_client.recv(), if open => match message {
-                    Some(message) => self.from_client(message).await,
+                message = client_said.recv(), if open => match message {
+                    Some(message) => self.client_said(message).await,
                     None => {
                         open = false;
                         drained.as_mut().reset(tokio::time::Instant::now() + DRAIN);
                     }
                 },
-                Some((slot, generation, event)) = from_links.recv() => self.from_link(slot, generation, event).await,
-                Some(verdict) = from_gate.recv() => self.from_gate(verdict).await,
+                Some((slot, generation, event)) = from_links.recv() => self.link_said(slot, generation, event).await,
+                Some(verdict) = gate_said.recv() => self.gate_said(verdict).await,
                 () = &mut drained => break,
                 // Nobody reads any more: there is nobody to serve.
                 () = self.client.closed() => break,
@@ -158,7 +158,7 @@ impl Session {
         self.answer(Message::error(id, code, why)).await;
     }
 
-    async fn from_client(&mut self, message: Message) {
+    async fn client_said(&mut self, message: Message) {
         match message.kind() {
             Kind::Request => self.request(message).await,
             Kind::Notification => self.notification(message).await,

@@ -9,7 +9,7 @@ use countersign_core::pact::load::load;
 use countersign_core::value::{Attributes, Value};
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::{Adapters, Outbox};
-use countersign_engine::request::{Answer, Request};
+use countersign_engine::request::Request;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,10 +64,13 @@ impl Bank {
     }
 
     /// Hands in one payment, and answers with its entry.
+    #[cfg(test)]
     pub fn pay(&self, number: u64, account: &str) -> Result<u64> {
         match self.gate.call(self.payment(number, account)?)? {
-            Answer::Entered(entered) => Ok(entered.entry.index),
-            Answer::Repeated(entry) => bail!("an idempotency key came twice, first in entry {entry}"),
+            countersign_engine::request::Answer::Entered(entered) => Ok(entered.entry.index),
+            countersign_engine::request::Answer::Repeated(entry) => {
+                bail!("an idempotency key came twice, first in entry {entry}")
+            }
         }
     }
 

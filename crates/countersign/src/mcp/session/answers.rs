@@ -6,7 +6,7 @@ use crate::mcp::upstream::Event;
 
 impl Session {
     /// Something came from a link.
-    pub(super) async fn from_link(&mut self, slot: usize, generation: u64, event: Event) {
+    pub(super) async fn link_said(&mut self, slot: usize, generation: u64, event: Event) {
         let current = self.slots.get(slot).is_some_and(|slot| slot.is_open_as(generation));
         if !current {
             return;

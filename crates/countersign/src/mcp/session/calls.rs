@@ -131,7 +131,7 @@ impl Session {
     }
 
     /// The gate has said something.
-    pub(super) async fn from_gate(&mut self, verdict: Verdict) {
+    pub(super) async fn gate_said(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Call { call, verdict: Ok(Decided::Pass) } => {
                 if let Some(state) = self.calls.get_mut(&call) {

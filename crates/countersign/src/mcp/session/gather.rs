@@ -126,26 +126,26 @@ impl Session {
 
     /// A call goes on once the list that it has waited for is there.
     async fn call_after_list(&mut self, parts: Vec<Part>, id: Raw, call: Message) {
-        for part in parts {
-            let mut tools = Vec::new();
-            let mut failed = part.error.as_ref().map(|error| error.get().to_owned());
-            for page in &part.pages {
-                match Tool::parse_page(page) {
-                    Ok(mut page) => tools.append(&mut page),
-                    Err(why) => failed = Some(why),
-                }
+        // A call waits for the list of one server.
+        let Some(part) = parts.into_iter().next() else { return };
+        let mut tools = Vec::new();
+        let mut failed = part.error.as_ref().map(|error| error.get().to_owned());
+        for page in &part.pages {
+            match Tool::parse_page(page) {
+                Ok(mut page) => tools.append(&mut page),
+                Err(why) => failed = Some(why),
             }
-            if let Some(why) = failed {
-                let refusal = Refusal::no_list(self.name(part.slot), &why);
-                return self.answer(Message::result(&id, refusal.result())).await;
-            }
-            if let Some(slot) = self.slots.get_mut(part.slot) {
-                slot.remember_tools(&tools, true, true);
-            }
-            let Ok(params) = call.params_members() else { return };
-            let Some((slot, tool)) = params.text("name").and_then(|name| self.route(&name)) else { return };
-            return self.listed_call(slot, &tool, id, call, &params).await;
         }
+        if let Some(why) = failed {
+            let refusal = Refusal::no_list(self.name(part.slot), &why);
+            return self.answer(Message::result(&id, refusal.result())).await;
+        }
+        if let Some(slot) = self.slots.get_mut(part.slot) {
+            slot.remember_tools(&tools, true, true);
+        }
+        let Ok(params) = call.params_members() else { return };
+        let Some((slot, tool)) = params.text("name").and_then(|name| self.route(&name)) else { return };
+        self.listed_call(slot, &tool, id, call, &params).await;
     }
 
     /// Answers the client with what several upstreams said.
