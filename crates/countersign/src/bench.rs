@@ -129,7 +129,8 @@ fn measure_around(
         measure_postgres(dir, report)?;
         said("facts in a PostgreSQL of the user, and a hand-written client beside it");
         rest();
-        let rates = outside::outside(dir).context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
+        let rates = outside::outside(dir, outside::ROUND)
+            .context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
         report.put("pg_direct_per_s", report::median(rates.direct_per_s));
         report.put("pg_adapter_per_s", report::median(rates.adapter_per_s));
         report.put("pg_fact_per_s", report::median(rates.fact_per_s));

@@ -27,9 +27,10 @@ use tokio_postgres::{Client, Config, NoTls};
 const ACCOUNTS: u64 = 10_000;
 /// Clients on either side.
 const CLIENTS: usize = 16;
-/// Rounds on either side, and how long each takes.
+/// Rounds on either side.
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_millis(1000);
+/// How long a round takes in a measurement.
+pub const ROUND: Duration = Duration::from_millis(1000);
 
 const QUERY: &str = "select status, balance from accounts where id = $1";
 const UPDATE: &str = "update accounts set balance = balance - $2 where id = $1";
@@ -45,8 +46,8 @@ pub struct Rates {
     pub fact_per_s: Vec<f64>,
 }
 
-/// Starts a private server with its data under `dir` and measures.
-pub fn outside(dir: &Path) -> Result<Rates> {
+/// Starts a private server with its data under `dir` and measures, in rounds of this length.
+pub fn outside(dir: &Path, time: Duration) -> Result<Rates> {
     let server = Server::start(dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tables = format!(
@@ -70,9 +71,9 @@ pub fn outside(dir: &Path) -> Result<Rates> {
     // A round of each that is not counted fills caches, and opens the adapter's connections.
     let mut rates = Rates::default();
     for round in 0..=ROUNDS {
-        let direct = round_of(&mut clients, |client| client.pay(made.fetch_add(1, Ordering::Relaxed)))?;
-        let fact = round_of(&mut [(); CLIENTS], |()| pay(&adapter, made.fetch_add(1, Ordering::Relaxed)))?;
-        let gate = bank.round(ROUND, || made.fetch_add(1, Ordering::Relaxed), account)?;
+        let direct = round_of(time, &mut clients, |client| client.pay(made.fetch_add(1, Ordering::Relaxed)))?;
+        let fact = round_of(time, &mut [(); CLIENTS], |()| pay(&adapter, made.fetch_add(1, Ordering::Relaxed)))?;
+        let gate = bank.round(time, || made.fetch_add(1, Ordering::Relaxed), account)?;
         if round > 0 {
             rates.fact_per_s.push(gate);
             rates.direct_per_s.push(direct);
@@ -99,6 +100,7 @@ async fn checked(config: &Config, made: u64) -> Result<()> {
 
 /// All clients side by side for one round: what they managed a second.
 fn round_of<C: std::marker::Send>(
+    time: Duration,
     clients: &mut [C],
     work: impl Fn(&mut C) -> Result<()> + std::marker::Send + Sync,
 ) -> Result<f64> {
@@ -110,7 +112,7 @@ fn round_of<C: std::marker::Send>(
                 let work = &work;
                 scope.spawn(move || -> Result<u32> {
                     let mut count = 0;
-                    while begun.elapsed() < ROUND {
+                    while begun.elapsed() < time {
                         work(client)?;
                         count += 1;
                     }
@@ -233,5 +235,21 @@ impl Judge for Payable {
                 failed: Vec::new(),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures mean nothing here; that every payment of every side is there once does, and `outside` asks for that itself.
+    #[test]
+    fn every_payment_of_the_comparison_is_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let rates = outside(folder.path(), Duration::from_millis(300)).unwrap();
+        for side in [&rates.direct_per_s, &rates.adapter_per_s, &rates.fact_per_s] {
+            assert!(side.len() == ROUNDS && side.iter().all(|rate| *rate > 0.0), "{rates:?}");
+        }
+        println!("{rates:?}");
     }
 }

@@ -18,9 +18,34 @@ const PREPARED_MAX: usize = 512;
 /// rows locked.
 const IDLE_MS_MAX: u64 = 10_000;
 
+/// What moves a connection. It ends without waiting, since an adapter may be dropped where nobody may wait.
+struct Driver(Option<Runtime>);
+
+impl Driver {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    fn within<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let runtime = self.0.as_ref().ok_or_else(|| Failure::Lost("the connection has ended".to_owned()))?;
+        runtime.block_on(async {
+            let ended = tokio::time::timeout_at(deadline.into(), work).await;
+            ended.unwrap_or_else(|_| Err(Failure::Lost("no answer came in time".to_owned())))
+        })
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// A connection.
 pub struct Session {
-    runtime: Runtime,
+    driver: Driver,
     /// Sends statements.
     pub client: Client,
     prepared: HashMap<String, Statement>,
@@ -31,9 +56,8 @@ pub struct Session {
 impl Session {
     /// Connects, and sets what holds for the session.
     pub fn open(settings: &Settings, deadline: Instant) -> Result<Self, Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::Lost(format!("no connection can be made: {error}")))?;
-        let client = within(&runtime, deadline, async {
+        let driver = Driver::new().map_err(|error| Failure::Lost(format!("no connection can be made: {error}")))?;
+        let client = driver.within(deadline, async {
             let client = match &settings.tls {
                 Some(tls) => {
                     let (client, connection) = settings.config.connect(tls.clone()).await?;
@@ -63,7 +87,7 @@ impl Session {
             Failure::Refused(said) => Failure::Busy(said),
             other => other,
         })?;
-        Ok(Self { runtime, client, prepared: HashMap::new(), used: false })
+        Ok(Self { driver, client, prepared: HashMap::new(), used: false })
     }
 
     /// Prepares a statement, once a session.
@@ -71,7 +95,7 @@ impl Session {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = within(&self.runtime, deadline, async { Ok(self.client.prepare(sql).await?) })?;
+        let statement = self.driver.within(deadline, async { Ok(self.client.prepare(sql).await?) })?;
         if self.prepared.len() >= PREPARED_MAX {
             self.prepared.clear();
         }
@@ -81,17 +105,6 @@ impl Session {
 
     /// Runs statements to their answers.
     pub fn run<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        within(&self.runtime, deadline, work)
+        self.driver.within(deadline, work)
     }
-}
-
-fn within<T>(
-    runtime: &Runtime,
-    deadline: Instant,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    runtime.block_on(async {
-        let ended = tokio::time::timeout_at(deadline.into(), work).await;
-        ended.unwrap_or_else(|_| Err(Failure::Lost("no answer came in time".to_owned())))
-    })
 }

@@ -186,6 +186,16 @@ fn what_cannot_be_locked_is_refused_and_not_tried_for_ever() {
 }
 
 #[test]
+fn an_adapter_with_connections_can_be_dropped_where_nobody_may_wait() {
+    let world = World::new();
+    let adapter = world.adapter();
+    assert!(matches!(Bank::paying("p", 1).attempt(&adapter, &call(&["a1"]), 1), Attempt::Done(_)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { drop(adapter) });
+    world.until("select 1 - count(*) from pg_stat_activity where application_name = 'adapter'");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_not_sent_to() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = tokio_postgres::Config::new();
