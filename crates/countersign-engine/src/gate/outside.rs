@@ -2,10 +2,11 @@
 
 use super::Gate;
 use crate::storage::StorageError;
+use crate::view::View;
 use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::tile::{TileRef, encode_bundle, encode_tile};
-use countersign_ledger::tree::{SubtreeHashes, TreeError, consistency_proof, inclusion_proof};
+use countersign_ledger::tree::{SubtreeHashes, TileView, TreeError, consistency_proof, inclusion_proof};
 use std::sync::Arc;
 
 /// How many leaves a tile has.
@@ -105,14 +106,32 @@ impl Gate {
     /// The receipt of an entry under the latest checkpoint.
     pub fn receipt(&self, index: u64) -> Result<Receipt, LogError> {
         let leaf = self.read_log(index)?.leaf;
-        let tile_leaves = self.leaf_hashes(index / TILE * TILE, TILE)?;
-        let view = self.view();
-        let proof = match view.tree.with_tile(index / TILE, tile_leaves.as_slice()) {
-            Ok(tile) => inclusion_proof(index, view.position, &tile)?,
-            // The last tile is not full yet: the tree holds its leaves itself.
-            Err(_) => inclusion_proof(index, view.position, &view.tree)?,
-        };
-        Ok(Receipt { index, leaf, proof, checkpoint: view.checkpoint.to_string() })
+        self.with_tile(index / TILE, |view, tile| {
+            let proof = match tile {
+                Some(tile) => inclusion_proof(index, view.position, &tile)?,
+                None => inclusion_proof(index, view.position, &view.tree)?,
+            };
+            Ok(Receipt { index, leaf: leaf.clone(), proof, checkpoint: view.checkpoint.to_string() })
+        })
+    }
+
+    /// Proves something with the leaves of one tile at hand: read from the log where the tile is full, because then the tree
+    /// no longer holds them; else the tree has them itself.
+    fn with_tile<T>(
+        &self,
+        tile: u64,
+        prove: impl Fn(&View, Option<TileView<'_>>) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        loop {
+            let leaves = self.leaf_hashes(tile * TILE, TILE)?;
+            let view = self.view();
+            let is_full = tile.saturating_add(1).saturating_mul(TILE) <= view.position;
+            // Filled between reading the log and looking at the tree: once full, it stays full, so the next look finds it so.
+            if is_full && leaves.len() as u64 != TILE {
+                continue;
+            }
+            return prove(&view, view.tree.with_tile(tile, leaves.as_slice()).ok());
+        }
     }
 
     /// The proof that the log of `old` entries is the beginning of the log as it is now; with the size it is now.
@@ -121,12 +140,12 @@ impl Gate {
         if old == 0 || old > size {
             return Err(LogError::Beyond(size));
         }
-        let tile_leaves = self.leaf_hashes(old / TILE * TILE, TILE)?;
-        let view = self.view();
-        let proof = match view.tree.with_tile(old / TILE, tile_leaves.as_slice()) {
-            Ok(tile) => consistency_proof(old, view.position, &tile)?,
-            Err(_) => consistency_proof(old, view.position, &view.tree)?,
-        };
-        Ok((view.position, proof))
+        self.with_tile(old / TILE, |view, tile| {
+            let proof = match tile {
+                Some(tile) => consistency_proof(old, view.position, &tile)?,
+                None => consistency_proof(old, view.position, &view.tree)?,
+            };
+            Ok((view.position, proof))
+        })
     }
 }

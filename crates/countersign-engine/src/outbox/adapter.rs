@@ -20,6 +20,12 @@ pub trait Adapter: std::marker::Send + Sync {
         Attempt::Unknown(Evidence::said("the gate ended while the call was under way"))
     }
 
+    /// Whether the outside keeps a receipt under the call's key, so that an attempt and a probe always know what earlier attempts
+    /// did: what is refused then never happened, and a doubt is probed without a word in the pact.
+    fn keeps_receipts(&self) -> bool {
+        false
+    }
+
     /// Reads a fact outside for an observation: without a lock, and promising nothing about later.
     fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
         let _ = schema;
@@ -54,6 +60,16 @@ pub trait Judge {
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order.
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked>;
+
+    /// When it last decided, in ledger milliseconds; `None` before the first time.
+    fn judged_at_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes up what was decided before a crash, from a receipt that says what was read and when.
+    fn recall(&self, read: &[Outside], at_ms: u64) {
+        let _ = (read, at_ms);
+    }
 }
 
 /// A fact as it was read outside.

@@ -99,11 +99,12 @@ impl Inner {
             _ => adapter.attempt(&job),
         };
         let judged = judging.judged.into_inner();
+        // What is refused now says nothing about an earlier attempt of which nobody knows, unless there is a receipt to ask for.
+        let is_certain = work.unknown == 0 || adapter.keeps_receipts();
         match found {
             Attempt::Done(evidence) => self.settle(work, Outcome::Settled, evidence, judged),
-            // What is refused now says nothing about an earlier attempt of which nobody knows.
-            Attempt::Refused(evidence) if work.unknown == 0 => self.settle(work, Outcome::Failed, evidence, judged),
-            Attempt::Blocked(blocked) if work.unknown == 0 => {
+            Attempt::Refused(evidence) if is_certain => self.settle(work, Outcome::Failed, evidence, judged),
+            Attempt::Blocked(blocked) if is_certain => {
                 let evidence = Evidence::said(blocked.message.clone());
                 self.settle(work, Outcome::Failed, evidence, judged);
             }
@@ -145,16 +146,23 @@ impl Inner {
 
     fn probe(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {
         let call = &flight.dispatched.call;
-        let Some(probe) = &call.probe else { return };
+        let absent_after_ms = match &call.probe {
+            Some(probe) => probe.absent_after_ms,
+            None if adapter.keeps_receipts() => 0,
+            None => return,
+        };
         let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
         let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
         // The doubt began when the last attempt ended.
         let Phase::InDoubt { since_ms, .. } = effect.phase else { return };
-        let settles_ms = since_ms.saturating_add(probe.absent_after_ms);
+        let settles_ms = since_ms.saturating_add(absent_after_ms);
         let now_ms = self.gate.now_ms();
         match adapter.probe(&job) {
-            Probed::There(evidence) => self.settle(work, Outcome::Settled, evidence, None),
+            Probed::There(evidence) => {
+                let judged = judging.judged.into_inner();
+                self.settle(work, Outcome::Settled, evidence, judged);
+            }
             // Asked when it was already late enough: an answer from before says nothing.
             Probed::Absent(evidence) if now_ms >= settles_ms => self.settle(work, Outcome::Failed, evidence, None),
             Probed::Absent(_) => self.probe_again(work.effect, work.before),
@@ -219,5 +227,17 @@ impl Judge for Judging<'_> {
         };
         *self.judged.lock() = Some(JudgedRecord { at_ms, facts, send, blocked });
         judgement.map(|send| Judged { send })
+    }
+
+    fn judged_at_ms(&self) -> Option<u64> {
+        self.judged.lock().as_ref().map(|judged| judged.at_ms)
+    }
+
+    fn recall(&self, read: &[Outside], at_ms: u64) {
+        let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
+        // What does not come out the same again is not claimed; the receipt still says that it happened.
+        if let Ok(send) = judge(self.effect, &facts, at_ms) {
+            *self.judged.lock() = Some(JudgedRecord { at_ms, facts, send: Some(send), blocked: None });
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::run::Work;
 use crate::request::{Refusal, Request};
-use countersign_core::call::EffectId;
+use countersign_core::call::{Call, EffectId};
 use countersign_core::effect::Phase;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use smol_str::SmolStr;
@@ -88,7 +88,7 @@ impl Schedule {
                 Phase::Dispatched(_) if self.taken.insert((id.0, "call")) => {
                     Some((Duration::ZERO, Task::Attempt(Work::first(id, is_found))))
                 }
-                Phase::InDoubt { flight, .. } if flight.dispatched.call.probe.is_some() => {
+                Phase::InDoubt { flight, .. } if self.inner.can_probe(&flight.dispatched.call) => {
                     let is_new = self.taken.insert((id.0, "probe"));
                     is_new.then_some((PROBE_FIRST, Task::Probe(id, 0)))
                 }
@@ -142,6 +142,11 @@ impl Schedule {
 impl Inner {
     fn is_cooling(&self, effect: EffectId) -> bool {
         self.gate.view().state.effects.cooling(effect).is_ok()
+    }
+
+    /// Whether somebody can be asked what became of a call.
+    fn can_probe(&self, call: &Call) -> bool {
+        call.probe.is_some() || self.adapters.get(&call.adapter).is_some_and(|adapter| adapter.keeps_receipts())
     }
 
     /// When a doubt is probed next.

@@ -20,7 +20,7 @@ use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
 use failure::Failure;
 use pool::Pool;
-use receipt::{Known, Receipts, Then};
+use receipt::{Happened, Known, Receipts, Then};
 use settings::Settings;
 use std::time::{Duration, Instant};
 use transaction::Ended;
@@ -133,7 +133,7 @@ impl Postgres {
     /// After something that may have committed: done, or not there and free to be tried again, or nobody knows.
     fn look_back(&self, job: &Job<'_>, deadline: Instant) -> Option<Attempt> {
         match self.find(job, Then::Leave, deadline) {
-            Ok(Known::Happened(evidence)) => Some(Attempt::Done(Evidence { attempts: job.attempt, ..evidence })),
+            Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
             Ok(Known::Void) => Some(Attempt::Refused(said(job, VOID))),
             Ok(Known::Nothing) => None,
             Err(failure) => {
@@ -147,7 +147,7 @@ impl Postgres {
     fn settle(&self, job: &Job<'_>) -> Result<Option<Evidence>, Evidence> {
         let deadline = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         match self.find(job, Then::Void, deadline) {
-            Ok(Known::Happened(evidence)) => Ok(Some(Evidence { attempts: job.attempt, ..evidence })),
+            Ok(Known::Happened(happened)) => Ok(Some(recalled(job, happened))),
             Ok(Known::Void | Known::Nothing) => Ok(None),
             Err(failure) => Err(said(job, &format!("the receipts cannot be read: {}", failure.said()))),
         }
@@ -158,6 +158,14 @@ const VOID: &str = "it did not happen: there was no receipt, and a void one now 
 
 fn said(job: &Job<'_>, summary: &str) -> Evidence {
     Evidence { attempts: job.attempt, ..Evidence::said(summary) }
+}
+
+/// The evidence of a call that happened; what it was decided on goes back to whoever writes the ledger (I3).
+fn recalled(job: &Job<'_>, happened: Happened) -> Evidence {
+    if let Some(read) = &happened.read {
+        job.judge.recall(read, happened.judged_at_ms);
+    }
+    Evidence { attempts: job.attempt, ..happened.evidence }
 }
 
 impl Adapter for Postgres {
@@ -209,6 +217,10 @@ impl Adapter for Postgres {
             Ok(None) => Attempt::Refused(said(job, VOID)),
             Err(evidence) => Attempt::Unknown(evidence),
         }
+    }
+
+    fn keeps_receipts(&self) -> bool {
+        true
     }
 
     fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Option<Attributes>, String> {

@@ -44,13 +44,15 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
             },
         }
     }
+    if actions.is_empty() {
+        return Err("it has no tool that changes anything, so there is nothing to write a pact for".to_owned());
+    }
     let mut text = head(upstream, &reads);
     text.push_str(&facts.join("\n"));
     text.push('\n');
     text.push_str(&actions.join("\n"));
     match load(&text) {
-        Ok(_) if !actions.is_empty() => Ok(text),
-        Ok(_) => Err("it has no tool that changes anything, so there is nothing to write a pact for".to_owned()),
+        Ok(_) => Ok(text),
         Err(problems) => {
             let first = problems.first().map(|problem| problem.message.clone()).unwrap_or_default();
             Err(format!("no sound pact can be written for its tools: {first}"))

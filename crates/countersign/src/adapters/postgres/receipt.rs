@@ -8,6 +8,7 @@ use super::failure::{Failure, surely_not_committed};
 use super::session::Session;
 use super::values::Text;
 use countersign_core::call::Evidence;
+use countersign_core::value::Attributes;
 use countersign_engine::outbox::Outside;
 use serde_json::Value as Json;
 use std::time::Instant;
@@ -25,12 +26,23 @@ pub struct Receipts {
 /// What is known of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
-    /// It happened; the result holds what was read.
-    Happened(Evidence),
+    /// It happened.
+    Happened(Happened),
     /// It did not, and a void receipt keeps it so.
     Void,
     /// There is no trace of it, and no transaction under way that has got as far as its receipt.
     Nothing,
+}
+
+/// A call that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Happened {
+    /// With its receipt.
+    pub evidence: Evidence,
+    /// When it was decided, in ledger milliseconds.
+    pub judged_at_ms: u64,
+    /// What was read; `None` where the receipt does not say it in our words.
+    pub read: Option<Vec<Outside>>,
 }
 
 /// What is done about a call without a trace.
@@ -45,15 +57,15 @@ pub enum Then {
 impl Receipts {
     /// For the receipts in a schema, whose name has been checked to be plain.
     pub fn new(schema: &str) -> Self {
-        let columns = "key, void, origin, effect, read";
+        let columns = "key, void, origin, effect, judged_at_ms, read";
         Self {
             insert: format!(
-                "insert into {schema}.receipts ({columns}) values ($1, false, $2, $3, $4) returning seq::text"
+                "insert into {schema}.receipts ({columns}) values ($1, false, $2, $3, $4, $5) returning seq::text"
             ),
             void: format!(
-                "insert into {schema}.receipts ({columns}) values ($1, true, $2, $3, null) on conflict (key) do nothing"
+                "insert into {schema}.receipts ({columns}) values ($1, true, $2, $3, null, null) on conflict (key) do nothing"
             ),
-            look: format!("select seq::text, void, read::text from {schema}.receipts where key = $1"),
+            look: format!("select seq::text, void, judged_at_ms, read::text from {schema}.receipts where key = $1"),
         }
     }
 
@@ -80,9 +92,14 @@ impl Receipts {
             if row.try_get(1)? {
                 return Ok(Known::Void);
             }
-            let (seq, read): (String, Option<String>) = (row.try_get(0)?, row.try_get(2)?);
+            let (seq, judged_at_ms, read): (String, Option<i64>, Option<String>) =
+                (row.try_get(0)?, row.try_get(2)?, row.try_get(3)?);
             let summary = format!("committed in PostgreSQL with receipt {seq}, which was found afterwards");
-            Ok(Known::Happened(Evidence { result: read, receipt: Some(seq), ..Evidence::said(summary) }))
+            Ok(Known::Happened(Happened {
+                evidence: Evidence { receipt: Some(seq), ..Evidence::said(summary) },
+                judged_at_ms: judged_at_ms.and_then(|at| u64::try_from(at).ok()).unwrap_or(0),
+                read: read.and_then(|text| parse_read(&text)),
+            }))
         })
     }
 }
@@ -106,4 +123,17 @@ pub fn write_read(read: &[Outside]) -> String {
         serde_json::json!({ "fact": outside.fact.to_string(), "value": value })
     };
     read.iter().map(member).collect::<Json>().to_string()
+}
+
+fn parse_read(text: &str) -> Option<Vec<Outside>> {
+    let json: Json = serde_json::from_str(text).ok()?;
+    let member = |member: &Json| {
+        let fact = member.get("fact")?.as_str()?.parse().ok()?;
+        let value = match member.get("value")? {
+            Json::Object(object) => Some(Attributes::from_untyped_json(object).ok()?),
+            _ => None,
+        };
+        Some(Outside { fact, value })
+    };
+    json.as_array()?.iter().map(member).collect()
 }

@@ -124,6 +124,7 @@ fn receipts(schema: &str) -> String {
            void boolean not null,\n  \
            origin text not null,\n  \
            effect text not null,\n  \
+           judged_at_ms bigint,\n  \
            read jsonb,\n  \
            written_at timestamptz not null default now(),\n  \
            check (void = (read is null))\n)"
@@ -192,7 +193,8 @@ async fn still_writes(client: &Client, wanted: &Wanted) -> Result<(), SetupError
     let mut tables = Vec::new();
     for table in &wanted.guard {
         let sql = "select has_table_privilege($1::text::name, $2::text, 'insert, update, delete, truncate, trigger') \
-                   or has_any_column_privilege($1::text::name, $2::text, 'insert, update')";
+                   or has_any_column_privilege($1::text::name, $2::text, 'insert, update') \
+                   or (select pg_has_role($1::text::name, relowner, 'member') from pg_class where oid = $2::text::regclass)";
         let row = client.query_one(sql, &[role, table]).await.map_err(|error| SetupError::Step {
             what: format!("what `{role}` may do with {table}"),
             said: said(&error),

@@ -177,11 +177,13 @@ struct Receipt<'a> {
     insert: &'a str,
     origin: &'a str,
     effect: String,
+    judged_at_ms: String,
     read: String,
 }
 
 fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[Outside]) -> Receipt<'a> {
-    Receipt { insert: &receipts.insert, origin, effect: job.effect.to_string(), read: write_read(read) }
+    let judged_at_ms = job.judge.judged_at_ms().unwrap_or(0).to_string();
+    Receipt { insert: &receipts.insert, origin, effect: job.effect.to_string(), judged_at_ms, read: write_read(read) }
 }
 
 /// Runs the statements, each of which must change exactly one row, and writes the receipt.
@@ -206,8 +208,13 @@ fn write(
     let client = &session.client;
     // The receipt is sent with the last statement: one round trip for both. If that changed too much, both are rolled back.
     let (changed, seq) = session.run(deadline, async {
-        let params: [&(dyn ToSql + Sync); 4] =
-            [&Text(job.key), &Text(receipt.origin), &Text(&receipt.effect), &Text(&receipt.read)];
+        let params: [&(dyn ToSql + Sync); 5] = [
+            &Text(job.key),
+            &Text(receipt.origin),
+            &Text(&receipt.effect),
+            &Text(&receipt.judged_at_ms),
+            &Text(&receipt.read),
+        ];
         let (changed, row) = tokio::join!(execute(client, &prepared, last), client.query_one(&insert, &params));
         Ok((changed?, row?.try_get::<_, String>(0)?))
     })?;

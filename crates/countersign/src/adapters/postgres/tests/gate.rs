@@ -28,17 +28,15 @@ fn audited(root: &Path) -> u64 {
 }
 
 /// What each settlement says was read: the balance.
-fn read_balances(gate: &Gate) -> Vec<Option<i64>> {
+fn judged_balances(gate: &Gate) -> Vec<Option<i64>> {
     let mut balances = Vec::new();
     for index in 0..gate.view().position {
         let entry = gate.read_log(index).unwrap();
         let leaf: serde_json::Value = serde_json::from_slice(&entry.leaf).unwrap();
         if leaf["kind"] == "settle" {
             let payload: serde_json::Value = serde_json::from_slice(&entry.payload.unwrap()).unwrap();
-            // A commit that was found afterwards has what was read from its receipt row, as evidence.
-            let found = payload["evidence"]["result"].as_str().map(|text| serde_json::from_str(text).unwrap());
-            let read = found.unwrap_or_else(|| payload["outside"].clone());
-            balances.push(read[0]["value"]["balance"].as_i64());
+            assert!(payload["judged_at"].as_u64().is_some(), "{payload}");
+            balances.push(payload["outside"][0]["value"]["balance"].as_i64());
         }
     }
     balances
@@ -72,7 +70,7 @@ fn a_row_that_others_froze_is_not_paid_from_and_the_ledger_says_why() {
     bank.drain().unwrap();
     let outcomes = [paid, refused, absent].map(|effect| ended(&bank.gate, effect));
     assert_eq!(outcomes, [Some(Outcome::Settled), Some(Outcome::Failed), Some(Outcome::Failed)]);
-    assert_eq!(read_balances(&bank.gate), [Some(1000), Some(999), None]);
+    assert_eq!(judged_balances(&bank.gate), [Some(1000), Some(999), None]);
     bank.close().unwrap();
     assert_eq!(world.count("select balance from accounts where id = 'a1'"), 999);
     assert_eq!(world.count("select count(*) from countersign.receipts where not void"), 1);
@@ -105,7 +103,7 @@ fn a_gate_that_ended_before_it_heard_of_the_commit_finds_the_receipt() {
         let paid = 1000 - world.count(&format!("select balance from accounts where id = '{account}'"));
         assert_eq!(paid, i64::from(outcome == Some(Outcome::Settled)), "at message {at}: {outcome:?}");
         if paid == 1 {
-            assert_eq!(read_balances(&bank.gate), [Some(1000)], "at message {at}");
+            assert_eq!(judged_balances(&bank.gate), [Some(1000)], "at message {at}");
         }
         bank.close().unwrap();
         audited(&copy);

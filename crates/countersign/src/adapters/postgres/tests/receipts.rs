@@ -1,7 +1,8 @@
 //! After a crash of the gate, the receipt tells what happened, and what did not can no longer happen.
 
-use super::world::{Bank, Other, World, call};
-use countersign_engine::outbox::{Adapter as _, Attempt, Probed};
+use super::world::{Bank, JUDGED_AT_MS, Other, World, call, fact};
+use countersign_core::value::{Attributes, Value};
+use countersign_engine::outbox::{Adapter as _, Attempt, Outside, Probed};
 
 #[test]
 fn what_happened_is_found_with_what_it_was_decided_on() {
@@ -13,12 +14,12 @@ fn what_happened_is_found_with_what_it_was_decided_on() {
     let after = world.adapter();
     let Attempt::Done(found) = after.recover(&bank.job(&call, 1)) else { panic!("not found") };
     assert_eq!((found.receipt.is_some(), &found.receipt), (true, &done.receipt));
-    let read: serde_json::Value = serde_json::from_str(&found.result.unwrap()).unwrap();
-    let value = serde_json::json!({ "status": "active", "balance": 1000 });
-    let expected = serde_json::json!([
-        { "fact": "Account::\"a2\"", "value": value }, { "fact": "Account::\"a1\"", "value": value },
+    let value = Attributes::from_fields(vec![
+        ("balance".into(), Value::Long(1000)),
+        ("status".into(), Value::String("active".into())),
     ]);
-    assert_eq!(read, expected);
+    let outside = |id| Outside { fact: fact(id), value: Some(value.clone()) };
+    assert_eq!(bank.recalled.take(), Some((vec![outside("a2"), outside("a1")], JUDGED_AT_MS)));
     let Probed::There(probed) = after.probe(&bank.job(&call, 1)) else { panic!("not there") };
     assert_eq!(probed.receipt, done.receipt);
     // Tried again by mistake, it is not done again.
@@ -74,8 +75,8 @@ fn the_recovery_waits_for_a_transaction_that_has_its_receipt() {
         let other = Other::connect(&world.server.config()).unwrap();
         other
             .sql(&format!(
-                "begin; insert into countersign.receipts (key, void, origin, effect, read)
-                 values ('{key}', false, 'o', 'eff_7', '[]')"
+                "begin; insert into countersign.receipts (key, void, origin, effect, judged_at_ms, read)
+                 values ('{key}', false, 'o', 'eff_7', 1, '[]')"
             ))
             .unwrap();
         std::thread::scope(|scope| {

@@ -11,6 +11,7 @@ use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::{FieldType, Value, ValueType};
 use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside};
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio_postgres::{Config, NoTls, Row};
@@ -166,11 +167,16 @@ pub struct Bank<'a> {
     /// What happens between reading and acting.
     pub meanwhile: &'a dyn Fn(&[Outside]),
     pub halted: bool,
+    /// What a receipt said was read, and when.
+    pub recalled: RefCell<Option<(Vec<Outside>, u64)>>,
 }
+
+/// When everything is judged.
+pub const JUDGED_AT_MS: u64 = 1_794_700_000_123;
 
 impl<'a> Bank<'a> {
     pub fn paying(key: &'a str, amount: i64) -> Self {
-        Self { key, amount, statements: None, meanwhile: &|_| {}, halted: false }
+        Self { key, amount, statements: None, meanwhile: &|_| {}, halted: false, recalled: RefCell::default() }
     }
 
     pub fn attempt(&self, adapter: &Postgres, call: &Call, attempt: u32) -> Attempt {
@@ -189,6 +195,14 @@ impl Judge for Bank<'_> {
 
     fn schema(&self, _: &FactId) -> FactSchema {
         schema()
+    }
+
+    fn judged_at_ms(&self) -> Option<u64> {
+        Some(JUDGED_AT_MS)
+    }
+
+    fn recall(&self, read: &[Outside], at_ms: u64) {
+        *self.recalled.borrow_mut() = Some((read.to_vec(), at_ms));
     }
 
     fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
