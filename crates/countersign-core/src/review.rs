@@ -77,6 +77,9 @@ impl Ended {
 #[derive(Debug, Clone, Default)]
 pub struct Reviews {
     open: BTreeMap<u64, Parked>,
+    /// Parked actions whose payload is erased by the time that their entry is folded, and when they expire: nobody can
+    /// decide them, but how they ended is said as if they had been whole.
+    gone: BTreeMap<u64, u64>,
     closed: BTreeMap<u64, (Ended, u64)>,
 }
 
@@ -140,23 +143,45 @@ pub enum ReviewRefusal {
 impl Reviews {
     /// Parks an action. Those that have expired make room.
     pub fn park(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
-        self.open.retain(|_, parked| parked.expires_at_ms >= at_ms);
+        self.make_room(at_ms);
         let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
         self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
     }
 
+    /// Notes an action that was parked here and whose payload has been erased since.
+    pub fn park_gone(&mut self, entry: u64, at_ms: u64) {
+        self.make_room(at_ms);
+        self.gone.insert(entry, at_ms.saturating_add(REVIEW_EXPIRES_MS));
+    }
+
+    /// Keeps the place of an action that a snapshot says was waiting, until it is read from its entry.
+    pub fn expect(&mut self, entry: u64) {
+        self.gone.insert(entry, u64::MAX);
+    }
+
+    fn make_room(&mut self, at_ms: u64) {
+        self.open.retain(|_, parked| parked.expires_at_ms >= at_ms);
+        self.gone.retain(|_, expires_at_ms| *expires_at_ms >= at_ms);
+    }
+
     /// Parks an action that was parked before those that are here.
     pub fn park_earlier(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
+        self.gone.remove(&entry);
         let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
         self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
     }
 
     /// Ends a review.
     pub fn close(&mut self, review: u64, how: Ended, entry: u64) {
-        let was_open = self.open.remove(&review).is_some();
+        let was_open = self.open.remove(&review).is_some() | self.gone.remove(&review).is_some();
         if how == Ended::Erased && !was_open {
             return;
         }
+        self.remember(review, how, entry);
+    }
+
+    /// Remembers how a review ended.
+    pub fn remember(&mut self, review: u64, how: Ended, entry: u64) {
         self.closed.insert(review, (how, entry));
         while self.closed.len() > CLOSED_REVIEWS_MAX {
             self.closed.pop_first();

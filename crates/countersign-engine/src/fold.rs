@@ -147,6 +147,9 @@ impl Fold {
                 self.apply(&leaf, &stored)?;
             }
         }
+        if payload.is_none() && leaf.verdict.as_deref() == Some("review") {
+            self.state.reviews.park_gone(leaf.index, leaf.time);
+        }
         self.advance(&leaf, leaf_bytes)
     }
 

@@ -78,11 +78,15 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
             let (scope, halt) = read_halt(line)?;
             fold.state.halts.halt(scope, halt);
         }
-        "reviews" => fold.waiting.push(read_waiting(line)?),
+        "reviews" => {
+            let (entry, observed) = read_waiting(line)?;
+            fold.state.reviews.expect(entry);
+            fold.waiting.push((entry, observed));
+        }
         "ended" => {
             let (review, how, entry) = read_ended(line)?;
             let how = Ended::parse(&how).ok_or_else(|| format!("a review cannot end as `{how}`"))?;
-            fold.state.reviews.close(review, how, entry);
+            fold.state.reviews.remember(review, how, entry);
         }
         "claims" => {
             let (entry, claim) = read_claim(line)?;

@@ -77,7 +77,15 @@ fn an_erased_action_can_no_longer_be_approved() {
     // What was approved before its action is erased stays done, and says that it cannot be decided again.
     world.approve(&world.show(done)).unwrap();
     world.gate.erase(name("operator"), Auth::None, &[done.0], "asked for".to_owned()).unwrap();
-    let world = world.reopen();
+    // How it ended is told the same after a restart, from entries or from a snapshot.
+    let mut world = world.reopen();
+    for _ in 0..2 {
+        let refuse = Request::Refuse { by: name("vera"), auth: Auth::None, review: erased, reason: "late".into() };
+        let refused = world.gate.call(refuse).unwrap_err();
+        assert!(matches!(refused, Refusal::Review(ReviewRefusal::Closed { how: Ended::Erased, .. })), "{refused}");
+        world.gate.snapshot().unwrap();
+        world = world.reopen();
+    }
     assert_eq!(world.balance(), 600);
     world.audit();
 }

@@ -170,13 +170,12 @@ fn summary(page: &mut Page, reports: &[Report]) {
 
 /// What the demo does not show, said where it would otherwise be believed.
 fn limits(page: &mut Page, reports: &[Report]) {
-    if reports.iter().any(|report| report.scenario.id == "CONC-2") {
+    if reports.iter().any(|report| report.scenario.id == "CONC-3") {
         page.wrapped(
             Look::Dim,
             "",
-            "Not covered yet: had the freeze been only announced at 80 ms and landed at 200 ms, nothing would have changed by \
-             150 ms, and no compare-and-swap stops that refund. Fences and cooling windows do (CONC-3, CONC-4); they come with \
-             effects.",
+            "What no gate can do: in CONC-3 and CONC-4 nothing has changed yet when the refund is asked for. It is stopped \
+             because the freeze announced itself, or because the payout cools. If neither is done, the money leaves.",
         );
         page.end();
     }
