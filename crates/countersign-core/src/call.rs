@@ -4,7 +4,7 @@
 //! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
 
 use crate::canonical::Canonical;
-use crate::ids::{ActionId, ActionName, Digest, FactId};
+use crate::ids::{ActionId, ActionName, Digest, FactId, numbered};
 use crate::value::Value;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
@@ -31,10 +31,7 @@ impl FromStr for EffectId {
     type Err = NotAnEffect;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text.strip_prefix("eff_").and_then(|digits| digits.parse().ok()).map(Self);
-        // One effect has one spelling: no sign, no leading zeros.
-        let named = number.filter(|effect| effect.to_string() == text);
-        named.ok_or_else(|| NotAnEffect(text.chars().take(80).collect()))
+        numbered("eff_", text).map(Self).ok_or_else(|| NotAnEffect(text.chars().take(80).collect()))
     }
 }
 

@@ -19,7 +19,7 @@ mod reads;
 
 pub use approve::{Approval, approve, show};
 pub use bind::bind;
-pub use call::outside_read;
+pub use call::{outside_read, percent_encoded};
 pub use halted::halt_on;
 pub use judge::{judge, outside_fact};
 

@@ -9,7 +9,7 @@ use crate::disclose::Subject;
 use crate::fact::Fact;
 use crate::halt::Scope;
 use crate::identity::{ACTIVE, Auth, holds_key};
-use crate::ids::{AgentId, FactId};
+use crate::ids::{AgentId, FactId, numbered};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
 use crate::state::State;
@@ -33,10 +33,7 @@ impl FromStr for ClaimId {
     type Err = ClaimRefusal;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text.strip_prefix("clm_").and_then(|digits| digits.parse().ok()).map(Self);
-        // One claim has one spelling: no sign, no leading zeros.
-        let named = number.filter(|claim| claim.to_string() == text);
-        named.ok_or_else(|| ClaimRefusal::NotFound(text.chars().take(80).collect()))
+        numbered("clm_", text).map(Self).ok_or_else(|| ClaimRefusal::NotFound(text.chars().take(80).collect()))
     }
 }
 
@@ -319,7 +316,9 @@ pub fn grant_claim(
     if facts.is_empty() || facts.len() > CLAIM_FACTS_MAX || facts.iter().enumerate().any(repeats) {
         return Err(ClaimRefusal::Facts);
     }
-    check_reason(reason)?;
+    if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
+        return Err(ClaimRefusal::Reason(reason.len()));
+    }
     let standing = state.fences.claims.values().filter(|claim| claim.stands(now_ms)).count();
     if standing >= CLAIMS_MAX {
         return Err(ClaimRefusal::TooMany);
@@ -358,11 +357,6 @@ pub fn extend_claim(state: &State, by: &AgentId, id: ClaimId, for_ms: u64, now_m
 pub fn own_claim<'a>(state: &'a State, by: &AgentId, id: ClaimId, now_ms: u64) -> Result<&'a Claim, ClaimRefusal> {
     let claim = state.fences.claim(id, now_ms).ok_or_else(|| ClaimRefusal::NotFound(id.to_string()))?;
     if claim.by == *by { Ok(claim) } else { Err(ClaimRefusal::NotYours { claim: id, holder: claim.by.clone() }) }
-}
-
-/// Refuses a reason that says nothing or too much.
-pub fn check_reason(reason: &str) -> Result<(), ClaimRefusal> {
-    if (1..=REASON_BYTES_MAX).contains(&reason.len()) { Ok(()) } else { Err(ClaimRefusal::Reason(reason.len())) }
 }
 
 /// The rule that lets an agent announce a change of a fact: of those that do, the one with the highest priority.

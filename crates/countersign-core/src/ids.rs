@@ -47,6 +47,12 @@ pub enum IdError {
     NotADigest(String),
 }
 
+/// The number in a name such as `eff_813`. One thing has one spelling: no sign, no leading zeros.
+pub(crate) fn numbered(prefix: &str, text: &str) -> Option<u64> {
+    let number: u64 = text.strip_prefix(prefix)?.parse().ok()?;
+    (format!("{prefix}{number}") == text).then_some(number)
+}
+
 /// Checks the free part of an id: NFC, bounded, no control characters.
 pub fn check_id(id: &str) -> Result<(), IdError> {
     if id.is_empty() {

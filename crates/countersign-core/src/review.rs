@@ -6,7 +6,7 @@
 
 use crate::action::{Action, Observed};
 use crate::decision::PactRef;
-use crate::ids::{ActionId, AgentId};
+use crate::ids::{ActionId, AgentId, numbered};
 use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -28,10 +28,7 @@ impl FromStr for ReviewId {
     type Err = ReviewRefusal;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text.strip_prefix("rev_").and_then(|digits| digits.parse().ok()).map(Self);
-        // One review has one spelling: no sign, no leading zeros.
-        let named = number.filter(|review| review.to_string() == text);
-        named.ok_or_else(|| ReviewRefusal::NotFound(text.chars().take(80).collect()))
+        numbered("rev_", text).map(Self).ok_or_else(|| ReviewRefusal::NotFound(text.chars().take(80).collect()))
     }
 }
 

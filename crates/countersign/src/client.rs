@@ -211,14 +211,7 @@ fn is_about_a_token(code: &str) -> bool {
 
 /// Escapes one part of a path, so that an id with a slash stays one part.
 pub fn escape(part: &str) -> String {
-    let mut escaped = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+    countersign_core::decide::percent_encoded(part)
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use super::{Deciding, Snapshot, Stage, blocked};
 use crate::call::{Call, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
 use crate::code::Code;
 use crate::decision::{Blocked, Dispatched, InFlight, Write};
-use crate::expression::Inputs;
+use crate::expression::{Expression, Inputs};
 use crate::ids::FactId;
-use crate::limits::CALL_TEXT_BYTES_MAX;
+use crate::limits::{CALL_TEXT_BYTES_MAX, EFFECTS_MAX};
 use crate::pact::{BodyRule, CallRule, FactSource, IdPart, SendRule, SourceRead, TextPart};
 use crate::value::Value;
 use serde_json::{Map, Value as Json};
+use smol_str::SmolStr;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Blocked> {
         if self.snapshot.is_full_of_effects() && self.stage == Stage::Intent {
-            let message = format!("{} calls are under way already, which is the most", crate::limits::EFFECTS_MAX);
+            let message = format!("{EFFECTS_MAX} calls are under way already, which is the most");
             let hint = "resolve those that are in doubt (`countersign effects list`), then act anew";
             return Err(blocked(Code::TooManyEffects, message, hint));
         }
@@ -69,7 +70,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
             SendRule::Sql { statements } => {
                 let statement = |(sql, params): &(Arc<str>, Vec<_>)| {
-                    let params = params.iter().map(|param: &crate::expression::Expression| param.value(inputs));
+                    let params = params.iter().map(|param: &Expression| param.value(inputs));
                     let params = params.collect::<Result<_, _>>().map_err(invalid)?;
                     Ok(Statement { sql: Arc::clone(sql), params })
                 };
@@ -88,7 +89,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             BodyRule::None => Ok(None),
             BodyRule::Params => Ok(Some(self.action.params().into_owned())),
             BodyRule::Members(members) => {
-                let member = |(name, expression): &(smol_str::SmolStr, crate::expression::Expression)| {
+                let member = |(name, expression): &(SmolStr, Expression)| {
                     let value = expression.value(inputs).map_err(|why| invalid(format!("`{name}`: {why}")))?;
                     Ok((name.to_string(), value.to_json()))
                 };
@@ -164,7 +165,7 @@ pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
 }
 
 /// A text as one segment of a path: everything but letters, digits and `-_~.` is escaped; a text of dots alone, all of it.
-fn percent_encoded(text: &str) -> String {
+pub fn percent_encoded(text: &str) -> String {
     let is_dots = text.bytes().all(|byte| byte == b'.');
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         match byte {

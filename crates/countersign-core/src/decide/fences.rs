@@ -1,5 +1,5 @@
-//! Fences, asked before anything is weighed: what is about to change is not relied on, and what a call in flight relies on is not
-//! changed (I5). They hold in shadow mode too.
+//! Fences, asked before anything is weighed: what is about to change is not relied on, and what a call in flight relies on
+//! is not changed (I5). They hold in shadow mode too.
 
 use super::{Deciding, Snapshot, blocked};
 use crate::code::Code;
@@ -42,7 +42,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         Ok(())
     }
 
-    /// An action that names a claim acts only while the claim holds everything that the action reads and that was claimed.
+    /// An action that names a claim acts only while the claim is its agent's and holds everything that the action changes.
     fn check_own_claim(&self) -> Result<(), Blocked> {
         let Some(id) = self.action.claim else { return Ok(()) };
         let lost = |why: String| {
@@ -86,7 +86,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         reads.filter(|(at, _)| self.kind.reads.get(*at).is_some_and(|read| read.ty.as_str() != AGENT))
     }
 
-    /// Whether the action changes what it reads there. What a call does to a fact outside nobody says, so its resource counts as changed.
+    /// Whether the action changes what it reads there. What a call does to a fact outside nobody says, so its resource
+    /// counts as changed.
     fn sets(&self, read: usize) -> bool {
         let is_written = self.kind.writes.iter().any(|rule| rule.read == read);
         is_written || (read == 0 && self.is_outside(read))

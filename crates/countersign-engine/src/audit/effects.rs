@@ -2,7 +2,7 @@
 
 use countersign_core::decide;
 use countersign_core::effect::Phase;
-use countersign_core::fence::{Granted, check_holder, check_reason, extend_claim, grant_claim, own_claim};
+use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::record::{Dispatch, Event, Judged, Leaf, Settle, StoredDispatch};
@@ -87,8 +87,8 @@ pub(super) fn claimed_again(leaf: &Leaf, event: &Event, auth: &Auth, state: &Sta
                 own_claim(state, &by, *claim, leaf.time)?;
                 Ok(event.clone())
             }
-            _ => check_reason("").map(|()| event.clone()),
+            other => Err(ClaimRefusal::Agent(format!("an entry of kind `{}` is no claim", other.kind()))),
         }
     };
-    again().map_err(|refused: countersign_core::fence::ClaimRefusal| refused.to_string())
+    again().map_err(|refused| refused.to_string())
 }

@@ -47,7 +47,8 @@ impl Sequencer {
                 own_claim(state, &by, claim, now_ms)?;
                 Ok((by, auth, Event::Withdrawal { claim }))
             }
-            _ => Err(ClaimRefusal::Facts),
+            // The sequencer hands nothing else to this place; were it to, nothing would be granted.
+            other => Err(ClaimRefusal::Agent(format!("{other:?} is no claim"))),
         }
     }
 
