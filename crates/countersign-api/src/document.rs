@@ -36,7 +36,7 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
     ),
     components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail)),
     paths(
-        paths::observe, paths::act, paths::check,
+        paths::observe, paths::act, paths::check, paths::get_action,
         paths::get_fact, paths::put_fact, paths::delete_fact, paths::fact_history,
         paths::list_agents, paths::list_operators,
         paths::list_pacts, paths::publish_pact, paths::get_pact,

@@ -133,6 +133,8 @@ codes! {
     FactNotFound = 404,
     /// There is no such pact.
     PactNotFound = 404,
+    /// There is no such action, or it is another agent's.
+    ActionNotFound = 404,
     /// The log has no such entry, tile or size yet.
     BeyondLog = 404,
     /// The resource does not take this method.
@@ -248,6 +250,7 @@ impl ErrorCode {
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
             Self::PactNotFound => "pact_not_found",
+            Self::ActionNotFound => "action_not_found",
             Self::BeyondLog => "beyond_log",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTimeout => "body_timeout",

@@ -12,6 +12,9 @@ pub struct ObserveRequest {
     /// The facts, each as `Type::"id"`.
     #[schema(min_items = 1, max_items = 32, example = json!(["Account::\"42\""]))]
     pub facts: Vec<String>,
+    /// Whether to show, of facts that a tool reads, also what the tool answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answers: bool,
 }
 
 /// What was observed.
@@ -47,6 +50,9 @@ pub struct ObservedFact {
     pub written_at: Option<u64>,
     /// How strong the guarantee on it is.
     pub atomicity: Atomicity,
+    /// What the tool that reads it answered, as JSON; only where it was asked for and nothing is withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
 }
 
 /// The current version of a fact.

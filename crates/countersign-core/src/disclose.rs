@@ -5,8 +5,7 @@
 //! registered or not active, a condition that cannot be evaluated, and a fact without a grant all show nothing.
 
 use crate::expression::{Base, Expression, Input, Mention, Source};
-use crate::fact::Fact;
-use crate::ids::{AgentId, Digest, FactId};
+use crate::ids::{AgentId, Digest, FactId, FactType};
 use crate::pact::{ActionType, TemplatePart};
 use crate::state::State;
 use crate::value::{Attributes, Value};
@@ -65,10 +64,10 @@ pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&A
     if shown.is_empty() { Disclosed::Nothing } else { Disclosed::Attributes(shown) }
 }
 
-/// The attributes of a fact's type that an agent is not shown. Told by the type and not by the fact: whether an optional
+/// The attributes of a type that an agent is not shown. Told by the type and not by the fact: whether an optional
 /// attribute is there is part of what is withheld.
-pub fn withheld(state: &State, fact: &Fact, disclosed: &Disclosed) -> Vec<SmolStr> {
-    let types = state.catalogue.types().get(fact.id.ty());
+pub fn withheld(state: &State, ty: &FactType, disclosed: &Disclosed) -> Vec<SmolStr> {
+    let types = state.catalogue.types().get(ty);
     let names = types.into_iter().flat_map(|attributes| attributes.keys());
     names.filter(|name| !disclosed.shows(name)).cloned().collect()
 }

@@ -143,6 +143,13 @@ impl State {
         self.facts.put(fact);
     }
 
+    /// The entry that says what has become of the action of an entry: of one that was parked, what ended it; of one with a
+    /// call, how far that has come.
+    pub fn latest_of(&self, entry: u64) -> u64 {
+        let current = self.reviews.ended_in(entry).unwrap_or(entry);
+        self.effects.latest(current).unwrap_or(current)
+    }
+
     /// Which key is whose.
     pub fn keys(&self) -> &Keys {
         &self.keys

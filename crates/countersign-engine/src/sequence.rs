@@ -240,9 +240,7 @@ impl Sequencer {
             Lookup::New => {}
             // The same key answers with what became of the action.
             Lookup::Same(entry) => {
-                let current = self.state.reviews.ended_in(entry).unwrap_or(entry);
-                let current = self.state.effects.latest(current).unwrap_or(current);
-                return batch.answers.push((reply, Ok(current)));
+                return batch.answers.push((reply, Ok(self.state.latest_of(entry))));
             }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }

@@ -14,13 +14,29 @@ pub mod secret;
 #[cfg(test)]
 mod tests;
 
+use crate::commands::Failure;
+use crate::config::Config;
 use crate::config::adapters::AdapterSettings;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use countersign_engine::outbox::{Adapter, Adapters};
 use secret::Environment;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Everything that calls can go out through: the adapters of the settings, and their MCP servers.
+pub fn all(config: &Config, origin: &str) -> Result<Adapters> {
+    let mut adapters = build(&config.adapters, &|name| std::env::var(name).ok(), origin)
+        .map_err(|error| Failure::cannot(error.to_string()))?;
+    for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
+        if adapters.insert(name.clone(), adapter).is_some() {
+            return Err(Failure::usage(format!("`{name}` names an adapter and an MCP server"))
+                .hint("rename one of them: pacts could not tell them apart")
+                .into());
+        }
+    }
+    Ok(adapters)
+}
 
 /// Makes the adapters that the settings name. Fails where a secret, a certificate or a program is missing: better now than
 /// with the first call. `origin` names the log that they act for.

@@ -109,6 +109,11 @@ impl Client {
         Ok(Self { way: Way::Embedded(embedded::Embedded::open(data, config)?), signer: None })
     }
 
+    /// The same for a process that stays: it also carries calls out, as `serve` does.
+    pub fn embedded_whole(data: &Path, config: &Config) -> Result<Self> {
+        Ok(Self { way: Way::Embedded(embedded::Embedded::open_whole(data, config)?), signer: None })
+    }
+
     /// Signs with a key from now on. Without an origin the gate is asked for its own; whoever names it does not have to
     /// believe the answer.
     pub fn signing(mut self, key: SigningKey, origin: Option<&str>) -> Result<Self> {

@@ -117,12 +117,16 @@ impl Connection {
     /// Connects. A folder is opened only when the command line names one: settings for `serve` must not send a command
     /// past the gate that runs.
     pub fn client(&self, config: &Config) -> Result<Client> {
-        let key = self.key_file(config).map(crate::key_file::read).transpose()?;
         let client = match &self.data {
             Some(data) => Client::embedded(data, config)?,
             None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER))?,
         };
-        match key {
+        self.signed(client, config)
+    }
+
+    /// The same client, signing with the key that is named, if one is.
+    pub fn signed(&self, client: Client, config: &Config) -> Result<Client> {
+        match self.key_file(config).map(crate::key_file::read).transpose()? {
             Some(key) => client.signing(key, config.origin.as_deref()),
             None => Ok(client),
         }

@@ -119,8 +119,8 @@ pub async fn serve_router(
 }
 
 /// The whole interface over a gate that is called without a socket.
-pub fn router(gate: Arc<Gate>) -> Router {
-    finish(routes(), gate, Reach::Loopback, Arc::default())
+pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>) -> Router {
+    finish(routes(), gate, Reach::Loopback, adapters)
 }
 
 fn routes() -> Router<Arc<App>> {
@@ -128,6 +128,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/observe", post(actions::observe))
         .route("/v1/actions", post(actions::act))
         .route("/v1/actions/check", post(actions::check))
+        .route("/v1/actions/{entry}", get(actions::show))
         .route("/v1/facts/{type}/{id}", get(facts::get).put(facts::put).delete(facts::delete))
         .route("/v1/facts/{type}/{id}/history", get(facts::history))
         .route("/v1/agents", get(agents::agents))

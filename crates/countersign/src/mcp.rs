@@ -12,6 +12,7 @@ mod gated;
 mod lines;
 mod mapping;
 pub mod message;
+mod observed;
 mod refusal;
 mod screen;
 pub mod session;

@@ -29,6 +29,14 @@ pub(super) fn act() {}
     responses((status = 200, description = "The verdict that an action would get now", body = Verdict)))]
 pub(super) fn check() {}
 
+/// What has become of an action of one's own: the verdict as it is now, however long ago the action was asked for.
+#[utoipa::path(get, path = "/v1/actions/{entry}", tag = "actions",
+    params(("entry" = u64, Path, description = "The entry of the first verdict; of a parked action, the number of its review"),
+        ("wait_ms" = Option<u64>, Query, description = "Where a call is under way, wait up to so long for its outcome; 60000 at most"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who asks")),
+    responses((status = 200, description = "The verdict, durable", body = Verdict)))]
+pub(super) fn get_action() {}
+
 /// The current version of a fact.
 #[utoipa::path(get, path = "/v1/facts/{type}/{id}", tag = "facts",
     params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id")),

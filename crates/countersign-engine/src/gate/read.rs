@@ -2,7 +2,7 @@
 
 use super::Gate;
 use super::outside::LogError;
-use crate::outbox::Adapters;
+use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
 use countersign_core::decide::{outside_fact, outside_read};
@@ -47,6 +47,8 @@ pub struct Shown {
     pub written_at_ms: Option<u64>,
     /// How strong a decision on it is.
     pub atomicity: Atomicity,
+    /// What the outside answered when it was read, whole; only of facts outside of which the agent may see everything.
+    pub answer: Option<String>,
 }
 
 /// An agent asked for facts that no grant lets it observe. Whether they exist is not said.
@@ -59,8 +61,21 @@ pub struct NotObservable {
     pub facts: Vec<FactId>,
 }
 
-/// Facts outside as they were read; `None` for one that is not there.
-pub type OutsideFacts = BTreeMap<FactId, Option<Arc<Fact>>>;
+/// Facts outside as they were read.
+#[derive(Debug, Default)]
+pub struct OutsideFacts {
+    /// When reading began, in ledger milliseconds; `None` where nothing was read.
+    began_ms: Option<u64>,
+    facts: BTreeMap<FactId, OutsideFact>,
+}
+
+/// A fact outside as it was read.
+#[derive(Debug)]
+struct OutsideFact {
+    /// `None` where it is not there.
+    fact: Option<Arc<Fact>>,
+    answer: Option<String>,
+}
 
 /// A fact outside could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,12 +115,12 @@ impl Gate {
     ///
     /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
     pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
-        self.observe_with(agent, ids, &BTreeMap::new())
+        self.observe_with(agent, ids, &OutsideFacts::default())
     }
 
     /// Reads those of the facts that live outside, for an observation. Waits for whoever keeps them.
     pub fn read_outside(&self, ids: &[FactId], adapters: &Adapters) -> Result<OutsideFacts, NotRead> {
-        let mut read = OutsideFacts::new();
+        let mut read = OutsideFacts::default();
         for id in ids {
             let (source, schema) = {
                 let view = self.view();
@@ -116,13 +131,16 @@ impl Gate {
             let not_read = |why: String| NotRead { fact: id.clone(), why };
             let adapter = adapters.get(&source.adapter);
             let adapter = adapter.ok_or_else(|| not_read(format!("no adapter `{}` is set up", source.adapter)))?;
-            let value = adapter.observe(&outside_read(&source, id), &schema).map_err(not_read)?;
+            // Time is read first: from here on the value may change without anybody here knowing.
+            let now_ms = self.now_ms();
+            read.began_ms.get_or_insert(now_ms);
+            let Reading { value, answer } = adapter.observe(&outside_read(&source, id), &schema).map_err(not_read)?;
             if let Some(value) = &value {
                 value.check(&schema).map_err(|error| not_read(error.to_string()))?;
             }
             let by = AgentId::new(source.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
-            let now_ms = self.now_ms();
-            read.insert(id.clone(), value.map(|value| outside_fact(id, &value, &by, now_ms)));
+            let fact = value.map(|value| outside_fact(id, &value, &by, now_ms));
+            read.facts.insert(id.clone(), OutsideFact { fact, answer });
         }
         Ok(read)
     }
@@ -135,13 +153,15 @@ impl Gate {
         outside: &OutsideFacts,
     ) -> Result<Observe, NotObservable> {
         // Time is read before the facts: an observation is never younger than what it shows.
-        let observed_at_ms = self.now_ms();
+        let observed_at_ms = outside.began_ms.unwrap_or_else(|| self.now_ms());
         let (position, facts, observed) = {
             let view = self.view();
             let (mut facts, mut observed, mut refused) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
             for id in ids {
-                let fact = outside.get(&id).map_or_else(|| view.state.facts.get(&id), Option::as_ref);
-                match show(&view.state, &agent, &id, fact) {
+                let read = outside.facts.get(&id);
+                let fact = read.map_or_else(|| view.state.facts.get(&id), |read| read.fact.as_ref());
+                let answer = read.and_then(|read| read.answer.clone());
+                match show(&view.state, &agent, &id, fact, answer) {
                     Some(shown) => {
                         let value = fact.and_then(|fact| fact.value.clone());
                         observed.push(Observed { fact: id, version: shown.version, at_ms: observed_at_ms, value });
@@ -204,16 +224,23 @@ impl Gate {
 }
 
 /// A fact as an agent may see it; `None` if not at all.
-fn show(state: &State, agent: &AgentId, id: &FactId, fact: Option<&Arc<Fact>>) -> Option<Shown> {
+fn show(
+    state: &State,
+    agent: &AgentId,
+    id: &FactId,
+    fact: Option<&Arc<Fact>>,
+    answer: Option<String>,
+) -> Option<Shown> {
     let value = fact.and_then(|fact| fact.value.as_ref());
     let disclosed = Some(disclose_value(state, agent, id, value)).filter(|disclosed| disclosed.is_observable())?;
+    let withheld = disclose::withheld(state, id.ty(), &disclosed);
     Some(Shown {
         id: id.clone(),
         version: fact.map_or(0, |fact| fact.version()),
         value: value.map(|value| value.only(|name| disclosed.shows(name))),
-        withheld: fact
-            .filter(|_| value.is_some())
-            .map_or_else(Vec::new, |fact| disclose::withheld(state, fact, &disclosed)),
+        // An answer holds everything, so only who may see everything gets it.
+        answer: answer.filter(|_| withheld.is_empty()),
+        withheld: if value.is_some() { withheld } else { Vec::new() },
         written_at_ms: fact.map(|fact| fact.written.at_ms),
         atomicity: state.catalogue.source(id.ty()).map_or(Atomicity::Atomic, |source| source.atomicity()),
     })

@@ -27,7 +27,7 @@ pub trait Adapter: std::marker::Send + Sync {
     }
 
     /// Reads a fact outside for an observation: without a lock, and promising nothing about later.
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
         let _ = schema;
         Err(format!("the adapter `{}` reads no facts", read.adapter))
     }
@@ -79,6 +79,22 @@ pub struct Outside {
     pub fact: FactId,
     /// Its value; `None` where there is none.
     pub value: Option<Attributes>,
+}
+
+/// What reading a fact for an observation gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Its value; `None` where there is none.
+    pub value: Option<Attributes>,
+    /// What the outside answered, whole, as JSON; only tools give one.
+    pub answer: Option<String>,
+}
+
+impl Reading {
+    /// A value, from an outside whose answer says no more than that.
+    pub fn of(value: Option<Attributes>) -> Self {
+        Self { value, answer: None }
+    }
 }
 
 /// An action that may act.

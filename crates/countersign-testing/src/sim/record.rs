@@ -66,7 +66,7 @@ impl Simulation<'_> {
                 continue;
             }
             let seen = value.as_ref().map(|value| value.only(|name| disclosed.shows(name)).to_json());
-            let withheld = fact.filter(|_| value.is_some()).map(|fact| withheld(&view.state, fact, &disclosed));
+            let withheld = fact.filter(|_| value.is_some()).map(|fact| withheld(&view.state, fact.id.ty(), &disclosed));
             let withheld = withheld.into_iter().flatten().map(|name| name.to_string()).collect();
             shown.push(Shown { fact: text.clone(), version, value: seen, withheld });
             observed.push(Observed { fact: id, version, at_ms, value });

@@ -18,8 +18,7 @@ use anyhow::Result;
 use countersign_core::call::{Evidence, OutsideRead, Send};
 use countersign_core::canonical::Canonical;
 use countersign_core::pact::FactSchema;
-use countersign_core::value::Attributes;
-use countersign_engine::outbox::{Adapter, Attempt, Job, Judged, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Judged, Probed, Reading};
 use exchange::{Answer, NoAnswer, exchange};
 use line::Lines;
 use std::time::{Duration, Instant};
@@ -242,8 +241,8 @@ impl Adapter for HttpAdapter {
         })
     }
 
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
-        self.read_to_show(read, schema)
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
+        self.read_to_show(read, schema).map(Reading::of)
     }
 
     fn concurrency(&self) -> usize {

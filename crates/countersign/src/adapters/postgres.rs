@@ -17,7 +17,7 @@ mod values;
 use countersign_core::call::{Evidence, OutsideRead};
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
-use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
 use failure::Failure;
 use pool::Pool;
 use receipt::{Happened, Known, Receipts, Then};
@@ -223,8 +223,8 @@ impl Adapter for Postgres {
         true
     }
 
-    fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Option<Attributes>, String> {
-        self.look(read)
+    fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Reading, String> {
+        self.look(read).map(Reading::of)
     }
 
     fn concurrency(&self) -> usize {

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use countersign_engine::gate::Gate;
+use countersign_engine::outbox::{Adapters, Outbox};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -22,10 +23,23 @@ pub struct Embedded {
     gate: Arc<Gate>,
     router: Router,
     runtime: Runtime,
+    /// Carries calls out; only where the process stays for long enough to see to them.
+    outbox: Option<Outbox>,
 }
 
 impl Embedded {
+    /// Opens a gate for a command: calls that it begins are carried out by the next gate that runs on the folder.
     pub(super) fn open(data: &Path, config: &Config) -> Result<Self> {
+        Self::open_with(data, config, Adapters::new(), false)
+    }
+
+    /// Opens a gate for a process that stays, with everything that `serve` would have but a socket.
+    pub(super) fn open_whole(data: &Path, config: &Config) -> Result<Self> {
+        let folder = DataFolder::find(data)?;
+        Self::open_with(data, config, crate::adapters::all(config, &folder.origin)?, true)
+    }
+
+    fn open_with(data: &Path, config: &Config, adapters: Adapters, calls: bool) -> Result<Self> {
         let folder = DataFolder::find(data)?;
         let (gate, report) = folder.open(config.tune(folder.options()))?;
         if let Some(cut) = &report.storage.cut {
@@ -35,10 +49,12 @@ impl Embedded {
             ));
         }
         let gate = Arc::new(gate);
+        let outbox = calls.then(|| Outbox::start(Arc::clone(&gate), adapters.clone())).transpose();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self {
-            router: crate::http::router(Arc::clone(&gate)),
+            router: crate::http::router(Arc::clone(&gate), Arc::new(adapters)),
             gate,
+            outbox: outbox.context("the system gives no threads for the outbox")?,
             runtime: runtime.context("the system gives no runtime")?,
         })
     }
@@ -66,6 +82,9 @@ impl Embedded {
     pub(super) fn close(self) -> Result<()> {
         drop(self.router);
         drop(self.runtime);
+        if let Some(outbox) = self.outbox {
+            outbox.stop();
+        }
         match Arc::into_inner(self.gate) {
             Some(gate) => {
                 gate.close().map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")).into())

@@ -131,7 +131,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
         .into());
     }
     logging("warn");
-    let gate = gate(args, config)?;
+    let gate = gate(args, &upstreams, config)?;
     let gateway = Arc::new(Gateway::new(upstreams, gate));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
@@ -170,7 +170,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
 }
 
 /// The gate, asked in the agent's name and with its key.
-fn gate(args: &RunArgs, config: &Config) -> Result<GateClient> {
+fn gate(args: &RunArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
     let unmapped = args.unmapped.unwrap_or(config.mcp.unmapped);
     let agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
     let key = args.keys.clone().unwrap_or_default().join(format!("{agent}.key"));
@@ -178,7 +178,15 @@ fn gate(args: &RunArgs, config: &Config) -> Result<GateClient> {
         key: args.connection.key.clone().or_else(|| key.exists().then_some(key)),
         ..args.connection.clone()
     };
-    let client = connection.client(config)?;
+    let client = match &connection.data {
+        // The gate is in this process, so its workers are too, and know the servers that the gateway knows.
+        Some(data) => {
+            let mut config = config.clone();
+            config.mcp.upstreams = upstreams.iter().cloned().collect();
+            connection.signed(Client::embedded_whole(data, &config)?, &config)?
+        }
+        None => connection.client(config)?,
+    };
     check_set_up(&client);
     Ok(GateClient::new(client, agent, unmapped))
 }

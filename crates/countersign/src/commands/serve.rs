@@ -48,15 +48,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
-    let mut adapters = crate::adapters::build(&config.adapters, &|name| std::env::var(name).ok(), &folder.origin)
-        .map_err(|error| Failure::cannot(error.to_string()))?;
-    for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
-        if adapters.insert(name.clone(), adapter).is_some() {
-            return Err(Failure::usage(format!("`{name}` names an adapter and an MCP server"))
-                .hint("rename one of them: pacts could not tell them apart")
-                .into());
-        }
-    }
+    let adapters = crate::adapters::all(config, &folder.origin)?;
     if let Some(queue_len) = args.queue_len {
         options.queue_len = usize::try_from(queue_len).unwrap_or(options.queue_len);
     }

@@ -49,6 +49,7 @@ pub const TABLE: &[Row] = &[
     row(Method::POST, "/v1/observe", Needs::ActiveAgent),
     row(Method::POST, "/v1/actions", Needs::Agent),
     row(Method::POST, "/v1/actions/check", Needs::Agent),
+    row(Method::GET, "/v1/actions/{entry}", Needs::Agent),
     row(Method::GET, "/v1/facts/{type}/{id}", Needs::Operator(READERS)),
     row(Method::PUT, "/v1/facts/{type}/{id}", Needs::Feed),
     row(Method::DELETE, "/v1/facts/{type}/{id}", Needs::Feed),

@@ -2,14 +2,17 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
+use super::facts::bad_path;
 use super::{App, body, effects, json, verdict};
-use axum::extract::{Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ObserveResponse, ObservedFact, Verdict, VerdictKind};
+use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict, VerdictKind};
 use countersign_core::call::EffectId;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
-use countersign_engine::gate::Shown;
+use countersign_core::record::Leaf;
+use countersign_engine::gate::{Gate, LogError, Shown};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -20,6 +23,11 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
+    let answers = match fields.take("answers") {
+        None => false,
+        Some(Value::Bool(answers)) => answers,
+        Some(_) => return Err(HttpError::field("field `answers` must be true or false")),
+    };
     fields.done()?;
     let ids = fact_ids(facts)?;
     let observed = if app.lives_outside(&ids) {
@@ -33,7 +41,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         observation: observed.token,
         observed_at: observed.observed_at_ms,
         position: observed.position,
-        facts: observed.facts.into_iter().map(shown).collect(),
+        facts: observed.facts.into_iter().map(|fact| shown(fact, answers)).collect(),
     })
 }
 
@@ -57,7 +65,7 @@ pub fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
     Ok(ids)
 }
 
-fn shown(shown: Shown) -> ObservedFact {
+fn shown(shown: Shown, answers: bool) -> ObservedFact {
     ObservedFact {
         fact: shown.id.to_string(),
         version: shown.version,
@@ -65,6 +73,7 @@ fn shown(shown: Shown) -> ObservedFact {
         withheld: shown.withheld.iter().map(ToString::to_string).collect(),
         written_at: shown.written_at_ms,
         atomicity: verdict::on_the_wire(shown.atomicity),
+        answer: shown.answer.filter(|_| answers),
     }
 }
 
@@ -86,6 +95,40 @@ pub async fn act(
     };
     app.metrics.action_took(started.elapsed());
     json(&app.settled_verdict(verdict, wait).await?)
+}
+
+/// `GET /v1/actions/{entry}`
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: Result<Path<u64>, PathRejection>,
+    query: effects::Wait,
+) -> Result<Response, HttpError> {
+    let Path(entry) = path.map_err(|error| bad_path(&error))?;
+    let wait = effects::wait_of(query)?;
+    let not_found = || {
+        let message = format!("entry {entry} holds no action of {}", caller.name);
+        HttpError::new(ErrorCode::ActionNotFound, message, "name the `entry` of a verdict on an action of your own")
+    };
+    if entry >= app.gate.view().position {
+        return Err(not_found());
+    }
+    // An approval executes somebody's action: the entry that was parked says whose.
+    let asked = app.blocking(move |gate| leaf_of(gate, entry)).await?;
+    let leaf = match asked.review.filter(|_| asked.kind == "approval") {
+        Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
+        None => asked,
+    };
+    if leaf.kind != "action" || leaf.by != caller.name.as_str() {
+        return Err(not_found());
+    }
+    let latest = app.gate.view().state.latest_of(entry);
+    json(&app.settled_verdict(app.stored_verdict(latest).await?, wait).await?)
+}
+
+fn leaf_of(gate: &Gate, entry: u64) -> Result<Leaf, LogError> {
+    let stored = gate.read_log(entry)?;
+    Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(entry, error.to_string()))
 }
 
 impl App {

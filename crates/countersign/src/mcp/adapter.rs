@@ -12,7 +12,7 @@ use super::upstream::Alive;
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
-use countersign_engine::outbox::{Adapter, Adapters, Attempt, Job, Outside, Probed};
+use countersign_engine::outbox::{Adapter, Adapters, Attempt, Job, Outside, Probed, Reading};
 use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,8 @@ use tokio::runtime::{Handle, Runtime};
 const CONCURRENCY: usize = 4;
 /// How long a tool may take to read a fact for an observation.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
+/// How much is told of what a tool says went wrong.
+const SAID_CHARS_MAX: usize = 500;
 /// How much of a result is kept.
 const RESULT_BYTES_MAX: usize = 16 * 1024;
 
@@ -73,6 +75,8 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
 /// What a tool answered.
 struct Answered {
     result: Value,
+    /// The same, as it was sent.
+    text: String,
     is_error: bool,
 }
 
@@ -116,10 +120,11 @@ impl McpAdapter {
             return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
         }
         let answer = self.threads.handle.block_on(link.request("tools/call", Some(raw(&params)), within))?;
-        let result = answer.result_raw().and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
-        let result = result.ok_or_else(|| NoAnswer::Lost("its answer is no result".to_owned()))?;
+        let no_result = || NoAnswer::Lost("its answer is no result".to_owned());
+        let text = answer.result_raw().ok_or_else(no_result)?.get().to_owned();
+        let result: Value = serde_json::from_str(&text).map_err(|_| no_result())?;
         let is_error = result.get("isError") == Some(&Value::Bool(true));
-        Ok(Answered { result, is_error })
+        Ok(Answered { result, text, is_error })
     }
 
     /// Reads one fact. Whatever goes wrong here, nothing was done yet.
@@ -129,7 +134,7 @@ impl McpAdapter {
         read: &OutsideRead,
         schema: &FactSchema,
         until: Instant,
-    ) -> Result<Option<Attributes>, String> {
+    ) -> Result<Reading, String> {
         let OutsideHow::Tool { tool, arguments, at } = &read.how else {
             return Err(format!("{} is not read by a tool", read.fact));
         };
@@ -137,7 +142,9 @@ impl McpAdapter {
         if answered.is_error {
             return Err(format!("{tool} could not read {}: {}", read.fact, said(&answered.result)));
         }
-        attributes(&answered.result, at, schema).map_err(|why| format!("what {tool} says of {}: {why}", read.fact))
+        let value = attributes(&answered.result, at, schema);
+        let value = value.map_err(|why| format!("what {tool} says of {}: {why}", read.fact))?;
+        Ok(Reading { value, answer: Some(answered.text) })
     }
 
     fn try_once(&self, link: &mut Direct, job: &Job<'_>) -> Attempt {
@@ -149,7 +156,7 @@ impl McpAdapter {
             let mut read = Vec::with_capacity(job.call.outside.len());
             for wanted in &job.call.outside {
                 match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
-                    Ok(value) => read.push(Outside { fact: wanted.fact.clone(), value }),
+                    Ok(Reading { value, .. }) => read.push(Outside { fact: wanted.fact.clone(), value }),
                     Err(why) => return Attempt::NotSent(Evidence::said(why)),
                 }
             }
@@ -167,9 +174,9 @@ impl McpAdapter {
         }
         match self.call(link, tool, arguments, Some(job.key), until) {
             Ok(answered) if answered.is_error => {
-                Attempt::Unknown(evidence(format!("{tool} answered with an error"), &answered.result))
+                Attempt::Unknown(evidence(format!("{tool} answered with an error"), answered.text))
             }
-            Ok(answered) => Attempt::Done(evidence(format!("{tool} was called"), &answered.result)),
+            Ok(answered) => Attempt::Done(evidence(format!("{tool} was called"), answered.text)),
             Err(NoAnswer::NotSent(why)) => Attempt::NotSent(Evidence::said(why)),
             Err(NoAnswer::Error { code: code @ (INVALID_PARAMS | INVALID_REQUEST | METHOD_NOT_FOUND), message }) => {
                 let summary = format!("{} did not take the call: {message}", self.name);
@@ -207,20 +214,20 @@ impl Adapter for McpAdapter {
         let probed = match self.call(&mut link, tool, arguments, None, until) {
             Ok(answered) if answered.is_error => unknown(format!("{tool}: {}", said(&answered.result))),
             Ok(answered) if is_nothing(answered.result.get("structuredContent")) => {
-                Probed::Absent(evidence(format!("{tool} finds nothing"), &answered.result))
+                Probed::Absent(evidence(format!("{tool} finds nothing"), answered.text))
             }
-            Ok(answered) => Probed::There(evidence(format!("{tool} finds it"), &answered.result)),
+            Ok(answered) => Probed::There(evidence(format!("{tool} finds it"), answered.text)),
             Err(error) => return unknown(error.to_string()),
         };
         self.idle().push(link);
         probed
     }
 
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Option<Attributes>, String> {
+    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
         let mut link = self.link().map_err(|error| format!("{} cannot be reached: {error}", self.name))?;
-        let value = self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN)?;
+        let reading = self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN)?;
         self.idle().push(link);
-        Ok(value)
+        Ok(reading)
     }
 
     fn concurrency(&self) -> usize {
@@ -260,16 +267,16 @@ fn is_nothing(content: Option<&Value>) -> bool {
 /// The first text of a result.
 fn said(result: &Value) -> String {
     let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it does not say why");
-    text.chars().take(200).map(|char| if char.is_control() { ' ' } else { char }).collect()
+    text.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-fn evidence(summary: String, result: &Value) -> Evidence {
-    let mut kept = result.to_string();
-    if kept.len() > RESULT_BYTES_MAX {
-        let end = kept.floor_char_boundary(RESULT_BYTES_MAX);
-        kept.truncate(end);
+/// What was said, with the result as it was sent, unless that is too long to keep: half of one says nothing.
+fn evidence(summary: String, result: String) -> Evidence {
+    if result.len() > RESULT_BYTES_MAX {
+        let bytes = result.len();
+        return Evidence::said(format!("{summary}; its answer of {bytes} bytes is too long to keep"));
     }
-    Evidence { result: Some(kept), ..Evidence::said(summary) }
+    Evidence { result: Some(result), ..Evidence::said(summary) }
 }
 
 #[cfg(test)]

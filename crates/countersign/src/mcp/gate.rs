@@ -6,6 +6,7 @@
 
 use super::gated::Calls;
 use super::message::Raw;
+use super::observed::Observations;
 use super::refusal::Refusal;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
@@ -42,6 +43,24 @@ pub enum Decided {
     Answer(Raw),
 }
 
+/// What lets a call pass under the gateway's own pact, if the tool does not say that it only reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unless {
+    /// The gateway's settings, if they do.
+    Unmapped(Unmapped),
+    /// A pact names it as the source of a fact, so it is a tool that reads.
+    Observes,
+}
+
+impl Unless {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unmapped(rule) => rule.as_str(),
+            Self::Observes => "observes",
+        }
+    }
+}
+
 /// Whether a tool is approved as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
@@ -74,7 +93,9 @@ impl GateClient {
         wanted.dedup();
         let mut approved: HashMap<String, String> = HashMap::new();
         for some in wanted.chunks(READS_MAX) {
-            let call = Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts: some.to_vec() })?;
+            let call = Call::post("/v1/observe")
+                .agent(&self.agent)
+                .json(&ObserveRequest { facts: some.to_vec(), answers: false })?;
             let shown: ObserveResponse = self.client.call(call)?;
             for fact in shown.facts {
                 let definition = fact.value.as_ref().and_then(|value| value.get("definition")).and_then(Value::as_str);
@@ -96,11 +117,21 @@ impl GateClient {
         tool: &Tool,
         arguments: &str,
         key: Option<String>,
+        seen: &Observations,
     ) -> Result<Decided, Refusal> {
         let mapping = self.mapping()?;
         match mapping.find(upstream, &tool.name) {
-            [] => self.may_pass(upstream, tool, arguments).map(|()| Decided::Pass),
-            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key).map(Decided::Answer),
+            [] => {
+                let named = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
+                let facts = mapping.observed(upstream, &tool.name, &named);
+                if facts.is_empty() {
+                    return self
+                        .may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped))
+                        .map(|()| Decided::Pass);
+                }
+                self.observed(upstream, tool, arguments, &facts, seen).map(Decided::Answer)
+            }
+            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key, seen).map(Decided::Answer),
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
                 Err(Refusal::unfit(&tool.name, &why))
@@ -108,12 +139,18 @@ impl GateClient {
         }
     }
 
-    /// Whether a call of a tool that no pact maps may pass.
-    fn may_pass(&self, upstream: &str, tool: &Tool, arguments: &str) -> Result<(), Refusal> {
+    /// Whether a call of a tool that no pact maps as an action may pass.
+    pub(super) fn may_pass(
+        &self,
+        upstream: &str,
+        tool: &Tool,
+        arguments: &str,
+        unless_it_reads: Unless,
+    ) -> Result<(), Refusal> {
         let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
         let params = json!({
             "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
-            "unmapped": self.unmapped.as_str(),
+            "unmapped": unless_it_reads.as_str(),
         });
         let Value::Object(params) = params else { return Ok(()) };
         let verdict = self.act(params).map_err(|error| Refusal::no_gate(&error))?;

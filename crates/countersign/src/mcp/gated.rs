@@ -1,18 +1,20 @@
 //! Calls of tools that a pact maps: each is an action, and the gate's own worker makes the call, after everything held.
 //!
 //! The gateway never makes such a call itself. It asks, waits a moment, and tells what became of it; for what takes longer it gives
-//! out a continuation, by which the same action is asked for again and never done twice.
+//! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry,
+//! so whichever gateway is asked with it knows as much as the one that gave it out.
 
 use super::gate::{Approval, GateClient};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
-use super::refusal::{MEMBER, Refusal};
+use super::observed::{Observations, unspoken, with_object};
+use super::refusal::Refusal;
 use super::tool::Tool;
 use crate::client::Call;
-use countersign_api::{ActionRequest, Verdict, VerdictKind};
+use anyhow::Result;
+use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,14 +27,11 @@ const MAPPING_KEPT: Duration = Duration::from_secs(2);
 const WAIT_MS_MAX: u64 = 20_000;
 /// How long a continuation may wait.
 const CONTINUE_MS_MAX: u64 = 5_000;
-/// How many calls that are not over are remembered; the oldest is forgotten first.
-const PENDING_MAX: usize = 4096;
 
-/// What is known of the pacts, and which calls are not over.
+/// What is known of the pacts.
 #[derive(Default)]
 pub struct Calls {
     mapping: Mutex<Option<(Instant, Arc<Mapping>)>>,
-    pending: Mutex<VecDeque<(String, String, ActionRequest)>>,
 }
 
 impl GateClient {
@@ -51,7 +50,15 @@ impl GateClient {
         Ok(mapping)
     }
 
+    /// Whether it is known, without asking anybody, that no pact speaks of a tool.
+    pub fn is_unmapped(&self, upstream: &str, tool: &str) -> bool {
+        let kept = self.calls.mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref()
+            .is_some_and(|(at, mapping)| at.elapsed() < MAPPING_KEPT && mapping.knows_nothing_of(upstream, tool))
+    }
+
     /// Carries out a call that a pact maps; the result for the client.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named where it is made")]
     pub fn gated(
         &self,
         upstream: &str,
@@ -60,6 +67,7 @@ impl GateClient {
         mapped: &Mapped,
         arguments: &str,
         key: Option<String>,
+        seen: &Observations,
     ) -> Result<Raw, Refusal> {
         let approvals =
             self.approvals(upstream, std::slice::from_ref(tool)).map_err(|error| Refusal::no_gate(&error))?;
@@ -70,94 +78,97 @@ impl GateClient {
         let params =
             countersign_core::json::parse_object(arguments).map_err(|error| Refusal::arguments(&error.to_string()))?;
         let key = key.map_or_else(super::gate::random_key, Ok).map_err(|error| Refusal::no_gate(&error))?;
-        let request = ActionRequest {
+        let mut request = ActionRequest {
             pact: mapped.pact.clone(),
             action: mapped.action.clone(),
             idempotency_key: key,
+            observations: seen.for_action(&mapped.reads, &params),
             params,
-            observations: Vec::new(),
             delegation: None,
             claim: None,
         };
         let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
-        self.answered(upstream, mapping, &request, wait_ms)
+        let act = |request: &ActionRequest| -> Result<Verdict> {
+            self.client.call(Call::post(format!("/v1/actions?wait_ms={wait_ms}")).agent(&self.agent).json(request)?)
+        };
+        let mut verdict = act(&request);
+        // What the gate no longer opens was sealed with a key that is gone: the agent has seen nothing that counts.
+        let is_sealed_anew = |error: &anyhow::Error| error.to_string().contains(ErrorCode::ObservationRefused.as_str());
+        if !request.observations.is_empty() && verdict.as_ref().is_err_and(is_sealed_anew) {
+            seen.forget();
+            request.observations.clear();
+            verdict = act(&request);
+        }
+        self.told(upstream, mapping, &verdict.map_err(|error| Refusal::no_gate(&error))?, None)
     }
 
     /// Asks for a call that is not over.
     pub fn go_on(&self, arguments: &str) -> Result<Raw, Refusal> {
         let members = Members::parse(arguments).unwrap_or_default();
-        let Some(word) = members.text("continuation") else {
+        let Some(given) = members.text("continuation") else {
             return Err(Refusal::arguments("the argument `continuation` is missing"));
         };
         let wait_ms =
             members.get("wait_ms").and_then(|wait| wait.get().parse::<u64>().ok()).unwrap_or(0).min(CONTINUE_MS_MAX);
-        let pending = self.calls.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = pending.iter().find(|(known, _, _)| *known == word);
-        let found = found.map(|(_, upstream, request)| (upstream.clone(), request.clone()));
-        drop(pending);
-        let (upstream, request) = found.ok_or_else(|| Refusal::arguments("this continuation is not known here"))?;
-        self.answered(&upstream, &*self.mapping()?, &request, wait_ms)
+        let Some((upstream, entry)) = parse_word(&given) else {
+            return Err(Refusal::arguments("this is no continuation of this gateway"));
+        };
+        let call = Call::get(format!("/v1/actions/{entry}?wait_ms={wait_ms}")).agent(&self.agent);
+        let is_unknown = |error: &anyhow::Error| error.to_string().contains(ErrorCode::ActionNotFound.as_str());
+        let verdict: Verdict = self.client.call(call).map_err(|error| {
+            let unknown = is_unknown(&error).then(|| Refusal::arguments("this agent has no call of this continuation"));
+            unknown.unwrap_or_else(|| Refusal::no_gate(&error))
+        })?;
+        self.told(upstream, &*self.mapping()?, &verdict, Some(&given))
     }
 
-    fn answered(
-        &self,
-        upstream: &str,
-        mapping: &Mapping,
-        request: &ActionRequest,
-        wait_ms: u64,
-    ) -> Result<Raw, Refusal> {
-        let call = Call::post(format!("/v1/actions?wait_ms={wait_ms}")).agent(&self.agent).json(request);
-        let verdict =
-            call.and_then(|call| self.client.call::<Verdict>(call)).map_err(|error| Refusal::no_gate(&error))?;
-        let mut object = serde_json::to_value(&verdict).unwrap_or_default();
+    /// What a client is told of a verdict, and of a call that is not over by the word that it has for it already.
+    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, given: Option<&str>) -> Result<Raw, Refusal> {
+        let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
                 object.insert(name.to_owned(), value);
             }
         };
         match verdict.verdict {
-            VerdictKind::Committed | VerdictKind::Settled => return Ok(done(&verdict, &object)),
-            VerdictKind::Rejected | VerdictKind::Failed => {
-                put(&mut object, "retry", retry(upstream, mapping, &verdict))
-            }
+            VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
+            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry(upstream, mapping, verdict)),
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
-                let word = self.remember(upstream, request);
-                put(&mut object, "continuation", json!(word));
+                put(&mut object, "continuation", json!(given.map_or_else(|| word(upstream, verdict), str::to_owned)));
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
             }
         }
-        Err(Refusal::of_verdict(&verdict, object))
+        Err(Refusal::of_verdict(verdict, object))
     }
+}
 
-    /// Keeps a call that is not over; the word to ask for it by. The key is as hard to guess as any.
-    fn remember(&self, upstream: &str, request: &ActionRequest) -> String {
-        let word = format!("{CONTINUE}:{}", request.idempotency_key);
-        let mut pending = self.calls.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pending.iter().any(|(known, _, _)| *known == word) {
-            pending.push_back((word.clone(), upstream.to_owned(), request.clone()));
-        }
-        if pending.len() > PENDING_MAX {
-            pending.pop_front();
-        }
-        word
-    }
+/// The word by which a call that is not over is asked for again. No secret: the gate shows an action to its own agent only.
+fn word(upstream: &str, verdict: &Verdict) -> String {
+    let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry);
+    format!("{upstream}:{}", entry.unwrap_or_default())
+}
+
+/// The number in the name of an effect or review, which is the entry that it began in.
+fn number_in(name: &str) -> Option<u64> {
+    name.rsplit_once('_').and_then(|(_, number)| number.parse().ok())
+}
+
+fn parse_word(word: &str) -> Option<(&str, u64)> {
+    let (upstream, entry) = word.rsplit_once(':')?;
+    Some((upstream, entry.parse().ok()?))
 }
 
 /// What the upstream answered, with what the gate says of it beside.
 fn done(verdict: &Verdict, object: &Value) -> Raw {
     let kept = verdict.evidence.as_ref().and_then(|evidence| evidence.result.as_deref());
+    let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
     let mut result = kept.and_then(|kept| Members::parse(kept).ok()).unwrap_or_else(|| {
         let mut result = Members::default();
-        result.set("content", raw(&json!([{"type": "text", "text": "Done."}])));
+        result.set("content", raw(&json!([{"type": "text", "text": said}])));
         result
     });
-    if result.get("resultType").is_none() {
-        result.set("resultType", raw(&"complete"));
-    }
-    let mut meta = result.object("_meta").unwrap_or_default();
-    meta.set(MEMBER, raw(object));
-    result.set("_meta", meta.to_raw());
-    result.to_raw()
+    unspoken(&mut result);
+    with_object(result, object)
 }
 
 /// What would make sense next: to read again what no longer held, where tools of this upstream read it.

@@ -3,7 +3,7 @@
 
 use super::message::{Raw, raw};
 use super::tool::Tool;
-use countersign_api::{Verdict, VerdictKind};
+use countersign_api::{ObserveResponse, Verdict, VerdictKind};
 use serde_json::{Value, json};
 
 /// Where the object stands, in `_meta` and in the structured content.
@@ -66,6 +66,23 @@ impl Refusal {
     pub fn no_list(upstream: &str, why: &str) -> Self {
         let message = format!("the server `{upstream}` does not say which tools it has: {why}");
         Self::error("upstream_failed", message, "Try again later.", "later")
+    }
+
+    /// A fact could not be read, or may not be shown.
+    pub fn not_read(tool: &str, error: &anyhow::Error) -> Self {
+        let text = error.to_string();
+        let message = format!("{tool} shows nothing: {}", text.lines().next().unwrap_or_default());
+        let hint =
+            "Call it with other arguments. Or an operator grants it, under [observe] in a pact, or mends its server.";
+        Self::error("not_read", message, hint, "change")
+    }
+
+    /// The agent may see a part of the fact, and the tool's answer holds all of it.
+    pub fn withheld(tool: &str, shown: &ObserveResponse) -> Self {
+        let names: Vec<&str> = shown.facts.iter().flat_map(|fact| &fact.withheld).map(String::as_str).collect();
+        let what = if names.is_empty() { "a part".to_owned() } else { names.join(", ") };
+        let message = format!("what {tool} answers is withheld: no pact shows this agent {what}");
+        Self::error("withheld", message, "An operator can grant it, under [observe] in a pact.", "never")
     }
 
     /// The gate gave no verdict.

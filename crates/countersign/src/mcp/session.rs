@@ -17,6 +17,7 @@ use self::gather::Gather;
 use self::slot::Slot;
 use super::Gateway;
 use super::message::{INVALID_PARAMS, Kind, Message, Raw, number};
+use super::observed::Observations;
 use super::upstream::{Alive, Event};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -42,6 +43,8 @@ pub struct Session {
     /// Requests of upstreams that the client has to answer, by the id that it was given.
     asked: HashMap<u64, Asked>,
     calls: HashMap<u64, CallState>,
+    /// What the client was shown.
+    seen: Arc<Observations>,
     gathers: HashMap<u64, Gather>,
     /// Lists of tools that wait for the gate.
     showing: usize,
@@ -86,8 +89,13 @@ pub struct Ends {
 }
 
 impl Session {
-    /// Begins to serve a client.
+    /// Begins to serve a client, which was shown nothing yet.
     pub fn start(gateway: &Arc<Gateway>, alive: &Alive) -> Ends {
+        Self::start_having_seen(gateway, alive, Arc::default())
+    }
+
+    /// Begins to serve a client that shares what it was shown with others.
+    pub fn start_having_seen(gateway: &Arc<Gateway>, alive: &Alive, seen: Arc<Observations>) -> Ends {
         let (inbox, client_said) = mpsc::channel(WAITING_MAX);
         let (client, outbox) = mpsc::channel(WAITING_MAX);
         let (events, from_links) = mpsc::channel(WAITING_MAX);
@@ -102,6 +110,7 @@ impl Session {
             pending: HashMap::new(),
             asked: HashMap::new(),
             calls: HashMap::new(),
+            seen,
             gathers: HashMap::new(),
             showing: 0,
             next: 1,

@@ -15,6 +15,7 @@ mod approving;
 mod client;
 mod gated;
 mod http;
+mod observing;
 mod passing;
 mod sandbox;
 mod server;

@@ -94,7 +94,12 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
     };
     match message["params"]["name"].as_str().unwrap() {
         "get_account" => {
-            let status = if mood == "frozen" { "frozen" } else { "active" };
+            let status = match mood {
+                "frozen" => "frozen".to_owned(),
+                // A bank that keeps its accounts in a file, which all its processes and everybody else can change.
+                "file" => std::fs::read_to_string("account").unwrap_or_else(|_| "active".to_owned()),
+                _ => "active".to_owned(),
+            };
             let progress = message["params"]["_meta"]["progressToken"].clone();
             let mut all = Vec::new();
             if !progress.is_null() {

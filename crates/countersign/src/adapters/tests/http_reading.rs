@@ -112,7 +112,7 @@ fn a_fact_is_read_for_an_observation_and_only_what_its_type_has() {
     let said: &'static str = Box::leak(answer(200, body).into_boxed_str());
     let service = service(said, 200);
     let adapter = adapter_to(&service, "");
-    let value = adapter.observe(&read_of("/accounts/42"), &account()).unwrap().unwrap();
+    let value = adapter.observe(&read_of("/accounts/42"), &account()).unwrap().value.unwrap();
     assert_eq!((value.get("balance"), value.get("status"), value.get("rate")), (Some(&Value::Long(9)), None, None));
     let elsewhere = OutsideRead { adapter: "ledger".into(), ..read_of("/accounts/42") };
     assert!(adapter.observe(&elsewhere, &account()).unwrap_err().contains("lives with ledger"));

@@ -26,6 +26,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/observe", "/v1/observe", "agent"),
     ("POST", "/v1/actions", "/v1/actions", "agent"),
     ("POST", "/v1/actions/check", "/v1/actions/check", "agent"),
+    ("GET", "/v1/actions/{entry}", "/v1/actions/1", "agent"),
     ("GET", "/v1/facts/{type}/{id}", "/v1/facts/Account/42", "feeder auditor admin"),
     ("GET", "/v1/facts/{type}/{id}", "/v1/facts/Agent/refund-1", "feeder auditor admin"),
     ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/Account/42", "feeder"),

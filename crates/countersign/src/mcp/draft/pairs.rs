@@ -63,7 +63,9 @@ impl Pair<'_> {
         format!(
             "# Read by the gate with the tool {read}, at the instant of the call and under its fence: `serialised`.\n\
              [facts.{ty}]\nattributes = {{ {} }}\n\
-             source = {{ mcp = \"{upstream}\", tool = \"{read}\", arguments = {{ {} = \"{{id}}\" }}, at = \"/structuredContent\" }}\n",
+             source = {{ mcp = \"{upstream}\", tool = \"{read}\", arguments = {{ {} = \"{{id}}\" }}, at = \"/structuredContent\" }}\n\n\
+             # Whom the tool's answers are shown to. What an agent was shown is sealed, and goes along with what it does next.\n\
+             [observe.{ty}]\nwho = 'true'\nattributes = \"*\"\n",
             attributes.join(", "),
             self.argument,
             ty = self.ty,

@@ -4,6 +4,7 @@ use super::{Purpose, Session};
 use crate::mcp::gate::Decided;
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, Raw};
+use crate::mcp::observed;
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
 use std::sync::Arc;
@@ -84,8 +85,9 @@ impl Session {
                 self.ask(call, slot, tool.clone(), params);
                 let state = CallState { id, slot, message: Some(message), let_pass: false, answer: None };
                 self.calls.insert(call, state);
-                // What only reads may be under way while the gate is asked; its answer waits for the gate's.
-                if tool.read_only {
+                // What only reads, and is nothing to any pact, may be under way while the gate is asked; its answer waits for
+                // the gate's.
+                if tool.read_only && self.gateway.gate.is_unmapped(self.name(slot), &tool.name) {
                     self.send_call(call).await;
                 }
                 return;
@@ -97,12 +99,12 @@ impl Session {
     /// Asks the gate, away from the threads that serve.
     fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members) {
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
-        let upstream = self.name(slot).to_owned();
+        let (upstream, seen) = (self.name(slot).to_owned(), Arc::clone(&self.seen));
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
         let key = params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key"));
         tokio::spawn(async move {
-            let asked =
-                tokio::task::spawn_blocking(move || gateway.gate.decide(&upstream, &tool, &arguments, key)).await;
+            let decide = move || gateway.gate.decide(&upstream, &tool, &arguments, key, &seen);
+            let asked = tokio::task::spawn_blocking(decide).await;
             let verdict = asked.unwrap_or_else(|error| Err(Refusal::no_gate(&error.into())));
             // A session that has ended needs no verdict; the entry stands all the same.
             let _ = verdicts.send(Verdict::Call { call, verdict }).await;
@@ -182,16 +184,7 @@ impl Session {
 /// Takes out what only the gateway says: a server cannot speak for the gate. Anything else stays as it stands.
 fn unspoken(answer: &mut Message) {
     let Some(Ok(mut result)) = answer.result_raw().map(|result| Members::parse(result.get())) else { return };
-    let mut changed = false;
-    for name in ["_meta", "structuredContent"] {
-        if let Some(mut inner) = result.object(name)
-            && inner.remove(MEMBER).is_some()
-        {
-            result.set(name, inner.to_raw());
-            changed = true;
-        }
-    }
-    if changed {
+    if observed::unspoken(&mut result) {
         answer.set_result(result.to_raw());
     }
 }

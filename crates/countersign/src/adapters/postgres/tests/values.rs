@@ -18,7 +18,7 @@ const ALL: &str = "
 fn read(adapter: &Postgres, columns: &str) -> Result<serde_json::Value, String> {
     let query = format!("select {columns} from things where id = $1");
     let fact = outside("00000000-0000-0000-0000-000000000001", &query);
-    let value = adapter.observe(&fact, &schema())?;
+    let value = adapter.observe(&fact, &schema())?.value;
     Ok(value.expect("is there").to_json())
 }
 

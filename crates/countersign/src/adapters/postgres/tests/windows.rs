@@ -8,16 +8,16 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Value;
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside};
+use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside, Reading};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
 fn what_changed_after_the_observation_counts() {
     let world = World::new();
     let adapter = world.adapter();
-    let seen = adapter.observe(&outside("a1", QUERY), &schema()).unwrap().unwrap();
+    let seen = adapter.observe(&outside("a1", QUERY), &schema()).unwrap().value.unwrap();
     assert_eq!(seen.get("status"), Some(&Value::String("active".into())));
-    assert_eq!(adapter.observe(&outside("nobody", QUERY), &schema()), Ok(None));
+    assert_eq!(adapter.observe(&outside("nobody", QUERY), &schema()), Ok(Reading::default()));
 
     world.sql("update accounts set status = 'frozen' where id = 'a1'");
     let refused = Bank::paying("p1", 5).attempt(&adapter, &call(&["a1"]), 1);

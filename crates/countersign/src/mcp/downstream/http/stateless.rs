@@ -3,6 +3,7 @@
 
 use super::{App, events, json, refused};
 use crate::mcp::message::{Kind, METHOD_NOT_FOUND, Message};
+use crate::mcp::observed::Observations;
 use crate::mcp::session::{Ends, Session};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,11 +19,13 @@ const BORROWED_MAX: usize = 64;
 pub struct Pool {
     idle: Mutex<Vec<Ends>>,
     places: Arc<Semaphore>,
+    /// Single requests cannot be told apart: what one was shown, all were.
+    seen: Arc<Observations>,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), places: Arc::new(Semaphore::new(BORROWED_MAX)) }
+        Self { idle: Mutex::default(), places: Arc::new(Semaphore::new(BORROWED_MAX)), seen: Arc::default() }
     }
 }
 
@@ -52,7 +55,8 @@ pub async fn post(app: &Arc<App>, message: Message) -> Response {
     let Ok(place) = Arc::clone(&app.pool.places).try_acquire_owned() else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way");
     };
-    let mut ends = app.pool.take().unwrap_or_else(|| Session::start(&app.gateway, &app.alive));
+    let start = || Session::start_having_seen(&app.gateway, &app.alive, Arc::clone(&app.pool.seen));
+    let mut ends = app.pool.take().unwrap_or_else(start);
     let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
     if ends.inbox.send(message).await.is_err() {
         return refused(StatusCode::BAD_GATEWAY, "the session ended before it began");

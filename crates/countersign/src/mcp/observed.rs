@@ -1,0 +1,179 @@
+//! What agents are shown of facts outside: read by the gate for them, and sealed, so that what they do afterwards is decided on it.
+//!
+//! A call of a tool that a pact names as the source of a fact is made by the gate's own worker. So the observation is of the very
+//! answer that the agent gets, neither the agent nor the gateway can make one up, and readers and writers speak to the same
+//! process of a server. What was shown is kept here for the session and goes along with its actions.
+
+use super::gate::{GateClient, Unless};
+use super::message::{Members, Raw, raw};
+use super::refusal::{MEMBER, Refusal};
+use super::tool::Tool;
+use crate::client::Call;
+use anyhow::Result;
+use countersign_api::{ObserveRequest, ObserveResponse};
+use countersign_core::ids::{FactId, FactType};
+use countersign_core::limits::OBSERVATIONS_MAX;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many facts are remembered as shown; the oldest is forgotten first.
+const FACTS_MAX: usize = 1024;
+/// How often a tool that several facts come from is asked until one answer is the answer for all.
+const TRIES_MAX: usize = 3;
+
+/// What one client was shown, sealed by the gate.
+#[derive(Default)]
+pub struct Observations {
+    /// Newest last, each fact once.
+    kept: Mutex<VecDeque<(FactId, Arc<str>)>>,
+}
+
+impl Observations {
+    fn kept(&self) -> std::sync::MutexGuard<'_, VecDeque<(FactId, Arc<str>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers that these facts were shown.
+    pub fn keep(&self, facts: &[FactId], token: &str) {
+        let token: Arc<str> = token.into();
+        let mut kept = self.kept();
+        kept.retain(|(fact, _)| !facts.contains(fact));
+        kept.extend(facts.iter().map(|fact| (fact.clone(), Arc::clone(&token))));
+        while kept.len() > FACTS_MAX {
+            kept.pop_front();
+        }
+    }
+
+    /// What goes along with an action that reads facts of these types: first what its parameters name, then the newest.
+    pub fn for_action(&self, types: &[FactType], params: &Map<String, Value>) -> Vec<String> {
+        let is_named = |fact: &FactId| params.values().any(|value| value.as_str() == Some(fact.id()));
+        let kept = self.kept();
+        let of_types = || kept.iter().rev().filter(|(fact, _)| types.contains(fact.ty()));
+        let named = of_types().filter(|(fact, _)| is_named(fact));
+        let others = of_types().filter(|(fact, _)| !is_named(fact));
+        let mut tokens: Vec<String> = Vec::new();
+        for (_, token) in named.chain(others) {
+            if tokens.len() < OBSERVATIONS_MAX && !tokens.iter().any(|known| **known == **token) {
+                tokens.push(token.to_string());
+            }
+        }
+        tokens
+    }
+
+    /// Forgets everything: the gate no longer opens what it sealed.
+    pub fn forget(&self) {
+        self.kept().clear();
+    }
+}
+
+impl GateClient {
+    /// Shows a client the facts that its call reads; the tool's own answer, with what was sealed beside it.
+    pub(super) fn observed(
+        &self,
+        upstream: &str,
+        tool: &Tool,
+        arguments: &str,
+        facts: &[FactId],
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        self.may_pass(upstream, tool, arguments, Unless::Observes)?;
+        let not_read = |error: anyhow::Error| Refusal::not_read(&tool.name, &error);
+        let mut shown = self.observe(facts).map_err(not_read)?;
+        for _ in 1..TRIES_MAX {
+            if is_one_answer(&shown) {
+                break;
+            }
+            shown = self.observe(facts).map_err(not_read)?;
+        }
+        let facts = if is_one_answer(&shown) {
+            facts
+        } else {
+            // What changes faster than it can be read twice is observed for one fact only.
+            let first = facts.get(..1).unwrap_or_default();
+            shown = self.observe(first).map_err(not_read)?;
+            first
+        };
+        let Some(answer) = shown.facts.first().and_then(|fact| fact.answer.as_deref()) else {
+            return Err(Refusal::withheld(&tool.name, &shown));
+        };
+        let mut result = Members::parse(answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
+        seen.keep(facts, &shown.observation);
+        unspoken(&mut result);
+        let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
+        let object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
+        Ok(with_object(result, &object))
+    }
+
+    fn observe(&self, facts: &[FactId]) -> Result<ObserveResponse> {
+        let request = ObserveRequest { facts: facts.iter().map(ToString::to_string).collect(), answers: true };
+        self.client.call(Call::post("/v1/observe").agent(&self.agent).json(&request)?)
+    }
+}
+
+/// Whether all facts were read from the same answer, so that it can stand for all of them.
+fn is_one_answer(shown: &ObserveResponse) -> bool {
+    shown.facts.windows(2).all(|pair| matches!(pair, [one, other] if one.answer == other.answer))
+}
+
+/// A result with what the gate says of it beside.
+pub(super) fn with_object(mut result: Members, object: &Value) -> Raw {
+    if result.get("resultType").is_none() {
+        result.set("resultType", raw(&"complete"));
+    }
+    let mut meta = result.object("_meta").unwrap_or_default();
+    meta.set(MEMBER, raw(object));
+    result.set("_meta", meta.to_raw());
+    result.to_raw()
+}
+
+/// Takes out what only the gateway says: a server cannot speak for the gate. Whether anything was.
+pub(super) fn unspoken(result: &mut Members) -> bool {
+    let mut changed = false;
+    for name in ["_meta", "structuredContent"] {
+        if let Some(mut inner) = result.object(name)
+            && inner.remove(MEMBER).is_some()
+        {
+            result.set(name, inner.to_raw());
+            changed = true;
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(text: &str) -> FactId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_action_takes_along_what_it_names_first_and_nothing_of_other_types() {
+        let seen = Observations::default();
+        let account = FactType::new("Account").unwrap();
+        for id in 0..20 {
+            seen.keep(&[fact(&format!("Account::\"{id}\""))], &format!("token-{id}"));
+        }
+        seen.keep(&[fact("Order::\"3\"")], "order");
+        let params = json!({"account": "3"});
+        let tokens = seen.for_action(std::slice::from_ref(&account), params.as_object().unwrap());
+        assert_eq!(tokens.len(), OBSERVATIONS_MAX);
+        assert_eq!(tokens.first().map(String::as_str), Some("token-3"));
+        assert_eq!(tokens.get(1).map(String::as_str), Some("token-19"), "then the newest");
+        assert!(!tokens.contains(&"order".to_owned()));
+    }
+
+    #[test]
+    fn a_fact_is_remembered_as_it_was_shown_last() {
+        let seen = Observations::default();
+        let (one, two) = (fact("Account::\"1\""), fact("Account::\"2\""));
+        seen.keep(&[one.clone(), two.clone()], "both");
+        seen.keep(std::slice::from_ref(&one), "newer");
+        let tokens = seen.for_action(&[one.ty().clone()], &Map::new());
+        assert_eq!(tokens, ["newer", "both"]);
+        seen.forget();
+        assert!(seen.for_action(&[one.ty().clone()], &Map::new()).is_empty());
+    }
+}

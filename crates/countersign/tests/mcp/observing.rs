@@ -1,0 +1,186 @@
+//! What an agent reads through the gateway is an observation, and what it does afterwards is decided on it.
+
+use crate::client::Stdio;
+use crate::http::Http;
+use crate::sandbox::Sandbox;
+use crate::server::shell;
+use serde_json::{Value, json};
+
+const PACT: &str = r#"
+pact = "bank"
+version = 1
+
+[facts.Account]
+attributes = { status = "String" }
+source = { mcp = "bank", tool = "get_account", arguments = { id = "{id}" } }
+
+[observe.Account]
+who = 'true'
+attributes = "*"
+
+[action.transfer]
+resource = 'Account::"{account}"'
+allow = 'principal.standing == "active"'
+require_observation = true
+call = { mcp = "bank", tool = "transfer" }
+
+[action.transfer.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.transfer.require]]
+id = "account-is-not-frozen"
+that = 'resource.status != "frozen"'
+stale_after = "10m"
+on_fail = "review"
+
+[[action.transfer.require]]
+id = "account-is-as-it-was-seen"
+that = 'resource.status == context.observed.resource.status'
+"#;
+
+fn world(pact: &str) -> (Sandbox, Http) {
+    let sandbox = Sandbox::new();
+    sandbox.approve(&[("bank", "file")]);
+    let settings = format!("[mcp.upstream.bank]\ncommand = ['sh', '-c', '''{}''']\n", shell("file"));
+    std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
+    publish(&sandbox, pact);
+    let gate = Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
+    (sandbox, gate)
+}
+
+fn publish(sandbox: &Sandbox, pact: &str) {
+    std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
+    sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
+}
+
+fn gateway(sandbox: &Sandbox, gate: &Http) -> Stdio {
+    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    client.initialize();
+    client
+}
+
+fn said(result: &Value) -> &Value {
+    &result["_meta"]["countersign"]
+}
+
+fn transfer(client: &mut Stdio) -> Value {
+    client.call("transfer", &json!({"account": "42"}))
+}
+
+fn read(client: &mut Stdio) -> Value {
+    client.call("get_account", &json!({"id": "42"}))
+}
+
+#[test]
+fn an_agent_acts_on_what_it_was_shown_and_nobody_acts_on_what_another_saw() {
+    let (sandbox, gate) = world(PACT);
+    let (mut one, mut other) = (gateway(&sandbox, &gate), gateway(&sandbox, &gate));
+    let blind = transfer(&mut one);
+    assert_eq!(said(&blind)["code"], "observation_required", "{blind}");
+    let shown = read(&mut one);
+    assert_eq!(shown["structuredContent"], json!({"status": "active"}), "{shown}");
+    assert_eq!(shown["_meta"]["rate"], json!(1.5), "what the tool said stays: {shown}");
+    assert_eq!(said(&shown)["observed"], json!(["Account::\"42\""]));
+    let done = transfer(&mut one);
+    assert_eq!(said(&done)["verdict"], "settled", "{done}");
+    // The same agent in another session has seen nothing.
+    let blind = transfer(&mut other);
+    assert_eq!(said(&blind)["code"], "observation_required", "{blind}");
+    one.end();
+    other.end();
+    gate.end();
+    // Reading leaves an entry as every call does.
+    assert_eq!(sandbox.calls().len(), 1);
+}
+
+#[test]
+fn what_changed_behind_the_gateway_is_found_when_the_call_is_made() {
+    let (sandbox, gate) = world(PACT);
+    let mut client = gateway(&sandbox, &gate);
+    read(&mut client);
+    std::fs::write(sandbox.path().join("account"), "dormant").unwrap();
+    let refused = transfer(&mut client);
+    let failed = &said(&refused)["failed"][0];
+    assert_eq!(failed["precondition"], "account-is-as-it-was-seen", "{refused}");
+    assert_eq!(said(&refused)["retry"]["calls"], json!([{"tool": "get_account", "arguments": {"id": "42"}}]));
+    let shown = read(&mut client);
+    assert_eq!(shown["structuredContent"]["status"], "dormant");
+    let done = transfer(&mut client);
+    assert_eq!(said(&done)["verdict"], "settled", "{done}");
+    client.end();
+    gate.end();
+}
+
+#[test]
+fn the_gate_may_be_in_the_gateway_itself() {
+    let sandbox = Sandbox::new();
+    sandbox.approve(&[("bank", "file")]);
+    publish(&sandbox, PACT);
+    let mut client = sandbox.client(&[("bank", "file")], &[]);
+    client.initialize();
+    read(&mut client);
+    let done = transfer(&mut client);
+    assert_eq!(said(&done)["verdict"], "settled", "{done}");
+    let (code, errors) = client.end();
+    assert_eq!(code, 0, "{errors}");
+    let audited = sandbox.must(&["audit", "--data", "data"]);
+    assert!(audited.contains(" 0 differing"), "{audited}");
+}
+
+#[test]
+fn an_answer_is_withheld_from_whom_no_pact_shows_all_of_it() {
+    let partly = PACT
+        .replace("attributes = { status = \"String\" }", "attributes = { status = \"String\", owner = \"String?\" }");
+    let partly = partly.replace("attributes = \"*\"", "attributes = [\"status\"]");
+    let (sandbox, gate) = world(&partly);
+    let mut client = gateway(&sandbox, &gate);
+    let refused = read(&mut client);
+    let error = &said(&refused)["error"];
+    assert_eq!((&refused["isError"], &error["code"]), (&json!(true), &json!("withheld")), "{refused}");
+    assert!(error["message"].as_str().unwrap().contains("owner"), "{refused}");
+    client.end();
+    gate.end();
+    let (sandbox, gate) = world(&PACT.replace("who = 'true'", "who = 'false'"));
+    let mut client = gateway(&sandbox, &gate);
+    let refused = read(&mut client);
+    assert_eq!(said(&refused)["error"]["code"], "not_read", "{refused}");
+    client.end();
+    gate.end();
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_is_asked_for_by_whichever_gateway() {
+    let asks = PACT.replace("resource.status != \"frozen\"'\nstale_after = \"10m\"", "context.account != \"42\"'");
+    let (sandbox, gate) = world(&asks);
+    let mut client = gateway(&sandbox, &gate);
+    read(&mut client);
+    let parked = transfer(&mut client);
+    assert_eq!(said(&parked)["verdict"], "review", "{parked}");
+    let word = said(&parked)["continuation"].clone();
+    let ask = json!({"continuation": word});
+    assert_eq!(said(&client.call("countersign_continue", &ask))["verdict"], "review");
+    client.end();
+
+    let review = said(&parked)["review"].as_str().unwrap().to_owned();
+    let approve = ["review", "approve", &review, "--as", "jo", "--yes", "--server", gate.url()];
+    sandbox.must(&approve);
+    let mut later = gateway(&sandbox, &gate);
+    let ask = json!({"continuation": word, "wait_ms": 5000});
+    let done = later.call("countersign_continue", &ask);
+    assert_eq!(said(&done)["verdict"], "settled", "{done}");
+    let again = later.call("countersign_continue", &ask);
+    assert_eq!(said(&again)["entry"], said(&done)["entry"], "asking acts no second time");
+    // Another agent is told nothing.
+    let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
+    sandbox.must(&["fact", "put", "Agent", "mallory", agent, "--server", gate.url()]);
+    let mut thief = Stdio::start(sandbox.command(&["mcp", "--agent", "mallory", "--server", gate.url()]));
+    thief.initialize();
+    let refused = thief.call("countersign_continue", &ask);
+    assert_eq!(said(&refused)["error"]["code"], "invalid_arguments", "{refused}");
+    thief.end();
+    later.end();
+    gate.end();
+}
