@@ -38,6 +38,14 @@ pub fn holds_key(fact: &Fact, key: &KeyName, now_ms: u64) -> bool {
     text(value, "old_key") == Some(key.as_str()) && now_ms < until
 }
 
+/// Who holds an agent's key, where that is not the agent alone; the only one there is.
+pub const GATEWAY: &str = "gateway";
+
+/// Whether the key of an agent or operator is held by a gateway, which signs for it.
+pub fn is_held_by_gateway(fact: &Fact) -> bool {
+    fact.value.as_ref().is_some_and(|value| text(value, "held_by") == Some(GATEWAY))
+}
+
 /// An attribute that is text.
 fn text<'a>(value: &'a Attributes, name: &str) -> Option<&'a str> {
     match value.get(name) {

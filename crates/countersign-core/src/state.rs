@@ -15,7 +15,7 @@ use crate::effect::Effects;
 use crate::fact::{Fact, Written};
 use crate::fence::Fences;
 use crate::halt::Halts;
-use crate::identity::Keys;
+use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
@@ -148,6 +148,14 @@ impl State {
     pub fn latest_of(&self, entry: u64) -> u64 {
         let current = self.reviews.ended_in(entry).unwrap_or(entry);
         self.effects.latest(current).unwrap_or(current)
+    }
+
+    /// How a sender was authenticated, told by who holds its key at this place in the order.
+    pub fn held(&self, auth: Auth) -> Auth {
+        let Some(signed) = auth.signed() else { return auth };
+        let fact = self.keys.holder(&signed.key).and_then(|holder| self.facts.get(&holder.fact()));
+        let by_gateway = fact.is_some_and(|fact| is_held_by_gateway(fact));
+        auth.held(by_gateway)
     }
 
     /// Which key is whose.

@@ -197,6 +197,14 @@ impl Auditor {
 fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entry, String> {
     let by = leaf.by().map_err(|error| error.to_string())?;
     check_authority(leaf, stored, &auth, state)?;
+    let held = state.held(auth.clone());
+    if held != auth {
+        return Err(format!(
+            "it says `auth: {}`, and who held the key then makes it `{}`",
+            auth.as_str(),
+            held.as_str()
+        ));
+    }
     let mut event = match stored {
         Stored::Action(stored) => {
             let action = action_again(leaf, stored, auth.clone())?;

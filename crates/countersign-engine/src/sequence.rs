@@ -230,7 +230,7 @@ impl Sequencer {
         &mut self,
         batch: &mut Batch,
         keys: &mut Idempotency,
-        action: Action,
+        mut action: Action,
         reply: Reply,
         now_ms: u64,
         since: Option<u64>,
@@ -244,6 +244,7 @@ impl Sequencer {
             }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }
+        action.auth = self.state.held(action.auth);
         let decision = decide(&action, &self.state, now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since.unwrap_or(now_ms), now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
@@ -305,7 +306,7 @@ impl Sequencer {
                 write.tag = Some(Tag(tag));
             }
         }
-        let entry = Entry { index: self.next_index, time_ms, by, auth, event };
+        let entry = Entry { index: self.next_index, time_ms, by, auth: self.state.held(auth), event };
         self.next_index += 1;
         let mut facts = Vec::new();
         self.state.apply(&change(&entry), |fact| facts.push(Arc::clone(fact)));

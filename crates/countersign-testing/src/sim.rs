@@ -63,6 +63,8 @@ pub struct Stats {
     pub delegated: usize,
     /// How many entries are signed.
     pub signed: usize,
+    /// How many entries a gateway signed for an agent.
+    pub signed_by_gateway: usize,
 }
 
 impl Stats {
@@ -79,6 +81,7 @@ impl Stats {
         self.refused += other.refused;
         self.delegated += other.delegated;
         self.signed += other.signed;
+        self.signed_by_gateway += other.signed_by_gateway;
     }
 }
 

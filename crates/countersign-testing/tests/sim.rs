@@ -38,6 +38,7 @@ fn every_promise_is_kept_in_every_schedule() {
     assert!(total.rotations > runs / 4, "{total:?}");
     assert!(total.approved > runs / 50 && total.refused > runs / 50, "{total:?}");
     assert!(total.delegated > runs / 4 && total.signed > runs, "{total:?}");
+    assert!(total.signed_by_gateway > runs / 20, "{total:?}");
     println!("{total:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Which key is whose: an index over the facts of agents and operators, kept by the fold.
 
-use super::{ACTIVE, KeyName, Role, STANDINGS, has_role, text};
+use super::{ACTIVE, GATEWAY, KeyName, Role, STANDINGS, has_role, text};
 use crate::fact::Fact;
 use crate::ids::{AgentId, FactId};
 use crate::pact::catalogue::{AGENT, OPERATOR};
@@ -175,6 +175,9 @@ fn check_value(holder: &Holder, value: &Attributes) -> Result<(), IdentityRefusa
     let standing = text(value, "standing").unwrap_or_default();
     if !STANDINGS.contains(&standing) {
         return Err(invalid(format!("`standing` is one of {}, not `{standing}`", STANDINGS.join(", "))));
+    }
+    if let Some(held_by) = text(value, "held_by").filter(|held_by| *held_by != GATEWAY) {
+        return Err(invalid(format!("`held_by` is `{GATEWAY}` or left out, not `{held_by}`")));
     }
     if let (HolderKind::Operator, Some(Value::Set(roles))) = (holder.kind, value.get("roles")) {
         let known =

@@ -33,8 +33,11 @@ pub struct Signed {
 pub enum Auth {
     /// Not at all: an open gate, or the gate itself.
     None,
-    /// By a signature over the request.
+    /// By a signature over the request, with a key that only the sender holds.
     Signature(Arc<Signed>),
+    /// By a signature over the request, with a key that a gateway holds and signs with for the agent: it proves that the
+    /// gateway asked, and nothing of the agent.
+    Gateway(Arc<Signed>),
 }
 
 impl Auth {
@@ -43,6 +46,7 @@ impl Auth {
         match self {
             Self::None => "none",
             Self::Signature(_) => "signature",
+            Self::Gateway(_) => "gateway",
         }
     }
 
@@ -50,7 +54,17 @@ impl Auth {
     pub fn signed(&self) -> Option<&Signed> {
         match self {
             Self::None => None,
-            Self::Signature(signed) => Some(signed),
+            Self::Signature(signed) | Self::Gateway(signed) => Some(signed),
+        }
+    }
+
+    /// The same, told by who holds the key that signed: the sender alone, or a gateway.
+    #[must_use]
+    pub fn held(self, by_gateway: bool) -> Self {
+        match self {
+            Self::Signature(signed) | Self::Gateway(signed) if by_gateway => Self::Gateway(signed),
+            Self::Signature(signed) | Self::Gateway(signed) => Self::Signature(signed),
+            Self::None => Self::None,
         }
     }
 
@@ -58,10 +72,9 @@ impl Auth {
     #[must_use]
     pub fn without_body(self, kept: &str) -> Self {
         match self {
-            Self::Signature(signed) if signed.body.as_deref() == Some(kept) => {
-                Self::Signature(Arc::new(Signed { body: None, ..Arc::unwrap_or_clone(signed) }))
-            }
-            other => other,
+            Self::Signature(signed) => Self::Signature(signed.without_body(kept)),
+            Self::Gateway(signed) => Self::Gateway(signed.without_body(kept)),
+            Self::None => Self::None,
         }
     }
 
@@ -77,6 +90,13 @@ impl Auth {
 }
 
 impl Signed {
+    fn without_body(self: Arc<Self>, kept: &str) -> Arc<Self> {
+        if self.body.as_deref() != Some(kept) {
+            return self;
+        }
+        Arc::new(Self { body: None, ..Arc::unwrap_or_clone(self) })
+    }
+
     /// Writes it as it stands in a payload.
     pub fn write(&self, out: &mut Canonical) {
         out.open('{');

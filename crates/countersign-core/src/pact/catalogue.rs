@@ -21,6 +21,7 @@ pub fn agent_schema() -> FactSchema {
     let required = |ty| FieldType { ty, required: true };
     let optional = |ty| FieldType { ty, required: false };
     BTreeMap::from([
+        (SmolStr::new_static("held_by"), optional(ValueType::String)),
         (SmolStr::new_static("key"), optional(ValueType::String)),
         (SmolStr::new_static("old_key"), optional(ValueType::String)),
         (SmolStr::new_static("old_key_until"), optional(ValueType::Long)),

@@ -12,7 +12,7 @@ use crate::decision::{Charge, InFlight, PactRef, ReadVersion, Write};
 use crate::delegation::{Chain, StoredChain};
 use crate::fence::ClaimId;
 use crate::halt::{Scope, ScopeError};
-use crate::identity::Auth;
+use crate::identity::{Auth, GATEWAY};
 use crate::ids::{AgentId, Digest, IdError, PactName};
 use crate::review::{ReviewId, Shown};
 use crate::value::{Attributes, ValueError};
@@ -143,7 +143,7 @@ impl Leaf {
     pub fn is_signed(&self) -> Result<bool, DecodeError> {
         match self.auth.as_str() {
             "none" => Ok(false),
-            "signature" => Ok(true),
+            "signature" | "gateway" => Ok(true),
             unknown => Err(DecodeError::Auth(unknown.to_owned())),
         }
     }
@@ -281,7 +281,10 @@ pub fn decode_with_auth(leaf: &Leaf, payload: &[u8]) -> Result<(Stored, Auth), D
     let mut payload: Payload<'_> = serde_json::from_slice(payload)?;
     let auth = match (leaf.is_signed()?, payload.signed.take()) {
         (false, None) => Auth::None,
-        (true, Some(signed)) => Auth::Signature(Arc::new(signed.decode().map_err(DecodeError::Signed)?)),
+        (true, Some(signed)) => {
+            let signed = Arc::new(signed.decode().map_err(DecodeError::Signed)?);
+            Auth::Signature(signed).held(leaf.auth == GATEWAY)
+        }
         (true, None) => return Err(DecodeError::Missing("signed")),
         (false, Some(_)) => return Err(DecodeError::Signed("signed")),
     };

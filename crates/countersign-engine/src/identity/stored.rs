@@ -11,6 +11,8 @@ pub enum Checked {
     Unsigned,
     /// The signature is that of the key it names, over what the entry holds.
     Verified,
+    /// The same, by a key that a gateway holds for the agent: it says nothing of the agent itself.
+    VerifiedOfGateway,
 }
 
 /// Why the signature of an entry does not stand.
@@ -33,7 +35,11 @@ pub enum NotSigned {
 /// the gate of this origin.
 pub fn check(leaf: &Leaf, payload: &[u8], origin: &str) -> Result<Checked, NotSigned> {
     let (stored, auth) = decode_with_auth(leaf, payload)?;
-    let Auth::Signature(signed) = auth else { return Ok(Checked::Unsigned) };
+    let (signed, verified) = match auth {
+        Auth::None => return Ok(Checked::Unsigned),
+        Auth::Signature(signed) => (signed, Checked::Verified),
+        Auth::Gateway(signed) => (signed, Checked::VerifiedOfGateway),
+    };
     let kept = match &stored {
         Stored::Action(action) => Some(action.body.as_ref()),
         Stored::Event(_) | Stored::Approval(_) | Stored::Dispatch(_) => None,
@@ -43,5 +49,5 @@ pub fn check(leaf: &Leaf, payload: &[u8], origin: &str) -> Result<Checked, NotSi
     }
     let refused = |source| NotSigned::Signature { key: signed.key.to_string(), source };
     verify_kept(&signed, kept, origin).map_err(refused)?;
-    Ok(Checked::Verified)
+    Ok(verified)
 }

@@ -70,3 +70,48 @@ fn signed_entries_fold_audit_and_verify_again() {
     assert_eq!(gate.view().state.keys().admins().len(), 1);
     assert_eq!(gate.view().state.keys().holder(&name_of(&key(2))).unwrap().name, id("refund-1"));
 }
+
+#[test]
+fn what_a_gateway_signs_for_an_agent_is_never_said_to_be_the_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    world.furnish();
+    let held = |held_by: &str| {
+        let mut value = agent(&key(1));
+        value["held_by"] = json!(held_by);
+        value
+    };
+    assert_eq!(world.act("refund-1", &key(1)), "committed");
+    // Admitted while the key was the agent's own, ordered after it went to a gateway: the order counts.
+    let admitted = world.admit("refund-1", &key(1));
+    world.feed("Agent::\"refund-1\"", Some(held("gateway"))).unwrap();
+    assert_eq!(verdict(world.gate.call(admitted).unwrap()), "committed");
+    assert_eq!(world.act("refund-1", &key(1)), "committed");
+    world.feed("Agent::\"refund-1\"", Some(agent(&key(1)))).unwrap();
+    assert_eq!(world.act("refund-1", &key(1)), "committed");
+    let refused = world.feed("Agent::\"refund-1\"", Some(held("a friend"))).unwrap_err();
+    assert!(refused.to_string().contains("`held_by` is `gateway` or left out"), "{refused}");
+    let World { gate, .. } = world;
+    let mut said = Vec::new();
+    for index in 0..gate.view().position {
+        let entry = gate.read_log(index).unwrap();
+        let leaf = Leaf::decode(&entry.leaf).unwrap();
+        let payload = entry.payload.unwrap();
+        let checked = check(&leaf, &payload, ORIGIN).unwrap();
+        assert_eq!(checked == Checked::VerifiedOfGateway, leaf.auth == "gateway");
+        if leaf.kind == "action" {
+            said.push(leaf.auth.clone());
+        }
+        // Verified like every other: altered, it does not stand.
+        if leaf.auth == "gateway" {
+            let mut altered: Json = serde_json::from_slice(&payload).unwrap();
+            altered["signed"]["path"] = json!("/v1/other");
+            check(&leaf, altered.to_string().as_bytes(), ORIGIN).unwrap_err();
+        }
+    }
+    assert_eq!(said, ["signature", "gateway", "gateway", "signature"]);
+    let (position, log_key) = (gate.view().position, gate.log_key());
+    gate.close().unwrap();
+    let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key, &mut |_| ()).unwrap();
+    assert_eq!((report.verified, report.differing), (position, Vec::new()));
+}

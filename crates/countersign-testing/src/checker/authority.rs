@@ -37,8 +37,17 @@ impl Model {
     /// Whether the sender of an entry signed it, where somebody must, and could make it.
     pub(super) fn check_authority(&self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<(), String> {
         let (by, signed) = (text(&entry.leaf, "by")?, &entry.payload["signed"]);
-        if (entry.leaf["auth"] == "signature") != signed.is_object() {
+        let auth = text(&entry.leaf, "auth")?;
+        if (auth != "none") != signed.is_object() {
             return Err("whether it is signed is said in two ways".to_owned());
+        }
+        let agent = self.value_at(&format!("Agent::\"{by}\""), index);
+        let is_held = agent.is_some_and(|agent| {
+            let is_its_key = [&agent["key"], &agent["old_key"]].contains(&&signed["key"]);
+            agent["held_by"] == "gateway" && signed.is_object() && is_its_key
+        });
+        if is_held && auth == "signature" || !is_held && auth == "gateway" {
+            return Err(format!("it says `{auth}`, which is not who held the key"));
         }
         if by == "countersign" {
             return Ok(());

@@ -328,6 +328,10 @@ impl Clients {
                 value["old_key"] = json!(key_name(agent, 0));
                 value["old_key_until"] = json!(view.time_ms + self.rng.below(4_000));
                 value["key"] = json!(key_name(agent, 1));
+                // Now and then its keys go to a gateway.
+                if self.feeds.is_multiple_of(2) {
+                    value["held_by"] = json!("gateway");
+                }
             }
             return asked;
         }

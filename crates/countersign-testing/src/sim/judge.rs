@@ -61,6 +61,7 @@ impl Simulation<'_> {
         self.stats.delegated =
             count(&|entry| entry.leaf["verdict"] == "committed" && entry.payload["chain"].is_object());
         self.stats.signed = count(&|entry| entry.leaf["auth"] == "signature");
+        self.stats.signed_by_gateway = count(&|entry| entry.leaf["auth"] == "gateway");
         let view = parts.view().read();
         compare(&view, &judged.model, entries.len() as u64)?;
         self.entries = entries;

@@ -8,6 +8,7 @@ use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::AgentList;
+use countersign_core::identity::GATEWAY;
 use serde_json::{Value, json};
 
 /// Register agents, and change who they are
@@ -34,7 +35,8 @@ pub enum AgentCommand {
 #[command(after_help = "\
 Examples:
   countersign agent new refund-1 --org acme --role refunder --key admin.key
-  countersign agent new fraud-1 --org acme --role analyst --public-key did:key:z6Mk…")]
+  countersign agent new fraud-1 --org acme --role analyst --public-key did:key:z6Mk…
+  countersign agent new coder-1 --org acme --held-by-gateway --key admin.key        for `countersign mcp --agent coder-1`")]
 pub struct NewArgs {
     /// The agent's name
     #[arg(value_name = "NAME")]
@@ -50,6 +52,9 @@ pub struct NewArgs {
     trust: i64,
     #[command(flatten)]
     source: KeySource,
+    /// Its key is for a gateway, which signs for it: entries say `auth: gateway`, and nobody claims that the agent signed
+    #[arg(long)]
+    held_by_gateway: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -121,7 +126,11 @@ pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
 fn new(args: &NewArgs, config: &Config) -> Result<Outcome> {
     let client = args.connection.client(config)?;
     let value = json!({"org": args.org, "roles": args.role, "standing": "active", "trust": args.trust});
-    registered(&who(&args.name, args.json), client, &args.source, value.as_object().cloned().unwrap_or_default())
+    let mut value = value.as_object().cloned().unwrap_or_default();
+    if args.held_by_gateway {
+        value.insert("held_by".to_owned(), json!(GATEWAY));
+    }
+    registered(&who(&args.name, args.json), client, &args.source, value)
 }
 
 fn who(name: &str, json: bool) -> Who<'_> {
@@ -144,8 +153,9 @@ fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
         note("There are no agents; make one with `countersign agent new`.");
     }
     for agent in &list.agents {
-        let org = text(agent, "org");
-        say(format_args!("{}  trust {}  {org}", line(agent), agent.value.get("trust").unwrap_or(&Value::Null)));
+        let (org, trust) = (text(agent, "org"), agent.value.get("trust").unwrap_or(&Value::Null));
+        let held = if text(agent, "held_by") == GATEWAY { "  key held by a gateway" } else { "" };
+        say(format_args!("{}  trust {trust}  {org}{held}", line(agent)));
     }
     Ok(Outcome::Yes)
 }

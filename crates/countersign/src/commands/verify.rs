@@ -53,6 +53,7 @@ struct Found {
     summary: Summary,
     erased: u64,
     signed: u64,
+    gateway: u64,
     end: WalkEnd,
 }
 
@@ -169,7 +170,7 @@ fn read_keys(folder: &LogFolder, key: &LogKey) -> Result<Result<KeyChain, Flaw>>
 fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Result<Result<Found, Flaw>> {
     let disk = folder.disk()?;
     let bar = progress(folder.expected_size(), "verifying");
-    let (mut erased, mut signed) = (0, 0);
+    let (mut erased, mut signed, mut gateway) = (0, 0, 0);
     let walked = walk(&disk, walk_options(key), Frontier::new(), &mut |placed| {
         verifier.at_offset(placed.offset);
         for frame in placed.batch.frames() {
@@ -183,6 +184,7 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
             let checked = stored::check(&leaf, frame.payload, key.origin());
             let checked = checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
             signed += u64::from(checked == stored::Checked::Verified);
+            gateway += u64::from(checked == stored::Checked::VerifiedOfGateway);
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
         bar.set_position(verifier.size());
@@ -197,7 +199,7 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     let size = end.end.clone();
     Ok(verifier
         .finish()
-        .map(|summary| Found { summary, erased, signed, end })
+        .map(|summary| Found { summary, erased, signed, gateway, end })
         .map_err(|broken: Broken| Flaw { place: size, problem: broken.to_string() }))
 }
 
@@ -226,14 +228,14 @@ impl Flaw {
 }
 
 fn show(found: &Found, json: bool) {
-    let Found { summary, erased, signed, end } = found;
+    let Found { summary, erased, signed, gateway, end } = found;
     if json {
         let tail = end.tail.as_ref();
         let tail =
             tail.map(|tail| json!({"segment": tail.place.segment, "offset": tail.place.offset, "bytes": tail.bytes}));
         say_json(&json!({"ok": true, "origin": summary.origin, "size": summary.size, "root": summary.root.to_string(),
             "checkpoints": summary.checkpoints, "segments": end.segments, "evidence": summary.evidence, "erased": erased,
-            "signatures": signed, "torn_tail": tail, "rotations": summary.keys.rotations(),
+            "signatures": signed, "gateway_signatures": gateway, "torn_tail": tail, "rotations": summary.keys.rotations(),
             "log_key": summary.keys.current().to_string()}));
         return;
     }
@@ -258,6 +260,10 @@ fn show(found: &Found, json: bool) {
     }
     if *signed > 0 {
         say(format_args!("  {} of agents and operators verified", count(*signed, "signature", "signatures")));
+    }
+    if *gateway > 0 {
+        let signatures = count(*gateway, "signature", "signatures");
+        say(format_args!("  {signatures} of gateways verified, which prove nothing of the agents they signed for"));
     }
     if *erased > 0 {
         say(format_args!(

@@ -152,6 +152,28 @@ fn an_answer_is_withheld_from_whom_no_pact_shows_all_of_it() {
 }
 
 #[test]
+fn a_gateway_signs_for_its_agent_and_says_so() {
+    let sandbox = Sandbox::bare();
+    sandbox.must(&["init", "--data", "data"]);
+    let own = ["--data", "data", "--key", "admin.key"];
+    let admin = |words: &[&str]| sandbox.must(&[words, &own].concat());
+    admin(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
+    admin(&["mcp", "approve", "--upstream", &format!("bank={}", crate::server::command("usual"))]);
+    assert!(admin(&["agent", "list"]).contains("key held by a gateway"));
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    let shown = client.call("get_account", &json!({"id": "42"}));
+    assert!(shown.get("isError").is_none(), "{shown}");
+    let (code, errors) = client.end();
+    assert_eq!(code, 0, "{errors}");
+    let entries = admin(&["ledger", "list", "--json", "--from", "0", "--limit", "500"]);
+    let call = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).last().unwrap();
+    assert_eq!((&call["leaf"]["by"], &call["leaf"]["auth"]), (&json!("coder-1"), &json!("gateway")), "{call}");
+    let verified = sandbox.must(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    assert!(verified.contains("1 signature of gateways verified, which prove nothing"), "{verified}");
+}
+
+#[test]
 fn a_call_that_waits_for_a_person_is_asked_for_by_whichever_gateway() {
     let asks = PACT.replace("resource.status != \"frozen\"'\nstale_after = \"10m\"", "context.account != \"42\"'");
     let (sandbox, gate) = world(&asks);

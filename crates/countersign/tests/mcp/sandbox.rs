@@ -11,9 +11,14 @@ use tempfile::TempDir;
 pub struct Sandbox(TempDir);
 
 impl Sandbox {
+    /// An empty folder.
+    pub fn bare() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
     /// A gate, an agent, and nothing approved.
     pub fn new() -> Self {
-        let sandbox = Self(tempfile::tempdir().unwrap());
+        let sandbox = Self::bare();
         sandbox.must(&["init", "--data", "data", "--open"]);
         let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
         sandbox.must(&["fact", "put", "Agent", "coder-1", agent, "--data", "data"]);
