@@ -167,7 +167,8 @@ fn a_gateway_signs_for_its_agent_and_says_so() {
     let (code, errors) = client.end();
     assert_eq!(code, 0, "{errors}");
     let entries = admin(&["ledger", "list", "--json", "--from", "0", "--limit", "500"]);
-    let call = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).last().unwrap();
+    let last = entries.lines().last().unwrap();
+    let call: Value = serde_json::from_str(last).unwrap();
     assert_eq!((&call["leaf"]["by"], &call["leaf"]["auth"]), (&json!("coder-1"), &json!("gateway")), "{call}");
     let verified = sandbox.must(&["verify", "--data", "data", "--key", "data/log.vkey"]);
     assert!(verified.contains("1 signature of gateways verified, which prove nothing"), "{verified}");
