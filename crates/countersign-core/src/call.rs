@@ -84,6 +84,8 @@ pub enum Send {
         tool: SmolStr,
         /// Its arguments, an object.
         arguments: Json,
+        /// Whether a result that is an error means that nothing was done.
+        fails_on_error: bool,
     },
 }
 

@@ -25,7 +25,9 @@ pub mod sql;
 mod template;
 mod writes;
 
-pub use outside::{Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart};
+pub use outside::{
+    Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
+};
 pub use source::duration_ms;
 
 use crate::expression::{Expression, Mention};

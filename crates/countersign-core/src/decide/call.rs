@@ -76,9 +76,18 @@ impl<S: Snapshot> Deciding<'_, S> {
                 };
                 Send::Sql { statements: statements.iter().map(statement).collect::<Result<_, Blocked>>()? }
             }
-            SendRule::Tool { tool, arguments } => {
-                let arguments = self.body(arguments, inputs)?.unwrap_or_else(|| Json::Object(Map::new()));
-                Send::Tool { tool: tool.clone(), arguments }
+            SendRule::Tool { tool, arguments, versions, fails_on_error } => {
+                let mut arguments = self.body(arguments, inputs)?.unwrap_or_else(|| Json::Object(Map::new()));
+                for version in versions {
+                    let fact = self.reads.get(version.read).and_then(super::Resolved::live);
+                    let value = fact.and_then(|fact| fact.value.as_ref()?.get(&version.attribute));
+                    let missing = || invalid(format!("`{}` has no `{}`", version.argument, version.attribute));
+                    let value = value.ok_or_else(missing)?.to_json();
+                    if let Some(arguments) = arguments.as_object_mut() {
+                        arguments.insert(version.argument.to_string(), value);
+                    }
+                }
+                Send::Tool { tool: tool.clone(), arguments, fails_on_error: *fails_on_error }
             }
         };
         Ok(send)
@@ -156,7 +165,7 @@ pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
     let how = match &source.read {
         SourceRead::Query(query) => OutsideHow::Query(Arc::clone(query)),
         SourceRead::Path(parts) => OutsideHow::Path(text(parts, &percent_encoded(fact.id()))),
-        SourceRead::Tool { tool, arguments, at } => {
+        SourceRead::Tool { tool, arguments, at, .. } => {
             let arguments = arguments.iter().map(|(name, parts)| (name.to_string(), text(parts, fact.id()).into()));
             OutsideHow::Tool { tool: tool.clone(), arguments: Json::Object(arguments.collect()), at: at.clone() }
         }

@@ -3,6 +3,8 @@
 //! A pact names an adapter and says what is sent; where that adapter is, and with which secrets, the gate's settings say. Texts
 //! (paths, arguments) are templates like those of fact ids, values (bodies, SQL parameters) are expressions.
 
+mod tool;
+
 use super::check::Checker;
 use super::diagnostic::{Problems, suggestion};
 use super::params;
@@ -92,7 +94,7 @@ fn send<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problems
     };
     let Some((kind, adapter)) = chosen else {
         // Without an adapter nothing can be said about what belongs to one.
-        for key in ["method", "path", "body", "args", "run", "tool", "arguments"] {
+        for key in ["method", "path", "body", "args", "run", "tool", "arguments", "if_version", "on_error"] {
             body.get(key);
         }
         return None;
@@ -101,10 +103,7 @@ fn send<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problems
         "http" => http(scope, body, problems)?,
         "command" => SendRule::Command { args: texts(scope, body, "args", problems)? },
         "postgres" => SendRule::Sql { statements: statements(scope, body, problems)? },
-        _ => SendRule::Tool {
-            tool: body.required_string("tool", "name the tool: tool = \"transfer\"", problems)?.value.into(),
-            arguments: members(scope, body, "arguments", BodyRule::Params, problems)?,
-        },
+        _ => tool::read(scope, body, problems)?,
     };
     Some((adapter, send))
 }
@@ -282,7 +281,8 @@ fn probe<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problem
             SendRule::Http { method: SmolStr::new_static("GET"), path: path?, body: BodyRule::None }
         }
         (None, Some(tool), None) => {
-            SendRule::Tool { tool, arguments: members(scope, &mut inner, "arguments", BodyRule::Params, problems)? }
+            let arguments = members(scope, &mut inner, "arguments", BodyRule::Params, problems)?;
+            SendRule::Tool { tool, arguments, versions: Vec::new(), fails_on_error: false }
         }
         (None, None, Some(args)) => SendRule::Command { args: args? },
         _ => {
@@ -323,6 +323,7 @@ fn check_outside(
         );
         problems.error(span, message, "read and act through one adapter");
     }
+    tool::check_versions(scope, span, &rule.send, problems);
     let reads_outside = |part: &TextPart| match part {
         TextPart::Attribute { read, .. } => scope.reads.reads.get(*read).is_some_and(|read| read.outside.is_some()),
         _ => false,

@@ -29,6 +29,8 @@ pub enum SourceRead {
         arguments: Vec<(SmolStr, Vec<IdPart>)>,
         /// The place of the value in the result, as a JSON pointer.
         at: SmolStr,
+        /// The attribute that is another after every change, if there is one.
+        version: Option<SmolStr>,
     },
 }
 
@@ -46,8 +48,8 @@ impl FactSource {
     pub fn atomicity(&self) -> Atomicity {
         match self.read {
             SourceRead::Query(_) => Atomicity::Atomic,
-            SourceRead::Path(_) => Atomicity::Conditional,
-            SourceRead::Tool { .. } => Atomicity::Serialised,
+            SourceRead::Path(_) | SourceRead::Tool { version: Some(_), .. } => Atomicity::Conditional,
+            SourceRead::Tool { version: None, .. } => Atomicity::Serialised,
         }
     }
 }
@@ -57,7 +59,7 @@ impl FactSource {
 pub enum Atomicity {
     /// Read again under the gate's fence: atomic against everything that goes through the gate.
     Serialised,
-    /// The outside itself refuses if it has changed since it was read (ETag and If-Match).
+    /// The outside itself refuses if it has changed since it was read (ETag and If-Match, or a version that goes along).
     Conditional,
     /// One step against everybody: in the ledger, or in a transaction of the user's database.
     Atomic,
@@ -132,7 +134,22 @@ pub enum SendRule {
         tool: SmolStr,
         /// Its arguments.
         arguments: BodyRule,
+        /// The versions of facts that go along, so that the tool refuses what has changed.
+        versions: Vec<VersionRule>,
+        /// Whether a result that is an error means that nothing was done.
+        fails_on_error: bool,
     },
+}
+
+/// An argument that takes the version of a fact, as it was read right before.
+#[derive(Debug)]
+pub struct VersionRule {
+    /// The argument.
+    pub argument: SmolStr,
+    /// Index of the read.
+    pub read: usize,
+    /// The attribute that is its version.
+    pub attribute: SmolStr,
 }
 
 impl SendRule {

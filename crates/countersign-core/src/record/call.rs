@@ -152,9 +152,13 @@ pub(super) fn write_send(out: &mut Canonical, send: &Send) {
             }
             out.close(']');
         }
-        Send::Tool { tool, arguments } => {
+        Send::Tool { tool, arguments, fails_on_error } => {
             out.key("arguments");
             out.json(arguments);
+            if *fails_on_error {
+                out.key("fails_on_error");
+                out.bool(true);
+            }
             out.key("tool");
             out.string(tool);
         }
@@ -221,6 +225,8 @@ pub(super) struct StoredSend {
     args: Option<Vec<SmolStr>>,
     arguments: Option<Json>,
     body: Option<Json>,
+    #[serde(default)]
+    fails_on_error: bool,
     method: Option<SmolStr>,
     path: Option<String>,
     statements: Option<Vec<StoredStatement>>,
@@ -295,7 +301,8 @@ impl StoredSend {
                 Ok(Send::Sql { statements })
             }
             (None, None, None, Some(tool)) => {
-                Ok(Send::Tool { tool, arguments: self.arguments.ok_or(DecodeError::Missing("arguments"))? })
+                let arguments = self.arguments.ok_or(DecodeError::Missing("arguments"))?;
+                Ok(Send::Tool { tool, arguments, fails_on_error: self.fails_on_error })
             }
             _ => Err(DecodeError::Missing("send")),
         }

@@ -2,7 +2,7 @@
 //!
 //! What a tool says counts only where it is clear. A result without an error means that it was done. That a request was malformed, or
 //! that there is no such tool, means that it was not. Anything else, also a result that is an error, means that nobody knows:
-//! a tool that failed half-way says the same as one that did nothing (I6).
+//! a tool that failed half-way says the same as one that did nothing (I6); unless the pact says that this tool's errors do not.
 
 use super::direct::{Direct, NoAnswer};
 use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
@@ -166,13 +166,16 @@ impl McpAdapter {
             }
             Some(&judged.send)
         };
-        let Some(Send::Tool { tool, arguments }) = send else {
+        let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
             return Attempt::NotSent(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
         };
         if let Some(halted) = job.judge.halted() {
             return Attempt::NotSent(Evidence::said(halted.message));
         }
         match self.call(link, tool, arguments, Some(job.key), until) {
+            Ok(answered) if answered.is_error && *fails_on_error => {
+                Attempt::Refused(evidence(format!("{tool} did nothing: {}", said(&answered.result)), answered.text))
+            }
             Ok(answered) if answered.is_error => {
                 Attempt::Unknown(evidence(format!("{tool} answered with an error"), answered.text))
             }
@@ -203,7 +206,7 @@ impl Adapter for McpAdapter {
 
     fn probe(&self, job: &Job<'_>) -> Probed {
         let unknown = |why: String| Probed::Unknown(Evidence::said(why));
-        let Some(Send::Tool { tool, arguments }) = job.call.probe.as_ref().map(|probe| &probe.send) else {
+        let Some(Send::Tool { tool, arguments, .. }) = job.call.probe.as_ref().map(|probe| &probe.send) else {
             return unknown("the probe is no tool".to_owned());
         };
         let mut link = match self.link() {

@@ -30,6 +30,10 @@ that = 'resource.status == "active"'
 
 /// A gate that runs with a bank of its own, and a client through the gateway to another.
 fn world(mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+    world_under(PACT, mood)
+}
+
+fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
     let sandbox = Sandbox::approved();
     let shell = crate::server::shell(mood);
     std::fs::write(
@@ -37,7 +41,7 @@ fn world(mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
         format!("[mcp.upstream.bank]\ncommand = ['sh', '-c', '''{shell}''']\n"),
     )
     .unwrap();
-    std::fs::write(sandbox.path().join("bank.toml"), PACT).unwrap();
+    std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
     sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
     let gate = crate::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
     let client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
@@ -76,6 +80,32 @@ fn a_mapped_call_on_a_false_precondition_is_rejected_with_what_to_call_again() {
         "{refused}"
     );
     assert_eq!(said["retry"], json!({"how": "call", "calls": [{"tool": "get_account", "arguments": {"id": "42"}}]}));
+    client.end();
+    gate.end();
+}
+
+#[test]
+fn a_server_that_knows_versions_refuses_what_changed_after_the_last_look() {
+    let source =
+        "source = { mcp = \"bank\", tool = \"get_account\", arguments = { id = \"{id}\" }, version = \"etag\" }";
+    let call = "call = { mcp = \"bank\", tool = \"transfer\", if_version = { expected = \"resource\" }, on_error = \"failed\" }";
+    let pact =
+        PACT.replace("attributes = { status = \"String\" }", "attributes = { status = \"String\", etag = \"String\" }");
+    let pact = pact.replace("call = { mcp = \"bank\", tool = \"transfer\" }", call);
+    let lines: Vec<&str> = pact.lines().map(|line| if line.starts_with("source =") { source } else { line }).collect();
+    let (sandbox, gate, mut client) = world_under(&lines.join("\n"), "versioned");
+    client.initialize();
+    let done = client.call("transfer", &json!({"account": "42"}));
+    let said = &done["_meta"]["countersign"];
+    assert_eq!((&said["verdict"], &said["atomicity"]), (&json!("settled"), &json!("conditional")), "{done}");
+    let sent: Value = serde_json::from_str(done["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(sent, json!({"account": "42", "expected": "v-active"}));
+    // Now somebody changes it after the gate has looked for the last time, and before the call arrives.
+    std::fs::write(sandbox.path().join("rival"), "").unwrap();
+    let refused = client.call("transfer", &json!({"account": "42"}));
+    let said = &refused["_meta"]["countersign"];
+    assert_eq!(said["verdict"], "failed", "{refused}");
+    assert!(said["evidence"]["summary"].as_str().unwrap().contains("version conflict"), "{refused}");
     client.end();
     gate.end();
 }

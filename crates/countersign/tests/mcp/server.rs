@@ -88,6 +88,26 @@ fn answers(mood: &str, message: &Value, line: &str) -> Vec<String> {
     }
 }
 
+/// The state of the account, in a file that everybody can change.
+fn account() -> String {
+    std::fs::read_to_string("account").unwrap_or_else(|_| "active".to_owned())
+}
+
+/// A transfer that is refused unless the account is at the version that its caller has read. While there is a file `rival`,
+/// somebody else is faster.
+fn versioned(message: &Value, id: &Value) -> String {
+    if std::fs::exists("rival").unwrap() {
+        std::fs::write("account", "changed").unwrap();
+    }
+    let arguments = &message["params"]["arguments"];
+    let result = if arguments["expected"] == json!(format!("v-{}", account())) {
+        json!({"content": [{"type": "text", "text": arguments.to_string()}]})
+    } else {
+        json!({"isError": true, "content": [{"type": "text", "text": "version conflict"}]})
+    };
+    json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
+}
+
 fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
     let text = |text: &str| {
         json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}}).to_string()
@@ -97,7 +117,7 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
             let status = match mood {
                 "frozen" => "frozen".to_owned(),
                 // A bank that keeps its accounts in a file, which all its processes and everybody else can change.
-                "file" => std::fs::read_to_string("account").unwrap_or_else(|_| "active".to_owned()),
+                "file" | "versioned" => account(),
                 _ => "active".to_owned(),
             };
             let progress = message["params"]["_meta"]["progressToken"].clone();
@@ -106,11 +126,13 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
                 let progress = json!({"progressToken": progress, "progress": 0.5});
                 all.push(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}).to_string());
             }
+            let etag = if mood == "versioned" { format!(r#","etag":"v-{status}""#) } else { String::new() };
             let content =
-                format!(r#""content":[],"structuredContent":{{"status":"{status}"}},"_meta":{{"rate":1.50}}"#);
+                format!(r#""content":[],"structuredContent":{{"status":"{status}"{etag}}},"_meta":{{"rate":1.50}}"#);
             all.push(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{content}}}}}"#));
             all
         }
+        "transfer" if mood == "versioned" => vec![versioned(message, id)],
         "transfer" => vec![text(line)],
         "slow" => {
             std::thread::sleep(Duration::from_millis(message["params"]["arguments"]["ms"].as_u64().unwrap_or(300)));

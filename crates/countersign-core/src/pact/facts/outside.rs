@@ -6,6 +6,7 @@ use crate::pact::source::{Table, Text, string, table};
 use crate::pact::sql;
 use crate::pact::template::{Part, parse_text};
 use crate::pact::{FactSchema, FactSource, IdPart, SourceRead};
+use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 
 const HINT: &str = "say where it lives: source = { postgres = \"bank\", query = \"select … where id = $1\" }";
@@ -33,7 +34,7 @@ pub(super) fn read<'a>(
             let path = body.required_string("path", "say where: path = \"/accounts/{id}\"", problems);
             path.and_then(|path| by_id(&path, problems)).map(SourceRead::Path)
         }
-        _ => tool(source, &mut body, problems),
+        _ => tool(source, &mut body, schema, problems),
     };
     body.finish(problems);
     Some(FactSource { adapter, read: read? })
@@ -52,7 +53,7 @@ fn query(body: &mut Table<'_>, schema: &FactSchema, problems: &mut Problems) -> 
     }
 }
 
-fn tool<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> Option<SourceRead> {
+fn tool<'a>(source: &'a str, body: &mut Table<'a>, schema: &FactSchema, problems: &mut Problems) -> Option<SourceRead> {
     let name = body.required_string("tool", "name the tool that reads it: tool = \"get_account\"", problems);
     let at = body.string("at", problems).map_or(SmolStr::new_static("/structuredContent"), |at| at.value.into());
     let arguments = match body.table("arguments", problems) {
@@ -69,7 +70,21 @@ fn tool<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> O
             })
             .collect::<Option<Vec<_>>>(),
     };
-    Some(SourceRead::Tool { tool: name?.value.into(), arguments: arguments?, at })
+    let version = version(body, schema, problems)?;
+    Some(SourceRead::Tool { tool: name?.value.into(), arguments: arguments?, at, version })
+}
+
+/// The attribute that is another after every change; `None` within where the source names none.
+fn version(body: &mut Table<'_>, schema: &FactSchema, problems: &mut Problems) -> Option<Option<SmolStr>> {
+    let Some(text) = body.string("version", problems) else { return Some(None) };
+    let is_version = |field: &FieldType| field.required && matches!(field.ty, ValueType::String | ValueType::Long);
+    if !schema.get(text.value).is_some_and(is_version) {
+        let message = format!("`{}` cannot be the version of this fact", text.value);
+        let hint = "name an attribute of type String or Long that is always there and another after every change";
+        problems.error(&text.content(), message, hint);
+        return None;
+    }
+    Some(Some(text.value.into()))
 }
 
 /// A text in which only the fact's id can be filled in.

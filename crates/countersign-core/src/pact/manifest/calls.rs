@@ -54,6 +54,9 @@ fn write_outcome(out: &mut String, call: &CallRule, reads: &[Read]) {
             let _ = writeln!(out, "- a doubt is resolved by {what}; absent counts {after} after the last attempt");
         }
     }
+    if let SendRule::Tool { fails_on_error: true, .. } = &call.send {
+        out.push_str("- a result that is an error means that nothing was done\n");
+    }
     if let Some((undo, _)) = &call.undo {
         let _ = writeln!(out, "- undone by action `{undo}`");
     }
@@ -70,7 +73,13 @@ fn sent(send: &SendRule, reads: &[Read]) -> String {
             let statements: Vec<String> = statements.iter().map(|(sql, _)| code(sql)).collect();
             format!("in one transaction with the check: {}", statements.join(", "))
         }
-        SendRule::Tool { tool, arguments } => format!("tool `{tool}`{}", members(arguments)),
+        SendRule::Tool { tool, arguments, versions, .. } => {
+            let versions = versions.iter().map(|version| {
+                let read = reads.get(version.read).map_or("", |read| read.name.as_str());
+                format!(", and the version of `{read}` as `{}`", version.argument)
+            });
+            format!("tool `{tool}`{}{}", members(arguments), versions.collect::<String>())
+        }
     }
 }
 

@@ -114,7 +114,7 @@ impl World {
 }
 
 fn tool(name: &str) -> Send {
-    Send::Tool { tool: name.into(), arguments: json!({"amount": 5}) }
+    Send::Tool { tool: name.into(), arguments: json!({"amount": 5}), fails_on_error: false }
 }
 
 fn call(name: &str, account: Option<(&str, &str)>) -> Call {
@@ -206,7 +206,7 @@ fn a_server_that_is_not_there_was_sent_nothing() {
 fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
     let world = World::new();
     let probe = |name: &str, key: &str| {
-        let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}) };
+        let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}), fails_on_error: false };
         let call = Call { probe: Some(Probe { send, absent_after_ms: 1 }), ..call("transfer", None) };
         let judge = Judging { send: tool("transfer"), halted: false };
         world.adapter.probe(&Job { effect: EffectId(1), call: &call, key: "cs-1", attempt: 1, judge: &judge })
