@@ -21,7 +21,7 @@ pub use approve::{Approval, approve, show};
 pub use bind::bind;
 pub use call::{outside_read, percent_encoded};
 pub use halted::halt_on;
-pub use judge::{judge, outside_fact};
+pub use judge::{Cleared, judge, outside_fact};
 
 use crate::action::Action;
 use crate::code::Code;

@@ -17,6 +17,7 @@ pub use encode::Encoder;
 
 use crate::action::Action;
 use crate::call::{EffectId, Evidence, Outcome, Send};
+use crate::decide::Cleared;
 use crate::decision::{Blocked, Charge, Decision, Write};
 use crate::fence::ClaimId;
 use crate::halt::Scope;
@@ -226,6 +227,18 @@ pub struct Judged {
     pub send: Option<Send>,
     /// Why the action was blocked, if it was.
     pub blocked: Option<Blocked>,
+    /// Why it would have been, in shadow mode.
+    pub shadowed: Option<Blocked>,
+}
+
+impl Judged {
+    /// What was decided on these facts at this time.
+    pub fn new(at_ms: u64, facts: Vec<(FactId, Option<Attributes>)>, decided: Result<Cleared, Blocked>) -> Self {
+        match decided {
+            Ok(Cleared { send, shadowed }) => Self { at_ms, facts, send: Some(send), blocked: None, shadowed },
+            Err(blocked) => Self { at_ms, facts, send: None, blocked: Some(blocked), shadowed: None },
+        }
+    }
 }
 
 /// An approval with what it decided.

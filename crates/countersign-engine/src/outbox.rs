@@ -9,7 +9,7 @@ mod adapter;
 mod run;
 mod schedule;
 
-pub use adapter::{Adapter, Attempt, Job, Judge, Judged, Outside, Probed, Reading};
+pub use adapter::{Adapter, Attempt, Job, Judge, Outside, Probed, Reading};
 
 use crate::gate::Gate;
 use countersign_core::call::EffectId;

@@ -16,8 +16,17 @@ use crate::review::Reviews;
 use crate::value::Attributes;
 use std::sync::Arc;
 
+/// What may be sent after all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleared {
+    /// What is to be sent.
+    pub send: Send,
+    /// What would have blocked it, if its action type were not in shadow mode.
+    pub shadowed: Option<Blocked>,
+}
+
 /// Decides an effect on what was read outside. Gives what is to be sent.
-pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Send, Blocked> {
+pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Cleared, Blocked> {
     let lost = |what: &str| {
         let message = format!("the effect cannot be judged: {what}");
         blocked(Code::EffectInvalid, message, "resolve it by hand: `countersign effects resolve`")
@@ -36,7 +45,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
     let (decision, _) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
-        Some(send) => Ok(send),
+        Some(send) => Ok(Cleared { send, shadowed: decision.shadowed }),
         None => Err(match decision.verdict {
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
             Verdict::Committed | Verdict::InFlight(_) => lost("it has no call"),

@@ -344,7 +344,7 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
                 agent: AgentId::new(payload.agent.ok_or(missing("agent"))?)?,
                 outcome: outcome.ok_or(missing("verdict"))?,
                 evidence: payload.evidence.ok_or(missing("evidence"))?.decode(),
-                judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked: None }),
+                judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked: None, shadowed: None }),
                 writes,
                 charges,
             }))

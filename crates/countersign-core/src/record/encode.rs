@@ -214,6 +214,10 @@ fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle) {
             out.key("send");
             write_send(out, send);
         }
+        if let Some(shadowed) = &judged.shadowed {
+            out.key("shadowed");
+            shadowed.write(out);
+        }
     }
     write_signed(out, entry);
     if !settle.writes.is_empty() {

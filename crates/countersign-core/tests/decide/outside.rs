@@ -2,7 +2,7 @@
 
 use crate::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
-use countersign_core::decide::judge;
+use countersign_core::decide::{Cleared, judge};
 use countersign_core::decision::Verdict;
 use countersign_core::effect::Effect;
 use countersign_core::ids::{AgentId, FactId};
@@ -106,10 +106,10 @@ fn the_whole_action_is_judged_on_what_was_read() {
     let effect = dispatched(&mut world);
     let b = || Some(json!({"status": "active", "balance": 3}));
     let judged = |a: Json, b| judge(&effect, &read(Some(a), b), world.now_ms + 5);
-    let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap();
+    let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap().send;
     let Send::Sql { statements } = send else { panic!("{send:?}") };
     assert_eq!(statements[0].params, [Value::Long(400), Value::String("a".into())]);
-    let code = |result: Result<Send, countersign_core::decision::Blocked>| {
+    let code = |result: Result<Cleared, countersign_core::decision::Blocked>| {
         let blocked = result.unwrap_err();
         let failed: Vec<_> = blocked.failed.iter().map(|failed| failed.id.to_string()).collect();
         format!("{} {}", blocked.code, failed.join(" "))

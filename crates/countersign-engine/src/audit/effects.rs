@@ -36,10 +36,8 @@ pub(super) fn settled_again(settle: &Settle, state: &State) -> Result<Event, Str
     let (writes, charges) = effect.settlement(settle.outcome);
     let judged = settle.judged.as_ref().map(|judged| {
         let Judged { at_ms, facts, .. } = judged.clone();
-        match decide::judge(effect, &facts, at_ms) {
-            Ok(send) => Judged { at_ms, facts, send: Some(send), blocked: None },
-            Err(blocked) => Judged { at_ms, facts, send: None, blocked: Some(blocked) },
-        }
+        let decided = decide::judge(effect, &facts, at_ms);
+        Judged::new(at_ms, facts, decided)
     });
     let agent = effect.action.agent.clone();
     Ok(Event::Settle(Box::new(Settle { agent, judged, writes, charges, ..settle.clone() })))

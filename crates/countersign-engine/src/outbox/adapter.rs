@@ -58,8 +58,9 @@ pub trait Judge {
     /// The attributes of a fact's type: what is read outside must fit them.
     fn schema(&self, fact: &FactId) -> FactSchema;
 
-    /// Decides the action on what was read outside, one for each of the call's outside reads and in their order.
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked>;
+    /// Decides the action on what was read outside, one for each of the call's outside reads and in their order. Gives what is
+    /// to be sent.
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked>;
 
     /// When it last decided, in ledger milliseconds; `None` before the first time.
     fn judged_at_ms(&self) -> Option<u64> {
@@ -95,13 +96,6 @@ impl Reading {
     pub fn of(value: Option<Attributes>) -> Self {
         Self { value, answer: None }
     }
-}
-
-/// An action that may act.
-#[derive(Debug, Clone)]
-pub struct Judged {
-    /// What is sent.
-    pub send: Send,
 }
 
 /// What an attempt found.

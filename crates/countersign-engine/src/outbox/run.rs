@@ -1,16 +1,16 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, Inner, Job, Judge, Judged, Outside, Probed};
+use super::{Adapter, Attempt, Inner, Job, Judge, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, Outcome, outside_key};
+use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
 use countersign_core::decide::{halt_on, judge};
 use countersign_core::decision::Blocked;
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
-use countersign_core::record::Judged as JudgedRecord;
+use countersign_core::record::Judged;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -134,7 +134,7 @@ impl Inner {
     }
 
     /// Nothing more is sent. What never left has failed; otherwise nobody knows.
-    fn give_up(&self, work: Work, evidence: Evidence, judged: Option<JudgedRecord>) {
+    fn give_up(&self, work: Work, evidence: Evidence, judged: Option<Judged>) {
         let outcome = if work.unknown == 0 { Outcome::Failed } else { Outcome::InDoubt };
         self.settle(work, outcome, evidence, judged);
     }
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    fn settle(&self, work: Work, outcome: Outcome, mut evidence: Evidence, judged: Option<JudgedRecord>) {
+    fn settle(&self, work: Work, outcome: Outcome, mut evidence: Evidence, judged: Option<Judged>) {
         evidence.attempts = work.before.saturating_add(1);
         let effect = work.effect;
         let settlement = Settlement { effect, outcome, evidence, judged };
@@ -205,7 +205,7 @@ impl Inner {
 struct Judging<'a> {
     gate: &'a Gate,
     effect: &'a Effect,
-    judged: Mutex<Option<JudgedRecord>>,
+    judged: Mutex<Option<Judged>>,
 }
 
 impl Judge for Judging<'_> {
@@ -217,16 +217,12 @@ impl Judge for Judging<'_> {
         self.gate.view().state.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         let at_ms = self.gate.now_ms();
         let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
-        let judgement = judge(self.effect, &facts, at_ms);
-        let (send, blocked) = match &judgement {
-            Ok(send) => (Some(send.clone()), None),
-            Err(blocked) => (None, Some(blocked.clone())),
-        };
-        *self.judged.lock() = Some(JudgedRecord { at_ms, facts, send, blocked });
-        judgement.map(|send| Judged { send })
+        let decided = judge(self.effect, &facts, at_ms);
+        *self.judged.lock() = Some(Judged::new(at_ms, facts, decided.clone()));
+        decided.map(|cleared| cleared.send)
     }
 
     fn judged_at_ms(&self) -> Option<u64> {
@@ -236,8 +232,8 @@ impl Judge for Judging<'_> {
     fn recall(&self, read: &[Outside], at_ms: u64) {
         let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
         // What does not come out the same again is not claimed; the receipt still says that it happened.
-        if let Ok(send) = judge(self.effect, &facts, at_ms) {
-            *self.judged.lock() = Some(JudgedRecord { at_ms, facts, send: Some(send), blocked: None });
+        if let Ok(cleared) = judge(self.effect, &facts, at_ms) {
+            *self.judged.lock() = Some(Judged::new(at_ms, facts, Ok(cleared)));
         }
     }
 }

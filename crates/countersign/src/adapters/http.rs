@@ -18,7 +18,7 @@ use anyhow::Result;
 use countersign_core::call::{Evidence, OutsideRead, Send};
 use countersign_core::canonical::Canonical;
 use countersign_core::pact::FactSchema;
-use countersign_engine::outbox::{Adapter, Attempt, Job, Judged, Probed, Reading};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
 use exchange::{Answer, NoAnswer, exchange};
 use line::Lines;
 use std::time::{Duration, Instant};
@@ -183,7 +183,7 @@ impl HttpAdapter {
         } else {
             let read = self.read_outside(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
-                Ok(Judged { send }) => {
+                Ok(send) => {
                     let etag = read.etag_for(&send);
                     (send, etag)
                 }

@@ -12,7 +12,7 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::{FieldType, ValueType};
-use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, Judged, Outside, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, Outside, Probed};
 use std::cell::{Cell, RefCell};
 
 /// A judge that says what a test tells it to.
@@ -65,9 +65,9 @@ impl Judge for Told {
         account()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         self.shown.replace(read.to_vec());
-        self.judged.clone().map(|send| Judged { send }).ok_or_else(|| blocked("no longer holds"))
+        self.judged.clone().ok_or_else(|| blocked("no longer holds"))
     }
 }
 

@@ -17,7 +17,7 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::{FieldType, Value, ValueType};
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside};
+use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -218,7 +218,7 @@ impl Judge for Payable {
         types.into_iter().map(|(name, ty)| (name.into(), FieldType { ty, required: true })).collect()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         let value = read.first().and_then(|outside| Some((outside.fact.id(), outside.value.as_ref()?)));
         match value {
             Some((account, value))
@@ -226,7 +226,7 @@ impl Judge for Payable {
                     && value.get("balance") >= Some(&Value::Long(1)) =>
             {
                 let params = vec![Value::String(account.into()), Value::Long(1)];
-                Ok(Judged { send: Send::Sql { statements: vec![Statement { sql: UPDATE.into(), params }] } })
+                Ok(Send::Sql { statements: vec![Statement { sql: UPDATE.into(), params }] })
             }
             _ => Err(Blocked {
                 code: Code::PreconditionFailed,

@@ -104,9 +104,14 @@ pub fn of_effect(
     };
     let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     (verdict.evidence, verdict.wrote) = (outcome.evidence, outcome.writes);
+    let was_shadowed = outcome.shadowed.is_some();
+    verdict.shadowed = outcome.shadowed.map(Into::into).or(verdict.shadowed);
     let blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
+    let was_blocked = blocked.is_some();
     if let Some(blocked) = blocked {
         block(&mut verdict, blocked.into());
+    }
+    if was_blocked || was_shadowed {
         disclose_stored(gate, &mut verdict, intent)?;
     }
     Ok(verdict)
@@ -314,6 +319,7 @@ struct StoredOutcome {
     blocked: Option<StoredBlocked>,
     decision: Option<StoredDecision>,
     evidence: Option<Evidence>,
+    shadowed: Option<StoredBlocked>,
     #[serde(default)]
     writes: Vec<Wrote>,
 }

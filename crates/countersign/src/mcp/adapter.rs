@@ -164,7 +164,7 @@ impl McpAdapter {
                 Ok(passed) => judged = passed,
                 Err(blocked) => return Attempt::Blocked(Box::new(blocked)),
             }
-            Some(&judged.send)
+            Some(&judged)
         };
         let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
             return Attempt::NotSent(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));

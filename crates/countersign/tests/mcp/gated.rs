@@ -109,3 +109,19 @@ fn a_server_that_knows_versions_refuses_what_changed_after_the_last_look() {
     client.end();
     gate.end();
 }
+
+#[test]
+fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
+    let shadow = PACT.replace("[action.transfer]\n", "[action.transfer]\nmode = \"shadow\"\n");
+    let (sandbox, gate, mut client) = world_under(&shadow, "frozen");
+    client.initialize();
+    let done = client.call("transfer", &json!({"account": "42"}));
+    let said = &done["_meta"]["countersign"];
+    assert_eq!((&said["verdict"], done.get("isError")), (&json!("settled"), None), "{done}");
+    assert_eq!(said["shadowed"]["failed"][0]["precondition"], "account-is-active", "{done}");
+    assert_eq!(said["shadowed"]["failed"][0]["reads"][0]["withheld"], true, "no pact shows it to this agent: {done}");
+    client.end();
+    gate.end();
+    let audited = sandbox.must(&["audit", "--data", "data"]);
+    assert!(audited.contains(" 0 differing"), "{audited}");
+}

@@ -14,7 +14,7 @@ use super::values::{Param, Text, attributes};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send, Statement as Sql};
 use countersign_core::decision::Blocked;
 use countersign_core::pact::sql::query_table;
-use countersign_engine::outbox::{Job, Judged, Outside};
+use countersign_engine::outbox::{Job, Outside};
 use std::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -94,15 +94,15 @@ fn act(
         fits.map_err(|error| Ended::Refused(format!("the row of {} does not fit the pact: {error}", outside.fact)))?;
     }
     let judged = judge(job, &read).map_err(Ended::Blocked)?;
-    let Send::Sql { statements } = &judged.send else {
+    let Send::Sql { statements } = &judged else {
         return Err(Ended::Refused("the call of the pact holds no SQL statements".to_owned()));
     };
     write(session, job, statements, &receipt(job, receipts, origin, &read), deadline)
 }
 
-fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Judged, Blocked> {
+fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Blocked> {
     match &job.call.send {
-        Some(send) if job.call.outside.is_empty() => Ok(Judged { send: send.clone() }),
+        Some(send) if job.call.outside.is_empty() => Ok(send.clone()),
         _ => job.judge.judge(read),
     }
 }

@@ -8,7 +8,7 @@ use countersign_core::code::Code;
 use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::value::{FieldType, ValueType};
-use countersign_engine::outbox::{Judge, Judged};
+use countersign_engine::outbox::Judge;
 use std::sync::mpsc;
 
 /// What a tool does with its arguments: `Ok` is a result, `Err` an error of JSON-RPC, `None` no answer at all.
@@ -90,9 +90,9 @@ impl Judge for Judging {
         let field = |ty| FieldType { ty, required: false };
         [("status".into(), field(ValueType::String)), ("balance".into(), field(ValueType::Long))].into()
     }
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         let active = read.iter().all(|fact| fact.value.as_ref().is_some_and(|value| value.get("status").is_some()));
-        if active { Ok(Judged { send: self.send.clone() }) } else { Err(blocked("the account is not there")) }
+        if active { Ok(self.send.clone()) } else { Err(blocked("the account is not there")) }
     }
 }
 

@@ -8,7 +8,7 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Value;
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside, Reading};
+use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside, Reading};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
@@ -105,11 +105,11 @@ impl Judge for OpenIfAbsent<'_> {
         schema()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         assert_eq!(read[0].value, None);
         (self.meanwhile)();
         let statements = vec![statement(self.sql, vec![Value::String(read[0].fact.id().into())])];
-        Ok(Judged { send: Send::Sql { statements } })
+        Ok(Send::Sql { statements })
     }
 }
 

@@ -10,7 +10,7 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::{FieldType, Value, ValueType};
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Judged, Outside};
+use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -205,7 +205,7 @@ impl Judge for Bank<'_> {
         *self.recalled.borrow_mut() = Some((read.to_vec(), at_ms));
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Judged, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         (self.meanwhile)(read);
         for outside in read {
             let value = outside.value.as_ref().ok_or_else(|| blocked("no such account"))?;
@@ -232,6 +232,6 @@ impl Judge for Bank<'_> {
                 ),
             ]
         });
-        Ok(Judged { send: Send::Sql { statements } })
+        Ok(Send::Sql { statements })
     }
 }
