@@ -99,11 +99,21 @@ def test_an_action_that_a_person_must_approve_waits_and_is_answered_under_its_ke
     assert verdict.expires_at is not None
     with pytest.raises(NotDoneError, match="small-enough"):
         verdict.unwrap()
+    assert isinstance(client.verdict(verdict), Review)
     gate.admin("review", "approve", verdict.review, "--yes")
+    followed = client.verdict(verdict)
+    assert isinstance(followed, Committed)
+    assert client.verdict(int(verdict.review.removeprefix("rev_"))) == followed
     after = client.act("payouts", "pay", {"payout": payout}, observations=[seen], idempotency_key=key)
     assert isinstance(after, Committed)
     assert after.waived_by is not None
     assert after.waived_by.preconditions == ("small-enough",)
+    with (
+        Client(gate.url, key=gate.key("fraud-1"), origin=ORIGIN) as other,
+        pytest.raises(GateError) as raised,
+    ):
+        other.verdict(verdict)
+    assert (raised.value.status, raised.value.code) == (404, "action_not_found")
 
 
 def test_a_refusal_of_the_request_is_raised_with_code_hint_and_request(gate: Gate, client: Client) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from countersign.facts import Entry, Observation, read_entry, read_observation
 from countersign.reading import Reader
-from countersign.verdicts import Outcome, Verdict, read_effect, read_verdict
+from countersign.verdicts import InDoubt, InFlight, Outcome, Review, Verdict, read_effect, read_verdict
 
 T = TypeVar("T")
 
@@ -115,6 +115,17 @@ def effect(effect: str, wait_ms: int) -> Call[Outcome]:
     """`GET /v1/effects/{effect}`."""
     query = urlencode({"wait_ms": wait_ms}) if wait_ms else None
     return Call("GET", f"/v1/effects/{quote(effect, safe='')}", read_effect, query=query, wait_ms=wait_ms)
+
+
+def verdict(about: Review | InFlight | InDoubt | int, wait_ms: int) -> Call[Verdict]:
+    """`GET /v1/actions/{entry}`: of what is parked or under way, its name has the entry that it began in."""
+    match about:
+        case Review(review=name) | InFlight(effect=name) | InDoubt(effect=name):
+            began = int(name.rpartition("_")[2])
+        case began:
+            pass
+    query = urlencode({"wait_ms": wait_ms}) if wait_ms else None
+    return Call("GET", f"/v1/actions/{began}", read_verdict, query=query, wait_ms=wait_ms)
 
 
 def entry(index: int) -> Call[Entry]:

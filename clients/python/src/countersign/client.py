@@ -19,7 +19,7 @@ from countersign.facts import Entry, Observation
 from countersign.keys import Key
 from countersign.retrying import Attempts, Retries
 from countersign.sending import DEFAULT_URL, Sender
-from countersign.verdicts import Accepted, InFlight, Outcome, Rejected, Verdict
+from countersign.verdicts import Accepted, InDoubt, InFlight, Outcome, Rejected, Review, Verdict
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -187,6 +187,13 @@ class Client:
             if time.monotonic() - asked_at < 0.05:
                 # The gate did not wait; neither hurry it nor trust it to next time.
                 time.sleep(min(0.05, max(0.0, ends - time.monotonic())))
+
+    def verdict(self, about: Review | InFlight | InDoubt | int, *, wait_ms: int = 0) -> Verdict:
+        """What has become of an action of this agent that was not over, however long ago it was asked for.
+
+        By its verdict, or by the entry of its first one. It acts on nothing: an approval executes what was parked.
+        """
+        return self.run(calls.verdict(about, wait_ms))
 
     def entry(self, index: int) -> Entry:
         """One entry with its payload; for auditors."""

@@ -164,7 +164,7 @@ class Rejected(_Blocked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review(_Blocked):
-    """A person decides. Nothing is done until then; repeating the action under its key tells what became of it."""
+    """A person decides. Nothing is done until then; `client.verdict` tells what became of it."""
 
     review: str
     expires_at: int | None
