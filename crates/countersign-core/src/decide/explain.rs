@@ -33,6 +33,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 (Why::Stale, Some(limit_ms)) => {
                     format!("{}; it may be at most {limit_ms} ms old", self.hint(&facts))
                 }
+                (Why::False, _) if reads.is_empty() => "it is about the parameters alone; act with others".to_owned(),
                 _ => self.hint(&facts),
             },
             why,

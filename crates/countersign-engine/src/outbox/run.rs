@@ -177,7 +177,9 @@ impl Inner {
     pub(super) fn without_adapter(&self, work: Work) {
         let Some((_, flight)) = self.flight(&work) else { return };
         let adapter = &flight.dispatched.call.adapter;
-        let evidence = Evidence::said(format!("the gate's settings name no adapter `{adapter}`"));
+        let evidence = Evidence::said(format!(
+            "the gate's settings name no adapter or MCP server `{adapter}`: add it to countersign.toml, and start the gate again"
+        ));
         match work.kind {
             // Nobody can find out; the doubt stays for a person.
             Kind::Probe => {}
