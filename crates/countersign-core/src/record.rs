@@ -7,13 +7,14 @@
 mod call;
 mod decode;
 mod encode;
+mod leaf;
 mod payload;
 
 pub use decode::{
-    DecodeError, Leaf, LeafPact, Stored, StoredAction, StoredApproval, StoredDispatch, UnderWay, decode,
-    decode_with_auth,
+    DecodeError, Stored, StoredAction, StoredApproval, StoredDispatch, UnderWay, decode, decode_with_auth,
 };
 pub use encode::Encoder;
+pub use leaf::{Leaf, LeafPact};
 
 use crate::action::Action;
 use crate::call::{EffectId, Evidence, Outcome, Send};

@@ -6,21 +6,21 @@
 
 mod disclosing;
 mod refused;
+mod stored;
 
 use countersign_api::{
-    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Blocked, Decision, Expected};
-use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
 use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 use disclosing::Asked;
 pub use refused::{of_refused, refusal};
-use serde::Deserialize;
 use serde_json::Value;
+use stored::{StoredBlocked, StoredDecision, StoredOutcome, StoredPayload};
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
 pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
@@ -282,134 +282,5 @@ fn attribute(fact: &str, attribute: Option<&str>) -> String {
     match attribute {
         Some(attribute) => format!("{fact}.{attribute}"),
         None => fact.to_owned(),
-    }
-}
-
-/// What of an action's payload makes its verdict.
-#[derive(Deserialize)]
-struct StoredPayload {
-    /// In an approval, the agent that acts; elsewhere that is the sender.
-    agent: Option<String>,
-    body: String,
-    decision: StoredDecision,
-    effect: Option<StoredEffect>,
-    #[serde(default)]
-    reads: Vec<(String, u64)>,
-    #[serde(default)]
-    writes: Vec<Wrote>,
-}
-
-impl StoredPayload {
-    /// Leaves out of a verdict what the agent may not see: the sender, or, in an approval, the one who acts.
-    /// Gives the action type.
-    fn disclose(&self, gate: &Gate, verdict: &mut Verdict, sender: AgentId) -> Result<String, String> {
-        let request: StoredRequest = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
-        let reads = self.reads.iter().map(|(fact, _)| fact.parse()).collect::<Result<Vec<FactId>, _>>();
-        let reads = reads.map_err(|error| error.to_string())?;
-        let acting = self.agent.as_deref().map(AgentId::new).transpose().map_err(|error| error.to_string())?;
-        let agent = acting.unwrap_or(sender);
-        disclosing::disclose(gate, verdict, &Asked { agent: &agent, action: &request.action, reads: &reads });
-        Ok(request.action)
-    }
-}
-
-/// What of a dispatch's or settlement's payload makes its verdict.
-#[derive(Deserialize)]
-struct StoredOutcome {
-    blocked: Option<StoredBlocked>,
-    decision: Option<StoredDecision>,
-    evidence: Option<Evidence>,
-    shadowed: Option<StoredBlocked>,
-    #[serde(default)]
-    writes: Vec<Wrote>,
-}
-
-#[derive(Deserialize)]
-struct StoredEffect {
-    dispatch_at: Option<u64>,
-}
-
-/// What of an action's body its verdict depends on.
-#[derive(Deserialize)]
-struct StoredRequest {
-    action: String,
-}
-
-#[derive(Deserialize, Clone)]
-struct StoredDecision {
-    blocked: Option<StoredBlocked>,
-    expires_at: Option<u64>,
-    gap_ms: Option<u64>,
-    shadowed: Option<StoredBlocked>,
-    waived_by: Option<WaivedBy>,
-}
-
-#[derive(Deserialize, Clone)]
-struct StoredBlocked {
-    code: String,
-    #[serde(default)]
-    failed: Vec<StoredFailed>,
-    hint: String,
-    message: String,
-}
-
-#[derive(Deserialize, Clone)]
-struct StoredFailed {
-    error: Option<String>,
-    gap_ms: Option<u64>,
-    hint: String,
-    precondition: String,
-    reads: Vec<StoredRead>,
-    that: String,
-    why: Why,
-}
-
-#[derive(Deserialize, Clone)]
-struct StoredRead {
-    actual: Option<Value>,
-    attribute: Option<String>,
-    changed_at: Option<u64>,
-    changed_by: Option<String>,
-    entry: Option<u64>,
-    expected: Option<Value>,
-    fact: String,
-    observed: bool,
-    version: u64,
-}
-
-impl From<StoredBlocked> for Shadowed {
-    fn from(stored: StoredBlocked) -> Self {
-        let StoredBlocked { code, failed, hint, message } = stored;
-        Self { code, message, hint, failed: failed.into_iter().map(Into::into).collect() }
-    }
-}
-
-impl From<StoredFailed> for FailedPrecondition {
-    fn from(stored: StoredFailed) -> Self {
-        Self {
-            precondition: stored.precondition,
-            that: stored.that,
-            why: stored.why,
-            error: stored.error,
-            reads: stored.reads.into_iter().map(Into::into).collect(),
-            gap_ms: stored.gap_ms,
-            hint: stored.hint,
-        }
-    }
-}
-
-impl From<StoredRead> for FailedRead {
-    fn from(stored: StoredRead) -> Self {
-        Self {
-            attribute: attribute(&stored.fact, stored.attribute.as_deref()),
-            observed: stored.observed,
-            withheld: false,
-            expected: stored.expected,
-            actual: stored.actual,
-            version: stored.version,
-            changed_by: stored.changed_by,
-            changed_at: stored.changed_at,
-            entry: stored.entry,
-        }
     }
 }
