@@ -38,6 +38,14 @@ pub const POSTGRESQL: Program = Program {
     otherwise: "install a PostgreSQL server, version 14 or later, so that initdb is in PATH",
 };
 
+/// A test kills the gate at chosen system calls.
+pub const STRACE: Program = Program {
+    executable: "strace",
+    also_in: &[],
+    package: "strace",
+    otherwise: "install strace, and let processes trace their own children",
+};
+
 /// Finds each program or installs it; the answer says where each one is.
 pub fn provide(programs: &[&Program]) -> Result<Vec<PathBuf>> {
     programs.iter().map(|program| provide_one(program)).collect()

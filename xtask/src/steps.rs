@@ -46,7 +46,7 @@ const STEPS: &[Step] = &[
     step("clippy", &[&setup::C_COMPILER], |root| {
         succeeds(cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     }),
-    step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL], |root| {
+    step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::STRACE], |root| {
         succeeds(tests(cargo(root, &["test", "--workspace", "--locked"])))
     }),
     step("interop", &[&setup::C_COMPILER], interop::run),
@@ -59,6 +59,11 @@ const STEPS: &[Step] = &[
     }),
     long_step("soak", &[&setup::C_COMPILER, &setup::POSTGRESQL], |root| {
         succeeds(tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--", "--ignored"])))
+    }),
+    long_step("kills", &[&setup::C_COMPILER, &setup::STRACE], |root| {
+        let mut command = tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--test", "effects"]));
+        command.env("COUNTERSIGN_LONG", "1").args(["--", "--nocapture"]);
+        succeeds(command)
     }),
     long_step("sim", &[&setup::C_COMPILER], |root| cargo::sim(root, &["--seeds".to_owned(), LONG_SEEDS.to_owned()])),
     long_step("fuzz", &[&setup::C_COMPILER], |root| cargo::fuzz(root, FUZZ_SECONDS * LONG_FUZZ_FACTOR)),

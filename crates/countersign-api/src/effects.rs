@@ -2,7 +2,7 @@
 
 use crate::{Evidence, FailedPrecondition};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// An announcement: these facts are about to change, and are not to be relied on until then.
@@ -158,6 +158,20 @@ pub struct Effect {
     /// The action type that undoes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
+    /// What to send with that action; absent until the effect has settled, and once its parameters were erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_with: Option<UndoWith>,
+}
+
+/// How an effect is undone: by an action of the type that `undo` names, with these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UndoWith {
+    /// The idempotency key: it follows from the effect, so that undoing it twice within a day acts once.
+    #[schema(example = "undo-6f1c2f7e0b9d4c5a8e3f7a1b2c3d4e5f")]
+    pub idempotency_key: String,
+    /// The parameters of the action that is undone, as far as the one that undoes it takes them.
+    #[schema(value_type = Object)]
+    pub params: Map<String, Value>,
 }
 
 /// Effects under way.

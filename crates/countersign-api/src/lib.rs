@@ -34,7 +34,7 @@ pub use agents::{AgentList, OperatorList, Registered};
 pub use document::openapi;
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState,
-    ResolveRequest, Resolved,
+    ResolveRequest, Resolved, UndoWith,
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{

@@ -147,8 +147,13 @@ impl HttpAdapter {
         Ok(request)
     }
 
-    /// The request of a call, with its key and, where something was read under one, its ETag.
-    fn call_request(&self, send: &Send, key: &str, etag: Option<&str>) -> Result<Request<Vec<u8>>, Failed> {
+    /// The request of a call, with its key and, where something was read, the condition that binds it to that.
+    fn call_request(
+        &self,
+        send: &Send,
+        key: &str,
+        condition: Option<(HeaderName, String)>,
+    ) -> Result<Request<Vec<u8>>, Failed> {
         let Send::Http { method, path, body } = send else {
             return Err(Failed::Never(self.said(format!("{} speaks HTTP, and this is no HTTP request", self.name))));
         };
@@ -165,8 +170,8 @@ impl HttpAdapter {
             Ok(())
         };
         header(HeaderName::from_static("idempotency-key"), key)?;
-        if let Some(etag) = etag {
-            header(header::IF_MATCH, etag)?;
+        if let Some((name, condition)) = condition {
+            header(name, &condition)?;
         }
         Ok(request)
     }
@@ -177,20 +182,21 @@ impl HttpAdapter {
             None => Ok(()),
             Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.message))),
         };
-        let (send, etag) = if job.call.outside.is_empty() {
+        let (send, condition) = if job.call.outside.is_empty() {
             let nothing = || Failed::Never(self.said("there is nothing to send"));
             (job.call.send.clone().ok_or_else(nothing)?, None)
         } else {
             let read = self.read_outside(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
                 Ok(send) => {
-                    let etag = read.etag_for(&send);
-                    (send, etag)
+                    let unbound = |why: String| Failed::Never(self.said(format!("nothing was sent: {why}")));
+                    let condition = read.condition_for(&send).map_err(unbound)?;
+                    (send, Some(condition))
                 }
                 Err(blocked) => return Ok(Attempt::Blocked(Box::new(blocked))),
             }
         };
-        let request = self.call_request(&send, job.key, etag.as_deref())?;
+        let request = self.call_request(&send, job.key, condition)?;
         let answer = self.send(request, until, halted)?;
         Ok(outcome::of_call(answer.status, self.evidence(&answer)))
     }

@@ -93,30 +93,40 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
     };
     let path = match (args.check, args.wait) {
         (true, _) => "/v1/actions/check".to_owned(),
-        (false, 0) => "/v1/actions".to_owned(),
-        (false, seconds) => format!("/v1/actions?wait_ms={}", u64::from(seconds) * 1000),
+        (false, seconds) => path(seconds),
     };
     let answer = client.call(Call::post(path).agent(&agent).json(&request)?);
-    let verdict: Verdict = match answer {
-        Ok(verdict) => verdict,
-        Err(error) => return Err(unanswered(error, args.check, &request.idempotency_key)),
-    };
+    let hint = format!("repeat it with --idempotency-key {}", request.idempotency_key);
+    let verdict: Verdict = answer.map_err(|error| if args.check { error } else { unanswered(error, &hint) })?;
     client.close()?;
-    if args.json {
-        say_json(&serde_json::to_value(&verdict)?);
+    told(&verdict, args.json)
+}
+
+/// Where actions go: answered at once, or up to so many seconds later.
+pub fn path(wait_seconds: u32) -> String {
+    match wait_seconds {
+        0 => "/v1/actions".to_owned(),
+        seconds => format!("/v1/actions?wait_ms={}", u64::from(seconds) * 1000),
+    }
+}
+
+/// Shows a verdict, and says whether the action is done or under way.
+pub fn told(verdict: &Verdict, json: bool) -> Result<Outcome> {
+    if json {
+        say_json(&serde_json::to_value(verdict)?);
     } else {
-        verdict::show(&verdict);
+        verdict::show(verdict);
     }
     let is_done = matches!(verdict.verdict, VerdictKind::Committed | VerdictKind::Settled | VerdictKind::InFlight);
     Ok(if is_done { Outcome::Yes } else { Outcome::No })
 }
 
 /// An action without an answer may have been done all the same: the key is how to find out.
-fn unanswered(error: anyhow::Error, checked: bool, key: &str) -> anyhow::Error {
+pub fn unanswered(error: anyhow::Error, repeat: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
-        Ok(failure) if failure.exit == super::Exit::Cannot && !checked => failure
-            .hint(format!("it is not known whether the action happened; repeat it with --idempotency-key {key}"))
-            .into(),
+        Ok(failure) if failure.exit == super::Exit::Cannot => {
+            failure.hint(format!("it is not known whether the action happened; {repeat}")).into()
+        }
         Ok(failure) => failure.into(),
         Err(error) => error,
     }

@@ -1,5 +1,8 @@
-//! `countersign effects`: calls to the outside, where they are, and what became of those in doubt.
+//! `countersign effects`: calls to the outside, where they are, what became of those in doubt, and undoing them.
 
+mod undo;
+
+use super::verdict::show_failed;
 use super::{Connection, OPERATOR, Outcome};
 use crate::client::{Call, escape};
 use crate::config::Config;
@@ -14,6 +17,7 @@ pub enum EffectsCommand {
     List(ListArgs),
     Show(ShowArgs),
     Resolve(ResolveArgs),
+    Undo(undo::UndoArgs),
 }
 
 /// List the effects under way: cooling, dispatched or in doubt
@@ -101,6 +105,7 @@ pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
             let path = format!("/v1/effects/{}/resolve", escape(&args.which.effect));
             answer(&args.which, config, Call::post(path).json(&request)?)
         }
+        EffectsCommand::Undo(args) => undo::run(args, config),
     }
 }
 
@@ -165,6 +170,9 @@ fn show(effect: &Effect) {
     if let (Some(code), Some(message)) = (&effect.code, &effect.message) {
         say(format_args!("  {code}: {message}"));
     }
+    for failed in &effect.failed {
+        show_failed(failed, Paint::of(Stream::Out));
+    }
     if !effect.fences.is_empty() {
         say(format_args!("  keeps fenced: {}", effect.fences.join(", ")));
     }
@@ -175,5 +183,8 @@ fn show(effect: &Effect) {
             effect.effect
         )),
         None => note(format_args!("See `countersign entry show {}`.", effect.entry)),
+    }
+    if effect.undo_with.is_some() {
+        note(format_args!("`countersign effects undo {}` undoes it.", effect.effect));
     }
 }

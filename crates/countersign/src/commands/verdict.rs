@@ -78,7 +78,8 @@ fn place(verdict: &Verdict) -> String {
     text
 }
 
-fn show_failed(failed: &FailedPrecondition, paint: Paint) {
+/// Shows a precondition that failed: what it says, what it rested on, and what to do.
+pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
     let why = match failed.why {
         Why::False => "does not hold",
         Why::Error => "could not be evaluated",

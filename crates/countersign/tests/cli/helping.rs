@@ -38,6 +38,13 @@ const COMMANDS: &[&str] = &[
     "delegation show",
     "mcp",
     "mcp approve",
+    "effects",
+    "effects list",
+    "effects show",
+    "effects resolve",
+    "effects undo",
+    "postgres",
+    "postgres init",
     "entry show",
     "ledger list",
     "clock confirm",
@@ -67,7 +74,7 @@ fn every_command_explains_itself() {
 #[test]
 fn every_command_that_does_something_shows_how_it_is_used() {
     let sandbox = Sandbox::new();
-    const GROUPS: [&str; 7] = ["", "pact", "fact", "key", "agent", "operator", "delegation"];
+    const GROUPS: [&str; 9] = ["", "pact", "fact", "key", "agent", "operator", "delegation", "effects", "postgres"];
     for command in COMMANDS.iter().filter(|command| !GROUPS.contains(command)) {
         let help = sandbox.run(&format!("{command} --help")).must(0).stdout;
         assert!(help.contains("Examples:\n"), "{command} has no example");

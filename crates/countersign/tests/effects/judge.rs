@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// What a ledger says about calls.
+#[derive(Default)]
 pub struct Judge {
     entries: Vec<Json>,
     effects: BTreeMap<u64, Effect>,
@@ -22,6 +23,8 @@ struct Effect {
     outcomes: Vec<String>,
     /// What spoke for each.
     summaries: Vec<String>,
+    /// Where it was from which entry on.
+    states: Vec<(u64, String)>,
 }
 
 /// What was found.
@@ -48,20 +51,43 @@ impl Judged {
 }
 
 impl Judge {
-    /// Reads the ledger, again and again, until no call is open.
-    pub fn wait(url: &str, patience: Duration) -> Self {
+    /// Reads the ledger on from where it was, again and again, until no call is open.
+    pub fn follow(&mut self, url: &str, patience: Duration) {
         let agent: ureq::Agent = ureq::Agent::config_builder().proxy(None).build().into();
-        let mut judge = Self { entries: Vec::new(), effects: BTreeMap::new(), balances: BTreeMap::new() };
         let until = Instant::now() + patience;
         loop {
-            judge.read(&agent, url);
-            let open: Vec<_> = judge.effects.iter().filter(|(_, effect)| !effect.is_over()).collect();
+            self.read(&agent, url);
+            let open: Vec<_> = self.effects.iter().filter(|(_, effect)| !effect.is_over()).collect();
             if open.is_empty() {
-                return judge;
+                return;
             }
             assert!(Instant::now() < until, "{} calls are still open: {:?}", open.len(), open.first());
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// How many entries were read.
+    pub fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Where the calls from an entry on were when the ledger had so many entries and so much was paid.
+    pub fn stages(&self, since: u64, size: u64, paid: &BTreeSet<String>) -> Vec<String> {
+        let stage = |effect: &Effect| {
+            let (_, state) = effect.states.iter().rfind(|(entry, _)| *entry < size)?;
+            let is_paid = effect.sent.as_ref().is_some_and(|(_, sent)| paid.contains(&sent.key));
+            Some(match state.as_str() {
+                "cooling" | "cancelled" => state.clone(),
+                _ if is_paid => format!("{state}, paid"),
+                _ => format!("{state}, not paid"),
+            })
+        };
+        self.effects.range(since..).filter_map(|(_, effect)| stage(effect)).collect()
+    }
+
+    /// The calls, by the entries of their intents.
+    pub fn effects(&self) -> impl Iterator<Item = u64> {
+        self.effects.keys().copied()
     }
 
     fn read(&mut self, agent: &ureq::Agent, url: &str) {
@@ -86,20 +112,30 @@ impl Judge {
         let verdict = leaf["verdict"].as_str().unwrap_or_default().to_owned();
         match leaf["kind"].as_str().unwrap() {
             "action" if verdict == "in_flight" => {
-                self.effects.insert(index, Effect { sent: sent(payload), ..Effect::default() });
+                let sent = sent(payload);
+                let state = if sent.is_some() { "dispatched" } else { "cooling" };
+                let states = vec![(index, state.to_owned())];
+                self.effects.insert(index, Effect { sent, states, ..Effect::default() });
             }
             "dispatch" => {
                 let effect = self.effects.get_mut(&leaf["effect"].as_u64().unwrap()).expect("a dispatch has an intent");
                 assert!(effect.sent.is_none() && effect.outcomes.is_empty(), "dispatched twice: {entry}");
                 match sent(payload) {
-                    Some(sent) => effect.sent = Some(sent),
-                    None => effect.outcomes.push("cancelled".to_owned()),
+                    Some(sent) => {
+                        effect.sent = Some(sent);
+                        effect.states.push((index, "dispatched".to_owned()));
+                    }
+                    None => {
+                        effect.outcomes.push("cancelled".to_owned());
+                        effect.states.push((index, "cancelled".to_owned()));
+                    }
                 }
             }
             "settle" => {
                 let effect =
                     self.effects.get_mut(&leaf["effect"].as_u64().unwrap()).expect("a settlement has an intent");
                 assert!(effect.sent.is_some() && !effect.is_over(), "settled out of turn: {entry}");
+                effect.states.push((index, verdict.clone()));
                 effect.outcomes.push(verdict);
                 effect.summaries.push(payload["evidence"]["summary"].as_str().unwrap_or_default().to_owned());
             }
@@ -115,7 +151,12 @@ impl Judge {
 
     /// Compares with the books, by the names of their adapters.
     pub fn compare(&self, books: &[(&str, &[Payout])]) -> Judged {
-        let mut judged = Judged { effects: self.effects.len() as u64, ..Judged::default() };
+        self.compare_since(0, books)
+    }
+
+    /// Compares everything, and counts the calls from an entry on.
+    pub fn compare_since(&self, since: u64, books: &[(&str, &[Payout])]) -> Judged {
+        let mut judged = Judged::default();
         let mut paid: BTreeMap<(&str, &str), &Payout> = BTreeMap::new();
         for (adapter, book) in books {
             for payout in *book {
@@ -127,7 +168,9 @@ impl Judge {
         let mut known = BTreeSet::new();
         let mut spent: BTreeMap<String, i64> = BTreeMap::new();
         for (id, effect) in &self.effects {
-            judged.count(effect);
+            if *id >= since {
+                judged.count(effect);
+            }
             let Some((adapter, sent)) = &effect.sent else { continue };
             assert!(known.insert((adapter.as_str(), sent.key.as_str())), "two calls have the key of eff_{id}");
             let found = paid.get(&(adapter.as_str(), sent.key.as_str()));
@@ -156,6 +199,7 @@ impl Judge {
 
 impl Judged {
     fn count(&mut self, effect: &Effect) {
+        self.effects += 1;
         let last = effect.outcomes.last().map(String::as_str);
         self.settled += u64::from(last == Some("settled"));
         self.failed += u64::from(last == Some("failed"));

@@ -1,11 +1,12 @@
-//! Payouts through a real gate to a real payment service, both processes of their own, with SIGKILL of the gate at random: at
-//! the end the service's book and the gate's ledger agree (I1, I6).
+//! Payouts through a real gate to a real payment service, both processes of their own, with SIGKILL of the gate at random and
+//! ([`sweep`]) at every step: at the end the service's book and the gate's ledger agree (I1, I6).
 //!
 //! Two services misbehave by seed: one knows idempotency keys, one does not and pays once for each request. Clients ask for payouts
 //! and repeat what was not answered under the same key. The gate is killed and started again while they do. Then everything is
 //! left alone until no call is open, and the books are compared with the ledger, entry by entry.
 //!
-//! `COUNTERSIGN_LONG=1` makes it ten times as much, `COUNTERSIGN_SEED=N` repeats a run's faults and moments.
+//! `COUNTERSIGN_LONG=1`, which `cargo xtask test --long` sets, makes it ten times as much; `COUNTERSIGN_SEED=N` repeats a run's faults
+//! and moments.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,19 +16,22 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod conditional;
 mod judge;
 mod processes;
+mod sweep;
 
 use judge::Judge;
 use processes::{Gate, Service};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// `once` is not repeated, `keyed` is, under its key; `cooled` can still be cancelled for a moment.
 ///
-/// `absent_after` is far beyond what the service takes: until then it may still pay.
+/// How long a call may take, and when absence counts, is filled in: absence must be far beyond what the service takes, since until
+/// then it may still pay.
 const PACT: &str = r#"
 pact = "payouts"
 version = 1
@@ -42,8 +46,8 @@ set = { balance = "resource.balance - context.amount" }
 call.http = "plain"
 call.path = "/payouts"
 call.body = { amount = "context.amount", destination = "context.account" }
-call.timeout = "200ms"
-call.probe = { path = "/payouts/{call.key}", absent_after = "5s" }
+call.timeout = "TIMEOUT"
+call.probe = { path = "/payouts/{call.key}", absent_after = "ABSENT" }
 
 [action.keyed]
 resource = 'Account::"{account}"'
@@ -52,10 +56,10 @@ set = { balance = "resource.balance - context.amount" }
 call.http = "keyed"
 call.path = "/payouts"
 call.body = { amount = "context.amount", destination = "context.account" }
-call.timeout = "200ms"
+call.timeout = "TIMEOUT"
 call.idempotent = true
 call.retries = 3
-call.probe = { path = "/payouts/{call.key}", absent_after = "5s" }
+call.probe = { path = "/payouts/{call.key}", absent_after = "ABSENT" }
 
 [action.cooled]
 resource = 'Account::"{account}"'
@@ -64,9 +68,9 @@ set = { balance = "resource.balance - context.amount" }
 call.http = "plain"
 call.path = "/payouts"
 call.body = { amount = "context.amount", destination = "context.account" }
-call.timeout = "200ms"
-call.after = "300ms"
-call.probe = { path = "/payouts/{call.key}", absent_after = "5s" }
+call.timeout = "TIMEOUT"
+call.after = "COOLING"
+call.probe = { path = "/payouts/{call.key}", absent_after = "ABSENT" }
 
 [action.freeze]
 resource = 'Account::"{account}"'
@@ -102,14 +106,23 @@ properties.account = { type = "string", maxLength = 64 }
 pub const BALANCE: i64 = 1_000_000;
 const CLIENTS: usize = 16;
 
-fn pact() -> String {
+/// How long things take, as durations of a pact.
+struct Spans {
+    timeout: &'static str,
+    cooling: &'static str,
+    absent: &'static str,
+}
+
+fn pact(spans: &Spans) -> String {
     let params = |action: &str| {
         let is_payout = action != "freeze";
         let amount = "properties.amount = { type = \"integer\", minimum = 1, maximum = 5000 }\n";
         let params = PARAMS.replace("ACTION", action).replace("AMOUNT", if is_payout { ", \"amount\"" } else { "" });
         params + if is_payout { amount } else { "" }
     };
-    PACT.to_owned() + &["once", "keyed", "cooled", "freeze"].map(params).concat()
+    let rules =
+        PACT.replace("TIMEOUT", spans.timeout).replace("COOLING", spans.cooling).replace("ABSENT", spans.absent);
+    rules + &["once", "keyed", "cooled", "freeze"].map(params).concat()
 }
 
 /// What all clients share.
@@ -190,10 +203,10 @@ fn drawn(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn set_up(url: &str, accounts: usize) {
+fn set_up(url: &str, spans: &Spans, accounts: &[String]) {
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
     let published = agent.post(format!("{url}/v1/pacts")).header("countersign-agent", "operator");
-    let mut published = published.header("content-type", "application/toml").send(pact()).unwrap();
+    let mut published = published.header("content-type", "application/toml").send(pact(spans)).unwrap();
     let said = published.body_mut().read_to_string().unwrap();
     assert!(published.status().is_success(), "{said}");
     let feed = |ty: &str, id: &str, value: Json| {
@@ -206,8 +219,8 @@ fn set_up(url: &str, accounts: usize) {
         for client in 0..CLIENTS {
             let feed = &feed;
             scope.spawn(move || {
-                for account in (client..accounts).step_by(CLIENTS) {
-                    feed("Account", &format!("acct-{account}"), json!({"status": "active", "balance": BALANCE}));
+                for account in accounts.iter().skip(client).step_by(CLIENTS) {
+                    feed("Account", account, json!({"status": "active", "balance": BALANCE}));
                 }
             });
         }
@@ -226,14 +239,16 @@ fn wait_for(load: &Load, answered: usize) {
 fn run(payouts: usize, kills: u64, seed: u64) {
     println!("seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let plain = Service::start(&folder.path().join("plain.book"), seed, false);
-    let keyed = Service::start(&folder.path().join("keyed.book"), seed, true);
-    let settings = processes::settings(folder.path(), &[("plain", &plain), ("keyed", &keyed)]);
+    let late = Duration::from_millis(350);
+    let plain = Service::start(&folder.path().join("plain.book"), seed, late, false);
+    let keyed = Service::start(&folder.path().join("keyed.book"), seed, late, true);
+    let settings = processes::settings(folder.path(), &[("plain", &plain), ("keyed", &keyed)], 32, None);
     let data = folder.path().join("data");
     processes::countersign(&["init", "--open", "--origin", "effects.example/log"], &data);
     let mut gate = Gate::start(&data, &settings);
     let accounts = payouts / 2;
-    set_up(&gate.url, accounts);
+    let names: Vec<String> = (0..accounts).map(|account| format!("acct-{account}")).collect();
+    set_up(&gate.url, &Spans { timeout: "200ms", cooling: "300ms", absent: "5s" }, &names);
     let load = Arc::new(Load {
         url: RwLock::new(gate.url.clone()),
         seed,
@@ -262,7 +277,8 @@ fn run(payouts: usize, kills: u64, seed: u64) {
         client.join().unwrap();
     }
     let loaded = started.elapsed();
-    let judge = Judge::wait(&gate.url, Duration::from_secs(90));
+    let mut judge = Judge::default();
+    judge.follow(&gate.url, Duration::from_secs(90));
     gate.kill();
     let (plain_book, keyed_book) = (plain.book(), keyed.book());
     let judged = judge.compare(&[("plain", plain_book.as_slice()), ("keyed", keyed_book.as_slice())]);
@@ -281,10 +297,20 @@ fn seed() -> u64 {
     named.unwrap_or(20_261_115)
 }
 
+/// One test at a time: what a service or a gate takes must not depend on what other tests do.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_long() -> bool {
+    std::env::var_os("COUNTERSIGN_LONG").is_some()
+}
+
 #[test]
 fn the_book_of_the_service_and_the_ledger_of_the_gate_agree_whenever_the_gate_is_killed() {
-    let is_long = std::env::var_os("COUNTERSIGN_LONG").is_some();
-    let (payouts, kills) = if is_long { (30_000, 80) } else { (3_000, 8) };
+    let _alone = alone();
+    let (payouts, kills) = if is_long() { (30_000, 80) } else { (3_000, 8) };
     run(payouts, kills, seed());
 }
 

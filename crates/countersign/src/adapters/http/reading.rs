@@ -7,6 +7,7 @@ use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Job, Outside};
 use std::time::{Duration, Instant};
+use ureq::http::{HeaderName, header};
 
 /// How long a read for an observation may take, connecting included: an agent waits for it.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,15 +21,27 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// The ETag that the call is to be sent under: that of the resource it goes to, or of the only one that was read.
+    /// The header that binds the call to what was read: to the resource it goes to, or to the only one that was read. A resource
+    /// that was there must still have its ETag; one that was not must still not be there.
     ///
-    /// A service that does not know what to do with it answers 412 and has done nothing. That is the better mistake: leaving
-    /// it out would let the call pass on what is no longer so.
-    pub(super) fn etag_for(&self, send: &Send) -> Option<String> {
-        let Send::Http { path, .. } = send else { return None };
-        let same = self.etags.iter().find(|(read, _)| read == path);
-        let only = self.etags.first().filter(|_| self.etags.len() == 1);
-        same.or(only).and_then(|(_, etag)| etag.clone())
+    /// A service that does not know what to do with it answers 412 and has done nothing. That is the better mistake: a call
+    /// without it would pass on what is no longer so, and its verdict says `conditional`. So where there is nothing to bind it
+    /// to, it is not sent, and the error says why.
+    pub(super) fn condition_for(&self, send: &Send) -> Result<(HeaderName, String), String> {
+        let Send::Http { path, .. } = send else { return Err("this is no HTTP request".into()) };
+        let seen = || self.facts.iter().zip(&self.etags);
+        let same = seen().find(|(_, (read, _))| read == path);
+        let only = seen().next().filter(|_| self.etags.len() == 1);
+        match same.or(only) {
+            Some((_, (_, Some(etag)))) => Ok((header::IF_MATCH, etag.clone())),
+            Some((Outside { value: None, .. }, _)) => Ok((header::IF_NONE_MATCH, "*".into())),
+            Some((Outside { fact, .. }, _)) => Err(format!(
+                "{fact} came without a strong ETag, so the call cannot be bound to what was read; the service must give one"
+            )),
+            None => Err(format!(
+                "several facts were read, and none of them at {path}, so the call cannot be bound to what was read"
+            )),
+        }
     }
 }
 

@@ -59,11 +59,29 @@ fn what_changed_after_it_was_read_is_refused_by_the_service() {
 }
 
 #[test]
-fn a_weak_etag_is_none() {
-    let service = service("HTTP/1.1 200 OK\r\netag: W/\"v7\"\r\ncontent-length: 13\r\n\r\n{\"balance\":1}", 200);
-    let judge = Told::judging(post("/accounts/42"));
-    assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
-    assert!(!service.requests()[1].to_lowercase().contains("if-match"));
+fn without_a_strong_etag_nothing_is_sent() {
+    for etag in ["", "etag: W/\"v7\"\r\n", "etag: v7\r\n", "etag: \"v7\"\r\netag: \"v8\"\r\n"] {
+        let account = format!("HTTP/1.1 200 OK\r\n{etag}content-length: 13\r\n\r\n{{\"balance\":1}}");
+        let service = service(Box::leak(account.into_boxed_str()), 200);
+        let judge = Told::judging(post("/accounts/42"));
+        let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
+        assert_eq!(found, "refused", "{etag}");
+        assert!(evidence.summary.contains("Account::\"42\" came without a strong ETag"), "{}", evidence.summary);
+        assert_eq!(service.requests().len(), 1, "only the read was sent");
+    }
+}
+
+#[test]
+fn a_call_that_goes_to_none_of_several_facts_is_bound_to_nothing_and_not_sent() {
+    let service = service(ACCOUNT, 200);
+    let two = Call { outside: vec![read_of("/accounts/42"), read_of("/accounts/43")], ..reading("/accounts/42") };
+    let judge = Told::judging(post("/transfers"));
+    let (elsewhere, evidence) = found(attempt(&adapter_to(&service, ""), &two, &judge));
+    assert_eq!(elsewhere, "refused");
+    assert!(evidence.summary.contains("none of them at /transfers"), "{}", evidence.summary);
+    assert_eq!(service.requests().len(), 2, "only reads were sent");
+    let judge = Told::judging(post("/accounts/43"));
+    assert_eq!(found(attempt(&adapter_to(&service, ""), &two, &judge)).0, "done");
 }
 
 #[test]
@@ -80,6 +98,8 @@ fn a_fact_that_is_not_there_is_shown_as_absent() {
     let judge = Told::judging(post("/accounts/42"));
     assert_eq!(found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge)).0, "done");
     assert_eq!(judge.shown.borrow()[0].value, None);
+    // And it must still not be there.
+    assert!(service.requests()[1].to_lowercase().contains("\r\nif-none-match: *\r\n"));
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use super::super::error::HttpError;
 use super::super::verdict;
-use countersign_api::{Effect, EffectState};
+use countersign_api::{Effect, EffectState, UndoWith};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::ids::{ActionName, Digest, PactName};
+use countersign_core::pact::ActionType;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Refusal;
@@ -71,6 +73,8 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let fences = dispatched.at("/effect/fences").and_then(Value::as_array).filter(|_| is_open);
     let fenced = |fence: &Value| fence.get("fact")?.as_str().map(str::to_owned);
     let dispatch_at = begun.at("/effect/dispatch_at").and_then(Value::as_u64);
+    let undo = dispatched.text("/effect/call/undo").or_else(|| undone_by(gate, &body));
+    let is_settled = state == EffectState::Settled;
     Ok(Effect {
         effect: id.to_string(),
         state,
@@ -88,8 +92,39 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         code: said("code"),
         message: said("message"),
         failed: blocked.map(verdict::failed_in).unwrap_or_default(),
-        undo: dispatched.text("/effect/call/undo"),
+        undo_with: undo.as_ref().filter(|_| is_settled).and_then(|undo| undo_with(gate, id, &body, undo)),
+        undo,
     })
+}
+
+/// The action type that undoes an action, by the pact as it is now: where the call cooled and has ended, the entry of its dispatch
+/// is not at hand, and what undoes it is decided under today's pact anyway.
+fn undone_by(gate: &Gate, body: &Payload) -> Option<String> {
+    action_type(gate, body, &body.text("/action")?, |action| {
+        action.call.as_ref()?.undo.as_ref().map(|(undo, _)| undo.to_string())
+    })?
+}
+
+/// What an effect is undone with: its own parameters, as far as the other action type takes them, and a key that follows from
+/// its own. A key that followed from the effect's number alone could be guessed, and with it the parameters, which the public
+/// leaf has a hash of.
+fn undo_with(gate: &Gate, id: EffectId, body: &Payload, undo: &str) -> Option<UndoWith> {
+    let key = body.text("/idempotency_key")?;
+    let digest = Digest::of(format!("countersign undo\0{id}\0{key}").as_bytes()).to_string();
+    let mut params = body.at("/params")?.as_object()?.clone();
+    let types = action_type(gate, body, undo, |action| action.params.types.clone());
+    // What the pact no longer has is rejected with a verdict that says so.
+    if let Some(types) = types {
+        params.retain(|name, _| types.keys().any(|taken| taken == name));
+    }
+    Some(UndoWith { idempotency_key: format!("undo-{}", digest.get(..32)?), params })
+}
+
+/// Something of an action type in the pact of an action, as it is now.
+fn action_type<T>(gate: &Gate, body: &Payload, action: &str, of: impl FnOnce(&ActionType) -> T) -> Option<T> {
+    let (pact, action) = (PactName::new(body.text("/pact")?).ok()?, ActionName::new(action).ok()?);
+    let view = gate.view();
+    view.state.pacts.get(&pact)?.actions.get(&action).map(of)
 }
 
 /// The payload of an entry; what was erased says nothing.

@@ -1,0 +1,101 @@
+//! `countersign effects undo`: the action that a pact declares to undo a call, with the parameters of the call.
+
+use crate::client::{Call, escape};
+use crate::commands::act::{path, told, unanswered};
+use crate::commands::observe::{agent, observe};
+use crate::commands::{Connection, Failure, Outcome, delegation};
+use crate::config::Config;
+use anyhow::Result;
+use clap::Args;
+use countersign_api::{ActionRequest, Effect, EffectState, UndoWith, Verdict};
+
+/// Undo an effect that has settled, and print the verdict
+///
+/// Acts by the action type that the pact names in `undo`, with the parameters of the original, as its own agent. It is an action
+/// like any other: it is decided on the facts as they are now, may be rejected, and may be a call itself. Its idempotency key
+/// follows from the effect, so running this twice within a day acts once; later than that, only a condition in the pact can know
+/// that it was undone before.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign effects undo eff_813 --key payer-1.key
+  countersign effects undo eff_813 --key payer-1.key --observe Account::42 --wait 10
+
+Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt, waiting for a person
+or not to be undone, 2 not understood, 3 no verdict (it may still have happened: run it again)")]
+pub struct UndoArgs {
+    /// The effect, such as eff_813
+    #[arg(value_name = "EFFECT")]
+    effect: String,
+    /// The agent that acted; with a key, whoever signs
+    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
+    agent: Option<String>,
+    /// Observe this fact first and send the observation along; may be repeated
+    #[arg(long, value_name = "FACT")]
+    observe: Vec<String>,
+    /// Act under this delegation, or the one in @FILE: with a part of another agent's right
+    #[arg(long, value_name = "TOKEN")]
+    delegation: Option<String>,
+    /// Wait up to so many seconds for a call to the outside to be settled
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    wait: u32,
+    /// Print the verdict as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Undoes.
+pub fn run(args: &UndoArgs, config: &Config) -> Result<Outcome> {
+    let agent = agent(args.agent.as_deref(), &args.connection, config)?;
+    let client = args.connection.client(config)?;
+    let effect: Effect = client.call(Call::get(format!("/v1/effects/{}", escape(&args.effect))).agent(&agent))?;
+    let (action, UndoWith { idempotency_key, params }) = undoing(&effect)?;
+    let observations =
+        if args.observe.is_empty() { Vec::new() } else { vec![observe(&client, &agent, &args.observe)?.observation] };
+    let request = ActionRequest {
+        pact: effect.pact,
+        action,
+        idempotency_key,
+        params,
+        observations,
+        delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
+        claim: None,
+    };
+    let answer = client.call(Call::post(path(args.wait)).agent(&agent).json(&request)?);
+    let verdict: Verdict = answer.map_err(|error| unanswered(error, "run this again, which never does it twice"))?;
+    client.close()?;
+    told(&verdict, args.json)
+}
+
+/// What undoes an effect, if something does.
+fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
+    let Effect { effect: name, state, pact, action, .. } = effect;
+    // Only a payload that is gone has no pact.
+    let erased = || {
+        Failure::no(format!("the parameters of {name} were erased, and nobody can repeat them"))
+            .hint("undo it by hand: `countersign act` with the action type that undoes it and parameters that you know")
+    };
+    if *state != EffectState::Settled {
+        let hint = match state {
+            EffectState::Cooling => {
+                "it has not left yet: change what it relies on, and it is cancelled at its dispatch"
+            }
+            EffectState::Dispatched => "wait until it has ended: `countersign effects show --wait 60`",
+            EffectState::InDoubt => "find out whether it happened, and say so with `countersign effects resolve`",
+            EffectState::Settled | EffectState::Failed => "it never happened, so there is nothing to undo",
+        };
+        let message = format!("{name} is {}, and only what has settled can be undone", state.as_str());
+        return Err(Failure::no(message).hint(hint).into());
+    }
+    if pact.is_empty() {
+        return Err(erased().into());
+    }
+    let Some(undo) = &effect.undo else {
+        return Err(Failure::no(format!("no action type undoes {pact}.{action}"))
+            .hint("name one in the pact: `call.undo = \"ACTION\"`, or act by hand with `countersign act`")
+            .into());
+    };
+    Ok((undo.clone(), effect.undo_with.clone().ok_or_else(erased)?))
+}
