@@ -30,7 +30,9 @@ async function passing(judge, client, heard) {
   for (const name of ["get_account", "transfer", "audit", "countersign_continue"]) assert(names.includes(name), `${name}: ${names}`);
   const account = await judge.call({ name: "get_account", arguments: { account: "abc" } });
   assert.deepEqual(account.structuredContent, { status: "active", balance: 3 });
-  assert.equal(account._meta?.countersign, undefined, "what no pact maps carries no word of the gate");
+  assert.deepEqual(account._meta.countersign.observed, ['Account::"abc"'], "the pact has a fact from this tool");
+  const unmapped = await judge.call({ name: "waits_given_up", arguments: {} });
+  assert.equal(unmapped._meta?.countersign, undefined, "what no pact maps carries no word of the gate");
   const audited = await judge.call({ name: "audit", arguments: {} }, { onprogress: () => {} });
   assert.equal(audited.content[0].text, "all is well");
   // As it came: the first SDK forgets progress that it reads in one go with the answer.

@@ -33,10 +33,15 @@ struct Kind {
     through: bool,
 }
 
-const READ: Kind = Kind { name: "direct", tool: "get_account", through: false };
+const READ: Kind = Kind { name: "direct", tool: "look_up", through: false };
 const WRITE: Kind = Kind { name: "direct_write", tool: "transfer", through: false };
-const PASS: Kind = Kind { name: "pass", tool: "get_account", through: true };
+/// In no pact: passed on.
+const PASS: Kind = Kind { name: "pass", tool: "look_up", through: true };
+/// The source of a fact: read by the gate, and sealed.
+const OBSERVED: Kind = Kind { name: "observed", tool: "get_account", through: true };
+/// An action with a call: decided, read again, decided again, called.
 const GATED: Kind = Kind { name: "gated", tool: "transfer", through: true };
+const KINDS: [Kind; 5] = [READ, WRITE, PASS, OBSERVED, GATED];
 
 /// Measures over one kind of line.
 pub fn measure(folder: &Path, over: Over, report: &mut Report) -> Result<()> {
@@ -45,10 +50,11 @@ pub fn measure(folder: &Path, over: Over, report: &mut Report) -> Result<()> {
         Over::Stdio => "mcp",
         Over::Http => "mcp_http",
     };
-    let [read, write, pass, gated] = medians(&world)?;
-    for (kind, ms) in [(READ, read), (WRITE, write), (PASS, pass), (GATED, gated)] {
+    let medians = medians(&world)?;
+    for (kind, ms) in KINDS.iter().zip(medians) {
         report.put(&format!("{prefix}_{}_p50_ms", kind.name), ms);
     }
+    let [read, write, pass, _, gated] = medians;
     report.put(&format!("{prefix}_pass_added_ms"), pass - read);
     // The call itself, and the one reading that the decision rests on, are not the gateway's.
     report.put(&format!("{prefix}_gated_added_ms"), gated - write - read);
@@ -59,12 +65,11 @@ pub fn measure(folder: &Path, over: Over, report: &mut Report) -> Result<()> {
 }
 
 /// The median of each kind of call in milliseconds, one call at a time.
-fn medians(world: &World) -> Result<[f64; 4]> {
-    let kinds = [READ, WRITE, PASS, GATED];
+fn medians(world: &World) -> Result<[f64; KINDS.len()]> {
     let (mut direct, mut through) = (world.direct()?, world.through()?);
-    let mut waits: [Vec<Duration>; 4] = std::array::from_fn(|_| Vec::new());
+    let mut waits: [Vec<Duration>; KINDS.len()] = std::array::from_fn(|_| Vec::new());
     for round in 0..=ROUNDS {
-        for (kind, waits) in kinds.iter().zip(&mut waits) {
+        for (kind, waits) in KINDS.iter().zip(&mut waits) {
             let client = if kind.through { &mut through } else { &mut direct };
             for _ in 0..if round == 0 { WARM } else { CALLS } {
                 let began = Instant::now();

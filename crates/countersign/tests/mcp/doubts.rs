@@ -152,7 +152,7 @@ fn a_result_too_large_for_the_ledger_is_still_a_success_and_says_what_is_missing
         called.result
     );
     let text = called.result["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("larger than"), "{text}");
+    assert!(text.contains("too long to keep"), "{text}");
     assert_eq!(called.in_the_book(), 1);
     called.end();
 }

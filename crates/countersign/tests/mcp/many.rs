@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 const SESSIONS: u64 = 50;
 const SHORT: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(600);
+const WARM: Duration = Duration::from_secs(2);
 
 /// How much more memory a gateway may hold after many sessions than after the first fifty: what an allocator keeps, and nothing
 /// that grows with sessions. A session that were kept whole would be more than a hundred kB, and there are hundreds.
@@ -88,7 +89,7 @@ fn broken_session(server: &Http, number: u64) {
     // A call that is never answered, whose client is gone.
     let session = server.post(None, &crate::http::hello()).session.expect("has a session");
     server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    let slow = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "slow", "arguments": {"ms": 3_600_000}}});
+    let slow = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "slow", "arguments": {"ms": 120_000}}});
     let body = slow.to_string();
     stream
         .write_all(format!("{}{body}", head(&format!("mcp-session-id: {session}\r\n"), body.len())).as_bytes())
@@ -138,8 +139,8 @@ fn over_http(time: Duration) {
     let server = Http::start(sandbox.command(&words));
     let pid = server.pid();
     let settled = || wait_until("every server ends", || children(pid).is_empty());
-    // Fifty sessions first, so that what is opened once is open, and what an allocator keeps is kept.
-    wave(&server, Instant::now());
+    // Fifty sessions at work first, so that what is opened once is open, and what an allocator keeps is kept.
+    wave(&server, Instant::now() + WARM);
     settled();
     let before = Held::by(pid);
     println!("before: {before:?}");

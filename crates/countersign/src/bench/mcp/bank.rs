@@ -117,6 +117,9 @@ impl Bank {
 fn tools() -> Value {
     let account = json!({"type": "string"});
     json!([
+        // As cheap as reading an account, and in no pact.
+        {"name": "look_up", "description": "Look an account up.", "annotations": {"readOnlyHint": true},
+         "inputSchema": {"type": "object", "properties": {"account": account}, "required": ["account"]}},
         {"name": "get_account", "description": "Read an account.", "annotations": {"readOnlyHint": true},
          "inputSchema": {"type": "object", "properties": {"account": account}, "required": ["account"]}},
         {"name": "transfer", "description": "Move money out of an account.",
