@@ -199,9 +199,10 @@ mod tests {
 
     #[test]
     fn upstreams_come_from_a_file_or_from_a_flag() {
-        let settings = read(
-            "unmapped = \"shadow\"\nsession_idle = \"5m\"\n[upstream.bank]\ncommand = [\"bank\", \"a b\"]\n[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\"",
-        )
+        let settings = read(concat!(
+            "unmapped = \"shadow\"\nsession_idle = \"5m\"\n[upstream.bank]\ncommand = [\"bank\", \"a b\"]\n",
+            "[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\""
+        ))
         .expect("is right");
         assert_eq!((settings.unmapped, settings.session_idle), (Unmapped::Shadow, Some(Duration::from_secs(300))));
         let bank = upstream("bank=bank 'a b'").expect("is right");
