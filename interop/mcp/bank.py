@@ -2,6 +2,7 @@
 
 import sys
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.types import ToolAnnotations
@@ -45,6 +46,40 @@ async def are_you_sure(context: Context) -> str:
     """Ask the person in front of the client."""
     answer = await context.elicit("Sure?", Sure)
     return f"{answer.action} {getattr(answer.data, 'sure', None)}"
+
+
+given_up = 0
+
+
+@server.tool(annotations=READS)
+async def wait_for_the_manager() -> str:
+    """Take longer than anybody waits."""
+    global given_up
+    try:
+        await anyio.sleep(60)
+    except anyio.get_cancelled_exc_class():
+        given_up += 1
+        raise
+    return "the manager is here"
+
+
+@server.tool(annotations=READS)
+def waits_given_up() -> int:
+    """How many waits were cancelled."""
+    return given_up
+
+
+@server.tool(annotations=READS)
+async def open_or_close_the_branch(context: Context) -> str:
+    """Change the list of tools, and say so in the way of either revision."""
+    is_open = any(tool.name == "branch" for tool in await server.list_tools())
+    if is_open:
+        server.remove_tool("branch")
+    else:
+        server.add_tool(lambda: "a branch", name="branch", description="Nobody has approved this one.")
+    await context.session.send_tool_list_changed()
+    await context.notify_tools_changed()
+    return "closed" if is_open else "open"
 
 
 @server.resource("bank://rules")

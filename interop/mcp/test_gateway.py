@@ -131,7 +131,7 @@ async def the_same_as_without(world: World, connect, name: str, mode: str, calls
 
 async def refused(client: Client, tool: str, arguments: dict) -> None:
     result = await client.call_tool(tool, arguments)
-    said = result.structured_content["countersign"]
+    said = result.meta["countersign"]
     assert result.is_error and said["verdict"] == "rejected" and said["retry"] == {"how": "never"}, result
     assert f"[action.{tool.split('__')[-1]}]" in result.content[0].text, result
 

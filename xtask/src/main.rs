@@ -17,6 +17,7 @@ mod arguments;
 mod cargo;
 mod interop;
 mod mcp;
+mod node;
 mod python;
 mod setup;
 mod steps;

@@ -1,5 +1,6 @@
-//! The MCP gateway between the official Python SDK and real servers from the registry, in both revisions and over both
-//! transports; in a virtual environment of its own, with the versions that `interop/mcp/requirements.txt` names.
+//! The MCP gateway between the official SDKs and real servers, in both revisions and over both transports: the Python SDK with
+//! servers from the registry, in a virtual environment of its own with the versions that `interop/mcp/requirements.txt`
+//! names, and the TypeScript SDKs with those of `interop/mcp/package-lock.json`.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +8,22 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::cargo::succeeds;
+use crate::node;
 use crate::venv;
 
 /// Runs the tests against the binary that cargo has just built; `false` when one failed.
 pub fn run(root: &Path) -> Result<bool> {
     let here = root.join("interop/mcp");
-    let python = venv::python(&venv::target(root).join("mcp-venv"), &here.join("requirements.txt"))?;
+    let target = venv::target(root);
+    let python = venv::python(&target.join("mcp-venv"), &here.join("requirements.txt"))?;
+    let mut typescript = node::module(&target.join("mcp-node"), &here, "test_gateway.mjs")?;
     let Some(binary) = venv::binary(root)? else { return Ok(false) };
-    let mut tests = Command::new(python);
-    tests.arg("-B").arg(here.join("test_gateway.py")).env("COUNTERSIGN", binary).env("NO_PROXY", "127.0.0.1");
-    succeeds(tests)
+    // The tests run in folders of their own.
+    let [python, binary, here] = [python, binary, here].map(std::path::absolute);
+    let (python, binary, here) = (python?, binary?, here?);
+    let mut tests = Command::new(&python);
+    tests.arg("-B").arg(here.join("test_gateway.py")).env("COUNTERSIGN", &binary).env("NO_PROXY", "127.0.0.1");
+    typescript.env("COUNTERSIGN", &binary).env("NO_PROXY", "127.0.0.1").env("BANK_PYTHON", &python);
+    typescript.env("BANK", here.join("bank.py")).env("BANK_PACT", here.join("bank.toml"));
+    Ok(succeeds(tests)? && succeeds(typescript)?)
 }

@@ -8,7 +8,9 @@ pub mod floor;
 mod gate;
 mod http;
 mod log;
+mod mcp;
 pub mod outside;
+mod parts;
 pub mod postgres;
 mod report;
 mod workload;
@@ -18,26 +20,6 @@ use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use workload::Bench;
-
-/// Facts in the usual run.
-const FACTS: u64 = 100_000;
-
-/// Rounds of floor and gate in turn: what disturbs one round disturbs both.
-const ROUNDS: usize = 5;
-
-/// Actions of one round; about as many bytes as the floor writes in its share of the round.
-const ACTIONS: u64 = 40_000;
-
-/// Signed actions over HTTP: some seconds of them, signed ahead of time and all sent well within the minute in which a
-/// signature is taken.
-const SIGNED_ACTIONS: u64 = 60_000;
-
-/// Calls to a sink.
-const CALLS: u64 = 20_000;
-
-/// How long the floor runs in one round.
-const FLOOR_SECONDS: f64 = 0.1;
 
 /// Rest between two measurements. Disks of virtual machines are often rate-limited with a budget for bursts; a measurement
 /// that finds the budget spent by the one before it measures the limiter.
@@ -53,32 +35,65 @@ pub struct BenchArgs {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// Also the parts that take long: ten million entries, and growth.
-    #[arg(long)]
+    /// Also the part that takes long, growth: ten million entries.
+    #[arg(long, conflicts_with = "only")]
     pub full: bool,
     /// Leave PostgreSQL out.
     #[arg(long)]
     pub no_postgres: bool,
-    /// Stop after the gate and its floor: half a minute, for whoever tunes or profiles.
-    #[arg(long, conflicts_with = "full")]
-    pub gate_only: bool,
+    /// Measure this part alone; may be repeated.
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<Part>,
     /// Where to write; must be on the disk to be measured. A folder is made in it and removed afterwards.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
+    /// Be the MCP server that is measured, and nothing else.
+    #[arg(long, hide = true)]
+    mcp_bank: Option<mcp::bank::Over>,
+}
+
+/// What can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The gate, and the floor beside it.
+    Gate,
+    /// The gate over HTTP.
+    Http,
+    /// The same, with every action signed.
+    Signed,
+    /// Calls to a sink, directly and through the gate.
+    Effects,
+    /// Calls of MCP tools, directly and through the gateway.
+    Mcp,
+    /// A million entries: verify, audit, open again.
+    Log,
+    /// PostgreSQL, with the same work as a function under SERIALIZABLE.
+    Postgres,
+    /// Facts in a PostgreSQL of the user, and a hand-written client beside it.
+    Outside,
+    /// Ten million entries, beside ten thousand facts.
+    Growth,
+}
+
+impl BenchArgs {
+    fn wants(&self, part: Part) -> bool {
+        let usual = match part {
+            Part::Growth => self.full,
+            Part::Postgres | Part::Outside => !self.no_postgres,
+            _ => true,
+        };
+        if self.only.is_empty() { usual } else { self.only.contains(&part) }
+    }
 }
 
 /// Runs the measurements.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    if let Some(over) = args.mcp_bank {
+        return mcp::bank::serve(over).map(|()| ExitCode::SUCCESS);
+    }
     let folder = Folder::create(&args.dir)?;
     let mut report = Report::default();
-    let said = |what: &str| eprintln!("measuring {what} …");
-
-    said("the gate, and the floor beside it");
-    let bench = Bench::new(&folder.path.join("gate"), FACTS)?;
-    let bench = measure_gate(bench, &folder.path, &mut report)?;
-    if !args.gate_only {
-        measure_around(args, bench, &folder.path, &mut report, said)?;
-    }
+    parts::measure(&folder.path, &mut report, |part| args.wants(part))?;
     report.ratios();
     if args.json {
         println!("{}", report.json());
@@ -86,151 +101,6 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         print!("{}", report.table());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Everything around the gate: HTTP, the log, PostgreSQL, growth.
-fn measure_around(
-    args: &BenchArgs,
-    mut bench: Bench,
-    dir: &Path,
-    report: &mut Report,
-    said: impl Fn(&str),
-) -> Result<()> {
-    said("HTTP");
-    let http = http::http(&mut bench, FACTS, 4.0)?;
-    report.put("http_per_s", http.per_s);
-    report.put("http_p50_us", http.p50_us);
-    report.put("http_p99_us", http.p99_us);
-
-    said("HTTP, every action signed");
-    rest();
-    let mut signed = Bench::new(&dir.join("signed"), FACTS)?;
-    let http = http::http_signed(&mut signed, FACTS, SIGNED_ACTIONS)?;
-    drop(signed);
-    report.put("http_signed_per_s", http.per_s);
-    report.put("http_signed_p50_us", http.p50_us);
-    report.put("http_signed_p99_us", http.p99_us);
-
-    said("calls to a sink, directly and through the gate");
-    rest();
-    let effects = effects::effects(&dir.join("effects"), CALLS)?;
-    report.put("effect_per_s", effects.per_s);
-    report.put("effect_p50_us", effects.p50_us);
-    report.put("sink_per_s", effects.direct_per_s);
-    report.put("sink_p50_us", effects.direct_p50_us);
-    report.put("effect_single_p50_us", effects.single_p50_us);
-    report.put("sink_single_p50_us", effects.single_direct_p50_us);
-
-    said("a million entries: verify, audit, open again");
-    measure_log(bench, 1_000_000, "1m", report)?;
-
-    if !args.no_postgres {
-        said("PostgreSQL, with the same work as a function under SERIALIZABLE");
-        measure_postgres(dir, report)?;
-        said("facts in a PostgreSQL of the user, and a hand-written client beside it");
-        rest();
-        let rates = outside::outside(dir, outside::ROUND)
-            .context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
-        report.put("pg_direct_per_s", report::median(rates.direct_per_s));
-        report.put("pg_adapter_per_s", report::median(rates.adapter_per_s));
-        report.put("pg_fact_per_s", report::median(rates.fact_per_s));
-    }
-    if args.full {
-        measure_growth(dir, report, said)?;
-    }
-    Ok(())
-}
-
-fn measure_gate(mut bench: Bench, dir: &Path, report: &mut Report) -> Result<Bench> {
-    let bytes = log::bytes_per_entry(&mut bench)?;
-    report.put("bytes_per_entry", bytes);
-    report.put("decide_ns", gate::decide_ns(&mut bench, 100_000)?);
-    let (floor, commit) = floor_and_gate(&mut bench, dir, bytes as usize, FACTS)?;
-    report.put("floor_per_s", floor);
-    report.put("commit_per_s", commit);
-    let mut hots = Vec::new();
-    for _ in 0..ROUNDS {
-        rest();
-        hots.push(gate::per_second(&mut bench, true, ACTIONS)?);
-    }
-    report.put("hot_per_s", report::median(hots));
-    let (mut singles, mut fsyncs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        rest();
-        fsyncs.push(floor::fsync_p50_us(dir, bytes as usize)?);
-        singles.push(gate::single_p50_us(&mut bench, 500)?);
-    }
-    report.put("fsync_p50_us", report::median(fsyncs));
-    report.put("single_p50_us", report::median(singles));
-    report.put("resident_mib", log::resident_mib());
-    Ok(bench)
-}
-
-/// Floor and gate in turn, in bursts with rests: the median of each. One burst can meet the disk at any moment.
-fn floor_and_gate(bench: &mut Bench, dir: &Path, record_len: usize, facts: u64) -> Result<(f64, f64)> {
-    let (mut floors, mut commits) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        rest();
-        floors.push(floor::floor(dir, record_len, facts as usize, FLOOR_SECONDS)?.per_s);
-        rest();
-        commits.push(gate::per_second(bench, false, ACTIONS)?);
-    }
-    Ok((report::median(floors), report::median(commits)))
-}
-
-/// Fills the log up to so many entries, then verifies, audits and reopens it.
-fn measure_log(mut bench: Bench, entries: u64, name: &str, report: &mut Report) -> Result<()> {
-    let have = bench.gate.view().position;
-    bench.spend(entries.saturating_sub(have), false)?;
-    report.put(&format!("resident_{name}_mib"), log::resident_mib());
-    if entries <= 1_000_000 {
-        report.put("verify_per_s", log::verify_per_s(&bench)?);
-        report.put("audit_per_s", log::audit_per_s(&bench)?);
-    }
-    let (_, reopened) = bench.reopen()?;
-    report.put(&format!("reopen_{name}_s"), reopened.took.as_secs_f64());
-    report.put(&format!("reopen_{name}_replayed"), reopened.replayed as f64);
-    Ok(())
-}
-
-fn measure_postgres(dir: &Path, report: &mut Report) -> Result<()> {
-    let record_len = report.get("bytes_per_entry") as usize;
-    let options = postgres::PostgresOptions { record_len, facts: FACTS, ..postgres::PostgresOptions::default() };
-    let result = postgres::postgres(dir, &options, &|line| eprintln!("  {line}"))
-        .context("PostgreSQL could not be measured; `--no-postgres` leaves it out")?;
-    report.note("postgres", &format!("{}, data in {}", result.version, result.data.display()));
-    for (name, value) in &result.settings {
-        report.note("postgres setting", &format!("{name} = {value}"));
-    }
-    for (name, best) in [("", &result.plain), ("_chained", &result.chained), ("_hot", &result.hot)] {
-        report.put(&format!("postgres{name}_per_s"), best.best.per_s);
-        for run in &best.runs {
-            let retried = run.abort_share() * 100.0;
-            let line = format!("{} clients: {:.0}/s, {retried:.0} % retried", run.clients, run.per_s);
-            report.note(&format!("postgres{name}"), &line);
-        }
-    }
-    Ok(())
-}
-
-/// Cost per action with few facts and an empty ledger, and with a million facts and ten million entries.
-fn measure_growth(dir: &Path, report: &mut Report, said: impl Fn(&str)) -> Result<()> {
-    said("growth: ten thousand facts");
-    let record_len = report.get("bytes_per_entry") as usize;
-    let mut small = Bench::new(&dir.join("small"), 10_000)?;
-    let (floor, gate) = floor_and_gate(&mut small, dir, record_len, 10_000)?;
-    report.put("small_floor_per_s", floor);
-    report.put("small_per_s", gate);
-    drop(small);
-    said("growth: a million facts, ten million entries");
-    let mut large = Bench::new(&dir.join("large"), 1_000_000)?;
-    let have = large.gate.view().position;
-    large.spend(10_000_000_u64.saturating_sub(have), false)?;
-    std::thread::sleep(REST * 20);
-    let (floor, gate) = floor_and_gate(&mut large, dir, record_len, 1_000_000)?;
-    report.put("large_floor_per_s", floor);
-    report.put("large_per_s", gate);
-    measure_log(large, 10_000_000, "10m", report)
 }
 
 /// The folder that everything is measured in; removed when done, also on an error.

@@ -132,6 +132,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
     }
     logging("warn");
     let gate = gate(args, &upstreams, config)?;
+    let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
     let gateway = Arc::new(Gateway::new(upstreams, gate));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
@@ -149,7 +150,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
                 let listener = tokio::net::TcpListener::bind(listen).await;
                 let listener = listener.with_context(|| format!("cannot listen on {listen}"))?;
                 note(format_args!("Listening on http://{}/mcp", listener.local_addr()?));
-                let router = http::router(Arc::clone(&gateway), alive.clone());
+                let router = http::router(Arc::clone(&gateway), alive.clone(), idle);
                 // Streams that clients keep open would never end by themselves, so they are cut.
                 tokio::select! {
                     served = crate::http::serve_router(router, listener, std::future::pending()) => served,

@@ -117,15 +117,47 @@ impl Refusal {
         Self { text: format!("Not done: {message}. {hint}"), object }
     }
 
-    /// As the result of a tool.
+    /// As the result of a tool that promises nothing about its structured content, or that nobody knows.
     pub fn result(&self) -> Raw {
-        raw(&json!({
+        self.result_of(false)
+    }
+
+    /// As the result of a tool. Where the tool has an `outputSchema`, the object stands in a text: there are clients in wide use
+    /// that compare the structured content with the schema also where the result is an error, and then show nobody the refusal.
+    pub fn result_of(&self, has_output_schema: bool) -> Raw {
+        let mut result = json!({
             "content": [{"type": "text", "text": self.text}],
-            "structuredContent": {MEMBER: self.object},
             "isError": true,
             // Required since the stateless revision, and of no meaning before it.
             "resultType": "complete",
             "_meta": {MEMBER: self.object},
-        }))
+        });
+        let object = json!({MEMBER: self.object});
+        if !has_output_schema {
+            if let Some(members) = result.as_object_mut() {
+                members.insert("structuredContent".to_owned(), object);
+            }
+        } else if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut) {
+            content.push(json!({"type": "text", "text": object.to_string()}));
+        }
+        raw(&result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_promises_its_structure_is_not_answered_with_another() {
+        let read = |raw: Raw| serde_json::from_str::<Value>(raw.get()).expect("is JSON");
+        let refusal = Refusal::unknown("wipe");
+        let (free, bound) = (read(refusal.result()), read(refusal.result_of(true)));
+        assert_eq!(free["structuredContent"][MEMBER]["error"]["code"], "tool_unknown");
+        assert_eq!(free["content"].as_array().map(Vec::len), Some(1));
+        assert_eq!(bound.get("structuredContent"), None);
+        let text = bound["content"][1]["text"].as_str().expect("is text");
+        assert_eq!(serde_json::from_str::<Value>(text).expect("is JSON"), free["structuredContent"]);
+        assert_eq!((&bound["_meta"], &bound["isError"]), (&free["_meta"], &json!(true)));
     }
 }

@@ -7,6 +7,7 @@
 mod answers;
 mod calls;
 mod gather;
+mod listens;
 mod lists;
 mod slot;
 
@@ -67,6 +68,8 @@ enum Purpose {
     Call { call: u64 },
     /// Several answers make one.
     Gather { gather: u64 },
+    /// The client, which is told of changes under this id until it or the upstream ends that.
+    Listen { id: Raw },
     /// The first upstream that does not refuse answers; these are left.
     FirstOf { message: Message, left: Vec<usize> },
     /// A link that was opened again, before anything else is sent to it.
@@ -129,7 +132,7 @@ impl Session {
         let far = tokio::time::Instant::now() + Duration::from_secs(60 * 60 * 24 * 365);
         let drained = tokio::time::sleep_until(far);
         tokio::pin!(drained);
-        while open || self.showing > 0 || !self.pending.is_empty() || !self.calls.is_empty() {
+        while open || self.showing > 0 || self.is_waited_for() || !self.calls.is_empty() {
             tokio::select! {
                 message = client_said.recv(), if open => match message {
                     Some(message) => self.client_said(message).await,
@@ -185,6 +188,7 @@ impl Session {
                 }
                 self.spread(id, message).await;
             }
+            "subscriptions/listen" => self.listen(id, message).await,
             "tools/list" if !self.is_namespaced() => {
                 let is_first = message.params_members().is_ok_and(|params| params.get("cursor").is_none());
                 self.forward(0, message, Purpose::Tools { id, is_first }).await;
@@ -288,17 +292,20 @@ impl Session {
             // Where the gate has not answered yet, the call is never made.
             self.calls.remove(&call);
         }
-        let found = self.pending.iter().find(|(_, pending)| match &pending.purpose {
-            Purpose::Relay { id: known } | Purpose::Tools { id: known, .. } => known.get() == id,
+        let found = self.pending.iter().filter(|(_, pending)| match &pending.purpose {
+            Purpose::Relay { id: known } | Purpose::Tools { id: known, .. } | Purpose::Listen { id: known } => {
+                known.get() == id
+            }
             Purpose::Call { call: known } => Some(*known) == call,
             Purpose::FirstOf { message, .. } => message.id().is_some_and(|known| known.get() == id),
             Purpose::Gather { .. } | Purpose::Reopening => false,
         });
-        if let Some((upstream, slot)) = found.map(|(upstream, pending)| (*upstream, pending.slot)) {
+        let found: Vec<(u64, usize)> = found.map(|(upstream, pending)| (*upstream, pending.slot)).collect();
+        for (upstream, slot) in found {
             self.pending.remove(&upstream);
             params.set("requestId", number(upstream));
             message.set_params(params.to_raw());
-            let _ = self.deliver(slot, message);
+            let _ = self.deliver(slot, message.clone());
         }
     }
 

@@ -2,8 +2,16 @@
 //! checked once.
 
 use anyhow::{Result, bail};
+use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use toml::Value;
+
+/// How long a session over HTTP is kept for a client that does not use it, where the settings do not say.
+pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+/// The shortest and the longest time that the settings may say.
+const SESSION_IDLE_MIN: Duration = Duration::from_secs(1);
+const SESSION_IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest name of an upstream: it stands in front of every tool's name.
 const NAME_CHARS_MAX: usize = 32;
@@ -16,6 +24,8 @@ pub const SEPARATOR: &str = "__";
 pub struct McpSettings {
     /// What becomes of tools that no pact maps.
     pub unmapped: Unmapped,
+    /// How long a session over HTTP is kept for a client that does not use it.
+    pub session_idle: Option<Duration>,
     /// The servers behind, by name.
     pub upstreams: BTreeMap<String, Place>,
 }
@@ -60,8 +70,12 @@ impl McpSettings {
         for (key, value) in table {
             match key.as_str() {
                 "unmapped" => settings.unmapped = unmapped(value)?,
+                "session_idle" => settings.session_idle = Some(session_idle(value)?),
                 "upstream" => settings.upstreams = upstreams(value)?,
-                unknown => bail!("key `mcp.{unknown}` is not known\nhint: the keys are `unmapped` and `upstream`"),
+                unknown => {
+                    let keys = "`unmapped`, `session_idle` and `upstream`";
+                    bail!("key `mcp.{unknown}` is not known\nhint: the keys are {keys}")
+                }
             }
         }
         Ok(settings)
@@ -74,6 +88,14 @@ fn unmapped(value: &Value) -> Result<Unmapped> {
         Some("pass") => Ok(Unmapped::Pass),
         Some("shadow") => Ok(Unmapped::Shadow),
         _ => bail!("key `mcp.unmapped` must be \"deny\", \"pass\" or \"shadow\"\nhint: \"deny\" is the safe one"),
+    }
+}
+
+fn session_idle(value: &Value) -> Result<Duration> {
+    let span = value.as_str().and_then(duration_ms).map(Duration::from_millis);
+    match span.filter(|span| (SESSION_IDLE_MIN..=SESSION_IDLE_MAX).contains(span)) {
+        Some(span) => Ok(span),
+        None => bail!("key `mcp.session_idle` must be a time from 1 s to one day\nhint: write it as \"30m\""),
     }
 }
 
@@ -177,11 +199,12 @@ mod tests {
 
     #[test]
     fn upstreams_come_from_a_file_or_from_a_flag() {
-        let settings = read(
-            "unmapped = \"shadow\"\n[upstream.bank]\ncommand = [\"bank\", \"a b\"]\n[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\"",
-        )
+        let settings = read(concat!(
+            "unmapped = \"shadow\"\nsession_idle = \"5m\"\n[upstream.bank]\ncommand = [\"bank\", \"a b\"]\n",
+            "[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\""
+        ))
         .expect("is right");
-        assert_eq!(settings.unmapped, Unmapped::Shadow);
+        assert_eq!((settings.unmapped, settings.session_idle), (Unmapped::Shadow, Some(Duration::from_secs(300))));
         let bank = upstream("bank=bank 'a b'").expect("is right");
         assert_eq!(settings.upstreams.get(&bank.0), Some(&bank.1));
         let far = upstream("far=http://127.0.0.1:1/mcp").expect("is right");
@@ -193,6 +216,8 @@ mod tests {
         for text in [
             "unmaped = \"deny\"",
             "unmapped = \"no\"",
+            "session_idle = 30",
+            "session_idle = \"10ms\"",
             "[upstream.a__b]\ncommand = [\"x\"]",
             "[upstream.a]\ncommand = []",
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",

@@ -24,7 +24,7 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
     let tools = client.tools();
     assert!(!tools.contains(&"get_account".to_owned()) && tools.contains(&"transfer".to_owned()), "{tools:?}");
     let refused = client.call("get_account", &json!({"id": "42"}));
-    let object = &refused["structuredContent"]["countersign"];
+    let object = &refused["_meta"]["countersign"];
     assert_eq!((&refused["isError"], &object["verdict"]), (&json!(true), &json!("rejected")), "{refused}");
     assert_eq!(object["failed"][0]["precondition"], "definition-as-approved");
     assert_eq!(object["retry"]["how"], "never");
@@ -33,7 +33,10 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
         text.contains("has changed since it was approved") && text.contains("countersign mcp approve bank/get_account"),
         "{text}"
     );
-    assert_eq!(refused["_meta"]["countersign"], *object);
+    // This tool has an output schema, so a model reads the object in a text.
+    let second = refused["content"][1]["text"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(second).unwrap()["countersign"], *object);
+    assert_eq!(refused.get("structuredContent"), None);
     client.end();
     sandbox.approve(&[("bank", "changed")]);
     let mut client = sandbox.client(&[("bank", "changed")], &[]);
@@ -94,7 +97,7 @@ fn a_halt_holds_for_every_call() {
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "42"}));
-    assert_eq!(refused["structuredContent"]["countersign"]["code"], "halted", "{refused}");
+    assert_eq!(refused["_meta"]["countersign"]["code"], "halted", "{refused}");
     client.end();
 }
 

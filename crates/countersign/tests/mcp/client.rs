@@ -44,6 +44,11 @@ impl Stdio {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
+    /// Sends something that is no whole line.
+    pub fn send_part(&mut self, part: &str) {
+        write!(self.input.as_mut().unwrap(), "{part}").unwrap();
+    }
+
     /// The next line, as it stands.
     pub fn line(&mut self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("says something in time")
@@ -110,6 +115,18 @@ impl Stdio {
     /// Closes its input.
     pub fn close_input(&mut self) {
         drop(self.input.take());
+    }
+
+    /// Leaves it alone, as a client that is killed does: everything to it is closed, and nobody tells it to end.
+    pub fn abandon(mut self) {
+        drop(self.input.take());
+        let lines = std::mem::replace(&mut self.lines, channel().1);
+        drop(lines);
+        let until = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "does not end when its client is gone");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Closes its input, and waits until it has ended; how, and what it said to people.

@@ -4,7 +4,7 @@ use crate::client::Stdio;
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 
-const PACT: &str = r#"
+pub const PACT: &str = r#"
 pact = "bank"
 version = 1
 
@@ -33,9 +33,10 @@ fn world(mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
     world_under(PACT, mood)
 }
 
-fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+/// The same under another pact. The bank writes what it carries out into `book`.
+pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
     let sandbox = Sandbox::approved();
-    let shell = crate::server::shell(mood);
+    let shell = format!("export BANK_BOOK={}; {}", sandbox.path().join("book").display(), crate::server::shell(mood));
     std::fs::write(
         sandbox.path().join("countersign.toml"),
         format!("[mcp.upstream.bank]\ncommand = ['sh', '-c', '''{shell}''']\n"),

@@ -13,10 +13,13 @@
 
 mod approving;
 mod client;
+mod doubts;
 mod gated;
 mod http;
+mod many;
 mod observing;
 mod passing;
+mod processes;
 mod sandbox;
 mod server;
 mod troubles;

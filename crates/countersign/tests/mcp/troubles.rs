@@ -1,32 +1,13 @@
 //! Servers that misbehave, and clients that go away: nobody else is troubled, and nothing is left behind.
 
 use crate::client::PATIENCE;
+use crate::processes::{children, is_gone, wait_until};
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 fn text(result: &Value) -> String {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
-}
-
-/// The processes below one, by id.
-fn children(of: u32) -> Vec<u32> {
-    let path = format!("/proc/{of}/task");
-    let tasks = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<u32>>()).collect()
-}
-
-fn open_files(of: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{of}/fd")).map_or(0, Iterator::count)
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -95,37 +76,123 @@ fn a_slow_call_holds_nobody_else_up_and_what_was_asked_is_still_answered_at_the_
 }
 
 #[test]
-fn sessions_in_parallel_leave_neither_processes_nor_descriptors() {
+fn half_a_line_is_no_answer_and_the_next_call_finds_a_server_again() {
     let sandbox = Sandbox::approved();
-    let server = sandbox.listen(&[("bank", "usual")]);
-    let pid = server.pid();
-    // One session first, so that what is opened once is open.
-    session(&server, 0);
-    wait_until("the first server ends", || children(pid).is_empty());
-    let before = open_files(pid);
-    std::thread::scope(|scope| {
-        for number in 1..=16 {
-            let server = &server;
-            scope.spawn(move || session(server, number));
-        }
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    let cut = client.request("tools/call", &json!({"name": "die_half", "arguments": {}}));
+    assert!(cut["error"]["message"].as_str().unwrap().contains("no answer from the server `bank`"), "{cut}");
+    wait_until("the server is started again", || {
+        let again = client.request("tools/call", &json!({"name": "get_account", "arguments": {"id": "1"}}));
+        again["result"]["structuredContent"]["status"] == "active"
     });
-    wait_until("every server ends", || children(pid).is_empty());
-    wait_until("every descriptor is closed", || open_files(pid) <= before + 2);
-    server.end();
+    client.end();
 }
 
-/// One client's whole session; ids are the same in all of them.
-fn session(server: &crate::http::Http, number: u64) {
-    let hello = crate::http::hello();
-    let session = server.post(None, &hello).session.expect("has a session");
-    server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+#[test]
+fn a_flood_of_what_is_no_protocol_ends_the_link_and_the_call() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    let flooded = client.request("tools/call", &json!({"name": "flood", "arguments": {}}));
+    assert!(flooded["error"]["message"].as_str().unwrap().contains("lines in a row were no messages"), "{flooded}");
+    client.end();
+}
+
+#[test]
+fn answers_to_nothing_that_was_asked_are_passed_over() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    client.tools();
     for _ in 0..3 {
-        let said = format!("session {number}");
-        let echo = json!({"jsonrpc": "2.0", "id": 2, "method": "x/echo", "params": {"said": said}});
-        let answer = server.post(Some(&session), &echo);
-        assert!(answer.body["result"]["line"].as_str().unwrap_or_default().contains(&said), "{}", answer.body);
-        let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "get_account", "arguments": {"id": "1"}}});
-        assert_eq!(server.post(Some(&session), &call).body["result"]["structuredContent"]["status"], "active");
+        let next = client.message_after(|client| client.ask("tools/call", &json!({"name": "stray", "arguments": {}})));
+        assert_eq!(text(&next["result"]), "the right one");
     }
-    assert_eq!(server.delete(&session), 204);
+    client.end();
+}
+
+#[test]
+fn an_answer_to_what_was_cancelled_reaches_nobody() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    client.tools();
+    // The server reads one message after the other, so it answers the call before it hears that nobody wants it.
+    let slow = client.ask("tools/call", &json!({"name": "slow", "arguments": {"ms": 1500}}));
+    // What only reads is sent at once, so an echo that was asked for after it comes after it.
+    client.ask("x/echo", &json!({}));
+    let bored = json!({"requestId": slow, "reason": "bored"});
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": bored}).to_string());
+    let after = client.ask("tools/call", &json!({"name": "get_account", "arguments": {"id": "1"}}));
+    assert!(client.message()["result"]["line"].is_string(), "the server has been through the call");
+    let told = client.message();
+    assert_eq!(
+        (&told["method"], &told["params"]["data"]["reason"]),
+        (&json!("notifications/message"), &json!("bored"))
+    );
+    assert_eq!(client.message()["id"], after, "and not the answer that nobody wants");
+    client.end();
+}
+
+#[test]
+fn a_list_that_changes_under_a_session_is_read_again_and_what_changed_is_refused() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "usual")], &[]);
+    client.initialize();
+    assert_eq!(client.call("get_account", &json!({"id": "1"}))["structuredContent"]["status"], "active");
+    let change = client.ask("tools/call", &json!({"name": "change", "arguments": {}}));
+    assert_eq!(client.message()["method"], "notifications/tools/list_changed");
+    assert_eq!(text(&client.answer(change)["result"]), "changed");
+    // The client has not listed again; the gateway has.
+    let refused = client.call("get_account", &json!({"id": "1"}));
+    let said = &refused["_meta"]["countersign"];
+    assert_eq!(said["failed"][0]["precondition"], "definition-as-approved", "{refused}");
+    let tools = client.tools();
+    assert!(!tools.contains(&"get_account".to_owned()) && tools.contains(&"transfer".to_owned()), "{tools:?}");
+    client.end();
+}
+
+#[test]
+fn a_list_that_has_no_end_or_does_not_come_is_an_answer_and_not_a_wait() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "endless")], &[]);
+    client.initialize();
+    let refused = client.call("get_account", &json!({"id": "1"}));
+    assert_eq!(refused["structuredContent"]["countersign"]["error"]["code"], "tool_unknown", "{refused}");
+    client.end();
+    let mut client = sandbox.client(&[("bank", "unlisted")], &[]);
+    client.initialize();
+    let refused = client.call("get_account", &json!({"id": "1"}));
+    let error = &refused["structuredContent"]["countersign"]["error"];
+    assert_eq!(error["code"], "upstream_failed", "{refused}");
+    assert!(error["message"].as_str().unwrap().contains("not today"), "{refused}");
+    client.end();
+}
+
+#[test]
+fn a_server_that_does_not_even_start_is_said_to_the_client() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "stillborn")], &[]);
+    let hello = crate::http::hello();
+    let answer = client.request("initialize", &hello["params"]);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("no answer from the server `bank`"), "{answer}");
+    client.end();
+    let missing = ["--upstream", "bank=/nowhere/at/all"];
+    let mut client = sandbox.client(&[], &missing);
+    let answer = client.request("initialize", &hello["params"]);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("cannot start `/nowhere/at/all`"), "{answer}");
+    client.end();
+}
+
+#[test]
+fn a_server_that_refuses_to_end_is_killed() {
+    let sandbox = Sandbox::approved();
+    let mut client = sandbox.client(&[("bank", "stubborn")], &[]);
+    client.initialize();
+    assert_eq!(client.call("get_account", &json!({"id": "1"}))["structuredContent"]["status"], "active");
+    let servers = children(client.pid());
+    assert_eq!(servers.len(), 1);
+    assert_eq!(client.end().0, 0);
+    wait_until("it is gone", || is_gone(servers[0]));
 }

@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use sessions::Sessions;
 use stateless::Pool;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The header that names a session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -36,10 +37,10 @@ struct App {
     pool: Pool,
 }
 
-/// What is served, at `/mcp`.
-pub fn router(gateway: Arc<Gateway>, alive: Alive) -> Router {
+/// What is served, at `/mcp`. Sessions that nobody has used for `idle` are ended.
+pub fn router(gateway: Arc<Gateway>, alive: Alive, idle: Duration) -> Router {
     let app = Arc::new(App { gateway, alive, sessions: Sessions::default(), pool: Pool::default() });
-    sessions::reap(&app);
+    sessions::reap(&app, idle);
     Router::new()
         .route("/mcp", post(posted).get(listened).delete(ended))
         .layer(axum::middleware::from_fn(from_this_machine))

@@ -41,6 +41,9 @@ impl Session {
             "notifications/cancelled" => {
                 let Ok(mut params) = message.params_members() else { return };
                 let id = params.get("requestId").map(|id| id.get().to_owned()).unwrap_or_default();
+                if let Some(listening) = self.listening(slot, &id) {
+                    return self.listen_ended(listening, message).await;
+                }
                 let own = self.asked.iter().find(|(_, asked)| asked.slot == slot && asked.id.get() == id);
                 let Some(own) = own.map(|(own, _)| *own) else { return };
                 self.asked.remove(&own);
@@ -49,6 +52,7 @@ impl Session {
             }
             _ => {}
         }
+        self.name_subscription(slot, &mut message);
         self.answer(message).await;
     }
 
@@ -66,6 +70,7 @@ impl Session {
                 self.answer(message).await;
             }
             Purpose::Tools { id, is_first } => self.list_page(slot, id, is_first, message).await,
+            Purpose::Listen { id } => self.listen_answered(id, message).await,
             Purpose::Call { call } => self.call_answered(call, message).await,
             Purpose::Gather { gather } => self.gathered(gather, slot, message).await,
             Purpose::FirstOf { message: asked, mut left } => {
@@ -95,6 +100,7 @@ impl Session {
         let error = Message::error(&number(id), UPSTREAM_FAILED, &why);
         match pending.purpose {
             Purpose::Relay { id } | Purpose::Tools { id, .. } => self.answer_error(&id, UPSTREAM_FAILED, &why).await,
+            Purpose::Listen { id } => self.listen_answered(id, error).await,
             Purpose::Call { call } => self.call_answered(call, error).await,
             Purpose::Gather { gather } => Box::pin(self.gathered(gather, pending.slot, error)).await,
             Purpose::FirstOf { message, .. } => {

@@ -18,6 +18,8 @@ pub struct CallState {
     message: Option<Message>,
     let_pass: bool,
     answer: Option<Message>,
+    /// Whether its tool says how its structured content looks.
+    has_output_schema: bool,
 }
 
 impl CallState {
@@ -71,7 +73,9 @@ impl Session {
         mut message: Message,
         params: &Members,
     ) {
-        let refusal = match self.slots.get(slot).and_then(|slot| slot.tool(name)) {
+        let found = self.slots.get(slot).and_then(|slot| slot.tool(name));
+        let has_output_schema = found.is_some_and(|tool| tool.member("outputSchema").is_some());
+        let refusal = match found {
             None => Refusal::unknown(name),
             Some(Tool { unfit: Some(why), .. }) => Refusal::unfit(name, why),
             Some(tool) => {
@@ -83,7 +87,8 @@ impl Session {
                 }
                 let call = self.next_id();
                 self.ask(call, slot, tool.clone(), params);
-                let state = CallState { id, slot, message: Some(message), let_pass: false, answer: None };
+                let message = Some(message);
+                let state = CallState { id, slot, message, let_pass: false, answer: None, has_output_schema };
                 self.calls.insert(call, state);
                 // What only reads, and is nothing to any pact, may be under way while the gate is asked; its answer waits for
                 // the gate's.
@@ -93,7 +98,7 @@ impl Session {
                 return;
             }
         };
-        self.answer(Message::result(&id, refusal.result())).await;
+        self.answer(Message::result(&id, refusal.result_of(has_output_schema))).await;
     }
 
     /// Asks the gate, away from the threads that serve.
@@ -116,7 +121,8 @@ impl Session {
         let call = self.next_id();
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        self.calls.insert(call, CallState { id, slot: 0, message: None, let_pass: false, answer: None });
+        let state = CallState { id, slot: 0, message: None, let_pass: false, answer: None, has_output_schema: false };
+        self.calls.insert(call, state);
         tokio::spawn(async move {
             let asked = tokio::task::spawn_blocking(move || gateway.gate.go_on(&arguments)).await;
             let verdict = asked.unwrap_or_else(|error| Err(Refusal::no_gate(&error.into()))).map(Decided::Answer);
@@ -143,7 +149,10 @@ impl Session {
                 self.finish_call(call).await;
             }
             Verdict::Call { call, verdict: Ok(Decided::Answer(result)) } => self.end_call(call, result).await,
-            Verdict::Call { call, verdict: Err(refusal) } => self.end_call(call, refusal.result()).await,
+            Verdict::Call { call, verdict: Err(refusal) } => {
+                let has_output_schema = self.calls.get(&call).is_some_and(|state| state.has_output_schema);
+                self.end_call(call, refusal.result_of(has_output_schema)).await;
+            }
             Verdict::Shown(message) => {
                 self.showing = self.showing.saturating_sub(1);
                 if let Some(message) = message {

@@ -14,10 +14,8 @@ use tokio::sync::mpsc;
 
 /// How many sessions there may be; each has its own servers behind it.
 const SESSIONS_MAX: usize = 256;
-/// A session that nobody has used for so long is over.
-const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
-/// How often such sessions are looked for.
-const REAP_EVERY: Duration = Duration::from_secs(60);
+/// How often sessions that nobody uses are looked for, at least.
+const REAP_EVERY_MAX: Duration = Duration::from_secs(60);
 /// How many messages wait for a client that has no stream open.
 const WAITING_MAX: usize = 256;
 
@@ -65,19 +63,25 @@ impl Sessions {
     }
 }
 
-/// Ends sessions that nobody uses any more, as long as there is a server.
-pub fn reap(app: &Arc<App>) {
+/// Ends sessions that nobody has used for so long, as long as there is a server.
+pub fn reap(app: &Arc<App>, idle: Duration) {
     let app = Arc::downgrade(app);
     tokio::spawn(async move {
-        let mut every = tokio::time::interval(REAP_EVERY);
+        let mut every = tokio::time::interval((idle / 4).min(REAP_EVERY_MAX));
         loop {
             every.tick().await;
             let Some(app) = app.upgrade() else { return };
             app.sessions.map().retain(|_, live| {
-                let mut streams = live.streams();
-                streams.listener.take_if(|listener| listener.is_closed());
-                let in_use = streams.listener.is_some() || !streams.posts.is_empty();
-                !live.inbox.is_closed() && (in_use || live.used.elapsed() < IDLE_MAX)
+                let in_use = {
+                    let mut streams = live.streams();
+                    streams.forget_gone();
+                    streams.listener.is_some() || !streams.posts.is_empty()
+                };
+                if in_use {
+                    // Idleness is counted from the end of what it is used for.
+                    live.used = Instant::now();
+                }
+                !live.inbox.is_closed() && live.used.elapsed() < idle
             });
         }
     });
@@ -116,7 +120,11 @@ pub async fn post(app: &Arc<App>, session: &str, message: Message) -> Response {
     let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
     let progress = message.params_members().ok().and_then(|params| params.object("_meta"));
     let progress = progress.and_then(|meta| Some(meta.get("progressToken")?.get().to_owned()));
-    live.streams().posts.push(Post { id: id.clone(), progress, stream });
+    {
+        let mut streams = live.streams();
+        streams.forget_gone();
+        streams.posts.push(Post { id: id.clone(), progress, stream });
+    }
     if live.inbox.send(message).await.is_err() {
         return refused(StatusCode::NOT_FOUND, "the session has ended: begin again with initialize");
     }
@@ -203,6 +211,12 @@ impl Streams {
                 self.waiting.pop_front();
             }
         }
+    }
+
+    /// Forgets streams whose readers are gone, also of requests that are never answered: a client that gave up is not there.
+    fn forget_gone(&mut self) {
+        self.posts.retain(|post| !post.stream.is_closed());
+        self.listener.take_if(|listener| listener.is_closed());
     }
 
     fn forget(&mut self, stream: &mpsc::Sender<Message>) {
