@@ -36,7 +36,8 @@ fn every_promise_is_kept_in_every_schedule() {
     assert!(total.committed > runs, "{total:?}");
     assert!(total.blocked > runs, "{total:?}");
     assert!(total.rotations > runs / 4, "{total:?}");
-    assert!(total.approved > runs / 50 && total.refused > runs / 50, "{total:?}");
+    // These seeds meet 154 approvals and 134 refusals; what the schedules draw moves a little with every change of the gate.
+    assert!(total.approved > runs / 20 && total.refused > runs / 25, "{total:?}");
     assert!(total.delegated > runs / 4 && total.signed > runs, "{total:?}");
     assert!(total.signed_by_gateway > runs / 20, "{total:?}");
     println!("{total:?}");
