@@ -20,6 +20,7 @@ mod many;
 mod observing;
 mod passing;
 mod processes;
+mod race;
 mod sandbox;
 mod server;
 mod troubles;
