@@ -73,10 +73,10 @@ fn work(shop: &Shop, plan: &Plan, tally: &Mutex<Tally>) -> Vec<Lane> {
                     let run = current.run(shop, Some(first), Some(second));
                     tally.lock().unwrap().add(run);
                     if current.is_used_up() {
-                        lanes.lock().unwrap().extend(lane.take());
+                        lanes.lock().unwrap().extend(lane.take().map(Lane::audited));
                     }
                 }
-                lanes.lock().unwrap().extend(lane);
+                lanes.lock().unwrap().extend(lane.map(Lane::audited));
             });
         }
     });
@@ -101,7 +101,6 @@ fn the_book_and_the_ledger_agree_when_the_gate_is_killed_at_any_step() {
     let mut known = 0;
     for lane in &lanes {
         known += lane.compare(&plain, &keyed).paid;
-        processes::countersign(&["audit"], lane.data());
     }
     let paid = (plain.len() + keyed.len()) as u64;
     let of_measuring = plain.iter().chain(&keyed).filter(|payout| payout.destination.starts_with("measured")).count();
