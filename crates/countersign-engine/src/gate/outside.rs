@@ -116,22 +116,22 @@ impl Gate {
     }
 
     /// Proves something with the leaves of one tile at hand: read from the log where the tile is full, because then the tree
-    /// no longer holds them; else the tree has them itself.
+    /// no longer holds them; else the tree has them itself, and the proof is made under the very view that said so.
     fn with_tile<T>(
         &self,
         tile: u64,
         prove: impl Fn(&View, Option<TileView<'_>>) -> Result<T, LogError>,
     ) -> Result<T, LogError> {
-        loop {
-            let leaves = self.leaf_hashes(tile * TILE, TILE)?;
+        {
             let view = self.view();
-            let is_full = tile.saturating_add(1).saturating_mul(TILE) <= view.position;
-            // Filled between reading the log and looking at the tree: once full, it stays full, so the next look finds it so.
-            if is_full && leaves.len() as u64 != TILE {
-                continue;
+            if tile.saturating_add(1).saturating_mul(TILE) > view.position {
+                return prove(&view, None);
             }
-            return prove(&view, view.tree.with_tile(tile, leaves.as_slice()).ok());
         }
+        // Once full, it stays full.
+        let leaves = self.leaf_hashes(tile * TILE, TILE)?;
+        let view = self.view();
+        prove(&view, view.tree.with_tile(tile, leaves.as_slice()).ok())
     }
 
     /// The proof that the log of `old` entries is the beginning of the log as it is now; with the size it is now.

@@ -9,8 +9,9 @@ use super::error::IoContext;
 use super::walk::BatchCursor;
 use super::{Place, StorageError};
 
-/// One row for at least this many bytes of a segment: at most 1,024 rows for 64 MiB.
-const SPACING_BYTES: u64 = 64 << 10;
+/// One row for at least this many bytes of a segment: at most 8,192 rows, 128 KiB, for 64 MiB. A reader steps over the batches in
+/// between, one small read each; whoever acts and waits for the outcome reads several entries, so there must be few.
+const SPACING_BYTES: u64 = 8 << 10;
 
 /// Some batches of one segment: the index of their first entry and their offset, both ascending.
 #[derive(Clone, Debug, Default)]

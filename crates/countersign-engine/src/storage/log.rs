@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use super::disk::{Disk, DiskFile};
 use super::error::IoContext;
 use super::index::{self, SparseIndex};
+use super::walk::BatchCursor;
 use super::writer::Prepared;
 use super::{Anchor, StorageError, segment_name};
 
@@ -116,7 +117,10 @@ impl SegmentLog {
 
     /// The batch that holds an entry.
     pub fn batch_of(&self, index: u64) -> Result<OwnedBatch, StorageError> {
-        let found = self.locate(index)?;
+        self.batch_at(&self.locate(index)?)
+    }
+
+    fn batch_at(&self, found: &Located) -> Result<OwnedBatch, StorageError> {
         let segment = segment_name(found.first_index);
         let _whole = self.erasing.read();
         let mut bytes = vec![0u8; found.header.total_len as usize];
@@ -159,13 +163,18 @@ impl SegmentLog {
         mut visit: impl FnMut(&OwnedBatch) -> Result<bool, StorageError>,
     ) -> Result<(), StorageError> {
         let size = self.size();
-        let mut next = from;
+        let (mut next, mut found) = (from, None);
         while next < size {
-            let owned = self.batch_of(next)?;
+            let located = match found.take() {
+                Some(located) => located,
+                None => self.locate(next)?,
+            };
+            let owned = self.batch_at(&located)?;
             if !visit(&owned)? {
                 break;
             }
             next = owned.header().end_index();
+            found = if next < size { after(located, next)? } else { None };
         }
         Ok(())
     }
@@ -246,4 +255,14 @@ impl SegmentLog {
         }
         Ok(rows)
     }
+}
+
+/// The batch right after one, if it is in the same segment and begins with this entry; whoever finds none looks it up.
+fn after(located: Located, next: u64) -> Result<Option<Located>, StorageError> {
+    let Located { first_index, offset, header, file } = located;
+    let offset = offset.saturating_add(u64::from(header.total_len));
+    let name = segment_name(first_index);
+    let mut cursor = BatchCursor::new(Arc::clone(&file), offset).on("read", &name)?;
+    let header = cursor.step_header().on("read", &name)?.ok().flatten();
+    Ok(header.filter(|header| header.first_index == next).map(|header| Located { first_index, offset, header, file }))
 }

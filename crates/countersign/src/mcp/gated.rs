@@ -99,7 +99,12 @@ impl GateClient {
             request.observations.clear();
             verdict = act(&request);
         }
-        self.told(upstream, mapping, &verdict.map_err(|error| Refusal::no_gate(&error))?, None)
+        let verdict = verdict.map_err(|error| Refusal::no_gate(&error))?;
+        let is_settled = verdict.verdict == VerdictKind::Settled;
+        if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
+            return Err(Refusal::of_unkept(&verdict));
+        }
+        self.told(upstream, mapping, &verdict, None)
     }
 
     /// Asks for a call that is not over.
@@ -158,11 +163,15 @@ fn parse_word(word: &str) -> Option<(&str, u64)> {
     Some((upstream, entry.parse().ok()?))
 }
 
+/// What the upstream answered, if that was kept.
+fn kept(verdict: &Verdict) -> Option<Members> {
+    Members::parse(verdict.evidence.as_ref()?.result.as_deref()?).ok()
+}
+
 /// What the upstream answered, with what the gate says of it beside.
 fn done(verdict: &Verdict, object: &Value) -> Raw {
-    let kept = verdict.evidence.as_ref().and_then(|evidence| evidence.result.as_deref());
     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
-    let mut result = kept.and_then(|kept| Members::parse(kept).ok()).unwrap_or_else(|| {
+    let mut result = kept(verdict).unwrap_or_else(|| {
         let mut result = Members::default();
         result.set("content", raw(&json!([{"type": "text", "text": said}])));
         result

@@ -62,6 +62,16 @@ impl Refusal {
         Self { text, object }
     }
 
+    /// It was done, and what the tool answered was too long to keep; clients expect a structure that nobody has any more.
+    pub fn of_unkept(verdict: &Verdict) -> Self {
+        let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone()).unwrap_or_default();
+        let mut object = serde_json::to_value(verdict).unwrap_or_default();
+        if let Some(object) = object.as_object_mut() {
+            object.insert("retry".to_owned(), json!({"how": "never"}));
+        }
+        Self { text: format!("It was done, and must not be called again: {said}."), object }
+    }
+
     /// The list of tools could not be had, so nobody knows what is called.
     pub fn no_list(upstream: &str, why: &str) -> Self {
         let message = format!("the server `{upstream}` does not say which tools it has: {why}");
