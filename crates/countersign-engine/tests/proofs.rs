@@ -98,36 +98,52 @@ fn latest(gate: &Gate) -> Checkpoint {
     Checkpoint::open(&gate.checkpoint(), &gate.log_key()).unwrap()
 }
 
-/// At which reads of a proof the tile is filled: of the entry, or of the first, some or the last leaf of its tile.
-const READS: [usize; 4] = [1, 2, 100, BEFORE as usize];
-
 #[test]
 fn a_receipt_is_good_although_its_tile_is_filled_while_it_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, gate) = world(dir.path());
-    for nth in READS {
-        let tile = gate.view().position.div_ceil(TILE);
-        fill(&gate, tile * TILE + BEFORE);
-        let index = tile * TILE + BEFORE - 1;
-        disk.fill_at_read(nth);
-        let receipt = gate.receipt(index).unwrap_or_else(|error| panic!("filled at read {nth}: {error}"));
-        assert_eq!(receipt.verify(&gate.log_key()).unwrap().size, (tile + 1) * TILE + 3, "filled at read {nth}");
-        assert_eq!(receipt.index, index);
-    }
+    fill(&gate, BEFORE);
+    // The entry itself is read, and nothing else while its tile is not full: the tree has the leaves.
+    disk.fill_at_read(1);
+    let receipt = gate.receipt(BEFORE - 1).unwrap();
+    assert_eq!(receipt.verify(&gate.log_key()).unwrap().size, TILE + 3);
+    fill(&gate, TILE + BEFORE);
+    disk.fill_at_read(1_000);
+    let receipt = gate.receipt(TILE + BEFORE - 1).unwrap();
+    assert_eq!(receipt.verify(&gate.log_key()).unwrap().size, TILE + BEFORE);
+    assert_eq!(disk.left.load(Ordering::SeqCst), 999);
+    // Of a full tile everything is read.
+    let receipt = gate.receipt(TILE - 1).unwrap();
+    assert_eq!(receipt.verify(&gate.log_key()).unwrap().size, TILE + BEFORE);
 }
 
 #[test]
-fn a_proof_of_consistency_is_good_although_its_tile_is_filled_while_it_is_made() {
+fn proofs_are_good_at_every_moment_while_the_log_grows() {
     let dir = tempfile::tempdir().unwrap();
-    let (disk, gate) = world(dir.path());
-    for nth in READS {
-        let tile = gate.view().position.div_ceil(TILE);
-        fill(&gate, tile * TILE + BEFORE);
+    let (_, gate) = world(dir.path());
+    fill(&gate, 3);
+    let end = 3 * TILE + 7;
+    let growing = {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || fill(&gate, end))
+    };
+    let (mut proofs, mut sizes) = (0_u64, std::collections::BTreeSet::new());
+    while gate.view().position < end || proofs < 100 {
         let old = latest(&gate);
-        disk.fill_at_read(nth);
-        let (size, proof) = gate.consistency(old.size).unwrap_or_else(|error| panic!("filled at read {nth}: {error}"));
+        // The newest entry, whose tile is filled at any moment, and the first one of its tile.
+        for index in [old.size - 1, (old.size - 1) / TILE * TILE] {
+            let receipt = gate.receipt(index).unwrap_or_else(|error| panic!("entry {index}: {error}"));
+            let size = receipt.verify(&gate.log_key()).unwrap().size;
+            assert!(size >= old.size, "under {size} after {}", old.size);
+        }
+        let (size, proof) = gate.consistency(old.size).unwrap_or_else(|error| panic!("from {}: {error}", old.size));
         let new = latest(&gate);
-        assert_eq!((size, new.size), ((tile + 1) * TILE + 3, size), "filled at read {nth}");
-        verify_consistency(old.size, &old.root, size, &new.root, &proof).unwrap();
+        if new.size == size {
+            verify_consistency(old.size, &old.root, size, &new.root, &proof).unwrap();
+            sizes.insert(old.size);
+        }
+        proofs += 1;
     }
+    growing.join().unwrap();
+    assert!(sizes.len() > 10, "consistency was proved from {sizes:?}");
 }

@@ -15,23 +15,25 @@ use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The gateway's own tool, by which a call that is not over is asked for again.
 pub const CONTINUE: &str = "countersign_continue";
 
-/// How old what is known of the pacts may be.
+/// How old what is known of the pacts and of approved tools may be.
 const MAPPING_KEPT: Duration = Duration::from_secs(2);
 /// How long a call is waited for at most before it is answered with a continuation.
 const WAIT_MS_MAX: u64 = 20_000;
 /// How long a continuation may wait.
 const CONTINUE_MS_MAX: u64 = 5_000;
 
-/// What is known of the pacts.
+/// What is known of the pacts, and which definitions of mapped tools were found approved; for a moment each.
 #[derive(Default)]
 pub struct Calls {
     mapping: Mutex<Option<(Instant, Arc<Mapping>)>>,
+    approved: Mutex<HashMap<(String, String), (Instant, String)>>,
 }
 
 impl GateClient {
@@ -57,6 +59,25 @@ impl GateClient {
             .is_some_and(|(at, mapping)| at.elapsed() < MAPPING_KEPT && mapping.knows_nothing_of(upstream, tool))
     }
 
+    /// Whether a tool is approved as it is, as of a moment ago.
+    fn is_approved(&self, upstream: &str, tool: &Tool) -> Result<bool, Refusal> {
+        let name = (upstream.to_owned(), tool.name.clone());
+        let known = || self.calls.approved.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known =
+            |(at, definition): &(Instant, String)| at.elapsed() < MAPPING_KEPT && *definition == tool.definition;
+        if known().get(&name).is_some_and(is_known) {
+            return Ok(true);
+        }
+        let asked = Instant::now();
+        let approvals = self.approvals(upstream, std::slice::from_ref(tool));
+        let is_approved = approvals.map_err(|error| Refusal::no_gate(&error))?.first() == Some(&Approval::AsItIs);
+        match is_approved {
+            true => known().insert(name, (asked, tool.definition.clone())),
+            false => known().remove(&name),
+        };
+        Ok(is_approved)
+    }
+
     /// Carries out a call that a pact maps; the result for the client.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, named where it is made")]
     pub fn gated(
@@ -69,9 +90,7 @@ impl GateClient {
         key: Option<String>,
         seen: &Observations,
     ) -> Result<Raw, Refusal> {
-        let approvals =
-            self.approvals(upstream, std::slice::from_ref(tool)).map_err(|error| Refusal::no_gate(&error))?;
-        if approvals.first() != Some(&Approval::AsItIs) {
+        if !self.is_approved(upstream, tool)? {
             return Err(Refusal::not_approved(upstream, &tool.name));
         }
         let arguments = if arguments.is_empty() { "{}" } else { arguments };

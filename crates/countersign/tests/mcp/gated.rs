@@ -126,3 +126,20 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
     let audited = sandbox.must(&["audit", "--data", "data"]);
     assert!(audited.contains(" 0 differing"), "{audited}");
 }
+
+#[test]
+fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
+    let (sandbox, gate, client) = world_under(PACT, "long");
+    client.end();
+    sandbox.must(&["mcp", "approve", "--server", gate.url()]);
+    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    client.initialize();
+    let done = client.call("transfer", &json!({"account": "42"}));
+    let said = &done["_meta"]["countersign"];
+    // Its schema promises a structure that is gone; as a success it would be thrown away by clients that look for it.
+    assert_eq!((&said["verdict"], &done["isError"]), (&json!("settled"), &json!(true)), "{done}");
+    assert_eq!(said["retry"], json!({"how": "never"}));
+    assert!(done["content"][0]["text"].as_str().unwrap().contains("must not be called again"), "{done}");
+    client.end();
+    gate.end();
+}

@@ -68,6 +68,9 @@ fn tools(mood: &str) -> Value {
                "annotations": {"readOnlyHint": true, "x-unknown": [1.50]}, "x-vendor": {"a": 1e2}}),
         json!({"name": "transfer", "inputSchema": object("account")}),
     ];
+    if let ("long", Some(transfer)) = (mood, tools.last_mut()) {
+        transfer["outputSchema"] = json!({"type": "object"});
+    }
     for name in ["slow", "die", "die_half", "garbage", "flood", "huge", "twice", "stray", "ask", "forge", "change"] {
         tools.push(json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}));
     }
@@ -160,6 +163,10 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
             all
         }
         "transfer" if mood == "versioned" => vec![versioned(message, id)],
+        "transfer" if mood == "long" => {
+            let result = json!({"content": [], "structuredContent": {"story": "x".repeat(20_000)}});
+            vec![json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()]
+        }
         "transfer" => transferred(mood, message, id, line),
         "slow" => {
             std::thread::sleep(Duration::from_millis(message["params"]["arguments"]["ms"].as_u64().unwrap_or(300)));
