@@ -145,6 +145,12 @@ impl Gate {
         Ok(read)
     }
 
+    /// Whether an agent may be told that a fact could not be read, and why: only if a grant shows the fact whatever its value is.
+    /// Others must not find out by an error whether there is such a fact.
+    pub fn may_be_told_of(&self, agent: &AgentId, id: &FactId) -> bool {
+        disclose_value(&self.view().state, agent, id, None).is_observable()
+    }
+
     /// Shows facts to an agent; those that live outside as they were read right before.
     pub fn observe_with(
         &self,

@@ -12,7 +12,7 @@ use countersign_core::call::EffectId;
 use countersign_core::ids::FactId;
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
 use countersign_core::record::Leaf;
-use countersign_engine::gate::{Gate, LogError, Shown};
+use countersign_engine::gate::{Gate, LogError, NotObservable, Shown};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,8 +31,14 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     fields.done()?;
     let ids = fact_ids(facts)?;
     let observed = if app.lives_outside(&ids) {
-        let (asked, adapters) = (ids.clone(), Arc::clone(&app.adapters));
-        let outside = app.blocking(move |gate| gate.read_outside(&asked, &adapters)).await?;
+        let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
+        let read = move |gate: &Gate| match gate.read_outside(&asked, &adapters) {
+            Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
+                Err(HttpError::from(NotObservable { agent, facts: vec![unread.fact] }))
+            }
+            read => read.map_err(HttpError::from),
+        };
+        let outside = app.blocking(read).await?;
         app.gate.observe_with(caller.name, ids, &outside)?
     } else {
         app.gate.observe(caller.name, ids)?

@@ -15,7 +15,7 @@ use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub const CONTINUE: &str = "countersign_continue";
 
 /// How old what is known of the pacts and of approved tools may be.
 const MAPPING_KEPT: Duration = Duration::from_secs(2);
+/// How many calls under keys of clients are remembered; the oldest is forgotten first.
+const SENT_MAX: usize = 4096;
 /// How long a call is waited for at most before it is answered with a continuation.
 const WAIT_MS_MAX: u64 = 20_000;
 /// How long a continuation may wait.
@@ -34,6 +36,28 @@ const CONTINUE_MS_MAX: u64 = 5_000;
 pub struct Calls {
     mapping: Mutex<Option<(Instant, Arc<Mapping>)>>,
     approved: Mutex<HashMap<(String, String), (Instant, String)>>,
+    /// The observations that went along under a key of a client's: repeated under it, the action must be the same, byte for byte.
+    sent: Mutex<VecDeque<(String, Vec<String>)>>,
+}
+
+impl Calls {
+    /// The observations that go along under this key: those that did before, or else these, which are remembered.
+    fn sent_under(&self, key: &str, fresh: Vec<String>) -> Vec<String> {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, before)) = sent.iter().find(|(known, _)| known == key) {
+            return before.clone();
+        }
+        sent.push_back((key.to_owned(), fresh.clone()));
+        if sent.len() > SENT_MAX {
+            sent.pop_front();
+        }
+        fresh
+    }
+
+    /// Forgets what went along under a key: nothing did.
+    fn not_sent_under(&self, key: &str) {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != key);
+    }
 }
 
 impl GateClient {
@@ -96,12 +120,19 @@ impl GateClient {
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         let params =
             countersign_core::json::parse_object(arguments).map_err(|error| Refusal::arguments(&error.to_string()))?;
-        let key = key.map_or_else(super::gate::random_key, Ok).map_err(|error| Refusal::no_gate(&error))?;
+        let mut observations = seen.for_action(&mapped.reads, &params);
+        let key = match key {
+            Some(key) => {
+                observations = self.calls.sent_under(&key, observations);
+                key
+            }
+            None => super::gate::random_key().map_err(|error| Refusal::no_gate(&error))?,
+        };
         let mut request = ActionRequest {
             pact: mapped.pact.clone(),
             action: mapped.action.clone(),
             idempotency_key: key,
-            observations: seen.for_action(&mapped.reads, &params),
+            observations,
             params,
             delegation: None,
             claim: None,
@@ -115,6 +146,7 @@ impl GateClient {
         let is_sealed_anew = |error: &anyhow::Error| error.to_string().contains(ErrorCode::ObservationRefused.as_str());
         if !request.observations.is_empty() && verdict.as_ref().is_err_and(is_sealed_anew) {
             seen.forget();
+            self.calls.not_sent_under(&request.idempotency_key);
             request.observations.clear();
             verdict = act(&request);
         }

@@ -97,6 +97,26 @@ fn an_agent_acts_on_what_it_was_shown_and_nobody_acts_on_what_another_saw() {
 }
 
 #[test]
+fn a_repeated_key_gets_the_one_answer_although_more_was_seen_since() {
+    let (sandbox, gate) = world(PACT);
+    let mut client = gateway(&sandbox, &gate);
+    read(&mut client);
+    let key = json!({"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}});
+    let call = |account: &str| json!({"name": "transfer", "arguments": {"account": account}, "_meta": key});
+    let first = client.request("tools/call", &call("42"));
+    assert_eq!(said(&first["result"])["verdict"], "settled", "{first}");
+    read(&mut client);
+    let again = client.request("tools/call", &call("42"));
+    assert_eq!(said(&again["result"])["entry"], said(&first["result"])["entry"], "{again}");
+    // Another call under the same key is refused, not answered with this one's outcome.
+    let other = client.request("tools/call", &call("43"));
+    let error = &said(&other["result"])["error"];
+    assert!(error["message"].as_str().is_some_and(|said| said.contains("idempotency_key_reused")), "{other}");
+    client.end();
+    gate.end();
+}
+
+#[test]
 fn what_changed_behind_the_gateway_is_found_when_the_call_is_made() {
     let (sandbox, gate) = world(PACT);
     let mut client = gateway(&sandbox, &gate);
@@ -147,6 +167,11 @@ fn an_answer_is_withheld_from_whom_no_pact_shows_all_of_it() {
     let mut client = gateway(&sandbox, &gate);
     let refused = read(&mut client);
     assert_eq!(said(&refused)["error"]["code"], "not_read", "{refused}");
+    let refused_in = |refused: &Value| said(refused)["error"]["message"].as_str().unwrap().replace("gone", "42");
+    let before = refused_in(&refused);
+    // Whoever may not see a fact does not find out by the tool's error whether there is one.
+    let gone = client.call("get_account", &json!({"id": "gone"}));
+    assert_eq!(refused_in(&gone), before, "{gone}");
     client.end();
     gate.end();
 }

@@ -143,6 +143,10 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
     };
     match message["params"]["name"].as_str().unwrap() {
         "get_account" if mood == "unreadable" => std::process::exit(7),
+        "get_account" if message["params"]["arguments"]["id"] == "gone" => {
+            let result = json!({"isError": true, "content": [{"type": "text", "text": "there is no such account"}]});
+            vec![json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()]
+        }
         "get_account" => {
             let status = match mood {
                 "frozen" => "frozen".to_owned(),
