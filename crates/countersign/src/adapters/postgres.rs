@@ -65,10 +65,10 @@ impl Postgres {
 
     fn look_once(&self, read: &OutsideRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
         let mut lease = self.pool.take(deadline)?;
-        let session = lease.session()?;
-        let statement = session.prepare(transaction::sql(read)?, deadline)?;
-        let client = &session.client;
-        let found = session.run(deadline, transaction::query(client, read, &statement))?;
+        let found = lease.session()?.run(deadline, async |link| {
+            let statement = link.prepare(transaction::sql(read)?).await?;
+            transaction::query(&link.client, read, &statement).await
+        })?;
         lease.give_back();
         Ok(found.value)
     }

@@ -77,10 +77,10 @@ impl Receipts {
         then: Then,
         deadline: Instant,
     ) -> Result<Known, Failure> {
-        let void = session.prepare(&self.void, deadline)?;
-        let look = session.prepare(&self.look, deadline)?;
-        let client = &session.client;
-        session.run(deadline, async {
+        session.run(deadline, async |link| {
+            let void = link.prepare(&self.void).await?;
+            let look = link.prepare(&self.look).await?;
+            let client = &link.client;
             client.batch_execute("begin isolation level read committed").await?;
             let voided = client.execute(&void, &[&Text(key), &Text(origin), &Text(effect)]).await?;
             if voided == 1 {

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::settings::Settings;
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::pin;
 use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Statement};
@@ -18,6 +19,9 @@ const PREPARED_MAX: usize = 512;
 /// rows locked.
 const IDLE_MS_MAX: u64 = 10_000;
 
+/// What is said when the time is up.
+pub const TOO_LATE: &str = "no answer came in time";
+
 /// What moves a connection. It ends without waiting, since an adapter may be dropped where nobody may wait.
 struct Driver(Option<Runtime>);
 
@@ -28,9 +32,11 @@ impl Driver {
 
     fn within<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let runtime = self.0.as_ref().ok_or_else(|| Failure::Lost("the connection has ended".to_owned()))?;
+        // Pinned here, since a transaction's future is large and would be copied at every hand that it goes through.
+        let work = pin!(work);
         runtime.block_on(async {
             let ended = tokio::time::timeout_at(deadline.into(), work).await;
-            ended.unwrap_or_else(|_| Err(Failure::Lost("no answer came in time".to_owned())))
+            ended.unwrap_or_else(|_| Err(Failure::Lost(TOO_LATE.to_owned())))
         })
     }
 }
@@ -46,11 +52,31 @@ impl Drop for Driver {
 /// A connection.
 pub struct Session {
     driver: Driver,
+    link: Link,
+    /// Whether it has been used before: then a broken connection, or a statement that no longer fits, is no surprise.
+    pub used: bool,
+}
+
+/// What statements are sent through, with those that are prepared.
+pub struct Link {
     /// Sends statements.
     pub client: Client,
     prepared: HashMap<String, Statement>,
-    /// Whether it has been used before: then a broken connection, or a statement that no longer fits, is no surprise.
-    pub used: bool,
+}
+
+impl Link {
+    /// Prepares a statement, once a session.
+    pub async fn prepare(&mut self, sql: &str) -> Result<Statement, Failure> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        if self.prepared.len() >= PREPARED_MAX {
+            self.prepared.clear();
+        }
+        self.prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
 }
 
 impl Session {
@@ -87,24 +113,16 @@ impl Session {
             Failure::Refused(said) => Failure::Busy(said),
             other => other,
         })?;
-        Ok(Self { driver, client, prepared: HashMap::new(), used: false })
+        Ok(Self { driver, link: Link { client, prepared: HashMap::new() }, used: false })
     }
 
-    /// Prepares a statement, once a session.
-    pub fn prepare(&mut self, sql: &str, deadline: Instant) -> Result<Statement, Failure> {
-        if let Some(statement) = self.prepared.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.driver.within(deadline, async { Ok(self.client.prepare(sql).await?) })?;
-        if self.prepared.len() >= PREPARED_MAX {
-            self.prepared.clear();
-        }
-        self.prepared.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
-    }
-
-    /// Runs statements to their answers.
-    pub fn run<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        self.driver.within(deadline, work)
+    /// Runs statements to their answers. Everything between two of them is done in one go with them: entering and leaving what
+    /// moves the connection costs more than the thinking in between.
+    pub fn run<T>(
+        &mut self,
+        deadline: Instant,
+        work: impl AsyncFnOnce(&mut Link) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.driver.within(deadline, work(&mut self.link))
     }
 }

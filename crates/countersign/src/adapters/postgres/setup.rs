@@ -126,8 +126,7 @@ fn receipts(schema: &str) -> String {
            effect text not null,\n  \
            judged_at_ms bigint,\n  \
            read jsonb,\n  \
-           written_at timestamptz not null default now(),\n  \
-           check (void = (read is null))\n)"
+           written_at timestamptz not null default now()\n)"
     )
 }
 

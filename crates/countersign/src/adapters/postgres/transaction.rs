@@ -9,7 +9,7 @@
 
 use super::failure::{Failure, surely_not_committed};
 use super::receipt::{Receipts, write_read};
-use super::session::Session;
+use super::session::{Link, Session, TOO_LATE};
 use super::values::{Param, Text, attributes};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send, Statement as Sql};
 use countersign_core::decision::Blocked;
@@ -54,40 +54,34 @@ pub fn run(
     origin: &str,
     deadline: Instant,
 ) -> (Ended, bool) {
-    match act(session, job, receipts, origin, deadline) {
+    // What holds if the time is up at whatever point the transaction has come to by then.
+    let mut ended = Ended::Undone(Failure::Lost(TOO_LATE.to_owned()));
+    let clean = session.run(deadline, async |link| match act(link, job, receipts, origin).await {
         Ok(evidence) => {
-            let ended = commit(session, evidence, deadline);
-            let clean = !matches!(ended, Ended::Unsure(_));
-            (ended, clean)
+            ended = Ended::Unsure(TOO_LATE.to_owned());
+            ended = commit(link, evidence).await;
+            Ok(!matches!(ended, Ended::Unsure(_)))
         }
-        Err(ended) => {
-            let client = &session.client;
-            let rolled_back = session.run(deadline, async { Ok(client.batch_execute("rollback").await?) });
-            (ended, rolled_back.is_ok())
+        Err(not_done) => {
+            ended = not_done;
+            link.client.batch_execute("rollback").await?;
+            Ok(true)
         }
-    }
+    });
+    (ended, clean.unwrap_or(false))
 }
 
-fn commit(session: &Session, evidence: Evidence, deadline: Instant) -> Ended {
-    let client = &session.client;
-    let answer = session.run(deadline, async { Ok(client.batch_execute("commit").await) });
-    match answer {
-        Ok(Ok(())) => Ended::Committed(evidence),
-        Ok(Err(error)) if surely_not_committed(&error) => Failure::from(error).into(),
-        Ok(Err(error)) => Ended::Unsure(Failure::from(error).said().to_owned()),
-        Err(failure) => Ended::Unsure(failure.said().to_owned()),
+async fn commit(link: &Link, evidence: Evidence) -> Ended {
+    match link.client.batch_execute("commit").await {
+        Ok(()) => Ended::Committed(evidence),
+        Err(error) if surely_not_committed(&error) => Failure::from(error).into(),
+        Err(error) => Ended::Unsure(Failure::from(error).said().to_owned()),
     }
 }
 
 /// Everything up to the commit.
-fn act(
-    session: &mut Session,
-    job: &Job<'_>,
-    receipts: &Receipts,
-    origin: &str,
-    deadline: Instant,
-) -> Result<Evidence, Ended> {
-    let read = read(session, &job.call.outside, deadline)?;
+async fn act(link: &mut Link, job: &Job<'_>, receipts: &Receipts, origin: &str) -> Result<Evidence, Ended> {
+    let read = read(link, &job.call.outside).await?;
     for outside in &read {
         // A column of another type than the pact says must not come as far as a condition.
         let fits = outside.value.as_ref().map_or(Ok(()), |value| value.check(&job.judge.schema(&outside.fact)));
@@ -97,7 +91,7 @@ fn act(
     let Send::Sql { statements } = &judged else {
         return Err(Ended::Refused("the call of the pact holds no SQL statements".to_owned()));
     };
-    write(session, job, statements, &receipt(job, receipts, origin, &read), deadline)
+    write(link, job, statements, &receipt(job, receipts, origin, &read)).await
 }
 
 fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Blocked> {
@@ -109,32 +103,29 @@ fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Blocked> {
 
 /// Begins, locks and reads the facts in the order of their ids, and answers in the order of the call. The same order for
 /// everybody means that no two attempts wait for each other.
-fn read(session: &mut Session, reads: &[OutsideRead], deadline: Instant) -> Result<Vec<Outside>, Failure> {
+async fn read(link: &mut Link, reads: &[OutsideRead]) -> Result<Vec<Outside>, Failure> {
     let mut order: Vec<&OutsideRead> = reads.iter().collect();
     order.sort_by(|a, b| a.fact.cmp(&b.fact));
     let mut prepared = Vec::with_capacity(order.len());
     for read in order {
-        prepared.push((read, session.prepare(&format!("{} for update", sql(read)?), deadline)?));
+        prepared.push((read, link.prepare(&format!("{} for update", sql(read)?)).await?));
     }
-    let client = &session.client;
-    let found = session.run(deadline, async {
-        let mut found = Vec::with_capacity(prepared.len());
-        let mut rest = prepared.iter();
-        match rest.next() {
-            None => client.batch_execute(BEGIN).await?,
-            Some((read, statement)) => {
-                // The first read is sent with the BEGIN: one round trip for both.
-                let (begun, first) = tokio::join!(client.batch_execute(BEGIN), query(client, read, statement));
-                begun?;
-                found.push(lock(client, read, statement, first?).await?);
-            }
+    let client = &link.client;
+    let mut found = Vec::with_capacity(prepared.len());
+    let mut rest = prepared.iter();
+    match rest.next() {
+        None => client.batch_execute(BEGIN).await?,
+        Some((read, statement)) => {
+            // The first read is sent with the BEGIN: one round trip for both.
+            let (begun, first) = tokio::join!(client.batch_execute(BEGIN), query(client, read, statement));
+            begun?;
+            found.push(lock(client, read, statement, first?).await?);
         }
-        for (read, statement) in rest {
-            let value = query(client, read, statement).await?;
-            found.push(lock(client, read, statement, value).await?);
-        }
-        Ok(found)
-    })?;
+    }
+    for (read, statement) in rest {
+        let value = query(client, read, statement).await?;
+        found.push(lock(client, read, statement, value).await?);
+    }
     let of = |read: &OutsideRead| found.iter().find(|outside| outside.fact == read.fact).cloned();
     Ok(reads.iter().filter_map(of).collect())
 }
@@ -187,37 +178,34 @@ fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[O
 }
 
 /// Runs the statements, each of which must change exactly one row, and writes the receipt.
-fn write(
-    session: &mut Session,
+async fn write(
+    link: &mut Link,
     job: &Job<'_>,
     statements: &[Sql],
     receipt: &Receipt<'_>,
-    deadline: Instant,
 ) -> Result<Evidence, Ended> {
     let Some((last, before)) = statements.split_last() else {
         return Err(Ended::Refused("the call of the pact has no statements".to_owned()));
     };
     for statement in before {
-        let prepared = session.prepare(&statement.sql, deadline)?;
-        let client = &session.client;
-        let changed = session.run(deadline, async { Ok(execute(client, &prepared, statement).await?) })?;
+        let prepared = link.prepare(&statement.sql).await?;
+        let changed = execute(&link.client, &prepared, statement).await.map_err(Failure::from)?;
         one_row(statement, changed)?;
     }
-    let prepared = session.prepare(&last.sql, deadline)?;
-    let insert = session.prepare(receipt.insert, deadline)?;
-    let client = &session.client;
+    let prepared = link.prepare(&last.sql).await?;
+    let insert = link.prepare(receipt.insert).await?;
+    let params: [&(dyn ToSql + Sync); 5] = [
+        &Text(job.key),
+        &Text(receipt.origin),
+        &Text(&receipt.effect),
+        &Text(&receipt.judged_at_ms),
+        &Text(&receipt.read),
+    ];
     // The receipt is sent with the last statement: one round trip for both. If that changed too much, both are rolled back.
-    let (changed, seq) = session.run(deadline, async {
-        let params: [&(dyn ToSql + Sync); 5] = [
-            &Text(job.key),
-            &Text(receipt.origin),
-            &Text(&receipt.effect),
-            &Text(&receipt.judged_at_ms),
-            &Text(&receipt.read),
-        ];
-        let (changed, row) = tokio::join!(execute(client, &prepared, last), client.query_one(&insert, &params));
-        Ok((changed?, row?.try_get::<_, String>(0)?))
-    })?;
+    let client = &link.client;
+    let (changed, row) = tokio::join!(execute(client, &prepared, last), client.query_one(&insert, &params));
+    let changed = changed.map_err(Failure::from)?;
+    let seq: String = row.and_then(|row| row.try_get(0)).map_err(Failure::from)?;
     one_row(last, changed)?;
     let summary = format!("committed in PostgreSQL with receipt {seq}");
     Ok(Evidence { attempts: job.attempt, receipt: Some(seq), ..Evidence::said(summary) })
