@@ -8,7 +8,7 @@ use crate::ids::{ActionId, ActionName, Digest, FactId, numbered};
 use crate::value::Value;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -210,6 +210,11 @@ impl Evidence {
 /// The idempotency key that the outside is given for an action: the same for every attempt, and no other action's.
 pub fn outside_key(action: &ActionId) -> String {
     let Digest(digest) = Digest::of(&[b"countersign call\0".as_slice(), &action.0].concat());
-    let front = digest.iter().take(16).map(|byte| format!("{byte:02x}"));
-    front.fold("cs-".to_owned(), |key, byte| key + &byte)
+    let mut key = String::with_capacity(35);
+    key.push_str("cs-");
+    for byte in digest.iter().take(16) {
+        // Writing to a String cannot fail.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
 }

@@ -59,7 +59,7 @@ pub trait Judge {
     fn schema(&self, fact: &FactId) -> FactSchema;
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order. Gives what is
-    /// to be sent.
+    /// to be sent. It only thinks and waits for nobody: rows may be locked, and the thread may be driving the connection to them.
     fn judge(&self, read: &[Outside]) -> Result<Send, Blocked>;
 
     /// When it last decided, in ledger milliseconds; `None` before the first time.

@@ -21,6 +21,10 @@ const PROBE_FIRST: Duration = Duration::from_millis(200);
 /// The longest wait before a probe.
 const PROBE_LONGEST: Duration = Duration::from_secs(30);
 
+/// What may be on its way for an effect.
+const CALL: &str = "call";
+const PROBE: &str = "probe";
+
 /// Something to be done at some time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
@@ -77,7 +81,9 @@ impl Schedule {
         let next = {
             let view = self.inner.gate.view();
             let Ok(effect) = view.state.effects.find(id) else {
-                self.taken.retain(|(effect, _)| *effect != id.0);
+                for kind in [CALL, PROBE] {
+                    self.taken.remove(&(id.0, kind));
+                }
                 return;
             };
             match &effect.phase {
@@ -85,11 +91,11 @@ impl Schedule {
                     let wait = dispatch_at_ms.saturating_sub(self.inner.gate.now_ms());
                     Some((Duration::from_millis(wait), Task::Dispatch(id)))
                 }
-                Phase::Dispatched(_) if self.taken.insert((id.0, "call")) => {
+                Phase::Dispatched(_) if self.taken.insert((id.0, CALL)) => {
                     Some((Duration::ZERO, Task::Attempt(Work::first(id, is_found))))
                 }
                 Phase::InDoubt { flight, .. } if self.inner.can_probe(&flight.dispatched.call) => {
-                    let is_new = self.taken.insert((id.0, "probe"));
+                    let is_new = self.taken.insert((id.0, PROBE));
                     is_new.then_some((PROBE_FIRST, Task::Probe(id, 0)))
                 }
                 Phase::Dispatched(_) | Phase::InDoubt { .. } => None,

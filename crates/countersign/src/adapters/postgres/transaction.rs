@@ -178,12 +178,7 @@ fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[O
 }
 
 /// Runs the statements, each of which must change exactly one row, and writes the receipt.
-async fn write(
-    link: &mut Link,
-    job: &Job<'_>,
-    statements: &[Sql],
-    receipt: &Receipt<'_>,
-) -> Result<Evidence, Ended> {
+async fn write(link: &mut Link, job: &Job<'_>, statements: &[Sql], receipt: &Receipt<'_>) -> Result<Evidence, Ended> {
     let Some((last, before)) = statements.split_last() else {
         return Err(Ended::Refused("the call of the pact has no statements".to_owned()));
     };

@@ -7,6 +7,7 @@ use crate::adapters::postgres::settings::Settings;
 use countersign_core::call::Call;
 use countersign_engine::outbox::{Adapter as _, Attempt};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More messages than an attempt sends, with all that it prepares; the tests make sure of it.
 const MESSAGES: usize = 40;
@@ -108,15 +109,15 @@ fn a_server_that_crashes_in_the_middle_costs_nothing() {
     let world = World::new();
     let adapter = world.adapter();
     assert!(matches!(Bank::paying("before", 1).attempt(&adapter, &call(&["a1"]), 1), Attempt::Done(_)));
-    let crashed = Cell::new(false);
+    let crashed = AtomicBool::new(false);
     let meanwhile = |_: &[_]| {
-        if !crashed.replace(true) {
+        if !crashed.swap(true, Ordering::SeqCst) {
             world.server.crash_and_restart().unwrap();
         }
     };
     let ended = Bank { meanwhile: &meanwhile, ..Bank::paying("middle", 1) }.attempt(&adapter, &call(&["a1"]), 1);
     assert!(matches!(ended, Attempt::Done(_)), "{ended:?}");
-    assert!(crashed.get());
+    assert!(crashed.into_inner());
     assert_eq!((world.book("before"), world.book("middle")), ((1, 1), (1, 1)));
     assert_eq!(world.count("select balance from accounts where id = 'a1'"), 998);
 }

@@ -1,6 +1,6 @@
 //! Other clients, who know nothing of the gate, write in every window.
 
-use super::world::{Bank, Other, QUERY, World, blocked, call, outside, schema, statement};
+use super::world::{Bank, Other, QUERY, World, aside, blocked, call, outside, schema, statement};
 use crate::adapters::postgres::Postgres;
 use crate::adapters::postgres::settings::Settings;
 use countersign_core::call::Send;
@@ -92,7 +92,7 @@ fn an_absence_holds_until_the_commit_too() {
 }
 
 struct OpenIfAbsent<'a> {
-    meanwhile: &'a dyn Fn(),
+    meanwhile: &'a (dyn Fn() + Sync),
     sql: &'a str,
 }
 
@@ -107,7 +107,7 @@ impl Judge for OpenIfAbsent<'_> {
 
     fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
         assert_eq!(read[0].value, None);
-        (self.meanwhile)();
+        aside(self.meanwhile);
         let statements = vec![statement(self.sql, vec![Value::String(read[0].fact.id().into())])];
         Ok(Send::Sql { statements })
     }

@@ -165,10 +165,16 @@ pub struct Bank<'a> {
     pub amount: i64,
     pub statements: Option<Vec<Statement>>,
     /// What happens between reading and acting.
-    pub meanwhile: &'a dyn Fn(&[Outside]),
+    pub meanwhile: &'a (dyn Fn(&[Outside]) + Sync),
     pub halted: bool,
     /// What a receipt said was read, and when.
     pub recalled: RefCell<Option<(Vec<Outside>, u64)>>,
+}
+
+/// Does something on a thread of its own, as everybody else does who uses the database meanwhile: the judge's thread drives the
+/// transaction.
+pub fn aside(work: impl FnOnce() + std::marker::Send) {
+    std::thread::scope(|scope| drop(scope.spawn(work)));
 }
 
 /// When everything is judged.
@@ -206,7 +212,7 @@ impl Judge for Bank<'_> {
     }
 
     fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
-        (self.meanwhile)(read);
+        aside(|| (self.meanwhile)(read));
         for outside in read {
             let value = outside.value.as_ref().ok_or_else(|| blocked("no such account"))?;
             if value.get("status") != Some(&Value::String("active".into())) {
