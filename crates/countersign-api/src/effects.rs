@@ -140,6 +140,9 @@ pub struct Effect {
     /// The facts that stay as they are until it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fences: Vec<String>,
+    /// The entries of feeds that wait for it to end, because it keeps their facts as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_feeds: Vec<u64>,
     /// Whether something finds out about a doubt by itself, or a person must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probed: Option<bool>,

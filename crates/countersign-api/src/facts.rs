@@ -73,6 +73,31 @@ pub struct FactResponse {
     pub entry: u64,
     /// How strong the guarantee on it is.
     pub atomicity: Atomicity,
+    /// The effects in flight that rely on it: until they have ended nobody changes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["eff_813"]))]
+    pub fenced_by: Vec<String>,
+    /// The feeds that wait for those effects, oldest first: until they are written nobody relies on the fact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldFeed>,
+    /// The claim that announces a change of it, if one stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+}
+
+/// A feed that waits for effects in flight to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HeldFeed {
+    /// The entry in which it came.
+    pub entry: u64,
+    /// When, in ledger milliseconds.
+    pub at: u64,
+    /// Who fed it.
+    pub by: String,
+    /// The value that will be written; absent where the fact will be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub value: Option<Value>,
 }
 
 /// A new value for a fact.
@@ -84,15 +109,23 @@ pub struct FactPut {
     pub value: Map<String, Value>,
 }
 
-/// A fact was written or deleted by an operator.
+/// A fact was written or deleted by an operator, or will be as soon as nothing in flight relies on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FactWritten {
     /// The fact.
     pub fact: String,
-    /// Its new version.
-    pub version: u64,
+    /// Its new version; absent where the feed is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
     /// The entry.
     pub entry: u64,
+    /// Whether the feed is held, because effects in flight rely on the fact: it is in the ledger, is written right after they have
+    /// ended, and until then nobody relies on the fact.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
+    /// The effects that a held feed waits for, as they were when it was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
     /// The entry's receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,

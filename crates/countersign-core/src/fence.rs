@@ -5,6 +5,7 @@
 //! holder, ends by ledger time, and its entry is its fencing token. Both stand on fact ids, whether there is such a fact or
 //! not, and both are folded from the ledger (I3). Nobody waits here, and nothing is held while waiting (docs/adr/0011).
 
+use crate::call::EffectId;
 use crate::disclose::Subject;
 use crate::fact::Fact;
 use crate::halt::Scope;
@@ -72,6 +73,26 @@ pub struct Fenced {
     pub version: u64,
     /// Whether the call's settlement writes it.
     pub sets: bool,
+}
+
+/// A call in flight that keeps an action from using a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InTheWay {
+    /// The call, by the entry of its intent.
+    pub effect: u64,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a call in flight keeps an action from using a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The call relies on the fact, and the action would change it.
+    ReliedOn,
+    /// A feed is held until the call has ended: what the fact says is known to be out of date.
+    FeedHeld,
+    /// The call will change the fact, and the action's own call would rely on it.
+    WillChange,
 }
 
 /// The fences that stand.
@@ -186,13 +207,24 @@ impl Fences {
         }
     }
 
-    /// The call in flight that keeps another from using a fact: from writing it, or, if the other is a call itself, also from
-    /// relying on what the first will write, and from keeping a feed waiting that waits already.
-    pub fn steady_against(&self, fact: &FactId, sets: bool, is_call: bool) -> Option<u64> {
+    /// The call in flight that keeps an action from using a fact: from writing it; from relying on it while a feed waits, which
+    /// has said already that it is otherwise; and, if the action is a call itself, from relying on what the first will write.
+    pub fn steady_against(&self, fact: &FactId, sets: bool, is_call: bool) -> Option<InTheWay> {
         let effects = self.steady.get(fact)?;
-        let is_held = self.held.contains_key(fact);
-        let conflict = |(_, others): &(&u64, &bool)| sets || (is_call && (is_held || **others));
-        effects.iter().find(conflict).map(|(effect, _)| *effect)
+        let (effect, why) = if sets {
+            (effects.keys().next(), Why::ReliedOn)
+        } else if self.is_held(fact) {
+            (effects.keys().next(), Why::FeedHeld)
+        } else {
+            let setter = effects.iter().find(|(_, others)| is_call && **others);
+            (setter.map(|(effect, _)| effect), Why::WillChange)
+        };
+        effect.map(|effect| InTheWay { effect: *effect, why })
+    }
+
+    /// The calls in flight that rely on a fact.
+    pub fn steady_on(&self, fact: &FactId) -> impl Iterator<Item = EffectId> {
+        self.steady.get(fact).into_iter().flat_map(|effects| effects.keys().copied().map(EffectId))
     }
 
     /// A feed waits for the fence on a fact.
@@ -209,6 +241,11 @@ impl Fences {
                 self.held.remove(fact);
             }
         }
+    }
+
+    /// Whether a feed of a fact waits.
+    pub fn is_held(&self, fact: &FactId) -> bool {
+        self.held.contains_key(fact)
     }
 
     /// Whether a call in flight relies on a fact.

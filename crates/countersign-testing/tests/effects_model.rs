@@ -21,8 +21,9 @@ fn all_hold(names: &[&str]) {
 }
 
 /// Those of some thousand states. The others have a test each, to run side by side.
-const SMALL: [&str; 10] =
-    ["payouts", "fenced", "retries", "batches", "cooling", "claims", "waiting", "halts", "doubts", "fickle"];
+const SMALL: [&str; 11] = [
+    "payouts", "fenced", "outdated", "retries", "batches", "cooling", "claims", "waiting", "halts", "doubts", "fickle",
+];
 const LARGE: [&str; 4] = ["freeze", "freeze in batches", "crowd", "queue"];
 
 #[test]

@@ -49,7 +49,8 @@ pub(super) fn get_fact() {}
     params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
         ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes; \"0\" for none"),
         ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
-    responses((status = 200, description = "The fact was written", body = FactWritten)))]
+    responses((status = 200, description = "The fact was written", body = FactWritten),
+        (status = 202, description = "The feed is held until no effect in flight relies on the fact", body = FactWritten)))]
 pub(super) fn put_fact() {}
 
 /// Delete a fact. Its version goes on from where it was if it is ever fed again.
@@ -57,7 +58,8 @@ pub(super) fn put_fact() {}
     params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
         ("If-Match" = Option<String>, Header, description = "The version it must have now, in quotes"),
         ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
-    responses((status = 200, description = "The fact was deleted", body = FactWritten)))]
+    responses((status = 200, description = "The fact was deleted", body = FactWritten),
+        (status = 202, description = "The deletion is held until no effect in flight relies on the fact", body = FactWritten)))]
 pub(super) fn delete_fact() {}
 
 /// The versions of a fact, newest first.

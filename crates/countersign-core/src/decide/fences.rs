@@ -4,7 +4,7 @@
 use super::{Deciding, Snapshot, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
-use crate::fence::Fenced;
+use crate::fence::{Fenced, InTheWay, Why};
 use crate::pact::SourceRead;
 use crate::pact::catalogue::AGENT;
 
@@ -32,8 +32,12 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let is_call = self.kind.call.is_some();
         for (at, read) in self.fenceable() {
-            if let Some(effect) = fences.steady_against(&read.id, self.sets(at), is_call) {
-                let why = if self.sets(at) { "relies on it" } else { "will change it" };
+            if let Some(InTheWay { effect, why }) = fences.steady_against(&read.id, self.sets(at), is_call) {
+                let why = match why {
+                    Why::ReliedOn => "relies on it",
+                    Why::FeedHeld => "a feed that changes it waits for that",
+                    Why::WillChange => "will change it",
+                };
                 let message = format!("{} is fenced: eff_{effect} is in flight and {why}", read.id);
                 let hint = "act again when that effect is settled; `countersign effects show` says how far it is";
                 return Err(blocked(Code::FactFenced, message, hint));

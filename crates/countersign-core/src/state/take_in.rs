@@ -182,9 +182,15 @@ impl State {
         feeds.find(|(_, held)| !self.fences.is_steady(&held.fact))
     }
 
+    /// The feeds of a fact that wait, oldest first, with their entries.
+    pub fn held_feeds(&self, fact: &FactId) -> impl Iterator<Item = (u64, &HeldFeed)> {
+        let feeds = self.held.iter().map(|(entry, held)| (*entry, held));
+        feeds.filter(move |(_, held)| held.fact == *fact)
+    }
+
     /// Whether a feed of this fact must wait: a call relies on the fact, or an earlier feed waits already.
     pub fn must_hold(&self, fact: &FactId) -> bool {
-        self.fences.is_steady(fact) || self.held.values().any(|held| held.fact == *fact)
+        self.fences.is_steady(fact) || self.fences.is_held(fact)
     }
 }
 

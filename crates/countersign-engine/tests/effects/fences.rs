@@ -101,6 +101,25 @@ fn feeds_are_held_in_their_order_and_written_when_the_fence_ends() {
 }
 
 #[test]
+fn what_a_held_feed_will_change_is_not_relied_on() {
+    let mut world = World::new();
+    world.feed(&account_id("b"), json!({"status": "active", "balance": 0}));
+    let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
+    let lend = |world: &mut World| world.act("payer-2", "lend", json!({"account": "b", "backer": "a", "amount": 1})).0;
+    assert_eq!(lend(&mut world), "committed", "a fence alone keeps no reader out");
+    world.feed(&account_id("a"), json!({"status": "frozen", "balance": 500}));
+    assert_eq!(lend(&mut world), "fact_fenced", "the gate has been told that the account is frozen");
+    world.outside.answer(unknown());
+    world.until(effect, "in_doubt");
+    world.restart();
+    assert_eq!(lend(&mut world), "fact_fenced", "also after a restart");
+    world.resolve(effect, Outcome::Settled).unwrap();
+    assert_eq!(lend(&mut world), "precondition_failed");
+    assert_eq!(world.balance("b"), 1);
+    world.audited();
+}
+
+#[test]
 fn a_held_feed_is_not_kept_waiting_by_ever_new_calls() {
     let mut world = World::new();
     let (_, first) = world.act("payer-1", "notify", json!({"account": "a"}));

@@ -213,6 +213,8 @@ pub enum Bug {
     FreeFencesInDoubt,
     /// A feed is applied although the fact is fenced.
     FeedNotHeld,
+    /// An action without a call relies on a fact although a feed of it is held.
+    HeldFeedReliedOn,
     /// A held feed is not applied after the settlement.
     HeldFeedForgotten,
     /// The writes of a call are applied with its dispatch.

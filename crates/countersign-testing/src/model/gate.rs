@@ -52,13 +52,14 @@ impl Protocol {
         Wrong {
             precondition: Fact::ALL.into_iter().any(|fact| reads(fact) && !ledger.fact(fact).open),
             claimed: standing.any(|claim| claim.holder != action && reads(claim.fact)),
+            outdated: Fact::ALL.into_iter().any(|fact| reads(fact) && self.is_held(ledger, fact)),
             claim_lost: spec.names.is_some_and(|claim| ledger.claims[claim] != Claim::Standing),
             halted: ledger.halt == Halt::Standing,
         }
     }
 
-    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, a call's if the other sets or a
-    /// feed is held there, which would otherwise wait for ever.
+    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, anybody's while a feed is held
+    /// there, and a call's if the other sets.
     fn kept_out(&self, ledger: &Ledger, action: usize, fact: Fact) -> bool {
         let spec = self.spec(action);
         if !spec.reads[fact as usize] || (spec.call && self.has(Bug::SettersShareFence)) {
@@ -66,8 +67,13 @@ impl Protocol {
         }
         let others = (0..ledger.actions.len()).filter(|other| *other != action);
         let mut fences = others.filter(|other| ledger.actions[*other].fenced && self.spec(*other).reads[fact as usize]);
-        let is_held = ledger.feed == Feed::Held && self.config.feed.is_some_and(|(fed, _)| fed == fact);
-        fences.any(|other| spec.sets_fact(fact) || (spec.call && (is_held || self.spec(other).sets_fact(fact))))
+        let is_held = self.is_held(ledger, fact) && (spec.call || !self.has(Bug::HeldFeedReliedOn));
+        fences.any(|other| spec.sets_fact(fact) || is_held || (spec.call && self.spec(other).sets_fact(fact)))
+    }
+
+    /// Whether a feed of a fact waits for a fence to end.
+    fn is_held(&self, ledger: &Ledger, fact: Fact) -> bool {
+        ledger.feed == Feed::Held && self.config.feed.is_some_and(|(fed, _)| fed == fact)
     }
 
     pub(super) fn submit(&self, state: &mut State, action: usize) {

@@ -17,6 +17,8 @@ pub const I1_JUSTIFIED: &str = "I1: when the outside does it, what it was decide
 pub const I5_STEADY: &str = "I5: a fact under a steady fence changes only by its own settlement";
 /// I5, the changing half.
 pub const I5_CHANGING: &str = "I5: a fact under somebody else's claim is not relied on";
+/// I5: a feed that is held has announced itself.
+pub const I5_FED: &str = "I5: a fact is not relied on while a feed of it is held";
 /// I6.
 pub const I6_ONCE: &str = "I6: the outside does it at most once";
 /// Two calls that set one fact.
@@ -116,6 +118,7 @@ fn always() -> Vec<Rule> {
             each(state).all(|(action, number)| !action.status.in_flight() || model.stands(state, number))
         }),
         Rule::always(I5_CHANGING, |_, state| each(state).all(|(action, _)| !action.wrong.claimed)),
+        Rule::always(I5_FED, |_, state| each(state).all(|(action, _)| !action.wrong.outdated)),
         Rule::always(I6_ONCE, |_, state| state.outside.iter().all(|outside| outside.did <= 1)),
         Rule::always(SETTERS, setters_are_alone),
         Rule::always(SETTLED, |_, state| {
@@ -177,6 +180,7 @@ impl Bug {
                 &[I1_JUSTIFIED, I5_STEADY, SETTERS]
             }
             Self::FeedNotHeld | Self::WriteAtDispatch => &[I5_STEADY],
+            Self::HeldFeedReliedOn => &[I5_FED],
             Self::SendBeforeDurable => &[I1_DISPATCHED],
             Self::NotDecidedAgain => &[I1_HELD],
             Self::ClaimNotCheckedAtDispatch => &[I5_CHANGING],
@@ -185,7 +189,8 @@ impl Bug {
             Self::RetryNonIdempotent | Self::FreshKey | Self::RecoveryResends => &[I6_ONCE],
             Self::HaltedRetryFails | Self::RefusedRetryFails | Self::UnknownIsFailed | Self::AbsentAtOnce => &[FAILED],
             Self::UnknownIsSettled => &[SETTLED],
-            Self::HeldFeedForgotten | Self::RecoveryForgets => &[ENDS],
+            Self::HeldFeedForgotten => &[ENDS, I5_FED],
+            Self::RecoveryForgets => &[ENDS],
             Self::LostClaimStillGood => &[LATE_WRITE],
             Self::PriorityIgnored => &[PRIORITY],
             Self::WaiterForgotten => &[WAITING],

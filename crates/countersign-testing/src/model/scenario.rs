@@ -6,8 +6,19 @@ use super::config::{Bug, ClaimSpec, Config, Delays, Operator, Spec};
 /// The configurations in which every property holds.
 #[must_use]
 pub fn scenarios() -> Vec<Config> {
-    let mut all =
-        vec![payouts(), fenced(), retries(), batches(), cooling(), claims(), waiting(), halts(), doubts(), fickle()];
+    let mut all = vec![
+        payouts(),
+        fenced(),
+        outdated(),
+        retries(),
+        batches(),
+        cooling(),
+        claims(),
+        waiting(),
+        halts(),
+        doubts(),
+        fickle(),
+    ];
     all.extend([freeze(), freeze_in_batches(), crowd(), queue()]);
     all
 }
@@ -22,6 +33,13 @@ fn payouts() -> Config {
 fn fenced() -> Config {
     let actions = [Spec::call(&[A, B]).sets(A).probe(), Spec::call(&[B]), Spec::plain(&[A, B]).closes(B)];
     Config { crashes: 2, feed: Some((B, false)), refuses: true, ..Config::new("fenced", actions) }
+}
+
+/// A feed waits for a call, and others, one of which waits as well, rely on what it will change.
+fn outdated() -> Config {
+    let reader = Spec::plain(&[A, B]).closes(B);
+    let actions = [Spec::call(&[A]).sets(A).probe(), reader.waits(), reader];
+    Config { crashes: 2, feed: Some((A, false)), refuses: true, ..Config::new("outdated", actions) }
 }
 
 /// Idempotent calls, tried again, on a network that duplicates.
@@ -144,6 +162,7 @@ pub fn bugs() -> Vec<Config> {
         (Bug::SettersShareFence, payouts()),
         (Bug::FreeFencesInDoubt, payouts()),
         (Bug::FeedNotHeld, fenced()),
+        (Bug::HeldFeedReliedOn, outdated()),
         (Bug::HeldFeedForgotten, fenced()),
         (Bug::WriteAtDispatch, payouts()),
         (Bug::SendBeforeDurable, batches()),

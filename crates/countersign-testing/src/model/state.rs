@@ -142,6 +142,8 @@ pub struct Wrong {
     pub precondition: bool,
     /// A fact that it reads was claimed by somebody else.
     pub claimed: bool,
+    /// A feed of a fact that it reads was held.
+    pub outdated: bool,
     /// The claim that it names did not stand.
     pub claim_lost: bool,
     /// A halt stood.

@@ -86,6 +86,7 @@ fn a_gate_that_differs_from_the_model_is_noticed() {
         (Bug::ForgetFence, "payouts", vec![Step::Submit(0)]),
         (Bug::WriteAtDispatch, "payouts", vec![Step::Submit(0)]),
         (Bug::FeedNotHeld, "freeze", vec![Step::Submit(0), Step::Dispatch(0), Step::Feed]),
+        (Bug::HeldFeedReliedOn, "outdated", vec![Step::Submit(0), Step::Feed, Step::Submit(2)]),
         (Bug::LostClaimStillGood, "claims", vec![Step::Announce(0), Step::Withdraw(0), Step::Submit(1)]),
         (Bug::RefusedRetryFails, "retries", retried()),
     ];

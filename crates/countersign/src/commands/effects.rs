@@ -176,6 +176,9 @@ fn show(effect: &Effect) {
     if !effect.fences.is_empty() {
         say(format_args!("  keeps fenced: {}", effect.fences.join(", ")));
     }
+    for entry in &effect.held_feeds {
+        say(format_args!("  holds up the feed of entry {entry}: `countersign entry show {entry}`"));
+    }
     match effect.probed {
         Some(true) => note("It is probed until its outcome is known; nobody has to do anything."),
         Some(false) => note(format_args!(

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::terminal::{note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::{FactPut, FactResponse, FactWritten, HistoryResponse};
+use countersign_api::{FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse};
 use countersign_core::ids::FactId;
 use serde_json::Value;
 
@@ -115,7 +115,24 @@ fn get(args: &GetArgs, config: &Config) -> Result<Outcome> {
     let FactResponse { version, written_at, written_by, entry, .. } = &found;
     note(format_args!("{fact} version {version}, written by {written_by} at {} in entry {entry}", time(*written_at)));
     say(serde_json::to_string_pretty(&found.value)?);
+    note_fences(&found);
     Ok(Outcome::Yes)
+}
+
+/// What stands in the way of using a fact.
+fn note_fences(found: &FactResponse) {
+    if !found.fenced_by.is_empty() {
+        let effects = found.fenced_by.join(", ");
+        note(format_args!("In flight and relying on it: {effects}. Nobody changes it until that has ended."));
+    }
+    for HeldFeed { entry, at, by, value } in &found.held {
+        let value = value.as_ref().map_or_else(|| "deleted".to_owned(), value_line);
+        note(format_args!("A feed by {by} at {} waits for that, and nobody relies on the fact: {value}", time(*at)));
+        note(format_args!("See `countersign entry show {entry}`."));
+    }
+    if let Some(claim) = &found.claim {
+        note(format_args!("{claim} announces a change of it; see `countersign claim list`."));
+    }
 }
 
 fn history(args: &GetArgs, fact: &FactId, config: &Config) -> Result<Outcome> {
@@ -178,10 +195,30 @@ fn if_match(call: Call, version: Option<u64>) -> Call {
 fn show_written(written: &FactWritten, json: bool, what: &str) -> Result<Outcome> {
     if json {
         say_json(&serde_json::to_value(written)?);
-    } else {
-        say(format_args!("{what} {} version {} in entry {}", written.fact, written.version, written.entry));
+        return Ok(Outcome::Yes);
+    }
+    match written.version {
+        Some(version) => say(format_args!("{what} {} version {version} in entry {}", written.fact, written.entry)),
+        None => {
+            say(format_args!("held {} in entry {}: not {what} yet", written.fact, written.entry));
+            note(waits(written));
+        }
     }
     Ok(Outcome::Yes)
+}
+
+/// What a held feed waits for.
+pub fn waits(written: &FactWritten) -> String {
+    let FactWritten { fact, waits_for, .. } = written;
+    match waits_for.as_slice() {
+        // It ended while the answer was on its way.
+        [] => format!("What it waited for has ended; `countersign fact get '{fact}'` shows it."),
+        [effect, ..] => format!(
+            "In flight and relying on it: {}. The feed is written right after that has ended; until then nobody relies on {fact}. \
+             `countersign effects show {effect}` says how far it is, and what to do if it is in doubt.",
+            waits_for.join(", ")
+        ),
+    }
 }
 
 /// A value on one line: `status: "active", balance: 900000`.

@@ -5,12 +5,14 @@ use super::error::HttpError;
 use super::{App, body, json, receipt};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use countersign_api::{Atomicity, ErrorCode, FactResponse, FactVersion, FactWritten, HistoryResponse};
+use countersign_api::{Atomicity, ErrorCode, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse};
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::FACT_BYTES_MAX;
+use countersign_core::record::Event;
+use countersign_core::state;
 use countersign_core::value::Attributes;
 use countersign_engine::gate::Gate;
 use countersign_engine::request::{Refusal, Request as GateRequest};
@@ -55,15 +57,36 @@ fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
         Some(fact) => format!("{id} was deleted with version {} in entry {}", fact.version(), fact.written.entry),
         None => format!("there is no {id}"),
     };
+    let waiting = gate.view().state.held_feeds(id).count();
+    let message = match waiting {
+        0 => message,
+        _ => format!("{message}; {waiting} of its feeds wait until no effect in flight relies on it"),
+    };
     HttpError::new(ErrorCode::FactNotFound, message, "mend the type or id, or feed the fact with PUT")
 }
 
 /// `GET /v1/facts/{type}/{id}`
 pub async fn get(State(app): State<Arc<App>>, path: FactPath) -> Result<Response, HttpError> {
     let id = fact_id(path)?;
-    let Some(fact) = app.gate.fact(&id) else { return Err(no_fact(&app.gate, &id)) };
-    let Some(value) = &fact.value else { return Err(no_fact(&app.gate, &id)) };
-    let mut response = json(&FactResponse {
+    let Some(found) = found(&app.gate, &id) else { return Err(no_fact(&app.gate, &id)) };
+    let mut response = json(&found)?;
+    response.headers_mut().insert(header::ETAG, etag(found.version));
+    Ok(response)
+}
+
+/// A fact with what stands in the way of using it, all as of one entry.
+fn found(gate: &Gate, id: &FactId) -> Option<FactResponse> {
+    let now_ms = gate.now_ms();
+    let view = gate.view();
+    let fact = view.state.facts.get(id)?;
+    let value = fact.value.as_ref()?;
+    let held = |(entry, feed): (u64, &state::HeldFeed)| HeldFeed {
+        entry,
+        at: feed.at_ms,
+        by: feed.by.to_string(),
+        value: feed.value.as_ref().map(|value| value.to_json()),
+    };
+    Some(FactResponse {
         fact: id.to_string(),
         version: fact.version(),
         value: value.to_json(),
@@ -71,9 +94,14 @@ pub async fn get(State(app): State<Arc<App>>, path: FactPath) -> Result<Response
         written_by: fact.written.by.to_string(),
         entry: fact.written.entry,
         atomicity: Atomicity::Atomic,
-    })?;
-    response.headers_mut().insert(header::ETAG, etag(fact.version()));
-    Ok(response)
+        fenced_by: fenced_by(&view.state, id),
+        held: view.state.held_feeds(id).map(held).collect(),
+        claim: view.state.fences.claim_on(id, now_ms).map(|(claim, _)| claim.to_string()),
+    })
+}
+
+fn fenced_by(state: &state::State, id: &FactId) -> Vec<String> {
+    state.fences.steady_on(id).map(|effect| effect.to_string()).collect()
 }
 
 fn etag(version: u64) -> HeaderValue {
@@ -123,10 +151,15 @@ async fn feed(
 ) -> Result<Response, HttpError> {
     let request = GateRequest::Feed { by: caller.name, auth: caller.auth, fact: fact.clone(), value, if_match };
     let entered = app.enter(request).await?;
-    let version = entered.entry.event.writes().first().map_or(0, |write| write.version);
-    let receipt = receipt(&entered);
-    let mut response = json(&FactWritten { fact: fact.to_string(), version, entry: entered.entry.index, receipt })?;
-    response.headers_mut().insert(header::ETAG, etag(version));
+    let version = entered.entry.event.writes().first().map(|write| write.version);
+    let held = matches!(entered.entry.event, Event::Held { .. });
+    let waits_for = if held { fenced_by(&app.gate.view().state, &fact) } else { Vec::new() };
+    let (entry, receipt) = (entered.entry.index, receipt(&entered));
+    let mut response = json(&FactWritten { fact: fact.to_string(), version, entry, held, waits_for, receipt })?;
+    match version {
+        Some(version) => drop(response.headers_mut().insert(header::ETAG, etag(version))),
+        None => *response.status_mut() = StatusCode::ACCEPTED,
+    }
     Ok(response)
 }
 

@@ -132,6 +132,23 @@ fn what_undoes_is_decided_like_any_action_and_says_what_failed() {
 }
 
 #[test]
+fn a_freeze_that_must_wait_for_a_doubt_says_so_and_shows_where_it_is() {
+    let (sandbox, server) = serving();
+    let effect = act(&sandbox, "lose", 1);
+    let shown = [
+        sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0).shown(),
+        sandbox.run("fact get Account 42").must(0).shown(),
+        sandbox.run(&format!("effects show {effect}")).must(0).shown(),
+        sandbox.run("act --key payer-1.key --pact payments --action tell account=42 amount=1").must(1).shown(),
+        sandbox.run(&format!("effects resolve {effect} failed --reason not-there --key vera.key")).must(0).shown(),
+        sandbox.run("fact get Account 42").must(0).shown(),
+    ];
+    insta::assert_snapshot!(shown.join("\n"));
+    assert_eq!(server.end().0, 0);
+    sandbox.run("audit --data data").must(0);
+}
+
+#[test]
 fn what_cannot_be_undone_is_refused_with_what_to_do() {
     let (sandbox, server) = serving();
     let told = act(&sandbox, "tell", 0);

@@ -2,6 +2,7 @@
 
 use super::Upstreams;
 use crate::client::{Call, Client};
+use crate::commands::fact::waits;
 use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path};
 use crate::config::Config;
 use crate::mcp::direct::Direct;
@@ -151,5 +152,6 @@ fn approve(client: &Client, by: &str, upstream: &str, tool: &Tool) -> Result<Str
     let Value::Object(value) = value else { return Ok(String::new()) };
     let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
     let what = if before.is_some() { "approved anew: the definition has changed" } else { "approved" };
-    Ok(format!("    {what}, in entry {}", written.entry))
+    let later = if written.held { format!(". It counts later: {}", waits(&written)) } else { String::new() };
+    Ok(format!("    {what}, in entry {}{later}", written.entry))
 }

@@ -6,8 +6,9 @@ use countersign_api::{Effect, EffectState, UndoWith};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
-use countersign_core::pact::ActionType;
+use countersign_core::pact::{ActionType, SendRule};
 use countersign_core::record::Leaf;
+use countersign_core::state::HeldFeed;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Refusal;
 use serde_json::Value;
@@ -87,7 +88,9 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         adapter: dispatched.text("/effect/call/adapter"),
         call: call.cloned(),
         fences: fences.into_iter().flatten().filter_map(fenced).collect(),
-        probed: (state == EffectState::InDoubt).then(|| call.is_some_and(|call| call.get("probe").is_some())),
+        held_feeds: held_up(gate, id),
+        probed: (state == EffectState::InDoubt)
+            .then(|| call.is_some_and(|call| call.get("probe").is_some()) || keeps_receipts(gate, &body)),
         evidence: ended.at("/evidence").and_then(|evidence| serde_json::from_value(evidence.clone()).ok()),
         code: said("code"),
         message: said("message"),
@@ -95,6 +98,19 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         undo_with: undo.as_ref().filter(|_| is_settled).and_then(|undo| undo_with(gate, id, &body, undo)),
         undo,
     })
+}
+
+/// The feeds that wait for an effect.
+fn held_up(gate: &Gate, id: EffectId) -> Vec<u64> {
+    let view = gate.view();
+    let waits = |feed: &HeldFeed| view.state.fences.steady_on(&feed.fact).any(|effect| effect == id);
+    view.state.held.iter().filter(|(_, feed)| waits(feed)).map(|(entry, _)| *entry).collect()
+}
+
+/// Whether the other side keeps receipts, which are asked about a doubt without a word in the pact.
+fn keeps_receipts(gate: &Gate, body: &Payload) -> bool {
+    let sql = |action: &ActionType| matches!(action.call.as_ref().map(|call| &call.send), Some(SendRule::Sql { .. }));
+    body.text("/action").and_then(|action| action_type(gate, body, &action, sql)).unwrap_or(false)
 }
 
 /// The action type that undoes an action, by the pact as it is now: where the call cooled and has ended, the entry of its dispatch

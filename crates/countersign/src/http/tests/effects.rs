@@ -149,6 +149,35 @@ fn a_call_is_followed_from_its_verdict_to_its_outcome() {
 }
 
 #[test]
+fn a_feed_that_waits_is_said_to_and_shown_with_what_it_waits_for() {
+    let server = started();
+    let effect = payout(&server, "a", "")["effect"].clone();
+    let frozen = json!({"status": "frozen", "balance": 900});
+    let held = server.put("/v1/facts/Account/42", &json!({"value": frozen}));
+    assert_eq!((held.status, held.header("etag")), (202, None), "nothing is written yet");
+    let held = held.json();
+    assert_eq!((&held["held"], &held["waits_for"]), (&json!(true), &json!([effect])));
+    assert_eq!(held.get("version"), None);
+    assert!(held["receipt"].as_str().unwrap().starts_with("rct1."), "it is in the ledger all the same");
+    let shown = server.get("/v1/facts/Account/42").json();
+    assert_eq!((&shown["version"], &shown["value"]["status"]), (&json!(1), &json!("active")));
+    assert_eq!(shown["fenced_by"], json!([effect]));
+    assert_eq!(shown["held"][0]["value"], frozen);
+    assert_eq!((&shown["held"][0]["entry"], &shown["held"][0]["by"]), (&held["entry"], &json!("operator")));
+    let holds_up = server.get(&format!("/v1/effects/{}", effect.as_str().unwrap())).json()["held_feeds"].clone();
+    assert_eq!(holds_up, json!([held["entry"]]));
+    let rejected = payout(&server, "b", "");
+    assert_eq!(rejected["code"], "fact_fenced");
+    settle(&server, effect.as_str().unwrap(), Outcome::Failed);
+    let shown = server.get("/v1/facts/Account/42").json();
+    assert_eq!((&shown["version"], &shown["value"]), (&json!(2), &frozen));
+    assert_eq!((shown.get("fenced_by"), shown.get("held"), shown.get("claim")), (None, None, None));
+    let request = json!({"facts": ["Account::\"42\""], "for_ms": 20_000, "reason": "stolen"});
+    let claim = ask(&server, "/v1/claims", "fraud-1", &request).json()["claim"].clone();
+    assert_eq!(server.get("/v1/facts/Account/42").json()["claim"], claim);
+}
+
+#[test]
 fn whoever_waits_is_told_the_outcome() {
     let server = started();
     let waiting = std::thread::scope(|scope| {

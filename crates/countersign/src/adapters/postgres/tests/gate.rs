@@ -66,6 +66,7 @@ fn a_row_that_others_froze_is_not_paid_from_and_the_ledger_says_why() {
     bank.drain().unwrap();
     world.sql("update accounts set status = 'frozen' where id = 'a1'");
     let refused = bank.pay(2, "a1").unwrap();
+    bank.drain().unwrap();
     let absent = bank.pay(3, "nobody").unwrap();
     bank.drain().unwrap();
     let outcomes = [paid, refused, absent].map(|effect| ended(&bank.gate, effect));
