@@ -215,13 +215,13 @@ impl Fold {
         let index = self.position;
         let by = leaf.by().map_err(|source| FoldError::Decode { index, source })?;
         let wrote = match stored {
-            Stored::Event(Event::Settle(settle)) => &settle.agent,
-            _ => &by,
+            Stored::Event(event) => self.state.writer(event, &by).clone(),
+            _ => by.clone(),
         };
         let change = Change {
             entry: leaf.index,
             time_ms: leaf.time,
-            by: wrote,
+            by: &wrote,
             writes: stored.writes(),
             charges: stored.charges(),
         };

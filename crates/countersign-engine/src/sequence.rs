@@ -309,7 +309,8 @@ impl Sequencer {
         let entry = Entry { index: self.next_index, time_ms, by, auth: self.state.held(auth), event };
         self.next_index += 1;
         let mut facts = Vec::new();
-        self.state.apply(&change(&entry), |fact| facts.push(Arc::clone(fact)));
+        let wrote = self.state.writer(&entry.event, &entry.by).clone();
+        self.state.apply(&change(&entry, &wrote), |fact| facts.push(Arc::clone(fact)));
         self.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
         if let Some(Published { pact, catalogue }) = &published {
             self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
@@ -369,13 +370,8 @@ impl Sequencer {
     }
 }
 
-/// What an entry changes in the state.
-pub fn change(entry: &Entry) -> Change<'_> {
-    // What a settlement writes, the one who acted wrote.
-    let by = match &entry.event {
-        Event::Settle(settle) => &settle.agent,
-        _ => &entry.by,
-    };
+/// What an entry changes in the state, and whose work that is.
+pub fn change<'a>(entry: &'a Entry, by: &'a AgentId) -> Change<'a> {
     let (writes, charges) = (entry.event.writes(), entry.event.charges());
     Change { entry: entry.index, time_ms: entry.time_ms, by, writes, charges }
 }

@@ -176,6 +176,16 @@ impl State {
             || self.effects.open().any(of_effect)
     }
 
+    /// Who wrote what an entry writes. The gate makes the entries of settlements and of feeds that were held; what they write is
+    /// the work of whoever acted, and of whoever fed.
+    pub fn writer<'a>(&'a self, event: &'a Event, by: &'a AgentId) -> &'a AgentId {
+        match event {
+            Event::Settle(settle) => &settle.agent,
+            Event::Feed { held: Some(held), .. } => self.held.get(held).map_or(by, |feed| &feed.by),
+            _ => by,
+        }
+    }
+
     /// The oldest held feed whose fact no call relies on any more.
     pub fn next_released(&self) -> Option<(u64, &HeldFeed)> {
         let mut feeds = self.held.iter().map(|(entry, held)| (*entry, held));

@@ -86,7 +86,7 @@ impl StoreStage {
             for fact in facts {
                 view.state.put(Arc::clone(fact));
             }
-            view.state.charge(&change(entry));
+            view.state.charge(&change(entry, &entry.by));
             if let Some(published) = published {
                 view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
             }

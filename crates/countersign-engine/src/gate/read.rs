@@ -10,7 +10,7 @@ use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::Fact;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
-use countersign_core::record::{Leaf, decode};
+use countersign_core::record::{Event, Leaf, Stored, decode};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
@@ -220,12 +220,25 @@ impl Gate {
                     version: write.version,
                     value: write.value.clone(),
                     written_at_ms: leaf.time,
-                    written_by: leaf.by().map_err(unreadable)?,
+                    written_by: self.writer(&leaf, &decoded)?,
                     entry,
                 });
             }
         }
         Ok((versions, None))
+    }
+
+    /// Who wrote what an entry wrote, by the log alone; see `State::writer`.
+    fn writer(&self, leaf: &Leaf, stored: &Stored) -> Result<AgentId, LogError> {
+        let by = |leaf: &Leaf| leaf.by().map_err(|error| LogError::Damaged(leaf.index, error.to_string()));
+        match stored {
+            Stored::Event(Event::Settle(settle)) => Ok(settle.agent.clone()),
+            Stored::Event(Event::Feed { held: Some(held), .. }) => {
+                let fed = Leaf::decode(&self.read_log(*held)?.leaf);
+                by(&fed.map_err(|error| LogError::Damaged(*held, error.to_string()))?)
+            }
+            _ => by(leaf),
+        }
     }
 }
 

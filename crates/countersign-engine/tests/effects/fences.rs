@@ -97,6 +97,17 @@ fn feeds_are_held_in_their_order_and_written_when_the_fence_ends() {
     let fact = view.state.facts.get(&account.parse().unwrap()).unwrap().clone();
     assert_eq!((view.state.held.len(), fact.version(), fact.written.entry), (0, 4, settled + 2));
     drop(view);
+    // The gate made the last entries; what they wrote is the work of others, before and after a restart.
+    let writers = |world: &World| {
+        let (versions, _) = world.gate().history(&account.parse().unwrap(), u64::MAX, 10).unwrap();
+        let newest = world.gate().fact(&account.parse().unwrap()).unwrap().written.by.to_string();
+        let all: Vec<_> = versions.iter().map(|version| version.written_by.to_string()).collect();
+        (newest, all.join(" "))
+    };
+    let expected = ("operator".to_owned(), "operator operator payer-1 operator".to_owned());
+    assert_eq!(writers(&world), expected);
+    world.restart();
+    assert_eq!(writers(&world), expected);
     world.audited();
 }
 
