@@ -207,7 +207,7 @@ fn refused(path: &str, answer: &Answer) -> anyhow::Error {
     for problem in problems {
         failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
     }
-    failure.into()
+    failure.coded(code).into()
 }
 
 fn is_about_a_token(code: &str) -> bool {

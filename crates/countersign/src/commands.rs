@@ -31,6 +31,7 @@ use crate::client::Client;
 use crate::config::{Config, SERVER};
 use anyhow::Result;
 use clap::Args;
+use countersign_api::ErrorCode;
 use countersign_core::ids::{FactId, FactType};
 use std::fmt;
 use std::path::PathBuf;
@@ -65,12 +66,14 @@ pub struct Failure {
     pub exit: Exit,
     message: String,
     hints: Vec<String>,
+    /// The code that a gate refused with.
+    code: Option<String>,
 }
 
 impl Failure {
     /// The answer is no.
     pub fn no(message: impl Into<String>) -> Self {
-        Self { exit: Exit::No, message: message.into(), hints: Vec::new() }
+        Self { exit: Exit::No, message: message.into(), hints: Vec::new(), code: None }
     }
 
     /// The command was not understood.
@@ -88,6 +91,16 @@ impl Failure {
         self.hints.push(hint.into());
         self
     }
+
+    /// Says which code a gate refused with.
+    pub fn coded(self, code: String) -> Self {
+        Self { code: Some(code), ..self }
+    }
+}
+
+/// Whether an error is a gate's refusal with this code.
+pub fn is_refused_as(error: &anyhow::Error, code: ErrorCode) -> bool {
+    error.downcast_ref::<Failure>().and_then(|failure| failure.code.as_deref()) == Some(code.as_str())
 }
 
 impl fmt::Display for Failure {

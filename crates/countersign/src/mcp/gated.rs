@@ -11,6 +11,7 @@ use super::observed::{Observations, unspoken, with_object};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use crate::client::Call;
+use crate::commands::is_refused_as;
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
@@ -143,7 +144,7 @@ impl GateClient {
         };
         let mut verdict = act(&request);
         // What the gate no longer opens was sealed with a key that is gone: the agent has seen nothing that counts.
-        let is_sealed_anew = |error: &anyhow::Error| error.to_string().contains(ErrorCode::ObservationRefused.as_str());
+        let is_sealed_anew = |error: &anyhow::Error| is_refused_as(error, ErrorCode::ObservationRefused);
         if !request.observations.is_empty() && verdict.as_ref().is_err_and(is_sealed_anew) {
             seen.forget();
             self.calls.not_sent_under(&request.idempotency_key);
@@ -170,10 +171,11 @@ impl GateClient {
             return Err(Refusal::arguments("this is no continuation of this gateway"));
         };
         let call = Call::get(format!("/v1/actions/{entry}?wait_ms={wait_ms}")).agent(&self.agent);
-        let is_unknown = |error: &anyhow::Error| error.to_string().contains(ErrorCode::ActionNotFound.as_str());
         let verdict: Verdict = self.client.call(call).map_err(|error| {
-            let unknown = is_unknown(&error).then(|| Refusal::arguments("this agent has no call of this continuation"));
-            unknown.unwrap_or_else(|| Refusal::no_gate(&error))
+            if is_refused_as(&error, ErrorCode::ActionNotFound) {
+                return Refusal::arguments("this agent has no call of this continuation");
+            }
+            Refusal::no_gate(&error)
         })?;
         self.told(upstream, &*self.mapping()?, &verdict, Some(&given))
     }

@@ -3,7 +3,7 @@
 use super::Upstreams;
 use crate::client::{Call, Client};
 use crate::commands::fact::waits;
-use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path};
+use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path, is_refused_as};
 use crate::config::Config;
 use crate::mcp::direct::Direct;
 use crate::mcp::gate::{PACT, PACT_NAME, tool_fact};
@@ -14,7 +14,7 @@ use crate::mcp::upstream::Alive;
 use crate::terminal::{count, note, say};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use countersign_api::{FactPut, FactResponse, FactWritten, PactList, PactPublished};
+use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -145,7 +145,11 @@ fn show(id: &str, tool: &Tool) {
 fn approve(client: &Client, by: &str, upstream: &str, tool: &Tool) -> Result<String> {
     let fact = tool_fact(upstream, &tool.name)?;
     let value = json!({"definition": tool.definition, "read_only": tool.read_only});
-    let before: Option<FactResponse> = client.call(Call::get(fact_path(&fact))).ok();
+    let before: Option<FactResponse> = match client.call(Call::get(fact_path(&fact))) {
+        Ok(before) => Some(before),
+        Err(error) if is_refused_as(&error, ErrorCode::FactNotFound) => None,
+        Err(error) => return Err(error),
+    };
     if before.as_ref().is_some_and(|before| before.value == value) {
         return Ok("    approved already".to_owned());
     }
