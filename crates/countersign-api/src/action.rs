@@ -264,4 +264,10 @@ pub struct FailedRead {
     /// In which entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<u64>,
+    /// Where it was read, if it lives outside: the adapter. Who changed it there the gate does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_in: Option<String>,
+    /// When it was read there, in ledger milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<u64>,
 }

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::canonical::Canonical;
 use crate::code::Code;
+use crate::fact::Written;
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::value::{Attributes, Value};
@@ -151,8 +152,8 @@ pub struct FailedRead {
     pub actual: Option<Value>,
     /// The version of the fact now; 0 where there is none.
     pub version: u64,
-    /// Who last changed the attribute, when, in which entry; `None` where there is no fact.
-    pub changed: Option<Arc<crate::fact::Written>>,
+    /// Who last changed the attribute, when, in which entry, or where and when it was read outside; `None` where there is no fact.
+    pub changed: Option<Arc<Written>>,
 }
 
 /// What an agent had seen of an attribute.
@@ -360,6 +361,16 @@ impl FailedPrecondition {
 }
 
 impl FailedRead {
+    /// Who last changed it, when, in which entry.
+    pub fn changed_here(&self) -> Option<&Written> {
+        self.changed.as_deref().filter(|written| !written.is_outside())
+    }
+
+    /// Where and when it was read, if it lives outside.
+    pub fn read_outside(&self) -> Option<&Written> {
+        self.changed.as_deref().filter(|written| written.is_outside())
+    }
+
     fn write(&self, out: &mut Canonical) {
         out.open('{');
         if let Some(actual) = &self.actual {
@@ -370,7 +381,7 @@ impl FailedRead {
             out.key("attribute");
             out.string(attribute);
         }
-        if let Some(changed) = &self.changed {
+        if let Some(changed) = self.changed_here() {
             out.key("changed_at");
             out.u64(changed.at_ms);
             out.key("changed_by");
@@ -389,6 +400,12 @@ impl FailedRead {
         out.fact(&self.fact);
         out.key("observed");
         out.bool(self.expected != Expected::NotObserved);
+        if let Some(read) = self.read_outside() {
+            out.key("read_at");
+            out.u64(read.at_ms);
+            out.key("read_in");
+            out.string(read.by.as_str());
+        }
         out.key("version");
         out.u64(self.version);
         out.close('}');

@@ -17,6 +17,14 @@ pub struct Written {
     pub by: AgentId,
 }
 
+impl Written {
+    /// Whether nobody wrote it here: it was read outside, by the adapter that `by` names, at this time. Entry 0 begins the log and
+    /// writes no fact, so it stands for none.
+    pub fn is_outside(&self) -> bool {
+        self.entry == 0
+    }
+}
+
 /// The current version of a fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fact {

@@ -50,6 +50,10 @@ class FailedRead:
     changed_at: int | None
     """In ledger milliseconds."""
     entry: int | None
+    read_in: str | None = None
+    """Where it was read, if it lives outside: the adapter. Who changed it there the gate does not know."""
+    read_at: int | None = None
+    """In ledger milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +363,8 @@ def _read(reader: Reader) -> FailedRead:
         changed_by=reader.maybe_text("changed_by"),
         changed_at=reader.maybe_number("changed_at"),
         entry=reader.maybe_number("entry"),
+        read_in=reader.maybe_text("read_in"),
+        read_at=reader.maybe_number("read_at"),
     )
 
 
@@ -369,6 +375,7 @@ def _explain(code: str, message: str, hint: str, failed: tuple[FailedPreconditio
         for read in one.reads:
             expected = f"expected {read.expected!r}, " if read.observed and read.expected is not None else ""
             by = f", changed by {read.changed_by}" if read.changed_by else ""
+            by = f", read in {read.read_in}" if read.read_in else by
             found = "not for this agent to see" if read.withheld else f"{expected}found {read.actual!r}"
             lines.append(f"    {read.attribute}: {found}{by}")
         if one.error:

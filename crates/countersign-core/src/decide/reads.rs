@@ -31,8 +31,8 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .filter(|(read, _)| self.stage == Stage::Judgement || read.outside.is_none())
                 .find(|(read, resolved)| read.presence == presence && resolved.live().is_some() == exists)
         };
-        if let Some((_, missing)) = unmet(Presence::Required, false) {
-            return Err(fact_missing(missing));
+        if let Some((read, missing)) = unmet(Presence::Required, false) {
+            return Err(fact_missing(read, missing));
         }
         if let Some((_, existing)) = unmet(Presence::Create, true) {
             let message = format!("{} exists already, at version {}", existing.id, existing.version());
@@ -86,11 +86,14 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Blocked> {
         let leads_on = |part: &TemplatePart| match part {
-            TemplatePart::Attribute { read, .. } => self.reads.get(*read).filter(|earlier| earlier.live().is_none()),
+            TemplatePart::Attribute { read, .. } => {
+                let earlier = self.kind.reads.get(*read).zip(self.reads.get(*read));
+                earlier.filter(|(_, resolved)| resolved.live().is_none())
+            }
             _ => None,
         };
-        if let Some(missing) = read.template.iter().find_map(leads_on) {
-            return Err(fact_missing(missing));
+        if let Some((read, missing)) = read.template.iter().find_map(leads_on) {
+            return Err(fact_missing(read, missing));
         }
         let built = self.fill(read).and_then(|id| FactId::new(read.ty.clone(), id).map_err(|e: IdError| e.to_string()));
         built.map_err(|why| {
@@ -145,8 +148,13 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 }
 
-fn fact_missing(missing: &Resolved<'_>) -> Blocked {
+fn fact_missing(read: &Read, missing: &Resolved<'_>) -> Blocked {
     let gone = if missing.record.is_some() { "has been deleted" } else { "does not exist" };
-    let hint = "mend the parameter that names it, or have an operator feed it";
-    blocked(Code::FactMissing, format!("{} {gone}", missing.id), hint)
+    let hint = match &read.outside {
+        Some(source) => {
+            format!("mend the parameter that names it; facts of this type live outside, in `{}`", source.adapter)
+        }
+        None => "mend the parameter that names it, or have an operator feed it".to_owned(),
+    };
+    blocked(Code::FactMissing, format!("{} {gone}", missing.id), &hint)
 }

@@ -97,6 +97,9 @@ pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
         if let (Some(by), Some(at), Some(entry)) = (&read.changed_by, read.changed_at, read.entry) {
             say(format_args!("        changed by {by} at {} in entry {entry}", time(at)));
         }
+        if let (Some(place), Some(at)) = (&read.read_in, read.read_at) {
+            say(format_args!("        read in {place} at {}", time(at)));
+        }
     }
     say(format_args!("      hint: {}", failed.hint));
 }

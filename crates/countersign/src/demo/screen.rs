@@ -100,7 +100,7 @@ fn changes(page: &mut Page, failed: &[FailedPrecondition]) {
         shown.push(read);
         page.put(Look::Plain, MARGIN, 0);
         page.put(Look::Stopped, &change(read), 0);
-        if let Some(changed) = &read.changed {
+        if let Some(changed) = read.changed_here() {
             page.put(Look::Plain, &format!(", by {} in entry {}", changed.by, changed.entry), 0);
         }
         page.end();

@@ -53,6 +53,11 @@ pub fn bad_query(error: &QueryRejection) -> HttpError {
 }
 
 fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
+    if let Some(source) = gate.view().state.catalogue.source(id.ty()) {
+        let message = format!("facts of type {} live outside, in `{}`, and not in the ledger", id.ty(), source.adapter);
+        let hint = "look there, or observe it as an agent that may: an observation reads it";
+        return HttpError::new(ErrorCode::FactNotFound, message, hint);
+    }
     let message = match gate.fact(id) {
         Some(fact) => format!("{id} was deleted with version {} in entry {}", fact.version(), fact.written.entry),
         None => format!("there is no {id}"),

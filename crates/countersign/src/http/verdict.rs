@@ -262,6 +262,7 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
 }
 
 fn read(read: &decision::FailedRead) -> FailedRead {
+    let (outside, changed) = (read.read_outside(), read.changed_here());
     FailedRead {
         attribute: attribute(&read.fact.to_string(), read.attribute.as_deref()),
         observed: read.expected != Expected::NotObserved,
@@ -272,9 +273,11 @@ fn read(read: &decision::FailedRead) -> FailedRead {
         },
         actual: read.actual.as_ref().map(|value| value.to_json()),
         version: read.version,
-        changed_by: read.changed.as_ref().map(|changed| changed.by.to_string()),
-        changed_at: read.changed.as_ref().map(|changed| changed.at_ms),
-        entry: read.changed.as_ref().map(|changed| changed.entry),
+        changed_by: changed.map(|changed| changed.by.to_string()),
+        changed_at: changed.map(|changed| changed.at_ms),
+        entry: changed.map(|changed| changed.entry),
+        read_in: outside.map(|outside| outside.by.to_string()),
+        read_at: outside.map(|outside| outside.at_ms),
     }
 }
 

@@ -97,6 +97,8 @@ pub(super) struct StoredRead {
     pub(super) expected: Option<Value>,
     pub(super) fact: String,
     observed: bool,
+    read_at: Option<u64>,
+    read_in: Option<String>,
     version: u64,
 }
 
@@ -133,6 +135,8 @@ impl From<StoredRead> for FailedRead {
             changed_by: stored.changed_by,
             changed_at: stored.changed_at,
             entry: stored.entry,
+            read_in: stored.read_in,
+            read_at: stored.read_at,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::data::{DataFolder, LogFolder};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_engine::audit::audit;
 use countersign_engine::gate::Gate;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,19 +28,26 @@ fn audited(root: &Path) -> u64 {
     report.entries
 }
 
-/// What each settlement says was read: the balance.
-fn judged_balances(gate: &Gate) -> Vec<Option<i64>> {
-    let mut balances = Vec::new();
+/// The settlements in the ledger, in their order.
+fn settlements(gate: &Gate) -> Vec<Value> {
+    let mut settlements = Vec::new();
     for index in 0..gate.view().position {
         let entry = gate.read_log(index).unwrap();
-        let leaf: serde_json::Value = serde_json::from_slice(&entry.leaf).unwrap();
+        let leaf: Value = serde_json::from_slice(&entry.leaf).unwrap();
         if leaf["kind"] == "settle" {
-            let payload: serde_json::Value = serde_json::from_slice(&entry.payload.unwrap()).unwrap();
-            assert!(payload["judged_at"].as_u64().is_some(), "{payload}");
-            balances.push(payload["outside"][0]["value"]["balance"].as_i64());
+            settlements.push(serde_json::from_slice(&entry.payload.unwrap()).unwrap());
         }
     }
-    balances
+    settlements
+}
+
+/// What each settlement says was read: the balance.
+fn judged_balances(gate: &Gate) -> Vec<Option<i64>> {
+    let balance = |settlement: Value| {
+        assert!(settlement["judged_at"].as_u64().is_some(), "{settlement}");
+        settlement["outside"][0]["value"]["balance"].as_i64()
+    };
+    settlements(gate).into_iter().map(balance).collect()
 }
 
 /// The folder as a crash would leave it.
@@ -72,6 +80,12 @@ fn a_row_that_others_froze_is_not_paid_from_and_the_ledger_says_why() {
     let outcomes = [paid, refused, absent].map(|effect| ended(&bank.gate, effect));
     assert_eq!(outcomes, [Some(Outcome::Settled), Some(Outcome::Failed), Some(Outcome::Failed)]);
     assert_eq!(judged_balances(&bank.gate), [Some(1000), Some(999), None]);
+    let [_, frozen, nobody] = settlements(&bank.gate).try_into().unwrap();
+    let read = &frozen["blocked"]["failed"][0]["reads"][0];
+    assert_eq!((&read["read_in"], &read["read_at"]), (&json!("bank"), &frozen["judged_at"]));
+    assert_eq!((read.get("changed_by"), read.get("entry")), (None, None), "who froze it the gate does not know");
+    let hint = nobody["blocked"]["hint"].as_str().unwrap();
+    assert!(hint.ends_with("live outside, in `bank`"), "{hint}");
     bank.close().unwrap();
     assert_eq!(world.count("select balance from accounts where id = 'a1'"), 999);
     assert_eq!(world.count("select count(*) from countersign.receipts where not void"), 1);
