@@ -146,6 +146,9 @@ pub struct Effect {
     /// Whether something finds out about a doubt by itself, or a person must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probed: Option<bool>,
+    /// The latest attempt, or probe of a doubt, that has led to nothing yet. Only what the running gate knows: it is not in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_try: Option<LastTry>,
     /// What speaks for its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
@@ -164,6 +167,18 @@ pub struct Effect {
     /// What to send with that action; absent until the effect has settled, and once its parameters were erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_with: Option<UndoWith>,
+}
+
+/// An attempt or a probe that has led to nothing yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LastTry {
+    /// When it ended, in ledger milliseconds.
+    pub at: u64,
+    /// Which it was, of the attempts, or of the probes of a doubt; the first is 1.
+    pub number: u32,
+    /// What it found.
+    #[schema(example = "no connection could be made")]
+    pub found: String,
 }
 
 /// How an effect is undone: by an action of the type that `undo` names, with these.

@@ -33,7 +33,7 @@ pub use action::{
 pub use agents::{AgentList, OperatorList, Registered};
 pub use document::openapi;
 pub use effects::{
-    ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState,
+    ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,
     ResolveRequest, Resolved, UndoWith,
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};

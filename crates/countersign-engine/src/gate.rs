@@ -28,6 +28,7 @@ use crate::delegation::Delegations;
 use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::LogKeys;
+use crate::outbox::Tried;
 use crate::request::{Answer, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     /// How many wait for a fence.
     waiting: AtomicU64,
     bell: Arc<Bell>,
+    tried: Tried,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
     /// Counts of what the gate did, for metrics.
@@ -172,6 +174,11 @@ impl Gate {
     /// Who is told when an effect moves.
     pub fn bell(&self) -> &Bell {
         &self.shared.bell
+    }
+
+    /// What the outbox last tried in vain.
+    pub fn tried(&self) -> &Tried {
+        &self.shared.tried
     }
 
     /// What is durable, as of now. Held only briefly: the commit stage waits for readers.

@@ -8,8 +8,10 @@
 mod adapter;
 mod run;
 mod schedule;
+mod tried;
 
 pub use adapter::{Adapter, Attempt, Job, Judge, Outside, Probed, Reading};
+pub use tried::{LastTry, Tried};
 
 use crate::gate::Gate;
 use countersign_core::call::EffectId;

@@ -10,6 +10,7 @@ use crate::delegation::Delegations;
 use crate::fold::{Fold, named_key, parked_action, payload_matches};
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
+use crate::outbox::Tried;
 use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
@@ -216,6 +217,7 @@ impl Parts {
             wakes_at_ms: u64::MAX.into(),
             waiting: 0.into(),
             bell,
+            tried: Tried::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),
             counters: Counters::default(),

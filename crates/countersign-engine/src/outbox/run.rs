@@ -1,7 +1,7 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, Inner, Job, Judge, Outside, Probed};
+use super::{Adapter, Attempt, Inner, Job, Judge, LastTry, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
@@ -61,7 +61,9 @@ impl Work {
 impl Inner {
     /// Does what is to be done, unless the effect has moved on meanwhile.
     pub(super) fn carry_out(&self, work: Work) {
-        let Some((effect, flight)) = self.flight(&work) else { return };
+        let Some((effect, flight)) = self.flight(&work) else {
+            return self.gate.tried().forget(work.effect);
+        };
         let Some(adapter) = self.adapters.get(&flight.dispatched.call.adapter) else {
             return self.without_adapter(work);
         };
@@ -118,6 +120,7 @@ impl Inner {
                     return self.give_up(work, evidence, judged);
                 }
                 tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the call could not be sent");
+                self.note(&work, &evidence);
                 let unknown = work.unknown;
                 self.again(work, unknown);
             }
@@ -126,11 +129,18 @@ impl Inner {
                 if unknown <= call.retries {
                     let cause = &evidence.summary;
                     tracing::warn!(effect = %work.effect, cause, "nobody knows whether it happened: it is repeated");
+                    self.note(&work, &evidence);
                     return self.again(work, unknown);
                 }
                 self.settle(work, Outcome::InDoubt, evidence, judged);
             }
         }
+    }
+
+    /// Keeps what was found in vain, for whoever asks why it takes so long.
+    fn note(&self, work: &Work, evidence: &Evidence) {
+        let (at_ms, number) = (self.gate.now_ms(), work.before.saturating_add(1));
+        self.gate.tried().note(work.effect, LastTry { at_ms, number, found: evidence.summary.clone() });
     }
 
     /// Nothing more is sent. What never left has failed; otherwise nobody knows.
@@ -165,9 +175,13 @@ impl Inner {
             }
             // Asked when it was already late enough: an answer from before says nothing.
             Probed::Absent(evidence) if now_ms >= settles_ms => self.settle(work, Outcome::Failed, evidence, None),
-            Probed::Absent(_) => self.probe_again(work.effect, work.before),
+            Probed::Absent(evidence) => {
+                self.note(&work, &evidence);
+                self.probe_again(work.effect, work.before);
+            }
             Probed::Unknown(evidence) => {
                 tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the probe gave no clear answer");
+                self.note(&work, &evidence);
                 self.probe_again(work.effect, work.before);
             }
         }

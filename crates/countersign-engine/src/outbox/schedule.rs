@@ -78,6 +78,7 @@ impl Schedule {
 
     /// An effect has moved: see where it is, and do what follows.
     fn moved(&mut self, id: EffectId, is_found: bool) {
+        self.inner.gate.tried().forget(id);
         let next = {
             let view = self.inner.gate.view();
             let Ok(effect) = view.state.effects.find(id) else {

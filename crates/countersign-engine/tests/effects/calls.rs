@@ -111,8 +111,12 @@ fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     let mut world = World::new();
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.outside.answer(Attempt::NotSent(Evidence::said("connection refused")));
+    let last = |world: &World| world.gate().tried().last(EffectId(effect)).map(|last| (last.number, last.found));
+    let refused = Some((1, "connection refused".to_owned()));
+    world.wait(|world| last(world) == refused, "nobody can see why it takes so long");
     world.outside.answer(done());
     world.until(effect, "settled");
+    world.wait(|world| last(world).is_none(), "what has ended is not forgotten");
     let (_, late) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.wait(|world| world.asked() == 3, "it was never tried");
     world.pass(6 * 60_000);

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use countersign_api::{Effect, EffectList, EffectState, ResolveRequest, Resolved};
+use countersign_api::{Effect, EffectList, EffectState, LastTry, ResolveRequest, Resolved};
 
 /// Look after calls to the outside
 #[derive(Debug, Subcommand)]
@@ -166,6 +166,10 @@ fn show(effect: &Effect) {
         if let Some(result) = &evidence.result {
             say(format_args!("  answered {result}"));
         }
+    }
+    if let Some(LastTry { at, number, found }) = &effect.last_try {
+        let what = if effect.state == EffectState::InDoubt { "probe" } else { "attempt" };
+        say(format_args!("  {what} {number} at {}, in vain: {found}", time(*at)));
     }
     if let (Some(code), Some(message)) = (&effect.code, &effect.message) {
         say(format_args!("  {code}: {message}"));

@@ -2,7 +2,7 @@
 
 use super::super::error::HttpError;
 use super::super::verdict;
-use countersign_api::{Effect, EffectState, UndoWith};
+use countersign_api::{Effect, EffectState, LastTry, UndoWith};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
@@ -72,6 +72,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let said = |what: &str| blocked.and_then(|blocked| blocked.get(what)?.as_str().map(str::to_owned));
     let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
     let fences = dispatched.at("/effect/fences").and_then(Value::as_array).filter(|_| is_open);
+    let last_try = gate.tried().last(id).filter(|_| is_open);
     let fenced = |fence: &Value| fence.get("fact")?.as_str().map(str::to_owned);
     let dispatch_at = begun.at("/effect/dispatch_at").and_then(Value::as_u64);
     let undo = dispatched.text("/effect/call/undo").or_else(|| undone_by(gate, &body));
@@ -91,6 +92,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         held_feeds: held_up(gate, id),
         probed: (state == EffectState::InDoubt)
             .then(|| call.is_some_and(|call| call.get("probe").is_some()) || keeps_receipts(gate, &body)),
+        last_try: last_try.map(|last| LastTry { at: last.at_ms, number: last.number, found: last.found }),
         evidence: ended.at("/evidence").and_then(|evidence| serde_json::from_value(evidence.clone()).ok()),
         code: said("code"),
         message: said("message"),
