@@ -10,14 +10,15 @@
 
 use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
-use countersign_core::decision::Verdict;
+use countersign_core::code::Code;
+use countersign_core::decision::{Blocked, Verdict};
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
-use countersign_core::record::{Event, KINDS};
+use countersign_core::record::{Decided, Event, KINDS};
 use countersign_core::review::ReviewId;
-use countersign_engine::audit::{audit, replay};
+use countersign_engine::audit::{AuditReport, audit, replay};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::walk_options;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
@@ -238,10 +239,9 @@ fn records_of_every_kind_are_canonical() {
     assert_eq!(kinds.iter().map(String::as_str).collect::<Vec<_>>(), KINDS);
 }
 
-#[test]
-fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
-    let dir = tempfile::tempdir().unwrap();
-    let gate = set_up(dir.path());
+/// A folder whose last entry, a rejection, the holder of the log key has put down in another way than `decide` gave it.
+fn told_otherwise(dir: &Path, tell: impl FnOnce(&mut Decided)) -> (u64, AuditReport) {
+    let gate = set_up(dir);
     gate.call(feed("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let body = serde_json::json!({
         "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 9),
@@ -250,21 +250,53 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
     let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, body.to_string().into()).unwrap();
     gate.close().unwrap();
 
-    // The holder of the log key lies: a rejection is recorded as a commit.
-    let mut parts = Parts::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
+    let mut parts = Parts::open(on_folder(dir), Options::new(ORIGIN)).unwrap();
     let submission = Submission { request: Request::Act(Box::new(action)), reply: Box::new(|_| ()) };
     let mut batch = Batch::default();
     parts.sequencer.sequence(&mut batch, [submission], &SystemClock::default());
     let Event::Action(decided) = &mut batch.entries[0].entry.event else { panic!() };
-    assert!(matches!(decided.decision.verdict, Verdict::Rejected(_)));
-    decided.decision.verdict = Verdict::Committed;
-    let lie = batch.entries[0].entry.index;
+    tell(decided);
+    let entry = batch.entries[0].entry.index;
     parts.committer.commit(batch).unwrap();
     parts.committer.close().unwrap();
+    (entry, audit(&RealDisk::open(dir).unwrap(), &log_key(), &mut |_| ()).unwrap())
+}
 
-    let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();
-    assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [lie]);
-    assert!(report.differing[0].what.contains("payload differs"), "{:?}", report.differing);
+fn blocked(decided: &mut Decided) -> &mut Blocked {
+    match &mut decided.decision.verdict {
+        Verdict::Rejected(blocked) => blocked,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
+    let lies: [fn(&mut Decided); 3] = [
+        |decided| {
+            blocked(decided);
+            decided.decision.verdict = Verdict::Committed;
+        },
+        |decided| blocked(decided).code = Code::NotAllowed,
+        |decided| blocked(decided).failed[0].reads[0].version += 1,
+    ];
+    for lie in lies {
+        let dir = tempfile::tempdir().unwrap();
+        let (entry, report) = told_otherwise(dir.path(), lie);
+        assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [entry]);
+        assert!(report.differing[0].what.contains("payload differs"), "{:?}", report.differing);
+        assert!(report.reworded.is_empty(), "{report:?}");
+    }
+}
+
+#[test]
+fn the_same_verdict_in_other_words_is_told_from_another_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let (entry, report) = told_otherwise(dir.path(), |decided| {
+        blocked(decided).hint = "as an older version said it".to_owned();
+        blocked(decided).failed[0].hint = "as an older version said it".to_owned();
+    });
+    assert_eq!((report.reworded, report.reworded_count, report.differing), (vec![entry], 1, Vec::new()));
+    assert_eq!(report.verified, report.entries - 1);
 }
 
 #[test]

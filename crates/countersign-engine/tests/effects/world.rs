@@ -288,7 +288,7 @@ impl World {
         )
         .unwrap();
         let report = audit(&disk, &key, &mut |_| ()).unwrap();
-        assert_eq!((report.differing, report.unverifiable.len()), (Vec::new(), 0));
+        assert_eq!((report.differing, report.reworded, report.unverifiable.len()), (Vec::new(), Vec::new(), 0));
         assert_eq!(report.entries, report.verified);
     }
 }

@@ -70,6 +70,13 @@ fn show(report: &AuditReport) {
     for differing in &report.differing {
         say(format_args!("  entry {} differs: {}", differing.entry, differing.what));
     }
+    if let Some(first) = report.reworded.first() {
+        say(format_args!(
+            "  {} the same in other words, entry {first} first: decided by another version of countersign, or their words for \
+             people were changed",
+            count(report.reworded_count, "entry says", "entries say")
+        ));
+    }
     for entry in &report.unverifiable {
         let erased = entry.erased_by.map_or_else(|| "erased".to_owned(), |by| format!("erased by {by}"));
         say(format_args!("  entry {} is unverifiable: entry {} was {erased}", entry.entry, entry.depends_on));
@@ -85,6 +92,6 @@ fn to_json(report: &AuditReport) -> serde_json::Value {
     let unverifiable = unverifiable
         .map(|entry| json!({"entry": entry.entry, "depends_on": entry.depends_on, "erased_by": entry.erased_by}));
     json!({"ok": report.differing_count == 0, "entries": report.entries, "verified": report.verified,
-        "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
+        "reworded_count": report.reworded_count, "reworded": report.reworded, "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
         "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail})
 }
