@@ -14,6 +14,7 @@ use crate::ids::{AgentId, FactId, numbered};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
 use crate::state::State;
+use crate::utc::Utc;
 use crate::value::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -130,7 +131,7 @@ pub enum ClaimRefusal {
         fact: FactId,
     },
     /// Somebody else has announced a change, with no lower priority.
-    #[error("{fact} is claimed by {holder} since {at_ms} ms (entry {entry}), until {until_ms} ms")]
+    #[error("{fact} is claimed by {holder} since {} (entry {entry}), until {}", Utc(*.at_ms), Utc(*.until_ms))]
     Held {
         /// The fact.
         fact: FactId,

@@ -35,4 +35,5 @@ pub mod pact;
 pub mod record;
 pub mod review;
 pub mod state;
+pub mod utc;
 pub mod value;

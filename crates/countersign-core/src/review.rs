@@ -8,6 +8,7 @@ use crate::action::{Action, Observed};
 use crate::decision::PactRef;
 use crate::ids::{ActionId, AgentId, numbered};
 use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX};
+use crate::utc::Utc;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,13 +117,13 @@ pub enum ReviewRefusal {
         entry: u64,
     },
     /// Nobody decided in time.
-    #[error("{0} expired at {1} ms; the agent must act anew")]
+    #[error("{0} expired at {at}; the agent must act anew", at = Utc(*.1))]
     Expired(ReviewId, u64),
     /// What was shown is no longer so.
     #[error("the approval of {0} is void: {1}")]
     Void(ReviewId, String),
     /// The approval came too late after the reviewer was shown the action.
-    #[error("the approval of {0} was good until {1} ms, and it is {2} ms")]
+    #[error("the approval of {0} was good until {until}, and it is {now}", until = Utc(*.1), now = Utc(*.2))]
     ApprovalExpired(ReviewId, u64, u64),
     /// The reviewer is the one who acts, or on whose behalf.
     #[error("{by} acts in {review}, and cannot approve it as well")]

@@ -14,6 +14,7 @@ use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
+use countersign_core::code::Code;
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
@@ -158,42 +159,43 @@ impl Auditor {
     }
 
     fn compare(&mut self, leaf: &Leaf, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
+        let (mut is_reworded, mut is_over_budget) = (false, false);
         let what = match again {
             Ok(entry) => {
                 let commitment = leaf.commitment().unwrap_or(Digest([0; 32]));
-                let same_payload = self.payloads.payload(&entry).as_bytes() == payload;
-                let same_leaf = self.leaves.leaf(&entry, &commitment.0).as_bytes() == leaf_bytes;
-                match (same_leaf, same_payload) {
+                let payload_again = self.payloads.payload(&entry).as_bytes();
+                let leaf_again = self.leaves.leaf(&entry, &commitment.0).as_bytes();
+                match (leaf_again == leaf_bytes, payload_again == payload) {
                     (true, true) => {
                         self.report.verified += 1;
                         return;
                     }
-                    (true, false) if differ_in_words_only(payload, self.payloads.payload(&entry).as_bytes()) => {
-                        self.report.reworded_count += 1;
-                        if self.report.reworded.len() < DIFFERING_KEPT {
-                            self.report.reworded.push(leaf.index);
-                        }
-                        return;
+                    (same_leaf, false) => {
+                        is_reworded = same_leaf && differ_in_words_only(payload, payload_again);
+                        is_over_budget = [payload, payload_again].into_iter().any(is_of_a_budget);
+                        difference("payload", payload, payload_again)
                     }
-                    (_, false) => difference("payload", payload, self.payloads.payload(&entry).as_bytes()),
-                    (false, true) => difference("leaf", leaf_bytes, self.leaves.leaf(&entry, &commitment.0).as_bytes()),
+                    (false, true) => difference("leaf", leaf_bytes, leaf_again),
                 }
             }
             Err(why) => why,
         };
         let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
-        let over_budget = what.contains("budget_exceeded").then_some(self.tainted_budgets).flatten();
+        let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
         // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
         let parked = leaf.review.into_iter().chain(leaf.effect).find(|entry| self.gone.contains(entry));
-        match tainted.copied().or(over_budget).or(parked) {
-            Some(depends_on) => {
-                self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
+        // What rests on something erased may say something else because of that.
+        if let Some(depends_on) = tainted.copied().or(over_budget).or(parked) {
+            self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
+        } else if is_reworded {
+            self.report.reworded_count += 1;
+            if self.report.reworded.len() < DIFFERING_KEPT {
+                self.report.reworded.push(leaf.index);
             }
-            None => {
-                self.report.differing_count += 1;
-                if self.report.differing.len() < DIFFERING_KEPT {
-                    self.report.differing.push(Differing { entry: leaf.index, what });
-                }
+        } else {
+            self.report.differing_count += 1;
+            if self.report.differing.len() < DIFFERING_KEPT {
+                self.report.differing.push(Differing { entry: leaf.index, what });
             }
         }
     }
@@ -320,6 +322,12 @@ fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action
     let mut action = Action::new(by, auth, stored.body.clone(), request, stored.observed.clone());
     action.chain = stored.chain.clone();
     Ok(action)
+}
+
+/// Whether a payload says that a budget was exceeded, or holds what may say so.
+fn is_of_a_budget(payload: &[u8]) -> bool {
+    let code = Code::BudgetExceeded.as_str().as_bytes();
+    payload.windows(code.len()).any(|window| window == code)
 }
 
 /// The first difference of two texts, with a little of what follows.

@@ -14,6 +14,7 @@ use countersign_core::pact::load::load;
 use countersign_core::record::{DecodeError, Event, Leaf, Stored, StoredAction, UnderWay, decode, decode_with_auth};
 use countersign_core::review::Ended;
 use countersign_core::state::{Change, State};
+use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::leaf_hash;
@@ -74,7 +75,7 @@ pub enum FoldError {
         says: u64,
     },
     /// Time goes back.
-    #[error("entry {index} is at {time_ms} ms, before the entry in front of it")]
+    #[error("entry {index} is at {}, before the entry in front of it", Utc(*.time_ms))]
     Time {
         /// The entry.
         index: u64,

@@ -34,6 +34,7 @@ use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
 use crate::token::Sealer;
 use crate::view::View;
+use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -228,9 +229,10 @@ impl Gate {
         }
         let step = self.shared.ledger_clock.lock().stepped()?;
         Some(format!(
-            "the wall clock ({} ms) is more than five seconds from ledger time ({} ms); mend the clock, or confirm it with \
+            "the wall clock ({}) is more than five seconds from ledger time ({}); mend the clock, or confirm it with \
              `countersign clock confirm`",
-            step.wall_ms, step.ledger_ms
+            Utc(step.wall_ms),
+            Utc(step.ledger_ms)
         ))
     }
 

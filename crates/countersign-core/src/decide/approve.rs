@@ -13,6 +13,7 @@ use crate::ids::{AgentId, FactId};
 use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
 use crate::review::{Parked, ReviewId, ReviewRefusal, Shown};
+use crate::utc::Utc;
 use smol_str::SmolStr;
 use std::sync::Arc;
 
@@ -145,7 +146,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let who = |attribute: &str| {
             record.map_or_else(String::new, |fact| {
                 let written = fact.changed(attribute);
-                format!(", by {} at {} ms in entry {}", written.by, written.at_ms, written.entry)
+                format!(", by {} at {} in entry {}", written.by, Utc(written.at_ms), written.entry)
             })
         };
         if shown.value.is_some() != now.is_some() {

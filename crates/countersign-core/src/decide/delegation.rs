@@ -10,6 +10,7 @@ use crate::delegation::{Chain, narrows};
 use crate::fact::Fact;
 use crate::identity::holds_key;
 use crate::ids::{AgentId, FactId};
+use crate::utc::Utc;
 use crate::value::Value;
 use std::sync::Arc;
 
@@ -71,8 +72,8 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
     fn check_expiry(&self, chain: &Chain) -> Result<(), Blocked> {
         for (number, from, hop) in chain.numbered() {
             if let Some(at_ms) = hop.expires_at_ms.filter(|at_ms| *at_ms <= self.now_ms) {
-                let message = format!("hop {number}, from {from} to {}, expired at {at_ms} ms", hop.to);
-                let hint = format!("ask {from} for a new delegation; ledger time is {} ms", self.now_ms);
+                let message = format!("hop {number}, from {from} to {}, expired at {}", hop.to, Utc(at_ms));
+                let hint = format!("ask {from} for a new delegation; ledger time is {}", Utc(self.now_ms));
                 return Err(blocked(Code::DelegationExpired, message, &hint));
             }
         }
@@ -83,7 +84,12 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         for (agent, member) in chain.agents().zip(&self.members) {
             let Some(fact) = member.live() else {
                 let since = member.record.map_or_else(String::new, |fact| {
-                    format!(", since entry {} at {} ms by {}", fact.written.entry, fact.written.at_ms, fact.written.by)
+                    format!(
+                        ", since entry {} at {} by {}",
+                        fact.written.entry,
+                        Utc(fact.written.at_ms),
+                        fact.written.by
+                    )
                 });
                 let message = format!("{agent}, a member of this delegation, is not registered{since}");
                 return Err(not_active(message));
@@ -93,8 +99,10 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
                 let standing = standing.map_or_else(|| "without standing".to_owned(), ToString::to_string);
                 let written = fact.changed("standing");
                 let message = format!(
-                    "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} ms by {}",
-                    written.entry, written.at_ms, written.by
+                    "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} by {}",
+                    written.entry,
+                    Utc(written.at_ms),
+                    written.by
                 );
                 return Err(not_active(message));
             }
@@ -103,11 +111,10 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, self.now_ms)) {
                 let written = fact.changed("key");
                 let message = format!(
-                    "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} \
-                     ms by {}",
+                    "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} by {}",
                     key.as_str(),
                     written.entry,
-                    written.at_ms,
+                    Utc(written.at_ms),
                     written.by
                 );
                 let hint = "ask for a delegation under the key that the agent has now";

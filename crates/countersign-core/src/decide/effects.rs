@@ -7,6 +7,7 @@ use crate::expression::{Expression, Inputs};
 use crate::ids::AgentId;
 use crate::limits::FACT_BYTES_MAX;
 use crate::pact::{Budget, BudgetBy, Change, Measure, WriteRule};
+use crate::utc::Utc;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 
@@ -90,8 +91,8 @@ impl<S: Snapshot> Deciding<'_, S> {
                     "budget `{}`{of} holds {used} of {} in this window, and this action would add {}",
                     budget.id, budget.max, charge.amount
                 );
-                let hint =
-                    format!("the next window starts at {ends_ms} ms, or an operator raises the budget in the pact");
+                let ends = Utc(ends_ms);
+                let hint = format!("the next window starts at {ends}, or an operator raises the budget in the pact");
                 return Err(blocked(Code::BudgetExceeded, message, &hint));
             }
         }

@@ -7,6 +7,7 @@ use crate::decision::Blocked;
 use crate::fence::{Fenced, InTheWay, Why};
 use crate::pact::SourceRead;
 use crate::pact::catalogue::AGENT;
+use crate::utc::Utc;
 
 impl<S: Snapshot> Deciding<'_, S> {
     pub(super) fn check_fences(&self) -> Result<(), Blocked> {
@@ -20,12 +21,16 @@ impl<S: Snapshot> Deciding<'_, S> {
                 && claim.by != self.action.agent
             {
                 let message = format!(
-                    "{} is about to be changed: {} announced it at {} ms in entry {}: {}",
-                    read.id, claim.by, claim.at_ms, id.0, claim.reason
+                    "{} is about to be changed: {} announced it at {} in entry {}: {}",
+                    read.id,
+                    claim.by,
+                    Utc(claim.at_ms),
+                    id.0,
+                    claim.reason
                 );
                 let hint = format!(
-                    "observe it again once the change is there; {id} stands until {} ms at the latest",
-                    claim.until_ms
+                    "observe it again once the change is there; {id} stands until {} at the latest",
+                    Utc(claim.until_ms)
                 );
                 return Err(blocked(Code::FactClaimed, message, &hint));
             }

@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::decision::{Blocked, Decision, PactRef, ReadVersion};
 use crate::halt::{Halt, Scope};
 use crate::ids::{AgentId, FactId};
+use crate::utc::Utc;
 use crate::value::Value;
 
 /// The rejection of an action in a halted scope.
@@ -27,8 +28,13 @@ pub fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Blocked> {
         return None;
     }
     let (scope, halt) = halt_of(action, snapshot)?;
-    let message =
-        format!("`{scope}` is halted since entry {} at {} ms, by {}: {}", halt.entry, halt.at_ms, halt.by, halt.reason);
+    let message = format!(
+        "`{scope}` is halted since entry {} at {}, by {}: {}",
+        halt.entry,
+        Utc(halt.at_ms),
+        halt.by,
+        halt.reason
+    );
     let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
     Some(blocked(Code::Halted, message, hint))
 }

@@ -7,6 +7,7 @@ use crate::fact::Fact;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{FactId, IdError};
 use crate::pact::{Presence, Read, TemplatePart};
+use crate::utc::Utc;
 use crate::value::Value;
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::fmt::Write as _;
@@ -58,8 +59,10 @@ impl<S: Snapshot> Deciding<'_, S> {
             Some(standing) => {
                 let written = actor.changed("standing");
                 let message = format!(
-                    "agent {agent} is {standing}, not \"active\", since entry {} at {} ms by {}",
-                    written.entry, written.at_ms, written.by
+                    "agent {agent} is {standing}, not \"active\", since entry {} at {} by {}",
+                    written.entry,
+                    Utc(written.at_ms),
+                    written.by
                 );
                 Err(blocked(Code::AgentNotActive, message, "ask the operator named in the message"))
             }
@@ -78,8 +81,12 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let (agent, written) = (&self.action.agent, principal.changed("key"));
         let message = format!(
-            "key {} is not a key of agent {agent} at {} ms; its keys were last set by entry {} at {} ms by {}",
-            signed.key, self.now_ms, written.entry, written.at_ms, written.by
+            "key {} is not a key of agent {agent} at {}; its keys were last set by entry {} at {} by {}",
+            signed.key,
+            Utc(self.now_ms),
+            written.entry,
+            Utc(written.at_ms),
+            written.by
         );
         Err(blocked(Code::KeyNotCurrent, message, "sign with the agent's current key"))
     }

@@ -2,6 +2,7 @@
 
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, FactId, PactName};
+use crate::utc::Utc;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,8 +164,10 @@ fn widened_facts(parent: &Scope, child: &Scope) -> Option<String> {
 fn widened_expiry(parent: &Scope, child: &Scope) -> Option<String> {
     let given = parent.expires_at_ms?;
     match child.expires_at_ms {
-        None => Some(format!("no expiry, where it was given until {given} ms")),
-        Some(claimed) if claimed > given => Some(format!("until {claimed} ms, where it was given until {given} ms")),
+        None => Some(format!("no expiry, where it was given until {}", Utc(given))),
+        Some(claimed) if claimed > given => {
+            Some(format!("until {}, where it was given until {}", Utc(claimed), Utc(given)))
+        }
         Some(_) => None,
     }
 }

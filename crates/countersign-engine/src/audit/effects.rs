@@ -7,6 +7,7 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::record::{Dispatch, Event, Judged, Leaf, Settle, StoredDispatch};
 use countersign_core::state::State;
+use countersign_core::utc::Utc;
 
 /// What the gate does by itself nobody else can have done.
 pub(super) fn by_the_gate(leaf: &Leaf) -> Result<(), String> {
@@ -24,7 +25,7 @@ pub(super) fn dispatched_again(leaf: &Leaf, stored: &StoredDispatch, state: &Sta
     if let Phase::Cooling { dispatch_at_ms } = effect.phase
         && leaf.time < dispatch_at_ms
     {
-        return Err(format!("{} was to cool until {dispatch_at_ms} ms", stored.effect));
+        return Err(format!("{} was to cool until {}", stored.effect, Utc(dispatch_at_ms)));
     }
     let decision = decide::dispatch(effect, state, leaf.time);
     Ok(Event::Dispatch(Box::new(Dispatch { effect: stored.effect, decision })))

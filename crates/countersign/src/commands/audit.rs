@@ -92,6 +92,7 @@ fn to_json(report: &AuditReport) -> serde_json::Value {
     let unverifiable = unverifiable
         .map(|entry| json!({"entry": entry.entry, "depends_on": entry.depends_on, "erased_by": entry.erased_by}));
     json!({"ok": report.differing_count == 0, "entries": report.entries, "verified": report.verified,
-        "reworded_count": report.reworded_count, "reworded": report.reworded, "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
+        "reworded_count": report.reworded_count, "reworded": report.reworded,
+        "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
         "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail})
 }

@@ -1,7 +1,7 @@
 //! `countersign delegation`: what a delegation says, hop by hop.
 
 use super::{Failure, Outcome};
-use crate::terminal::{note, say, say_json};
+use crate::terminal::{note, say, say_json, time};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use countersign_core::canonical::Canonical;
@@ -94,7 +94,7 @@ fn scope(hop: &Scope) -> Vec<String> {
         lines.extend(one_of.as_ref().map(|values| format!("{name}: {}", list(values.iter()))));
     }
     lines.extend(hop.facts.as_ref().map(|facts| format!("facts: {}", list(facts.iter()))));
-    lines.extend(hop.expires_at_ms.map(|at_ms| format!("expires at {at_ms} ms")));
+    lines.extend(hop.expires_at_ms.map(|at_ms| format!("expires at {}", time(at_ms))));
     lines.push(match hop.depth {
         0 => "may not be handed on".to_owned(),
         1 => "may be handed on once".to_owned(),

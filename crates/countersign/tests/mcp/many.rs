@@ -157,9 +157,16 @@ fn over_http(time: Duration) {
         }
     }
     wait_until("every descriptor is closed", || open_files(pid) <= before.files + 2);
-    let after = Held::by(pid);
-    println!("after {waves} waves and {made} calls: {after:?}");
-    assert!(after.resident_kib <= before.resident_kib + GROWTH_KIB_MAX, "before {before:?}, after {after:?}");
+    let mut held = vec![before, Held::by(pid)];
+    println!("after {waves} waves and {made} calls: {held:?}");
+    // On a busy machine one wave can have more at work at once than those before, and the allocator keeps the room for them.
+    // What leaks does so again with the next wave.
+    while held.is_sorted_by(|earlier, later| later.resident_kib > earlier.resident_kib + GROWTH_KIB_MAX) {
+        assert!(held.len() < 5, "memory grows with every wave: {held:?}");
+        wave(&server, Instant::now() + time.min(Duration::from_secs(5)), true);
+        settled();
+        held.push(Held::by(pid));
+    }
     server.end();
     gate.end();
 }

@@ -28,7 +28,7 @@ fn attack_a_hop_claims_more_than_it_was_given() {
             hop.facts.as_mut().unwrap().insert("Account::\"b\"".parse().unwrap());
         }),
         ("no expiry", |hop| hop.expires_at_ms = None),
-        ("until 2000001 ms", |hop| hop.expires_at_ms = Some(2_000_001)),
+        ("until 1970-01-01T00:33:20.001Z", |hop| hop.expires_at_ms = Some(2_000_001)),
         ("to hand on 2 times", |hop| hop.depth = 2),
         ("any action", |hop| (hop.actions, hop.facts) = (None, None)),
     ];
@@ -76,7 +76,7 @@ fn attack_a_delegation_after_its_expiry() {
     world.now_ms = 1_999_999;
     assert_eq!(world.verdict(), "committed");
     world.now_ms = 2_000_000;
-    refused(&world, "delegation_expired", "hop 1, from lead to middle, expired at 2000000 ms");
+    refused(&world, "delegation_expired", "hop 1, from lead to middle, expired at 1970-01-01T00:33:20.000Z");
     world.now_ms = 1_500_000;
     world.change_hop(1, |hop| hop.expires_at_ms = Some(1_500_000));
     refused(&world, "delegation_expired", "hop 2, from middle to agent-1");
