@@ -5,6 +5,10 @@
 //! holder, ends by ledger time, and its entry is its fencing token. Both stand on fact ids, whether there is such a fact or
 //! not, and both are folded from the ledger (I3). Nobody waits here, and nothing is held while waiting (docs/adr/0011).
 
+mod refusal;
+
+pub use refusal::ClaimRefusal;
+
 use crate::call::EffectId;
 use crate::disclose::Subject;
 use crate::fact::Fact;
@@ -14,7 +18,6 @@ use crate::ids::{AgentId, FactId, numbered};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
 use crate::state::State;
-use crate::utc::Utc;
 use crate::value::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,70 +109,6 @@ pub struct Fences {
     claims: BTreeMap<u64, Claim>,
     /// For each claimed fact, the claim that holds it.
     claimed: BTreeMap<FactId, u64>,
-}
-
-/// Why a claim cannot be. Nothing was done.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimRefusal {
-    /// There is no such claim, or it has ended.
-    #[error("there is no claim `{0}`, or it has ended")]
-    NotFound(String),
-    /// The claim is somebody else's.
-    #[error("{claim} is {holder}'s")]
-    NotYours {
-        /// The claim.
-        claim: ClaimId,
-        /// Its holder.
-        holder: AgentId,
-    },
-    /// No pact lets this agent announce changes of this fact.
-    #[error("no pact lets {by} announce a change of {fact}")]
-    NotAllowed {
-        /// The agent.
-        by: AgentId,
-        /// The fact.
-        fact: FactId,
-    },
-    /// Somebody else has announced a change, with no lower priority.
-    #[error("{fact} is claimed by {holder} since {} (entry {entry}), until {}", Utc(*.at_ms), Utc(*.until_ms))]
-    Held {
-        /// The fact.
-        fact: FactId,
-        /// The holder.
-        holder: AgentId,
-        /// Since when.
-        at_ms: u64,
-        /// In which entry.
-        entry: u64,
-        /// Until when at present.
-        until_ms: u64,
-    },
-    /// Longer than the pact allows.
-    #[error(
-        "the pact lets {by} hold {fact} for {max_ms} ms at most, extensions included, and {for_ms} ms were asked for"
-    )]
-    TooLong {
-        /// The agent.
-        by: AgentId,
-        /// The fact.
-        fact: FactId,
-        /// The most.
-        max_ms: u64,
-        /// What was asked for.
-        for_ms: u64,
-    },
-    /// None, or too many, or one twice.
-    #[error("a claim names 1 to {CLAIM_FACTS_MAX} facts, each once")]
-    Facts,
-    /// The reason is empty or too long.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
-    Reason(usize),
-    /// More claims than are kept.
-    #[error("{CLAIMS_MAX} claims stand already, which is the most")]
-    TooMany,
-    /// The agent may not act at all.
-    #[error("{0}")]
-    Agent(String),
 }
 
 /// What a claim is granted.
