@@ -14,7 +14,6 @@ use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::code::Code;
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
@@ -27,7 +26,7 @@ use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use words::differ_in_words_only;
+use words::{differ_in_words_only, says_over_budget};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -172,7 +171,7 @@ impl Auditor {
                     }
                     (same_leaf, false) => {
                         is_reworded = same_leaf && differ_in_words_only(payload, payload_again);
-                        is_over_budget = [payload, payload_again].into_iter().any(is_of_a_budget);
+                        is_over_budget = [payload, payload_again].into_iter().any(says_over_budget);
                         difference("payload", payload, payload_again)
                     }
                     (false, true) => difference("leaf", leaf_bytes, leaf_again),
@@ -322,12 +321,6 @@ fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action
     let mut action = Action::new(by, auth, stored.body.clone(), request, stored.observed.clone());
     action.chain = stored.chain.clone();
     Ok(action)
-}
-
-/// Whether a payload says that a budget was exceeded, or holds what may say so.
-fn is_of_a_budget(payload: &[u8]) -> bool {
-    let code = Code::BudgetExceeded.as_str().as_bytes();
-    payload.windows(code.len()).any(|window| window == code)
 }
 
 /// The first difference of two texts, with a little of what follows.

@@ -241,11 +241,27 @@ fn records_of_every_kind_are_canonical() {
 
 /// A folder whose last entry, a rejection, the holder of the log key has put down in another way than `decide` gave it.
 fn told_otherwise(dir: &Path, tell: impl FnOnce(&mut Decided)) -> (u64, AuditReport) {
+    lied_about(dir, "two", false, tell)
+}
+
+/// The same for an action with this text, and after an erasure of something that was committed, or not.
+fn lied_about(dir: &Path, text: &str, is_erased: bool, tell: impl FnOnce(&mut Decided)) -> (u64, AuditReport) {
     let gate = set_up(dir);
+    if is_erased {
+        gate.call(feed("Note::\"2\"", r#"{"text":"x","open":true}"#)).unwrap();
+        let other = serde_json::json!({
+            "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 8),
+            "params": {"note": "2", "text": "gone"},
+        });
+        let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, other.to_string().into()).unwrap();
+        let gone = index(gate.call(Request::Act(Box::new(action))).unwrap());
+        gate.call(feed("Note::\"2\"", r#"{"text":"after","open":true}"#)).unwrap();
+        gate.erase(operator(), Auth::None, &[gone], "asked for".into()).unwrap();
+    }
     gate.call(feed("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let body = serde_json::json!({
         "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 9),
-        "params": {"note": "1", "text": "two"},
+        "params": {"note": "1", "text": text},
     });
     let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, body.to_string().into()).unwrap();
     gate.close().unwrap();
@@ -286,6 +302,16 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
         assert!(report.differing[0].what.contains("payload differs"), "{:?}", report.differing);
         assert!(report.reworded.is_empty(), "{report:?}");
     }
+}
+
+#[test]
+fn a_lie_is_not_excused_by_an_erasure_and_a_word_in_the_body() {
+    let dir = tempfile::tempdir().unwrap();
+    let (entry, report) = lied_about(dir.path(), "budget_exceeded", true, |decided| {
+        blocked(decided);
+        decided.decision.verdict = Verdict::Committed;
+    });
+    assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [entry], "{:?}", report.unverifiable);
 }
 
 #[test]

@@ -146,6 +146,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         let who = |attribute: &str| {
             record.map_or_else(String::new, |fact| {
                 let written = fact.changed(attribute);
+                if written.is_outside() {
+                    return format!(", as read in {} at {}", written.by, Utc(written.at_ms));
+                }
                 format!(", by {} at {} in entry {}", written.by, Utc(written.at_ms), written.entry)
             })
         };

@@ -141,6 +141,13 @@ impl<S: Snapshot> Deciding<'_, S> {
             .filter(|(_, fact, observed)| fact.version() != observed.version)
             .max_by_key(|(_, fact, _)| fact.written.entry);
         match changed {
+            Some((resolved, fact, _)) if fact.written.is_outside() => {
+                let (id, place) = (&resolved.id, &fact.written.by);
+                format!(
+                    "observe {} again; {id} reads otherwise in {place} now than when it was observed",
+                    list.join(", ")
+                )
+            }
             Some((resolved, fact, observed)) => {
                 let written = &fact.written;
                 let ago_ms = self.now_ms.saturating_sub(written.at_ms);

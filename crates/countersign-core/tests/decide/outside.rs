@@ -144,6 +144,22 @@ fn a_judgement_rests_on_the_dispatch_and_not_on_what_is_current() {
 }
 
 #[test]
+fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_it() {
+    let mut world = world();
+    observe_outside(&mut world, "Account::\"a\"", json!({"status": "active", "balance": 500}));
+    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    let effect = dispatched(&mut world);
+    let values = read(Some(json!({"status": "active", "balance": 5})), Some(json!({"status": "active", "balance": 3})));
+    let blocked = judge(&effect, &values, world.now_ms + 1).unwrap_err();
+    let place = &effect.flight().unwrap().dispatched.call.adapter;
+    let said = format!("Account::\"a\" reads otherwise in {place} now than when it was observed");
+    assert!(blocked.hint.contains(&said) && !blocked.hint.contains("entry"), "{}", blocked.hint);
+    let read = &blocked.failed[0].reads[0];
+    assert_eq!(read.changed_here(), None);
+    assert_eq!(read.read_outside().map(|read| read.at_ms), Some(world.now_ms + 1));
+}
+
+#[test]
 fn the_key_for_the_outside_is_the_actions_own() {
     let world = world();
     let (one, same) = (world.request(), world.request());

@@ -1,10 +1,11 @@
-//! Decisions that are the same but for their words.
+//! What a payload says of why something was blocked, and decisions that are the same but for those words.
 //!
 //! A rejection also says for people what is wrong and what to do. Those words get better from version to version, and none of them
 //! decides anything: codes, conditions, values and versions do. So an auditor with another version than the gate had is told that
 //! an entry says the same in other words, and not that it differs.
 
 use countersign_core::canonical::Canonical;
+use countersign_core::code::Code;
 use serde_json::Value;
 
 /// Where a payload explains why something was blocked, or would have been.
@@ -25,6 +26,13 @@ pub(super) fn differ_in_words_only(recorded: &[u8], again: &[u8]) -> bool {
     take_words(&mut recorded_value);
     take_words(&mut again);
     recorded_value == again
+}
+
+/// Whether a payload says at one of those places that a budget was exceeded. What an agent wrote into its body says nothing.
+pub(super) fn says_over_budget(payload: &[u8]) -> bool {
+    let Ok(payload) = serde_json::from_slice::<Value>(payload) else { return false };
+    let code = |place: &&str| payload.pointer(place).and_then(|blocked| blocked.get("code")?.as_str());
+    EXPLAINED.iter().filter_map(code).any(|code| code == Code::BudgetExceeded.as_str())
 }
 
 /// Leaves of every text for people only that it is there.
