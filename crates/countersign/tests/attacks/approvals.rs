@@ -1,0 +1,1 @@
+//! Approvals, revocations and pacts that change between the decision and the attempt.

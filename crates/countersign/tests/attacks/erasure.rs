@@ -1,0 +1,1 @@
+//! Personal data that outlives its erasure.

@@ -1,0 +1,1 @@
+//! Tools that run past the gate.

@@ -1,0 +1,1 @@
+//! Requests changed in transit, tokens from elsewhere, words that mislead a reviewer.
