@@ -63,6 +63,6 @@ pub enum Atomicity {
     Atomic,
     /// The outside itself refuses if the fact has changed since it was read.
     Conditional,
-    /// The fact is read again under the gate's fence: one step against everything that goes through the gate.
-    Serialised,
+    /// The fact is read again right before the call; what other calls change is not declared, so one can still come between.
+    Rechecked,
 }

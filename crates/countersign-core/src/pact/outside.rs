@@ -49,7 +49,7 @@ impl FactSource {
         match self.read {
             SourceRead::Query(_) => Atomicity::Atomic,
             SourceRead::Path(_) | SourceRead::Tool { version: Some(_), .. } => Atomicity::Conditional,
-            SourceRead::Tool { version: None, .. } => Atomicity::Serialised,
+            SourceRead::Tool { version: None, .. } => Atomicity::Rechecked,
         }
     }
 }
@@ -57,8 +57,9 @@ impl FactSource {
 /// How strong the step from check to use is. The order is from weak to strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Atomicity {
-    /// Read again under the gate's fence: atomic against everything that goes through the gate.
-    Serialised,
+    /// Read again right before the call. The gate does not know what other calls change, so one of them, or somebody past the
+    /// gate, can still come between the reading and the call.
+    Rechecked,
     /// The outside itself refuses if it has changed since it was read (ETag and If-Match, or a version that goes along).
     Conditional,
     /// One step against everybody: in the ledger, or in a transaction of the user's database.
@@ -69,7 +70,7 @@ impl Atomicity {
     /// As it stands in records and answers.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Serialised => "serialised",
+            Self::Rechecked => "rechecked",
             Self::Conditional => "conditional",
             Self::Atomic => "atomic",
         }

@@ -218,7 +218,7 @@ pub fn on_the_wire(atomicity: pact::Atomicity) -> Atomicity {
     match atomicity {
         pact::Atomicity::Atomic => Atomicity::Atomic,
         pact::Atomicity::Conditional => Atomicity::Conditional,
-        pact::Atomicity::Serialised => Atomicity::Serialised,
+        pact::Atomicity::Rechecked => Atomicity::Rechecked,
     }
 }
 

@@ -57,7 +57,7 @@ fn a_mapped_call_is_made_by_the_gate_after_everything_held() {
     let done = client.call("transfer", &json!({"account": "42"}));
     assert!(done.get("isError").is_none(), "{done}");
     let said = &done["_meta"]["countersign"];
-    assert_eq!((&said["verdict"], &said["atomicity"]), (&json!("settled"), &json!("serialised")), "{done}");
+    assert_eq!((&said["verdict"], &said["atomicity"]), (&json!("settled"), &json!("rechecked")), "{done}");
     let sent: Value = serde_json::from_str(done["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(sent["params"]["arguments"], json!({"account": "42"}));
     // The same key never acts twice.

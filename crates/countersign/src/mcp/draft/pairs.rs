@@ -61,7 +61,8 @@ impl Pair<'_> {
     pub fn fact(&self, upstream: &str) -> String {
         let attributes: Vec<String> = self.attributes.iter().map(|(name, ty)| format!("{name} = \"{ty}\"")).collect();
         format!(
-            "# Read by the gate with the tool {read}, at the instant of the call and under its fence: `serialised`.\n\
+            "# Read by the gate with the tool {read}, again right before the call: `rechecked`. A tool that changes it\n\
+             # without an action that names it, or somebody past the gate, can still come between.\n\
              [facts.{ty}]\nattributes = {{ {} }}\n\
              source = {{ mcp = \"{upstream}\", tool = \"{read}\", arguments = {{ {} = \"{{id}}\" }}, at = \"/structuredContent\" }}\n\n\
              # Whom the tool's answers are shown to. What an agent was shown is sealed, and goes along with what it does next.\n\
