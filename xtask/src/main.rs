@@ -15,6 +15,7 @@
 
 mod arguments;
 mod cargo;
+mod guides;
 mod interop;
 mod mcp;
 mod node;

@@ -46,6 +46,18 @@ pub const STRACE: Program = Program {
     otherwise: "install strace, and let processes trace their own children",
 };
 
+/// The guide to operations puts the gate behind it.
+pub const NGINX: Program = Program {
+    executable: "nginx",
+    also_in: &["/usr/sbin"],
+    package: "nginx-light",
+    otherwise: "install nginx, so that it is in PATH",
+};
+
+/// Guides ask the gate over HTTP with it.
+pub const CURL: Program =
+    Program { executable: "curl", also_in: &[], package: "curl", otherwise: "install curl, so that it is in PATH" };
+
 /// Finds each program or installs it; the answer says where each one is.
 pub fn provide(programs: &[&Program]) -> Result<Vec<PathBuf>> {
     programs.iter().map(|program| provide_one(program)).collect()

@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::FUZZ_SECONDS;
 use crate::cargo::{self, cargo, succeeds};
+use crate::guides;
 use crate::interop;
 use crate::mcp;
 use crate::python;
@@ -52,6 +53,7 @@ const STEPS: &[Step] = &[
     step("interop", &[&setup::C_COMPILER], interop::run),
     step("mcp", &[&setup::C_COMPILER], mcp::run),
     step("python", &[&setup::C_COMPILER], python::run),
+    step("guides", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::NGINX, &setup::CURL], guides::run),
     step("docs", &[&setup::C_COMPILER], |root| {
         let mut command = cargo(root, &["doc", "--no-deps", "--workspace", "--locked"]);
         command.env("RUSTDOCFLAGS", "-D warnings");
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn the_short_run_is_the_long_run_without_its_long_steps() {
         let names = |long| choose(long, None).unwrap().iter().map(|step| step.name).collect::<Vec<_>>();
-        assert_eq!(names(false), ["fmt", "tidy", "clippy", "test", "interop", "mcp", "python", "docs"]);
+        assert_eq!(names(false), ["fmt", "tidy", "clippy", "test", "interop", "mcp", "python", "guides", "docs"]);
         assert!(names(true).starts_with(&names(false)) && names(true).len() > names(false).len());
     }
 
