@@ -3,6 +3,7 @@
 //! The tree is read once into memory; every check is a pure function from the tree to findings, so that each is tested on
 //! a made-up tree. A finding fails the run unless it is a warning.
 
+mod citations;
 mod codes;
 mod crates;
 mod markdown;
@@ -118,7 +119,7 @@ pub fn run(root: &Path) -> Result<bool> {
 
 /// Every check there is, findings in order of their place.
 fn check(tree: &Tree) -> Vec<Finding> {
-    let checks = [source::check, markdown::check, codes::check, crates::check, words::check];
+    let checks = [source::check, markdown::check, citations::check, codes::check, crates::check, words::check];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(tree)).collect();
     findings.sort();
     findings

@@ -106,6 +106,47 @@ fn every_problem_has_its_message_place_and_hint() {
     golden("bad-pacts.txt", &answers);
 }
 
+/// AG-097-4.1: whatever an action does, there is no way to declare it without a documented precondition.
+#[test]
+fn an_action_without_a_precondition_does_not_load_whatever_it_does() {
+    let head = r#"
+pact = "bank"
+version = 1
+
+[facts.Account]
+attributes = { status = "String", balance = "Long" }
+
+[facts.Order]
+attributes = { lines = "Long" }
+
+[action.act]
+resource = 'Account::"{account}"'
+allow = 'true'
+params = { type = "object", additionalProperties = false, required = ["account"], properties.account = { type = "string", maxLength = 9 } }
+"#;
+    let require = "require = [{ id = \"active\", that = 'resource.status == \"active\"' }]\n";
+    let effects = [
+        ("none at all", ""),
+        ("a write", "set = { balance = \"0\" }\n"),
+        ("a deletion", "delete = [\"resource\"]\n"),
+        (
+            "a new fact",
+            "reads.order = { fact = 'Order::\"{account}\"', create = true }\nset = { \"order.lines\" = \"0\" }\n",
+        ),
+        ("an HTTP request", "call = { http = \"bank\", path = \"/\" }\n"),
+        ("a command", "call = { command = \"mail\" }\n"),
+        ("a tool", "call = { mcp = \"bank\", tool = \"pay\" }\n"),
+        ("shadow mode", "mode = \"shadow\"\nset = { balance = \"0\" }\n"),
+    ];
+    for (what, effect) in effects {
+        let with = load(&format!("{head}{effect}{require}"));
+        assert!(with.is_ok(), "{what}: {:?}", with.err());
+        let problems = load(&format!("{head}{effect}")).err().unwrap_or_else(|| panic!("{what}: it loads"));
+        let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert!(said.iter().any(|said| said.contains("has no precondition")), "{what}: {said:?}");
+    }
+}
+
 fn show(out: &mut String, source: &str, problem: &Diagnostic) {
     let severity = match problem.severity {
         Severity::Error => "error",
