@@ -86,6 +86,10 @@ impl Committer {
 
 impl From<&CommitError> for Refusal {
     fn from(error: &CommitError) -> Self {
-        Self::Poisoned(error.to_string())
+        match error {
+            // Nothing of it was written, and nothing will be.
+            CommitError::Storage(StorageError::NoRoom { .. }) => Self::Closed,
+            error => Self::Poisoned(error.to_string()),
+        }
     }
 }

@@ -29,7 +29,7 @@ use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::LogKeys;
 use crate::outbox::Tried;
-use crate::request::{Answer, Refusal, Reply, Request, Submission};
+use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
 use crate::token::Sealer;
@@ -44,14 +44,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// How many halts, resumes, dispatches and settlements may wait. One turn of the sequencer takes all of them.
-const LANE_LEN: usize = 1024;
+/// How many halts, resumes and changes of identities may wait. One turn of the sequencer takes all of them.
+const URGENT_LEN: usize = 1024;
+/// How many dispatches and settlements may wait. Whoever has more waits for room.
+const OWN_LEN: usize = 1024;
 
 /// An open gate. Dropping it closes it.
 pub struct Gate {
     queue: Option<Sender<Submission>>,
-    /// Halts and resumes: taken before anything that has queued, and open when the queue is full.
-    lane: Option<Sender<Submission>>,
+    /// Halts, resumes and changes of identities: before anything else that waits, and open when the other two are full.
+    urgent: Option<Sender<Submission>>,
+    /// The gate's own dispatches and settlements: before what has queued, and never in front of a halt.
+    own: Option<Sender<Submission>>,
     queue_len: usize,
     pipeline: Arc<Pipeline>,
     threads: Vec<JoinHandle<()>>,
@@ -134,7 +138,11 @@ impl Gate {
         if let Some(cause) = self.shared.failed.lock().clone() {
             return Err(Refusal::Poisoned(cause));
         }
-        let (queue, len) = if request.is_urgent() { (&self.lane, LANE_LEN) } else { (&self.queue, self.queue_len) };
+        let (queue, len) = match request.priority() {
+            Priority::Urgent => (&self.urgent, URGENT_LEN),
+            Priority::Own => (&self.own, OWN_LEN),
+            Priority::Queued => (&self.queue, self.queue_len),
+        };
         let Some(queue) = queue else { return Err(Refusal::Closed) };
         queue.try_send(Submission { request, reply }).map_err(|error| match error {
             TrySendError::Full(_) => {
@@ -148,7 +156,8 @@ impl Gate {
     /// Hands in a request and waits for the answer. Where nobody else waits, the work is done on this thread.
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {
         let is_empty = |queue: &Option<Sender<_>>| queue.as_ref().is_some_and(Sender::is_empty);
-        let is_idle = is_empty(&self.lane) && (request.is_urgent() || is_empty(&self.queue));
+        let is_urgent = request.priority() == Priority::Urgent;
+        let is_idle = is_empty(&self.urgent) && (is_urgent || is_empty(&self.own) && is_empty(&self.queue));
         if let Some(idle) = is_idle.then(|| self.pipeline.take_idle()).flatten() {
             return idle.call(request);
         }
@@ -168,8 +177,8 @@ impl Gate {
         if let Some(cause) = self.shared.failed.lock().clone() {
             return Err(Refusal::Poisoned(cause));
         }
-        let lane = self.lane.as_ref().ok_or(Refusal::Closed)?;
-        lane.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
+        let own = self.own.as_ref().ok_or(Refusal::Closed)?;
+        own.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
     }
 
     /// Who is told when an effect moves.
@@ -227,6 +236,9 @@ impl Gate {
         if let Some(cause) = self.shared.failed.lock().clone() {
             return Some(format!("the ledger cannot be written: {cause}; restart the gate"));
         }
+        if let Some(cause) = self.shared.log.stalled() {
+            return Some(format!("the ledger has no room: {cause}; requests wait until there is some"));
+        }
         let step = self.shared.ledger_clock.lock().stepped()?;
         Some(format!(
             "the wall clock ({}) is more than five seconds from ledger time ({}); mend the clock, or confirm it with \
@@ -247,8 +259,9 @@ impl Gate {
         if self.queue.is_some() {
             self.save_nonces();
         }
-        drop(self.lane.take());
-        drop(self.queue.take());
+        // Whoever waits for room on the disk waits no longer.
+        self.shared.log.give_up();
+        drop((self.urgent.take(), self.own.take(), self.queue.take()));
         for thread in self.threads.drain(..) {
             // A thread of the gate ends by returning; if it panicked, the panic hook has said so.
             let _ = thread.join();
@@ -282,14 +295,16 @@ impl Gate {
         snapshot_due: u64,
     ) -> std::io::Result<Self> {
         let (queue, queued) = bounded(shared.options.queue_len);
-        let (lane, urgent) = bounded(LANE_LEN);
+        let (to_urgent, urgent) = bounded(URGENT_LEN);
+        let (to_own, own) = bounded(OWN_LEN);
         let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer));
-        let threads = pipeline.start(pipeline::Queues { urgent, queued })?;
-        let housekeeper = housekeeping::start(Arc::clone(&shared), lane.clone(), snapshot_due)?;
+        let threads = pipeline.start(pipeline::Queues { urgent, own, queued })?;
+        let housekeeper = housekeeping::start(Arc::clone(&shared), to_own.clone(), snapshot_due)?;
         let queue_len = shared.options.queue_len;
         Ok(Self {
             queue: Some(queue),
-            lane: Some(lane),
+            urgent: Some(to_urgent),
+            own: Some(to_own),
             queue_len,
             pipeline,
             threads,

@@ -79,7 +79,7 @@ pub enum Request {
         /// Why.
         reason: Arc<str>,
     },
-    /// Stop a scope. Goes by the lane of its own.
+    /// Stop a scope. Goes before everything that waits.
     Halt {
         /// The operator.
         by: AgentId,
@@ -90,7 +90,7 @@ pub enum Request {
         /// Why.
         reason: Arc<str>,
     },
-    /// Let a scope go on. Goes by the lane of its own.
+    /// Let a scope go on. Goes before everything that waits.
     Resume {
         /// The operator.
         by: AgentId,
@@ -201,10 +201,27 @@ impl Request {
         }
     }
 
-    /// Whether it goes by the lane of its own, past everything that has queued.
-    pub fn is_urgent(&self) -> bool {
-        matches!(self, Self::Halt { .. } | Self::Resume { .. } | Self::Dispatch { .. } | Self::Settle(_) | Self::Wake)
+    /// Which queue it waits in.
+    pub fn priority(&self) -> Priority {
+        match self {
+            Self::Halt { .. } | Self::Resume { .. } => Priority::Urgent,
+            // Revoking somebody is a halt for one. What only admins may feed is rare, so all of it goes this way.
+            Self::Feed { fact, .. } if role_to_feed(fact) == Role::Admin => Priority::Urgent,
+            Self::Dispatch { .. } | Self::Settle(_) | Self::Wake => Priority::Own,
+            _ => Priority::Queued,
+        }
     }
+}
+
+/// What a request waits behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Only behind its like: thousands of calls that are due do not delay a halt.
+    Urgent,
+    /// Behind what is urgent: what the gate itself has to enter.
+    Own,
+    /// Behind everything that came before.
+    Queued,
 }
 
 /// What a worker or a probe found out about a call.

@@ -9,6 +9,7 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::decision::Verdict;
 use countersign_core::halt::{HaltError, Scope};
@@ -18,14 +19,14 @@ use countersign_core::pact::load::load;
 use countersign_core::record::Event;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::clock::SystemClock;
+use countersign_engine::clock::{Clock, SystemClock};
 use countersign_engine::gate::{Environment, Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
 use ed25519_dalek::SigningKey;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 const PACT: &str = r#"
@@ -70,9 +71,13 @@ that = 'resource.count < 9000000'
 const CALLERS: usize = 16;
 
 fn open(dir: &Path, queue_len: usize) -> Gate {
+    open_on(dir, queue_len, Arc::new(SystemClock::default()))
+}
+
+fn open_on(dir: &Path, queue_len: usize, clock: Arc<dyn Clock>) -> Gate {
     let environment = Environment {
         disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::new(SystemClock::default()),
+        clock,
         seed: [3; 32],
         log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
@@ -228,6 +233,76 @@ fn a_halt_gets_in_while_the_queue_is_full() {
         let (index, code) = outcome(answered.recv().unwrap().unwrap());
         assert_eq!(code, (index > halted).then_some(Code::Halted), "entry {index}, halted in {halted}");
     }
+}
+
+/// A clock that stands still while it is held: whoever asks it waits, and so does the sequencer.
+#[derive(Default)]
+struct HeldClock {
+    system: SystemClock,
+    is_held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl HeldClock {
+    fn hold(&self, is_held: bool) {
+        *self.is_held.lock().unwrap() = is_held;
+        self.released.notify_all();
+    }
+}
+
+impl Clock for HeldClock {
+    fn wall_ms(&self) -> u64 {
+        drop(self.released.wait_while(self.is_held.lock().unwrap(), |is_held| *is_held).unwrap());
+        self.system.wall_ms()
+    }
+    fn monotonic_ms(&self) -> u64 {
+        drop(self.released.wait_while(self.is_held.lock().unwrap(), |is_held| *is_held).unwrap());
+        self.system.monotonic_ms()
+    }
+}
+
+#[test]
+fn calls_that_are_due_by_the_thousand_do_not_keep_a_halt_or_a_revocation_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(HeldClock::default());
+    let gate = open_on(dir.path(), 8192, Arc::clone(&clock) as Arc<dyn Clock>);
+    set_up(&gate);
+    let (answer, answered) = crossbeam_channel::unbounded();
+    let submit = |request| {
+        let answer = answer.clone();
+        gate.submit(request, Box::new(move |result| drop(answer.send(result))))
+    };
+    let bumps: Vec<_> = (0..20).map(|count| action(&gate, count % 2, &format!("b{count}"), "bump")).collect();
+    clock.hold(true);
+    let due = || Request::Dispatch { effect: EffectId(u64::MAX) };
+    let mut waiting = 0;
+    while submit(due()).is_ok() {
+        waiting += 1;
+        assert!(waiting < 1_000_000, "there is no end to what may wait");
+    }
+    assert!(waiting >= 1000, "only {waiting} were due");
+    bumps.into_iter().for_each(|bump| submit(bump).unwrap());
+    let revoked = r#"{"roles":[],"standing":"revoked","org":"odd","trust":1}"#;
+    let value = Some(Attributes::from_untyped_json(&serde_json::from_str(revoked).unwrap()).unwrap());
+    let fact = "Agent::\"a1\"".parse().unwrap();
+    submit(halt("agent:a0")).expect("there is room for a halt");
+    submit(Request::Feed { by: operator(), auth: Auth::None, fact, value, if_match: None })
+        .expect("there is room for a revocation");
+    clock.hold(false);
+    let answers: Vec<_> = (0..waiting + 22).map(|_| answered.recv().unwrap()).collect();
+    let entered = answers.into_iter().filter_map(Result::ok).map(|answer| match answer {
+        Answer::Entered(entered) => entered.entry,
+        Answer::Repeated(entry) => panic!("entry {entry} was repeated"),
+    });
+    let mut codes = Vec::new();
+    for entry in entered {
+        if let Event::Action(decided) = &entry.event {
+            codes.push(decided.decision.blocked().map(|blocked| blocked.code));
+        }
+    }
+    assert!(codes.len() >= 10, "those of the halted agent are entries");
+    // Everything that waited behind the dispatches was decided after the halt and the revocation.
+    assert!(codes.iter().all(Option::is_some), "{codes:?}");
 }
 
 #[test]

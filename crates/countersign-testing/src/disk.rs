@@ -2,7 +2,8 @@
 //!
 //! What was written and not synced may be lost at a crash, sector by sector and in any order; a name that was given and not
 //! synced may be the old one again; a write may be short; one sync may fail, after which its pages are either dropped or look
-//! clean without being on the disk. The model is harsher than most disks and never kinder than POSIX promises.
+//! clean without being on the disk. Any kind of step can be made to fail with an error of the system, once or until it is told
+//! otherwise. The model is harsher than most disks and never kinder than POSIX promises.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,9 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock};
 
+mod failing;
 mod inode;
 mod rng;
 
+use failing::Counts;
+pub use failing::{EIO, EMFILE, ENOSPC, Fail, Failed, StepKind};
 use inode::Inode;
 pub use rng::SplitMix;
 
@@ -37,6 +41,8 @@ pub struct Faults {
     pub fail_sync: Option<(u64, FailedSync)>,
     /// Every n-th write on average takes only some of the bytes; zero for never.
     pub short_writes: u64,
+    /// Steps that fail with an error of the system.
+    pub fail: Option<Fail>,
 }
 
 /// A folder on a faulty disk. Clones are the same disk.
@@ -50,6 +56,7 @@ struct World {
     faults: Faults,
     steps: u64,
     syncs: u64,
+    counts: Counts,
     is_down: bool,
     is_locked: bool,
     inodes: Vec<Inode>,
@@ -79,6 +86,7 @@ impl FaultyDisk {
             faults,
             steps: 0,
             syncs: 0,
+            counts: Counts::default(),
             is_down: false,
             is_locked: false,
             inodes: Vec::new(),
@@ -111,6 +119,13 @@ impl FaultyDisk {
         world.faults = faults;
         world.steps = 0;
         world.syncs = 0;
+        world.counts = Counts::default();
+    }
+
+    /// The step that [`Faults::fail`] made fail first, if one did.
+    #[must_use]
+    pub fn failed(&self) -> Option<Failed> {
+        self.world().counts.failed.clone()
     }
 
     /// Cuts the power and gives the disk as it is found afterwards. The old one answers nothing any more.
@@ -193,6 +208,12 @@ impl World {
         Ok(self.is_down)
     }
 
+    /// Refuses a step of this kind if it is one that is to fail.
+    fn refuse(&mut self, kind: StepKind, name: &str) -> io::Result<()> {
+        let fail = self.faults.fail;
+        self.counts.count(fail, kind, name)
+    }
+
     fn inode(&mut self, at: usize) -> io::Result<&mut Inode> {
         self.inodes.get_mut(at).ok_or_else(|| io::Error::other("no such inode"))
     }
@@ -217,13 +238,16 @@ impl World {
 
 impl Disk for FaultyDisk {
     fn list(&self) -> io::Result<Vec<String>> {
-        let world = self.world();
+        let mut world = self.world();
+        world.refuse(StepKind::List, "")?;
         if world.is_down { Err(down()) } else { Ok(world.names.keys().cloned().collect()) }
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let inode = self.world().find(name)?;
-        Ok(Arc::new(FaultyFile { disk: self.clone(), inode }))
+        let mut world = self.world();
+        world.refuse(StepKind::Open, name)?;
+        let inode = world.find(name)?;
+        Ok(Arc::new(FaultyFile { disk: self.clone(), inode, name: name.to_owned() }))
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -232,26 +256,30 @@ impl Disk for FaultyDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut world = self.world();
+        world.refuse(StepKind::Create, name)?;
         let inode = world.inodes.len();
         world.inodes.push(Inode::default());
         world.change_name(NameChange::Set(name.to_owned(), inode))?;
-        Ok(Arc::new(FaultyFile { disk: self.clone(), inode }))
+        Ok(Arc::new(FaultyFile { disk: self.clone(), inode, name: name.to_owned() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
+        world.refuse(StepKind::Rename, from)?;
         let inode = world.find(from)?;
         world.change_name(NameChange::Moved { from: from.to_owned(), to: to.to_owned(), inode })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut world = self.world();
+        world.refuse(StepKind::Remove, name)?;
         world.find(name)?;
         world.change_name(NameChange::Removed(name.to_owned()))
     }
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut world = self.world();
+        world.refuse(StepKind::SyncDir, "")?;
         let fails = world.step()?;
         if fails && world.rng.below(2) == 0 {
             return Err(down());
@@ -289,9 +317,18 @@ impl Drop for FaultyLock {
 struct FaultyFile {
     disk: FaultyDisk,
     inode: usize,
+    /// The name that it was opened by.
+    name: String,
 }
 
 impl FaultyFile {
+    fn resize(&self, len: u64) -> io::Result<()> {
+        let mut world = self.disk.world();
+        let fails = world.step()?;
+        world.inode(self.inode)?.set_len(len as usize);
+        if fails { Err(down()) } else { Ok(()) }
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.world();
         let fails = world.step()?;
@@ -307,7 +344,12 @@ impl FaultyFile {
             inode.fail_sync(&mut rng, how);
             return Err(io::Error::other("input/output error"));
         }
-        inode.sync();
+        if let Err(error) = world.refuse(StepKind::Sync, &self.name) {
+            let how = if rng.below(2) == 0 { FailedSync::Dropped } else { FailedSync::KeptClean };
+            world.inode(self.inode)?.fail_sync(&mut rng, how);
+            return Err(error);
+        }
+        world.inode(self.inode)?.sync();
         Ok(())
     }
 }
@@ -324,6 +366,12 @@ impl DiskFile for FaultyFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut world = self.disk.world();
         let fails = world.step()?;
+        if let Err(error) = world.refuse(StepKind::Write, &self.name) {
+            // Some of the bytes were taken before.
+            let len = world.rng.below(bytes.len() as u64 + 1) as usize;
+            world.inode(self.inode)?.write(bytes.get(..len).unwrap_or_default(), offset);
+            return Err(error);
+        }
         let every = world.faults.short_writes;
         let is_short = fails || (every > 0 && world.rng.below(every) == 0);
         let len = if is_short { 1 + world.rng.below(bytes.len() as u64) as usize } else { bytes.len() };
@@ -333,8 +381,9 @@ impl DiskFile for FaultyFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
+        self.disk.world().refuse(StepKind::Allocate, &self.name)?;
         let current = self.len()?;
-        if len > current { self.truncate(len) } else { Ok(()) }
+        if len > current { self.resize(len) } else { Ok(()) }
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -346,10 +395,8 @@ impl DiskFile for FaultyFile {
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        let mut world = self.disk.world();
-        let fails = world.step()?;
-        world.inode(self.inode)?.set_len(len as usize);
-        if fails { Err(down()) } else { Ok(()) }
+        self.disk.world().refuse(StepKind::Truncate, &self.name)?;
+        self.resize(len)
     }
 
     fn len(&self) -> io::Result<u64> {

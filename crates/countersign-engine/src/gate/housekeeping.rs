@@ -21,14 +21,15 @@ pub(super) struct Housekeeper {
 
 pub(super) fn start(
     shared: Arc<Shared>,
-    lane: Sender<Submission>,
+    own: Sender<Submission>,
     mut snapshot_at: u64,
 ) -> std::io::Result<Housekeeper> {
     let (stop, stopped) = bounded::<()>(0);
     let work = move || {
+        let mut is_failing = false;
         while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-            shared.keep_house(&mut snapshot_at);
-            shared.wake_waiting(&lane);
+            shared.keep_house(&mut snapshot_at, &mut is_failing);
+            shared.wake_waiting(&own);
         }
     };
     let thread = std::thread::Builder::new().name("housekeeping".into()).spawn(work)?;
@@ -46,7 +47,7 @@ impl Drop for Housekeeper {
 }
 
 impl Shared {
-    fn keep_house(&self, snapshot_at: &mut u64) {
+    fn keep_house(&self, snapshot_at: &mut u64, is_failing: &mut bool) {
         if self.failed.lock().is_some() {
             return;
         }
@@ -54,9 +55,13 @@ impl Shared {
             let wanted = self.wants_segment.swap(false, Ordering::Relaxed);
             if wanted { self.log.prepare_next(Fill::Reserved) } else { Ok(()) }
         });
-        if let Err(error) = done {
-            // The commit loop meets the same disk; it decides when to stop.
-            tracing::warn!(%error, "housekeeping failed and is tried again");
+        match done {
+            Ok(()) => *is_failing = false,
+            // The commit loop meets the same disk; it decides when to stop. Twenty lines a second would not say more.
+            Err(error) if !std::mem::replace(is_failing, true) => {
+                tracing::warn!(%error, "housekeeping failed and is tried again");
+            }
+            Err(_) => {}
         }
         let position = self.view.read().position;
         let every = self.options.snapshot_every;
@@ -72,11 +77,11 @@ impl Shared {
     }
 
     /// Has those looked after that wait for a fence, when the time of one has come.
-    fn wake_waiting(&self, lane: &Sender<Submission>) {
+    fn wake_waiting(&self, own: &Sender<Submission>) {
         let wakes_at_ms = self.wakes_at_ms.load(Ordering::Acquire);
         if wakes_at_ms <= self.ledger_clock.lock().read(&*self.clock) {
-            // If the lane is full, the sequencer is about to look anyway.
-            drop(lane.try_send(Submission { request: Request::Wake, reply: Box::new(|_| {}) }));
+            // If its queue is full, the sequencer is about to look anyway.
+            drop(own.try_send(Submission { request: Request::Wake, reply: Box::new(|_| {}) }));
         }
     }
 

@@ -26,19 +26,36 @@ const BATCH_BODY_BYTES_MAX: usize = 4 << 20;
 /// would cost a change of threads for each.
 const LOOK_AGAIN: Duration = Duration::from_micros(150);
 
-/// What waits to be decided. Halts and resumes have a lane of their own.
+/// What waits to be decided, by [`Priority`](crate::request::Priority).
 pub(super) struct Queues {
     pub(super) urgent: Receiver<Submission>,
+    pub(super) own: Receiver<Submission>,
     pub(super) queued: Receiver<Submission>,
 }
 
 impl Queues {
-    /// Waits for the next request; nothing once both have ended.
+    /// Waits for the next request; nothing once all have ended.
     fn next(&self) -> Option<Submission> {
         select_biased! {
-            recv(self.urgent) -> first => first.or_else(|_| self.queued.recv()).ok(),
-            recv(self.queued) -> first => first.or_else(|_| self.urgent.recv()).ok(),
+            recv(self.urgent) -> first => first.ok().or_else(|| self.last()),
+            recv(self.own) -> first => first.ok().or_else(|| self.last()),
+            recv(self.queued) -> first => first.ok().or_else(|| self.last()),
         }
+    }
+
+    /// What is left when the gate ends. All other ends are dropped together, so nothing is waited for.
+    fn last(&self) -> Option<Submission> {
+        self.urgent.try_recv().or_else(|_| self.own.try_recv()).or_else(|_| self.queued.try_recv()).ok()
+    }
+
+    /// The next request that is not urgent, if one waits.
+    fn more(&self) -> Option<Submission> {
+        self.own.try_recv().or_else(|_| self.queued.try_recv()).ok()
+    }
+
+    /// Whether nothing waits but what is urgent.
+    fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.queued.is_empty()
     }
 
     /// What was taken, and in front of each whatever is urgent by then: a halt does not even wait for the rest of its
@@ -99,14 +116,13 @@ impl Pipeline {
     }
 
     fn sequence_loop(&self, queues: &Queues, decided: &Sender<Batch>) {
-        let queued = &queues.queued;
         let mut taken = Vec::with_capacity(self.shared.options.batch_max);
         let mut was_alone = true;
         while let Some(first) = queues.next() {
             let mut sequencer = self.sequencer.lock();
             let mut batch = Batch::default();
             let mut bytes = 0;
-            self.take(first, 0, &mut taken, &mut bytes, queued);
+            self.take(first, 0, &mut taken, &mut bytes, queues);
             if let Some(cause) = self.shared.failed.lock().clone() {
                 for submission in taken.drain(..) {
                     (submission.reply)(Err(Refusal::Poisoned(cause.clone())));
@@ -119,7 +135,7 @@ impl Pipeline {
             // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed
             // over: the next batch is decided while this one is made durable.
             let before_too = std::mem::replace(&mut was_alone, is_alone);
-            let lone = is_alone && before_too && queued.is_empty();
+            let lone = is_alone && before_too && queues.is_empty();
             if lone && self.handed_over.load(Ordering::Acquire) == 0 {
                 self.commit_here(batch);
                 continue;
@@ -135,8 +151,8 @@ impl Pipeline {
                     self.note_waiting(&sequencer);
                 }
                 let full = batch.len() >= self.shared.options.batch_max || bytes >= BATCH_BODY_BYTES_MAX;
-                let Some(first) = (if full { None } else { queued.try_recv().ok() }) else { continue };
-                self.take(first, batch.len(), &mut taken, &mut bytes, queued);
+                let Some(first) = (if full { None } else { queues.more() }) else { continue };
+                self.take(first, batch.len(), &mut taken, &mut bytes, queues);
                 sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
                 self.note_waiting(&sequencer);
             }
@@ -145,20 +161,13 @@ impl Pipeline {
     }
 
     /// Takes what has queued, as far as it fits a batch of which some is there already.
-    fn take(
-        &self,
-        first: Submission,
-        there: usize,
-        taken: &mut Vec<Submission>,
-        bytes: &mut usize,
-        queued: &Receiver<Submission>,
-    ) {
+    fn take(&self, first: Submission, there: usize, taken: &mut Vec<Submission>, bytes: &mut usize, queues: &Queues) {
         let mut next = Some(first);
         while let Some(submission) = next {
             *bytes += body_len(&submission.request);
             taken.push(submission);
             let full = there + taken.len() >= self.shared.options.batch_max || *bytes >= BATCH_BODY_BYTES_MAX;
-            next = if full { None } else { queued.try_recv().ok() };
+            next = if full { None } else { queues.more() };
         }
     }
 

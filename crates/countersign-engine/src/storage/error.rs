@@ -157,6 +157,12 @@ pub enum StorageError {
         /// What failed.
         cause: String,
     },
+    /// There was no room, and none came until the gate was told to end. Nothing of the batch was written.
+    #[error("there is no room for more entries: {cause}")]
+    NoRoom {
+        /// What failed.
+        cause: String,
+    },
     /// A batch that does not follow the last.
     #[error("the batch is not one that can be appended: {reason} (hint: this is a defect in the caller)")]
     NotNext {

@@ -69,6 +69,9 @@ pub struct SegmentLog {
     pub(super) prepared: Mutex<Option<Prepared>>,
     pub(super) poisoned: AtomicBool,
     pub(super) poison_cause: Mutex<String>,
+    /// Why the writer waits for room, while it does.
+    pub(super) stalled: Mutex<Option<String>>,
+    pub(super) is_given_up: AtomicBool,
 }
 
 /// What the writer has published.

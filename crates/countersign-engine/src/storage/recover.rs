@@ -154,6 +154,7 @@ pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Re
         file: tail.file,
         first_index: tail.first_index,
         offset: tail.offset,
+        room: options.segment_bytes.max(tail.offset),
         size,
         lock,
     };
@@ -233,6 +234,8 @@ fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, segment_bytes: u64, firsts: impl
         prepared: Mutex::new(None),
         poisoned: AtomicBool::new(false),
         poison_cause: Mutex::new(String::new()),
+        stalled: Mutex::new(None),
+        is_given_up: AtomicBool::new(false),
     }
 }
 

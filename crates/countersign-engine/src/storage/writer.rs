@@ -2,12 +2,20 @@
 //!
 //! A write or sync that fails poisons the log: nobody knows what reached the disk, and a second sync may report success for
 //! pages that the first one lost. So every later append is refused, and the next open copies what is whole to a new file.
+//!
+//! A segment that cannot be created, or room that cannot be reserved, is another matter: nothing was written, so nothing is in
+//! doubt. The current segment grows instead, which takes no descriptor. Where the disk is full, the writer waits.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use countersign_ledger::segment::{
     FIRST_SEGMENT, FORMAT_VERSION, SEGMENT_HEADER_LEN, SegmentHeader, parse_batch_header,
 };
+
+use rustix::io::Errno;
 
 use super::disk::{DiskFile, DiskLock, replace_small};
 use super::error::IoContext;
@@ -18,6 +26,13 @@ use super::{SegmentLog, StorageError, segment_name};
 
 /// The file in which the next segment is made ready.
 pub(super) const NEXT_FILE: &str = "next.tmp";
+/// How much room is reserved at a time in a segment that grows because the next one could not be made. Each time, the next one
+/// is tried again first.
+const GROWS_BY: u64 = 1 << 20;
+/// The first wait for room; each further one is twice as long.
+const WAIT_FIRST: Duration = Duration::from_millis(10);
+/// The longest wait for room: soon after space was freed, the gate goes on.
+const WAIT_LONGEST: Duration = Duration::from_millis(500);
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A segment file without a header, long enough and already on disk.
@@ -33,6 +48,8 @@ pub struct LogWriter {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) first_index: u64,
     pub(super) offset: u64,
+    /// Up to where room is reserved in the current segment.
+    pub(super) room: u64,
     pub(super) size: u64,
     pub(super) lock: Box<dyn DiskLock>,
 }
@@ -50,8 +67,8 @@ impl LogWriter {
         self.size
     }
 
-    /// Appends one finished batch. When this returns `Ok`, it is durable and readable; on an error of the disk the log is
-    /// poisoned. Gives the new size.
+    /// Appends one finished batch. When this returns `Ok`, it is durable and readable; when a write or sync fails, the log is
+    /// poisoned. Waits while there is no room, until [`SegmentLog::give_up`]. Gives the new size.
     pub fn append(&mut self, batch: &[u8]) -> Result<u64, StorageError> {
         self.log.refuse_if_poisoned()?;
         let not_next = |reason: String| StorageError::NotNext { reason };
@@ -67,6 +84,7 @@ impl LogWriter {
         let note_at = usize::try_from(header.note_offset()).unwrap_or(usize::MAX);
         let note = batch.get(note_at..).and_then(|note| std::str::from_utf8(note).ok());
         let note = note.ok_or_else(|| not_next("its checkpoint is not text".to_owned()))?;
+        self.make_room(batch.len() as u64)?;
         if let Err(error) = self.write(batch) {
             self.log.poison(error.to_string());
             return Err(error);
@@ -101,18 +119,50 @@ impl LogWriter {
         Ok(())
     }
 
-    fn write(&mut self, batch: &[u8]) -> Result<(), StorageError> {
-        let is_full = self.offset.saturating_add(batch.len() as u64) > self.log.segment_bytes;
-        if is_full && self.offset > SEGMENT_HEADER_LEN as u64 {
-            self.roll()?;
+    /// Sees to it that the batch fits: in the current segment, in the next one, or in the current one made longer.
+    fn make_room(&mut self, len: u64) -> Result<(), StorageError> {
+        if self.offset.saturating_add(len) <= self.room {
+            return Ok(());
         }
+        let mut wait = WAIT_FIRST;
+        while self.offset.saturating_add(len) > self.room {
+            let not_made = if self.offset > SEGMENT_HEADER_LEN as u64 { self.roll()? } else { None };
+            if not_made.is_none() && self.offset.saturating_add(len) <= self.room {
+                break;
+            }
+            let until = self.offset.saturating_add(len).saturating_add(GROWS_BY.min(self.log.segment_bytes));
+            match self.file.allocate(until) {
+                Ok(()) => {
+                    if let Some(cause) = not_made {
+                        tracing::warn!(%cause, "the next segment cannot be made; the current one grows instead");
+                    }
+                    self.room = until;
+                }
+                // Space and descriptors come back. A disk that is broken does not.
+                Err(source) if !is_exhausted(&source) => {
+                    let error = self.failed("reserve room for", source);
+                    self.log.poison(error.to_string());
+                    return Err(error);
+                }
+                Err(source) => {
+                    let cause = not_made.unwrap_or_else(|| self.failed("reserve room for", source)).to_string();
+                    self.log.wait_for_room(&cause, wait)?;
+                    wait = wait.saturating_mul(2).min(WAIT_LONGEST);
+                }
+            }
+        }
+        self.log.goes_on();
+        Ok(())
+    }
+
+    fn write(&self, batch: &[u8]) -> Result<(), StorageError> {
         // Formatting a name allocates, so it is left to the errors.
         let written = self.file.write_all_at(batch, self.offset);
         written.map_err(|source| self.failed("write", source))?;
         self.file.sync_data().map_err(|source| self.failed("sync", source))
     }
 
-    fn failed(&self, action: &'static str, source: std::io::Error) -> StorageError {
+    fn failed(&self, action: &'static str, source: io::Error) -> StorageError {
         StorageError::Io { action, name: segment_name(self.first_index), source }
     }
 
@@ -130,22 +180,32 @@ impl LogWriter {
         }
     }
 
-    fn roll(&mut self) -> Result<(), StorageError> {
-        let prepared = self.log.prepared.lock().take();
-        let prepared = match prepared {
-            Some(prepared) => prepared,
-            None => prepare(&self.log)?,
+    /// Goes on in a new segment. Gives why none could be made, if so: then nothing has changed. Whatever fails once there is
+    /// one poisons the log.
+    fn roll(&mut self) -> Result<Option<StorageError>, StorageError> {
+        // Held until the file has its name: two who prepare at once would prepare the same file.
+        let mut slot = self.log.prepared.lock();
+        let prepared = match slot.take().map_or_else(|| prepare(&self.log), Ok) {
+            Ok(prepared) => prepared,
+            Err(not_made) => return Ok(Some(not_made)),
         };
-        start_segment(&self.log, &prepared, &self.origin, self.size, self.first_index)?;
-        // What follows the last batch is only reserved room. Losing this to a crash does no harm.
-        self.file.truncate(self.offset).map_err(|source| self.failed("truncate", source))?;
+        if let Err(error) = start_segment(&self.log, &prepared, &self.origin, self.size, self.first_index) {
+            self.log.poison(error.to_string());
+            return Err(error);
+        }
+        drop(slot);
+        // What follows the last batch is only reserved room. Keeping it does no harm.
+        if let Err(error) = self.file.truncate(self.offset) {
+            tracing::warn!(%error, "the room that a full segment did not use is not given back");
+        }
         let index = Some(prepared.index);
         let segment = Segment { first_index: self.size, end: Some(SEGMENT_HEADER_LEN as u64), index };
         self.log.state.write().segments.push(segment);
         self.file = prepared.file;
         self.first_index = self.size;
         self.offset = SEGMENT_HEADER_LEN as u64;
-        Ok(())
+        self.room = self.log.segment_bytes;
+        Ok(None)
     }
 }
 
@@ -167,19 +227,65 @@ impl SegmentLog {
         self.refuse_if_poisoned()?;
         if slot.is_none() {
             let prepared = prepare(self)?;
-            if fill == Fill::Zeroed {
-                zero_fill(&*prepared.file, self.segment_bytes)?;
+            let zeroed = if fill == Fill::Zeroed { zero_fill(&*prepared.file, self.segment_bytes) } else { Ok(()) };
+            if let Err(error) = zeroed.and_then(|()| prepared.file.sync_all().on("sync", NEXT_FILE)) {
+                // It is not part of the log yet, but the disk that lost these bytes would lose the next ones as well.
+                self.poison(error.to_string());
+                return Err(error);
             }
-            prepared.file.sync_all().on("sync", NEXT_FILE)?;
             *slot = Some(prepared);
         }
         Ok(())
     }
+
+    /// Notes that there is no room and waits a while for some; an error once the gate is to end.
+    fn wait_for_room(&self, cause: &str, wait: Duration) -> Result<(), StorageError> {
+        let mut stalled = self.stalled.lock();
+        if stalled.is_none() {
+            tracing::error!(cause, "the ledger has no room; everything waits until there is some");
+        }
+        *stalled = Some(cause.to_owned());
+        drop(stalled);
+        if self.is_given_up.load(Ordering::Acquire) {
+            return Err(StorageError::NoRoom { cause: cause.to_owned() });
+        }
+        std::thread::sleep(wait);
+        Ok(())
+    }
+
+    fn goes_on(&self) {
+        if self.stalled.lock().take().is_some() {
+            tracing::info!("the ledger has room again");
+        }
+    }
+
+    /// Why nothing is written at the moment, if so: there is no room, and the writer waits for some.
+    #[must_use]
+    pub fn stalled(&self) -> Option<String> {
+        self.stalled.lock().clone()
+    }
+
+    /// Does not wait for room any longer: the gate is about to end.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+}
+
+/// Whether something ran out that others may give back.
+fn is_exhausted(error: &io::Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    let no_descriptors = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    matches!(error.kind(), OutOfMemory | QuotaExceeded | StorageFull) || no_descriptors.contains(&error.raw_os_error())
 }
 
 pub(super) fn prepare(log: &SegmentLog) -> Result<Prepared, StorageError> {
     let file = log.disk.create(NEXT_FILE).on("create", NEXT_FILE)?;
-    file.allocate(log.segment_bytes).on("reserve room for", NEXT_FILE)?;
+    if let Err(error) = file.allocate(log.segment_bytes).on("reserve room for", NEXT_FILE) {
+        // What was reserved of it is needed elsewhere now. If it cannot be removed, the next attempt empties it.
+        drop(file);
+        let _ = log.disk.remove(NEXT_FILE);
+        return Err(error);
+    }
     Ok(Prepared { file, index: SparseIndex::with_room(log.segment_bytes) })
 }
 

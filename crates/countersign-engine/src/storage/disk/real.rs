@@ -17,6 +17,8 @@ const LOCK_FILE: &str = "lock";
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     folder: PathBuf,
+    /// Kept open: making names durable must not depend on a descriptor being free just then.
+    handle: Arc<File>,
 }
 
 impl RealDisk {
@@ -26,7 +28,8 @@ impl RealDisk {
         if !std::fs::metadata(&folder)?.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a folder", folder.display())));
         }
-        Ok(Self { folder })
+        let handle = Arc::new(File::open(&folder)?);
+        Ok(Self { folder, handle })
     }
 
     /// Makes the folder, readable by its owner only, if it is not there, and uses it.
@@ -93,7 +96,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+        self.handle.sync_all()
     }
 
     fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
