@@ -56,9 +56,13 @@ fn of_server(refused: &DbError) -> Failure {
         // The server ends the connection, or is not ready for one.
         "25P03" | "57P01" | "57P02" | "57P03" | "57P05" => Failure::Lost(said),
         "0A000" | "26000" => Failure::Outdated(said),
-        "42P01" | "3F000" | "42501" => {
-            Failure::Refused(format!("{said}\nhint: has `countersign postgres init` been run for this adapter?"))
-        }
+        "42P01" | "3F000" => Failure::Refused(format!(
+            "{said}\nhint: check the name in the pact; if it is the receipts that are missing, run `countersign postgres init`"
+        )),
+        "42501" => Failure::Refused(format!(
+            "{said}\nhint: the gate's user lacks this right; `countersign postgres init --guard TABLE`, run as the owner of \
+             the table, grants what the gate needs"
+        )),
         _ if code.starts_with("53") || code.starts_with("08") => Failure::Busy(said),
         _ => Failure::Refused(said),
     }
