@@ -208,8 +208,10 @@ pub enum Why {
     False,
     /// The condition could not be evaluated; `error` says why.
     Error,
-    /// The observation is older than allowed, or there is none.
+    /// The observation is older than allowed.
     Stale,
+    /// It needs an observation of what it reads, and none was sent.
+    Unobserved,
     /// The fact is not at the version that was observed.
     Changed,
 }
@@ -227,12 +229,15 @@ pub struct FailedPrecondition {
     /// Why it could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Set where everything it reads is as the agent observed it: observing again changes nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub as_observed: bool,
     /// The attributes it reads: expected and actual.
     pub reads: Vec<FailedRead>,
     /// Time since the oldest observation it relied on; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
-    /// What to observe again.
+    /// What to do about it.
     pub hint: String,
 }
 
@@ -253,8 +258,18 @@ pub struct FailedRead {
     /// What it is now; absent where there is nothing there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<Value>,
-    /// The fact's version now; 0 where there never was one.
-    pub version: u64,
+    /// The version of the fact that the agent had seen; absent where it had seen none, and for external facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_version: Option<u64>,
+    /// Of an external fact, SHA-256 of the value that the agent had seen; absent where something of it is withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_digest: Option<String>,
+    /// The fact's version now; 0 where there is no such fact. External facts have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Of an external fact, SHA-256 of its value now; absent where something of it is withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Who last changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<String>,

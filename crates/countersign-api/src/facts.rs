@@ -36,8 +36,12 @@ pub struct ObserveResponse {
 pub struct ObservedFact {
     /// The fact.
     pub fact: String,
-    /// Its version; 0 where there never was one.
-    pub version: u64,
+    /// Its version; 0 where there is no such fact. External facts have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Of an external fact, SHA-256 of its value; absent where something of it is withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Its value; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

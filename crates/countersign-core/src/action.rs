@@ -3,6 +3,7 @@
 use crate::canonical::Canonical;
 use crate::decide::bind;
 use crate::delegation::Chain;
+use crate::fact::{Fact, Version};
 use crate::fence::ClaimId;
 use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
@@ -176,11 +177,11 @@ pub type KeyDigest = [u8; 16];
 pub struct Observed {
     /// The fact.
     pub fact: FactId,
-    /// The version shown; 0 where there was no such fact.
-    pub version: u64,
+    /// The version shown.
+    pub version: Version,
     /// When, in ledger milliseconds.
     pub at_ms: u64,
-    /// The value shown; `None` where there was none. Not looked at while `version` is still current.
+    /// The value shown; `None` where there was none. Not looked at while the ledger is still at this version.
     pub value: Option<Attributes>,
 }
 
@@ -233,9 +234,7 @@ impl Action {
         let mut latest: Vec<Observed> = Vec::with_capacity(observed.len());
         for observation in observed {
             match latest.iter_mut().find(|seen| seen.fact == observation.fact) {
-                Some(seen) if (seen.at_ms, seen.version) < (observation.at_ms, observation.version) => {
-                    *seen = observation
-                }
+                Some(seen) if seen.is_before(&observation) => *seen = observation,
                 Some(_) => {}
                 None => latest.push(observation),
             }
@@ -307,19 +306,37 @@ fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {
 }
 
 impl Observed {
-    /// Writes the observation as it stands in a record; the value is left out where the version says it all.
-    pub fn write(&self, out: &mut Canonical, current_version: u64) {
+    fn is_before(&self, other: &Self) -> bool {
+        (self.at_ms, self.version.number()) < (other.at_ms, other.version.number())
+    }
+
+    /// The value as it was observed, given what the ledger holds: where that is still at the version observed, the value is there,
+    /// and records leave it out. A value that was read elsewhere stands for itself alone.
+    pub fn value_with<'a>(&'a self, held: Option<&'a Arc<Fact>>) -> Option<&'a Attributes> {
+        match held {
+            Some(fact) if self.is_held_as(fact) => fact.value.as_ref(),
+            _ => self.value.as_ref(),
+        }
+    }
+
+    /// Whether the ledger holds the fact at this very version.
+    pub fn is_held_as(&self, fact: &Fact) -> bool {
+        !fact.written.is_outside() && self.version == Version::Number(fact.version())
+    }
+
+    /// Writes the observation as it stands in a record, with or without its value.
+    pub fn write(&self, out: &mut Canonical, with_value: bool) {
         out.open('{');
         out.key("at");
         out.u64(self.at_ms);
+        self.version.write_digest(out, "digest");
         out.key("fact");
         out.fact(&self.fact);
-        if let Some(value) = self.value.as_ref().filter(|_| self.version != current_version) {
+        if let Some(value) = self.value.as_ref().filter(|_| with_value) {
             out.key("value");
             value.write(out);
         }
-        out.key("version");
-        out.u64(self.version);
+        self.version.write_number(out, "version");
         out.close('}');
     }
 }

@@ -28,7 +28,7 @@ use crate::code::Code;
 use crate::decision::{Blocked, BudgetKey, Decision, InFlight, PactRef, ReadVersion, Verdict, Write};
 use crate::effect::Effect;
 use crate::expression::{Base, Expression, Input, Inputs, Mention, Source};
-use crate::fact::Fact;
+use crate::fact::{Fact, Version};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{FactId, PactName};
@@ -145,6 +145,11 @@ impl<'a> Resolved<'a> {
 
     fn version(&self) -> u64 {
         self.record.map_or(0, |fact| fact.version())
+    }
+
+    /// What an observation of it is compared with.
+    fn current(&self) -> Version {
+        self.record.map_or(Version::NONE, |fact| fact.current())
     }
 }
 

@@ -5,7 +5,7 @@ mod explained;
 use crate::call::Call;
 use crate::canonical::Canonical;
 use crate::code::Code;
-use crate::fact::Written;
+use crate::fact::{Version, Written};
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::value::{Attributes, Value};
@@ -110,9 +110,11 @@ pub struct FailedPrecondition {
     pub why: Why,
     /// The attributes it reads: expected and actual.
     pub reads: Vec<FailedRead>,
+    /// Whether everything it reads is as the agent observed it: then observing again changes nothing.
+    pub as_observed: bool,
     /// Time since the oldest observation it relied on.
     pub gap_ms: Option<u64>,
-    /// What to observe again.
+    /// What to do about it.
     pub hint: String,
 }
 
@@ -123,8 +125,10 @@ pub enum Why {
     False,
     /// The condition could not be evaluated; the text says why.
     Error(String),
-    /// The observation is older than allowed, or there is none.
+    /// The observation is older than allowed.
     Stale,
+    /// It needs an observation, and there is none.
+    Unobserved,
     /// The fact is not at the version that was observed.
     Changed,
 }
@@ -136,6 +140,7 @@ impl Why {
             Self::False => "false",
             Self::Error(_) => "error",
             Self::Stale => "stale",
+            Self::Unobserved => "unobserved",
             Self::Changed => "changed",
         }
     }
@@ -152,8 +157,10 @@ pub struct FailedRead {
     pub expected: Expected,
     /// What it is now; `None` where it is absent.
     pub actual: Option<Value>,
-    /// The version of the fact now; 0 where there is none.
-    pub version: u64,
+    /// The version that the agent had seen; `None` where it had seen none.
+    pub observed_version: Option<Version>,
+    /// The version of the fact now.
+    pub version: Version,
     /// Who last changed the attribute, when, in which entry, or where and when it was read outside; `None` where there is no fact.
     pub changed: Option<Arc<Written>>,
 }
@@ -292,6 +299,15 @@ impl Decision {
 }
 
 impl FailedRead {
+    /// Whether it was observed and is something else now.
+    pub fn differs(&self) -> bool {
+        match (&self.expected, &self.actual) {
+            (Expected::NotObserved, _) | (Expected::Absent, None) => false,
+            (Expected::Value(expected), Some(actual)) => expected != actual,
+            (Expected::Value(_), None) | (Expected::Absent, Some(_)) => true,
+        }
+    }
+
     /// Who last changed it, when, in which entry.
     pub fn changed_here(&self) -> Option<&Written> {
         self.changed.as_deref().filter(|written| !written.is_outside())

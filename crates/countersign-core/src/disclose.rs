@@ -156,6 +156,12 @@ impl<'a> Disclosure<'a> {
         disclose(self.state, self.agent, fact).shows(attribute)
     }
 
+    /// Whether the agent is shown all that a fact can have.
+    pub fn shows_whole(&self, fact: &FactId) -> bool {
+        let disclosed = disclose(self.state, self.agent, fact);
+        disclosed.is_observable() && withheld(self.state, fact.ty(), &disclosed).is_empty()
+    }
+
     /// A text without the ids that the agent must not learn.
     pub fn tell(&self, text: String) -> String {
         self.hidden

@@ -1,6 +1,7 @@
 //! One versioned entity of shared state.
 
-use crate::ids::{AgentId, FactId, Tag};
+use crate::canonical::Canonical;
+use crate::ids::{AgentId, Digest, FactId, Tag};
 use crate::value::Attributes;
 use std::sync::Arc;
 
@@ -25,6 +26,61 @@ impl Written {
     }
 }
 
+/// Which version of a fact: what is compared to tell whether it has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// Of a fact in the ledger, its number; 0 where there is no fact, wherever it would live.
+    Number(u64),
+    /// Of an external fact, whose changes nobody counts, the digest of its whole content.
+    Content(Digest),
+}
+
+impl Version {
+    /// There is no fact.
+    pub const NONE: Self = Self::Number(0);
+
+    /// The number, unless it is the version of an external fact.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Content(_) => None,
+        }
+    }
+
+    /// The digest, if it is the version of an external fact.
+    pub fn digest(self) -> Option<Digest> {
+        match self {
+            Self::Number(_) => None,
+            Self::Content(digest) => Some(digest),
+        }
+    }
+
+    /// Reads back the two members that a record has for it, of which one is there.
+    pub fn read(number: Option<u64>, digest: Option<&str>) -> Option<Self> {
+        match (number, digest) {
+            (Some(number), None) => Some(Self::Number(number)),
+            (None, Some(digest)) => digest.parse().ok().map(Self::Content),
+            _ => None,
+        }
+    }
+
+    /// Writes the digest, under a key that comes where `digest` does among the others, if it is one.
+    pub(crate) fn write_digest(self, out: &mut Canonical, key: &str) {
+        if let Self::Content(digest) = self {
+            out.key(key);
+            out.hex_string(&digest.0);
+        }
+    }
+
+    /// Writes the number, if it is one.
+    pub(crate) fn write_number(self, out: &mut Canonical, key: &str) {
+        if let Self::Number(number) = self {
+            out.key(key);
+            out.u64(number);
+        }
+    }
+}
+
 /// The current version of a fact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fact {
@@ -43,9 +99,17 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// The version; the first is 1.
+    /// The number of the version; the first is 1. External facts have none: 0.
     pub fn version(&self) -> u64 {
         self.written.version
+    }
+
+    /// What an observation of the fact is compared with.
+    pub fn current(&self) -> Version {
+        match &self.value {
+            Some(value) if self.written.is_outside() => Version::Content(value.content_digest()),
+            _ => Version::Number(self.version()),
+        }
     }
 
     /// The write that last changed an attribute; for an absent attribute, the write that made this version.

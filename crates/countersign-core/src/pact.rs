@@ -151,8 +151,31 @@ impl ActionType {
 impl ActionType {
     /// How strong its step from check to use is: that of the weakest fact it reads.
     pub fn atomicity(&self) -> Atomicity {
-        let of = |read: &Read| read.outside.as_ref().map_or(Atomicity::Atomic, |source| source.atomicity());
-        self.reads.iter().map(of).min().unwrap_or(Atomicity::Atomic)
+        self.reads.iter().map(|read| self.atomicity_on(read)).min().unwrap_or(Atomicity::Atomic)
+    }
+
+    /// How strong its step from check to use is on one of the facts it reads.
+    ///
+    /// A request carries one `If-Match`, so of several facts in an HTTP service all but one are bound to nothing; which one is bound
+    /// depends on the paths, and those are not known before the action is. So none of them is called `conditional`.
+    pub fn atomicity_on(&self, read: &Read) -> Atomicity {
+        let Some(source) = &read.outside else { return Atomicity::Atomic };
+        let is_path = |read: &&Read| read.outside.as_ref().is_some_and(|it| matches!(it.read, SourceRead::Path(_)));
+        if is_path(&read) && self.reads.iter().filter(is_path).count() > 1 {
+            return Atomicity::Rechecked;
+        }
+        source.atomicity()
+    }
+}
+
+impl Pact {
+    /// How strong decisions on facts of a type are under this pact: by the weakest of the action types that read one. `None`
+    /// where it says nothing about the type.
+    pub fn atomicity_on(&self, ty: &FactType) -> Option<Atomicity> {
+        let source = self.sources.get(ty).map_or(Atomicity::Atomic, |source| source.atomicity());
+        let reads = self.actions.values().flat_map(|action| action.reads.iter().map(move |read| (action, read)));
+        let of = reads.filter(|(_, read)| read.ty == *ty).map(|(action, read)| action.atomicity_on(read));
+        of.chain(self.facts.contains_key(ty).then_some(source)).min()
     }
 }
 

@@ -16,9 +16,9 @@ use crate::fact::{Fact, Written};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
-use crate::ids::{AgentId, FactId, PactName, Tag};
-use crate::pact::Pact;
+use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
 use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
+use crate::pact::{Atomicity, Pact};
 use crate::review::Reviews;
 use crate::value::Attributes;
 use std::collections::BTreeMap;
@@ -158,6 +158,14 @@ impl State {
         auth.held(by_gateway)
     }
 
+    /// How strong decisions on facts of a type are: by the weakest action type of any pact that reads one.
+    pub fn atomicity_on(&self, ty: &FactType) -> Atomicity {
+        // What lives in the ledger needs no look at the pacts.
+        let Some(source) = self.catalogue.source(ty) else { return Atomicity::Atomic };
+        let of_pacts = self.pacts.values().filter_map(|pact| pact.atomicity_on(ty));
+        of_pacts.min().unwrap_or(source.atomicity())
+    }
+
     /// Which key is whose.
     pub fn keys(&self) -> &Keys {
         &self.keys
@@ -195,7 +203,7 @@ impl State {
     /// Gives an action read back from its entry the observed values that the entry left out.
     pub fn fill_observed(&self, action: &mut Action, was_read: impl Fn(&Fact) -> bool) {
         for observed in &mut action.observed {
-            let current = self.facts.get(&observed.fact).filter(|fact| fact.version() == observed.version);
+            let current = self.facts.get(&observed.fact).filter(|fact| observed.is_held_as(fact));
             if let Some(fact) = current.filter(|fact| was_read(fact)) {
                 observed.value.clone_from(&fact.value);
             }

@@ -17,7 +17,7 @@ pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use outside::{LogError, StoredEntry};
-pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, Shown, Version};
+pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, PastVersion, Shown};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 

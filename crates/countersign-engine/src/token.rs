@@ -12,6 +12,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use countersign_core::action::Observed;
 use countersign_core::canonical::Canonical;
+use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::limits::READS_MAX;
 use countersign_core::value::Attributes;
@@ -201,8 +202,7 @@ fn write(out: &mut Canonical, observation: &Observation) {
     out.open('[');
     for observed in &observation.observed {
         out.element();
-        // No version is ever u64::MAX, so the value is always there.
-        observed.write(out, u64::MAX);
+        observed.write(out, true);
     }
     out.close(']');
     out.key("position");
@@ -220,9 +220,10 @@ struct Sealed {
 #[derive(Deserialize)]
 struct SealedFact {
     at: u64,
+    digest: Option<String>,
     fact: String,
     value: Option<serde_json::Map<String, serde_json::Value>>,
-    version: u64,
+    version: Option<u64>,
 }
 
 fn read(plain: &[u8]) -> Option<Observation> {
@@ -235,7 +236,8 @@ fn read(plain: &[u8]) -> Option<Observation> {
             Some(value) => Some(Attributes::from_untyped_json(value).ok()?),
             None => None,
         };
-        Some(Observed { fact: fact.fact.parse().ok()?, version: fact.version, at_ms: fact.at, value })
+        let version = Version::read(fact.version, fact.digest.as_deref())?;
+        Some(Observed { fact: fact.fact.parse().ok()?, version, at_ms: fact.at, value })
     });
     Some(Observation {
         agent: AgentId::new(sealed.agent).ok()?,
@@ -256,11 +258,11 @@ mod tests {
             observed: vec![
                 Observed {
                     fact: "Account::\"42\"".parse().unwrap(),
-                    version: 7,
+                    version: Version::Number(7),
                     at_ms: 5,
                     value: Some(Attributes::from_fields(vec![("status".into(), Value::String("active".into()))])),
                 },
-                Observed { fact: "Account::\"43\"".parse().unwrap(), version: 0, at_ms: 5, value: None },
+                Observed { fact: "Account::\"43\"".parse().unwrap(), version: Version::NONE, at_ms: 5, value: None },
             ],
         }
     }

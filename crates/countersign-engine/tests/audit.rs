@@ -12,6 +12,7 @@ use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::decision::{Blocked, Verdict};
+use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
@@ -293,7 +294,7 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
             decided.decision.verdict = Verdict::Committed;
         },
         |decided| blocked(decided).code = Code::NotAllowed,
-        |decided| blocked(decided).failed[0].reads[0].version += 1,
+        |decided| blocked(decided).failed[0].reads[0].version = Version::Number(99),
     ];
     for lie in lies {
         let dir = tempfile::tempdir().unwrap();

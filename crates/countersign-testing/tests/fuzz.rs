@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bolero::check;
 use countersign_core::action::{ActionRequest, Observed};
 use countersign_core::delegation::{Limit, Scope};
+use countersign_core::fact::Version;
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
@@ -155,7 +156,8 @@ fn observation_token() {
     let agent = AgentId::new("agent-1").unwrap();
     let object = serde_json::from_str(r#"{"status":"active","balance":5}"#).unwrap();
     let value = Some(Attributes::from_untyped_json(&object).unwrap());
-    let observed = vec![Observed { fact: "Account::\"a\"".parse().unwrap(), version: 3, at_ms: 99, value }];
+    let observed =
+        vec![Observed { fact: "Account::\"a\"".parse().unwrap(), version: Version::Number(3), at_ms: 99, value }];
     let observation = Observation { agent: agent.clone(), position: 7, observed };
     let token = sealer.seal(&observation, Length::Exact, [1; 24]);
     let good = token.clone();

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use countersign_core::action::{Action, ActionRequest, Observed};
+use countersign_core::fact::Version;
 use countersign_core::identity::{Auth, KeyName};
 use countersign_core::ids::AgentId;
 use countersign_core::pact::Pact;
@@ -122,7 +123,7 @@ impl World {
             json!({"balance": 900_000_000, "owner": "ada", "status": "active"}).as_object().unwrap(),
         );
         let (fact, value) = ("Account::\"a\"".parse().unwrap(), Some(value.unwrap()));
-        let observed = Observed { fact, version: 1, at_ms: NOW_MS, value };
+        let observed = Observed { fact, version: Version::Number(1), at_ms: NOW_MS, value };
         let mut action = Action::new(AgentId::new(agent).unwrap(), auth, body.into(), request, vec![observed]);
         if self.kind == Kind::Delegated {
             action.chain = Some(Arc::new(reduce(&handed.token).unwrap()));

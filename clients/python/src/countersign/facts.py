@@ -31,8 +31,8 @@ class ObservedFact:
     """One fact as it was shown."""
 
     fact: str
-    version: int
-    """0 where there never was one."""
+    version: int | None
+    """0 where there is no such fact; None for an external fact."""
     value: Mapping[str, Any] | None
     """None where there is none."""
     withheld: tuple[str, ...]
@@ -99,7 +99,7 @@ def _observed(reader: Reader) -> ObservedFact:
     value = reader.maybe("value")
     return ObservedFact(
         fact=reader.text("fact"),
-        version=reader.number("version"),
+        version=reader.maybe_number("version"),
         value=None if value is None else value.value,
         withheld=tuple(reader.texts("withheld")),
         written_at=reader.maybe_number("written_at"),

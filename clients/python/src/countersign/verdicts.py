@@ -45,7 +45,8 @@ class FailedRead:
     """As it is; None where it is absent or withheld."""
     withheld: bool
     """The agent may not see this attribute, so neither value is told."""
-    version: int
+    version: int | None
+    """Of the fact now; None for an external fact."""
     changed_by: str | None
     changed_at: int | None
     """In ledger milliseconds."""
@@ -359,7 +360,7 @@ def _read(reader: Reader) -> FailedRead:
         expected=reader.anything("expected"),
         actual=reader.anything("actual"),
         withheld=reader.flag("withheld"),
-        version=reader.number("version"),
+        version=reader.maybe_number("version"),
         changed_by=reader.maybe_text("changed_by"),
         changed_at=reader.maybe_number("changed_at"),
         entry=reader.maybe_number("entry"),

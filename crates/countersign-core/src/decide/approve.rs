@@ -8,7 +8,7 @@ use super::{Deciding, Snapshot, Stage, decide_at};
 use crate::action::Observed;
 use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs, Mention};
-use crate::fact::Fact;
+use crate::fact::{Fact, Version};
 use crate::ids::{AgentId, FactId};
 use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
@@ -81,7 +81,7 @@ pub fn show(
     let first = decide_at(Stage::Intent, None, action, snapshot, now_ms).0;
     let facts = first.reads.iter().map(|read| Observed {
         fact: read.fact.clone(),
-        version: read.version,
+        version: Version::Number(read.version),
         at_ms: now_ms,
         value: snapshot.fact(&read.fact).and_then(|fact| fact.value.clone()),
     });
@@ -138,7 +138,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == *id) else {
             return Some(format!("{id} was not shown"));
         };
-        if shown.version == record.map_or(0, |fact| fact.version()) {
+        if shown.version == record.map_or(Version::NONE, |fact| fact.current()) {
             return None;
         }
         let now = record.and_then(|fact| fact.value.as_ref());

@@ -14,6 +14,9 @@ use smol_str::SmolStr;
 /// Most problems reported at once; a hostile body must not make a long record.
 const PROBLEMS_MAX: usize = 8;
 
+/// How much of a pattern or a list of values a problem quotes.
+const LIMIT_CHARS_MAX: usize = 200;
+
 /// Binds parameters to an action type. Pure, so admission may do it ahead and `decide` may do it again.
 pub fn bind(kind: &ActionType, params: &Json) -> Binding {
     if !kind.params.validator.is_valid(params) {
@@ -44,9 +47,30 @@ fn problem(error: &ValidationError<'_>) -> BindProblem {
             format!("not a parameter of this action: {}", unexpected.join(", "))
         }
         ValidationErrorKind::Type { .. } => "it has another type than the pact says".to_owned(),
+        ValidationErrorKind::Minimum { limit } => format!("it must be at least {limit}"),
+        ValidationErrorKind::Maximum { limit } => format!("it must be at most {limit}"),
+        ValidationErrorKind::ExclusiveMinimum { limit } => format!("it must be more than {limit}"),
+        ValidationErrorKind::ExclusiveMaximum { limit } => format!("it must be less than {limit}"),
+        ValidationErrorKind::MinLength { limit } => format!("it must have at least {limit} characters"),
+        ValidationErrorKind::MaxLength { limit } => format!("it must have at most {limit} characters"),
+        ValidationErrorKind::MinItems { limit } => format!("it must have at least {limit} items"),
+        ValidationErrorKind::MaxItems { limit } => format!("it must have at most {limit} items"),
+        ValidationErrorKind::Pattern { pattern } => format!("it must match {}", shorten(pattern)),
+        ValidationErrorKind::Enum { options } => format!("it must be one of {}", shorten(&options.to_string())),
+        ValidationErrorKind::Constant { expected_value } => {
+            format!("it must be {}", shorten(&expected_value.to_string()))
+        }
         kind => format!("it does not satisfy `{}` of the pact", kind.keyword()),
     };
     BindProblem { at: error.instance_path().to_string(), message }
+}
+
+/// A pact's own words, as far as a record has room for them.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(LIMIT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 pub(super) fn invalid_params(problems: &[BindProblem]) -> Blocked {

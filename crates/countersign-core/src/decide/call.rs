@@ -41,7 +41,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             send: if is_known { Some(self.send(&rule.send, inputs)?) } else { None },
             timeout_ms: rule.timeout_ms,
             retries: rule.retries,
-            deadline_ms: self.now_ms.saturating_add(rule.deadline_ms),
+            deadline_ms: self.now_ms.saturating_add(rule.deadline_ms).min(self.fresh_until_ms()),
             probe: probe.transpose()?,
             undo: rule.undo.as_ref().map(|(undo, _)| undo.clone()),
             outside,

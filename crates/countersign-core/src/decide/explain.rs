@@ -3,8 +3,8 @@
 
 use super::{Deciding, Snapshot};
 use crate::decision::{Expected, FailedPrecondition, FailedRead, Why};
-use crate::expression::Base;
-use crate::fact::Fact;
+use crate::expression::{Base, Mention};
+use crate::fact::{Fact, Version};
 use crate::ids::FactId;
 use crate::pact::{Require, TemplatePart};
 use smol_str::SmolStr;
@@ -25,20 +25,44 @@ impl<S: Snapshot> Deciding<'_, S> {
                 facts.push(link);
             }
         }
+        let as_observed = self.is_as_observed(require, &why, &reads);
         FailedPrecondition {
             id: require.id.clone(),
             that: require.that.text().clone(),
+            as_observed,
             gap_ms: self.gap_ms(facts.iter().copied()),
             hint: match (&why, require.stale_after_ms) {
-                (Why::Stale, Some(limit_ms)) => {
+                (Why::Stale | Why::Unobserved, Some(limit_ms)) => {
                     format!("{}; it may be at most {limit_ms} ms old", self.hint(&facts))
                 }
                 (Why::False, _) if reads.is_empty() => "it is about the parameters alone; act with others".to_owned(),
+                (Why::False | Why::Error(_), _) if as_observed => self.hint_to_wait(&facts),
+                (Why::False | Why::Error(_), _) if require.that.facts().next().is_none() => {
+                    "it is about the agent itself and about no fact it could observe; ask an operator".to_owned()
+                }
                 _ => self.hint(&facts),
             },
             why,
             reads,
         }
+    }
+
+    /// Whether a condition failed on nothing but what the agent has seen: every fact it reads was observed, and reads the same now.
+    /// Time may have passed by itself, so a condition on it is never said to have failed before.
+    fn is_as_observed(&self, require: &Require, why: &Why, reads: &[FailedRead]) -> bool {
+        let mut facts = require.that.facts().peekable();
+        matches!(why, Why::False | Why::Error(_))
+            && facts.peek().is_some()
+            && facts.all(|read| self.reads.get(read).is_some_and(|it| self.action.observation_of(&it.id).is_some()))
+            && !require.that.mentions().any(|(_, mention)| *mention == Mention::Now)
+            && !reads.iter().any(FailedRead::differs)
+    }
+
+    /// What to do about a condition that was false before: looking again would show the same.
+    fn hint_to_wait(&self, reads: &[usize]) -> String {
+        let ids: BTreeSet<&FactId> = reads.iter().filter_map(|read| self.reads.get(*read)).map(|r| &r.id).collect();
+        let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        format!("{} is as you observed it, so looking again changes nothing; change the plan", list.join(", "))
     }
 
     /// The attributes that ids of these reads were built from, and that changed since they were observed: what is looked
@@ -56,7 +80,11 @@ impl<S: Snapshot> Deciding<'_, S> {
                     continue;
                 };
                 waiting.push(*link);
-                moved.extend(self.failed_read(Base::Read(*link), attribute).filter(differs).map(|read| (*link, read)));
+                moved.extend(
+                    self.failed_read(Base::Read(*link), attribute)
+                        .filter(FailedRead::differs)
+                        .map(|read| (*link, read)),
+                );
             }
         }
         moved
@@ -77,12 +105,13 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         let actual = record.and_then(|fact| fact.value.as_ref()).and_then(|value| value.get(attribute)).cloned();
         Some(FailedRead {
-            fact: id,
             attribute: Some(attribute.clone()),
             expected,
             actual,
-            version: record.map_or(0, |fact| fact.version()),
+            observed_version: self.action.observation_of(&id).map(|observed| observed.version),
+            version: record.map_or(Version::NONE, |fact| fact.current()),
             changed: record.map(|fact| fact.changed(attribute).clone()),
+            fact: id,
         })
     }
 
@@ -90,11 +119,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let Some(observed) = self.action.observation_of(id) else {
             return Expected::NotObserved;
         };
-        let value = match record {
-            Some(fact) if fact.version() == observed.version => fact.value.as_ref(),
-            _ => observed.value.as_ref(),
-        };
-        match value.and_then(|value| value.get(attribute)) {
+        match observed.value_with(record).and_then(|value| value.get(attribute)) {
             Some(value) => Expected::Value(value.clone()),
             None => Expected::Absent,
         }
@@ -114,7 +139,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let differing: Vec<FailedRead> = names
             .into_iter()
             .filter_map(|name| self.failed_read(Base::Read(read), name))
-            .filter(|read| read.expected == Expected::NotObserved || differs(read))
+            .filter(|read| read.expected == Expected::NotObserved || read.differs())
             .collect();
         if !differing.is_empty() {
             return differing;
@@ -124,7 +149,8 @@ impl<S: Snapshot> Deciding<'_, S> {
             attribute: None,
             expected: Expected::Absent,
             actual: None,
-            version: resolved.version(),
+            observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
+            version: resolved.current(),
             changed: resolved.record.map(|fact| fact.written.clone()),
         }]
     }
@@ -138,7 +164,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             .iter()
             .filter_map(|read| self.reads.get(*read))
             .filter_map(|r| Some((r, r.record?, self.action.observation_of(&r.id)?)))
-            .filter(|(_, fact, observed)| fact.version() != observed.version)
+            .filter(|(_, fact, observed)| fact.current() != observed.version)
             .max_by_key(|(_, fact, _)| fact.written.entry);
         match changed {
             Some((resolved, fact, _)) if fact.written.is_outside() => {
@@ -159,21 +185,12 @@ impl<S: Snapshot> Deciding<'_, S> {
                     resolved.id,
                     written.by,
                     written.entry,
-                    observed.version,
+                    observed.version.number().unwrap_or_default(),
                     fact.version(),
                 )
             }
             None if seen => format!("observe {} again and decide anew", list.join(", ")),
             None => format!("observe {} before acting, so that the gate can say what changed", list.join(", ")),
         }
-    }
-}
-
-/// Whether an attribute was observed and is something else now.
-fn differs(read: &FailedRead) -> bool {
-    match (&read.expected, &read.actual) {
-        (Expected::NotObserved, _) | (Expected::Absent, None) => false,
-        (Expected::Value(expected), Some(actual)) => expected != actual,
-        (Expected::Value(_), None) | (Expected::Absent, Some(_)) => true,
     }
 }

@@ -38,8 +38,10 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         return Err(lost("other facts were read than it needs"));
     }
     let by = AgentId::new(flight.dispatched.call.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
-    let outside = outside.iter().filter_map(|(id, value)| Some(outside_fact(id, value.as_ref()?, &by, now_ms)));
-    let judging = Judging { context, outside: outside.collect(), none: Nothing::default() };
+    let fact = |(id, value): &(FactId, Option<Attributes>)| {
+        (id.clone(), value.as_ref().map(|value| outside_fact(id, value, &by, now_ms)))
+    };
+    let judging = Judging { context, outside: outside.iter().map(fact).collect(), none: Nothing::default() };
     let approval = effect.approval.as_deref();
     let approval =
         approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
@@ -53,16 +55,17 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     }
 }
 
-/// A fact outside as it was read: its version is the front of the hash of its value, so that versions compare content.
+/// An external fact as it was read. It has no number; what stands for its version is the digest of its value.
 pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
-    let written = Written { entry: 0, version: value.content_version(), at_ms, by: by.clone() };
+    let written = Written { entry: 0, version: 0, at_ms, by: by.clone() };
     Arc::new(Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::new(written)))
 }
 
 /// What a judgement may look at.
 struct Judging<'a> {
     context: &'a Context,
-    outside: Vec<Arc<Fact>>,
+    /// What was read, and what was found not to be there.
+    outside: Vec<(FactId, Option<Arc<Fact>>)>,
     none: Nothing,
 }
 
@@ -76,7 +79,11 @@ struct Nothing {
 
 impl Snapshot for Judging<'_> {
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
-        self.outside.iter().chain(&self.context.facts).find(|fact| fact.id == *id)
+        // What was read and is not there must not be found in the ledger instead.
+        match self.outside.iter().find(|(read, _)| read == id) {
+            Some((_, fact)) => fact.as_ref(),
+            None => self.context.facts.iter().find(|fact| fact.id == *id),
+        }
     }
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
         Some(&self.context.pact).filter(|pact| pact.name == *name)

@@ -2,23 +2,19 @@
 
 use super::{Deciding, Snapshot, Stage, Stopped, blocked};
 use crate::code::Code;
-use crate::decision::{Blocked, Expected, FailedPrecondition, Why};
+use crate::decision::{Blocked, Expected, FailedPrecondition, FailedRead, Why};
 use crate::expression::Inputs;
 use crate::ids::Digest;
 use crate::limits::EXPLAINED_BYTES_MAX;
-use crate::pact::{OnFail, Presence, Require};
+use crate::pact::{Mode, OnFail, Presence, Require};
 use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 impl<S: Snapshot> Deciding<'_, S> {
-    /// The value of a read as it was observed; the current one while its version still stands.
+    /// The value of a read as it was observed.
     pub(super) fn observed_value(&self, read: usize) -> Option<&Attributes> {
         let resolved = self.reads.get(read)?;
-        let observed = self.action.observation_of(&resolved.id)?;
-        match resolved.record {
-            Some(fact) if fact.version() == observed.version => fact.value.as_ref(),
-            _ => observed.value.as_ref(),
-        }
+        self.action.observation_of(&resolved.id)?.value_with(resolved.record)
     }
 
     pub(super) fn check_observations(&self) -> Result<(), Blocked> {
@@ -68,7 +64,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         let message = match (&first.why, count) {
             (Why::Stale, 1) => format!("{} was checked too long ago", first.id),
-            (_, 1) if first.gap_ms.is_some() => format!("{} no longer holds", first.id),
+            (Why::Unobserved, 1) => format!("{} needs an observation, and none was sent", first.id),
+            (_, 1) if first.as_observed => format!("{} does not hold: it was already so when you observed", first.id),
+            (_, 1) if first.reads.iter().any(FailedRead::differs) => format!("{} no longer holds", first.id),
             (_, 1) => format!("{} does not hold", first.id),
             _ => {
                 let ids: Vec<_> = failed.iter().map(|f| f.id.as_str()).collect();
@@ -86,31 +84,47 @@ impl<S: Snapshot> Deciding<'_, S> {
             Err(error) => return Some(Why::Error(error)),
         }
         let limit_ms = require.stale_after_ms?;
-        let fresh = |read: usize| {
-            let looked_at = self.reads.get(read).and_then(|resolved| self.looked_at_ms(&resolved.id));
-            // An observation from the future has outlived a clock that was set back: its age is not known.
-            looked_at.and_then(|at_ms| self.now_ms.checked_sub(at_ms)).is_some_and(|age_ms| age_ms <= limit_ms)
-        };
-        let mut facts = require.that.facts().peekable();
+        // An observation from the future has outlived a clock that was set back: its age is not known.
+        match self.looked_at_for(require).map(|at_ms| self.now_ms.checked_sub(at_ms)) {
+            None => Some(Why::Unobserved),
+            Some(age_ms) => (!age_ms.is_some_and(|age_ms| age_ms <= limit_ms)).then_some(Why::Stale),
+        }
+    }
+
+    /// When all facts of a precondition had been looked at, by the oldest look; `None` where one never was.
+    fn looked_at_for(&self, require: &Require) -> Option<u64> {
+        let looked_at = |read: usize| self.reads.get(read).and_then(|resolved| self.looked_at_ms(&resolved.id));
         // A condition over parameters and time only still speaks of the resource it was decided on.
-        let all_fresh = if facts.peek().is_none() { fresh(0) } else { facts.all(fresh) };
-        (!all_fresh).then_some(Why::Stale)
+        require.that.facts().map(looked_at).min().unwrap_or_else(|| looked_at(0))
+    }
+
+    /// Until when no precondition that counts now will have gone stale: a call that could not be sent by then must not be.
+    pub(super) fn fresh_until_ms(&self) -> u64 {
+        if self.kind.mode == Mode::Shadow {
+            return u64::MAX;
+        }
+        let counted = self.kind.require.iter().filter(|require| !self.is_waived(require));
+        let until =
+            counted.filter_map(|require| Some(self.looked_at_for(require)?.saturating_add(require.stale_after_ms?)));
+        until.min().unwrap_or(u64::MAX)
     }
 
     fn check_unchanged(&self, read: usize, name: &str) -> Option<FailedPrecondition> {
         let resolved = self.reads.get(read)?;
         let observed = self.action.observation_of(&resolved.id);
-        if observed.is_some_and(|observed| observed.version == resolved.version()) {
+        if observed.is_some_and(|observed| observed.version == resolved.current()) {
             return None;
         }
-        let that: Arc<str> = match observed {
-            Some(observed) => format!("{} is still at version {}", resolved.id, observed.version).into(),
+        // A digest must not get into words: it would let an agent guess what is withheld of the fact.
+        let that: Arc<str> = match observed.and_then(|observed| observed.version.number()) {
+            Some(version) => format!("{} is still at version {version}", resolved.id).into(),
             None => format!("{} is unchanged since it was observed", resolved.id).into(),
         };
         Some(FailedPrecondition {
             id: format!("{name}-unchanged").into(),
             that,
-            why: Why::Changed,
+            why: if observed.is_some() { Why::Changed } else { Why::Unobserved },
+            as_observed: false,
             reads: self
                 .changed_reads(read)
                 .into_iter()

@@ -47,6 +47,10 @@ impl Blocked {
 impl FailedPrecondition {
     fn write(&self, out: &mut Canonical) {
         out.open('{');
+        if self.as_observed {
+            out.key("as_observed");
+            out.bool(true);
+        }
         if let Why::Error(error) = &self.why {
             out.key("error");
             out.string(error);
@@ -85,11 +89,15 @@ impl FailedRead {
             out.key("attribute");
             out.string(attribute);
         }
-        if let Some(changed) = self.changed_here() {
+        let changed = self.changed_here();
+        if let Some(changed) = changed {
             out.key("changed_at");
             out.u64(changed.at_ms);
             out.key("changed_by");
             out.string(changed.by.as_str());
+        }
+        self.version.write_digest(out, "digest");
+        if let Some(changed) = changed {
             out.key("entry");
             out.u64(changed.entry);
         }
@@ -104,14 +112,17 @@ impl FailedRead {
         out.fact(&self.fact);
         out.key("observed");
         out.bool(self.expected != Expected::NotObserved);
+        if let Some(observed) = self.observed_version {
+            observed.write_digest(out, "observed_digest");
+            observed.write_number(out, "observed_version");
+        }
         if let Some(read) = self.read_outside() {
             out.key("read_at");
             out.u64(read.at_ms);
             out.key("read_in");
             out.string(read.by.as_str());
         }
-        out.key("version");
-        out.u64(self.version);
+        self.version.write_number(out, "version");
         out.close('}');
     }
 }

@@ -22,8 +22,9 @@ use toml::de::DeValue;
 
 /// What a call may wait for, unless the pact says otherwise.
 const TIMEOUT_MS: u64 = 10_000;
-/// Until when an attempt may begin, unless the pact says otherwise.
-const DEADLINE_MS: u64 = 5 * 60_000;
+/// Until when an attempt may begin, unless the pact says otherwise: long enough for the retries of an idempotent call that times out,
+/// and short enough that a call which could not be sent does not run by itself when the ones who asked have gone on.
+const DEADLINE_MS: u64 = 60_000;
 /// How long after the last attempt *absent* counts, unless the pact says otherwise.
 const ABSENT_AFTER_MS: u64 = 30_000;
 

@@ -26,7 +26,7 @@ pub fn manifest(pact: &Pact) -> String {
         let attributes: Vec<String> =
             schema.iter().map(|(name, field)| format!("`{name}`: {}", typed(field))).collect();
         let source = pact.sources.get(ty);
-        let atomicity = source.map_or(Atomicity::Atomic, |source| source.atomicity()).as_str();
+        let atomicity = pact.atomicity_on(ty).unwrap_or(Atomicity::Atomic).as_str();
         let outside = source.map_or_else(String::new, |source| format!(", outside in `{}`", source.adapter));
         let _ = writeln!(out, "| `{ty}` | {} | {atomicity}{outside} |", or_dash(&attributes.join(", ")));
     }
@@ -122,7 +122,7 @@ fn write_reads(out: &mut String, action: &ActionType) {
         let unchanged = if read.unchanged { ", unchanged since it was observed" } else { "" };
         let used = attributes_used(action, index).join(", ");
         let template = code(&template(read, &action.reads));
-        let atomicity = read.outside.as_ref().map_or(Atomicity::Atomic, |source| source.atomicity()).as_str();
+        let atomicity = action.atomicity_on(read).as_str();
         let _ = writeln!(
             out,
             "| `{}` | {template} | {presence}{unchanged} | {} | {atomicity} |",

@@ -8,6 +8,7 @@ use super::{Approved, Decided, Dispatch, Entry, Event, Settle};
 use crate::action::Observed;
 use crate::canonical::Canonical;
 use crate::decision::{Charge, Decision, ReadVersion, Verdict, Write};
+use crate::fact::Version;
 
 /// Writes entries into buffers that are reused.
 #[derive(Debug, Default)]
@@ -244,8 +245,9 @@ fn write_observed(out: &mut Canonical, facts: &[Observed], decision: &Decision) 
     for observed in facts {
         out.element();
         let read = decision.reads.iter().find(|read| read.fact == observed.fact);
-        // What the action did not read had no part in the decision: its value is not kept.
-        observed.write(out, read.map_or(observed.version, |read| read.version));
+        // What the action did not read had no part in the decision, and what is still at the version observed is in the ledger:
+        // their values are not kept. An external value is nowhere else.
+        observed.write(out, read.is_some_and(|read| observed.version != Version::Number(read.version)));
     }
     out.close(']');
 }

@@ -5,6 +5,7 @@ use super::decode::DecodeError;
 use crate::action::Observed;
 use crate::decision::{BudgetKey, Charge, ReadVersion, Write};
 use crate::delegation::StoredChain;
+use crate::fact::Version;
 use crate::identity::StoredSigned;
 use crate::ids::{ActionName, AgentId, FactId, PactName, Tag};
 use crate::value::Attributes;
@@ -67,9 +68,10 @@ pub(super) struct StoredCharge {
 #[derive(Deserialize)]
 pub(super) struct StoredObserved {
     at: u64,
+    digest: Option<String>,
     fact: String,
     value: Option<Map<String, Json>>,
-    version: u64,
+    version: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -121,7 +123,7 @@ impl StoredObserved {
     pub(super) fn decode(self) -> Result<Observed, DecodeError> {
         Ok(Observed {
             fact: self.fact.parse::<FactId>()?,
-            version: self.version,
+            version: Version::read(self.version, self.digest.as_deref()).ok_or(DecodeError::Missing("version"))?,
             at_ms: self.at,
             value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
         })

@@ -3,7 +3,6 @@
 use super::{FieldType, Value, ValueError, ValueType, fields_from_json, json_kind};
 use crate::canonical::Canonical;
 use crate::ids::{Digest, check_identifier};
-use crate::limits::INTEGER_MAX;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,13 +92,11 @@ impl Attributes {
         Self(fields.into())
     }
 
-    /// A number that stands for exactly this content: the front of its hash, within what JSON readers agree on, never 0.
-    pub fn content_version(&self) -> u64 {
+    /// The digest of exactly this content, whole: a front of it could be met by content that somebody searched for.
+    pub fn content_digest(&self) -> Digest {
         let mut out = Canonical::new();
         self.write(&mut out);
-        let Digest(digest) = Digest::of(out.as_str().as_bytes());
-        let front = digest.iter().take(7).fold(0_u64, |front, byte| (front << 8) | u64::from(*byte));
-        (front & INTEGER_MAX.unsigned_abs()).max(1)
+        Digest::of(out.as_str().as_bytes())
     }
 
     /// How many bytes the canonical object has at the most, without writing it.

@@ -2,6 +2,7 @@
 
 use crate::world::{World, in_words};
 use countersign_core::decision::{Expected, Verdict, Why};
+use countersign_core::fact::Version;
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = r#"
@@ -67,9 +68,9 @@ fn an_observation_is_good_up_to_its_last_millisecond() {
 }
 
 #[test]
-fn no_observation_and_one_from_the_future_are_stale() {
+fn no_observation_is_said_to_be_none_and_one_from_the_future_is_stale() {
     let mut unseen = world(STALE);
-    assert_eq!(unseen.verdict(), "precondition_failed: active stale");
+    assert_eq!(unseen.verdict(), "precondition_failed: active unobserved");
     let decision = unseen.decide();
     let failed = &decision.blocked().unwrap().failed[0];
     assert_eq!((failed.gap_ms, &failed.reads[0].expected), (None, &Expected::NotObserved));
@@ -110,7 +111,7 @@ set = { status = '"active"' }
 PARAMS
 "#;
     let mut world = world(rules);
-    assert_eq!(world.verdict(), "precondition_failed: resource-unchanged changed");
+    assert_eq!(world.verdict(), "precondition_failed: resource-unchanged unobserved");
     world.observe(&[A]);
     assert_eq!(world.verdict(), "committed");
     world.feed(A, Some(account("frozen", 100)));
@@ -119,10 +120,14 @@ PARAMS
     assert_eq!(in_words(&decision), "precondition_failed: resource-unchanged changed");
     let failed = &decision.blocked().unwrap().failed[0];
     assert_eq!(failed.why, Why::Changed);
-    // No attribute differs, so the fact as a whole is named.
-    assert_eq!((failed.reads.len(), failed.reads[0].attribute.as_deref(), failed.reads[0].version), (1, None, 3));
+    // No attribute differs, so the fact as a whole is named: from which version to which, by whom, and when.
+    let read = &failed.reads[0];
+    assert_eq!((failed.reads.len(), read.attribute.as_deref()), (1, None));
+    assert_eq!((read.observed_version, read.version), (Some(Version::Number(1)), Version::Number(3)));
+    let changed = read.changed_here().unwrap();
+    assert_eq!((changed.by.as_str(), changed.at_ms), ("operator", world.now_ms));
     // An observation of what comes later is no better than an old one.
-    world.observed[0].version = 9;
+    world.observed[0].version = Version::Number(9);
     assert_eq!(world.verdict(), "precondition_failed: resource-unchanged changed");
 }
 

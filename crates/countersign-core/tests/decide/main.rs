@@ -12,6 +12,7 @@ mod cedar;
 mod delegation;
 mod disclosing;
 mod edges;
+mod explaining;
 mod outside;
 mod precedence;
 mod properties;

@@ -3,8 +3,9 @@
 use crate::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
 use countersign_core::decide::{Cleared, judge};
-use countersign_core::decision::Verdict;
+use countersign_core::decision::{Expected, Verdict};
 use countersign_core::effect::Effect;
+use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Decided, Event};
 use countersign_core::value::{Attributes, Value};
@@ -76,7 +77,7 @@ fn observe_outside(world: &mut World, fact: &str, value: Json) {
     let value = row(Some(value)).unwrap();
     world.observed.push(countersign_core::action::Observed {
         fact: fact.parse().unwrap(),
-        version: value.content_version(),
+        version: Version::Content(value.content_digest()),
         at_ms: world.now_ms,
         value: Some(value),
     });
@@ -156,6 +157,11 @@ fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_
     assert!(blocked.hint.contains(&said) && !blocked.hint.contains("entry"), "{}", blocked.hint);
     let read = &blocked.failed[0].reads[0];
     assert_eq!(read.changed_here(), None);
+    // Which content was seen and which is there now, by their whole digests.
+    let digest = |balance: i64| {
+        Version::Content(row(Some(json!({"status": "active", "balance": balance}))).unwrap().content_digest())
+    };
+    assert_eq!((read.observed_version, read.version), (Some(digest(500)), digest(5)));
     assert_eq!(read.read_outside().map(|read| read.at_ms), Some(world.now_ms + 1));
 }
 
@@ -168,4 +174,31 @@ fn the_key_for_the_outside_is_the_actions_own() {
     assert_eq!(outside_key(&one.id), outside_key(&same.id));
     assert_ne!(outside_key(&one.id), outside_key(&other.request().id));
     assert!(outside_key(&one.id).bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+}
+
+/// Two rows whose digests have the same last 53 bits of their first 56.
+#[test]
+fn content_that_collides_in_53_bits_is_other_content() {
+    let pact = PACT.replace(
+        "status = \"String\", balance = \"Long\", note = \"String?\"",
+        "price = \"Long\", revision = \"Long\"",
+    );
+    let pact =
+        pact.replace("status, balance, note", "price, revision").replace(" && resource.status != \"closed\"", "");
+    let pact = pact
+        .replace("resource.balance - context.amount", "resource.price")
+        .replace("resource.balance >= context.amount", "resource.price >= 0");
+    let params = json!({"account": "a", "second": "b", "amount": 100});
+    let mut world = World::new(&pact, "debit", params).with_agent(&["payer"]);
+    world.feed("Limit::\"daily\"", Some(json!({"most": 200})));
+    let cheap = json!({"price": 10, "revision": 3_447_329_462_336_258_i64});
+    let dear = json!({"price": 1_000_000, "revision": 4_496_382_320_294_837_i64});
+    observe_outside(&mut world, "Account::\"b\"", cheap.clone());
+    let effect = dispatched(&mut world);
+    let judged = |second: &Json| judge(&effect, &read(Some(cheap.clone()), Some(second.clone())), world.now_ms + 5);
+    assert!(judged(&cheap).is_ok());
+    let blocked = judged(&dear).unwrap_err();
+    let price = blocked.failed[0].reads.iter().find(|read| read.attribute.as_deref() == Some("price")).unwrap();
+    assert_eq!(price.expected, Expected::Value(Value::Long(10)), "what was observed is what was observed");
+    assert_eq!(price.actual, Some(Value::Long(1_000_000)));
 }

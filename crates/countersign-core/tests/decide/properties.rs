@@ -5,6 +5,7 @@ use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::code::Code;
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::fact::Version;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Tag};
 use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
@@ -190,7 +191,7 @@ fn set_up(world: &World, case: &Case) -> World {
         .iter()
         .map(|(fact, version, at_ms, value)| Observed {
             fact: fact.parse().unwrap(),
-            version: *version,
+            version: Version::Number(*version),
             at_ms: *at_ms,
             value: value.clone().and_then(attributes),
         })

@@ -4,6 +4,7 @@ use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
 use countersign_core::delegation::Chain;
+use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
@@ -121,7 +122,7 @@ impl World {
             let id: FactId = fact.parse().unwrap();
             let held = self.state.facts.get(&id);
             let (version, value) = held.map_or((0, None), |held| (held.version(), held.value.clone()));
-            self.observed.push(Observed { fact: id, version, at_ms, value });
+            self.observed.push(Observed { fact: id, version: Version::Number(version), at_ms, value });
         }
     }
 

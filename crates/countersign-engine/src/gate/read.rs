@@ -7,7 +7,7 @@ use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
 use countersign_core::decide::{outside_fact, outside_read};
 use countersign_core::disclose::{self, disclose_value};
-use countersign_core::fact::Fact;
+use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
 use countersign_core::record::{Event, Leaf, Stored, decode};
@@ -37,8 +37,8 @@ pub struct Observe {
 pub struct Shown {
     /// The fact.
     pub id: FactId,
-    /// Its version; 0 where there never was one.
-    pub version: u64,
+    /// Its version.
+    pub version: Version,
     /// What the agent may see of its value; `None` where there is none.
     pub value: Option<Attributes>,
     /// The attributes of its type that the agent may not see.
@@ -89,7 +89,7 @@ pub struct NotRead {
 
 /// One version of a fact in its history.
 #[derive(Debug)]
-pub struct Version {
+pub struct PastVersion {
     /// The version.
     pub version: u64,
     /// Its value; `None` where it deleted the fact.
@@ -201,7 +201,12 @@ impl Gate {
     /// The walk always starts at the newest version: each entry knows the one before, and nothing else does. An index of
     /// all versions would be kept in memory for every fact, for a question that is asked about few of them; a page deep
     /// in a long history costs one read for each version above it instead.
-    pub fn history(&self, id: &FactId, before: u64, limit: usize) -> Result<(Vec<Version>, Option<u64>), HistoryError> {
+    pub fn history(
+        &self,
+        id: &FactId,
+        before: u64,
+        limit: usize,
+    ) -> Result<(Vec<PastVersion>, Option<u64>), HistoryError> {
         let mut versions = Vec::new();
         let mut next = self.fact(id).map(|fact| fact.written.entry);
         while let Some(entry) = next {
@@ -216,7 +221,7 @@ impl Gate {
             let Some(write) = decoded.writes().iter().find(|write| write.fact == *id) else { break };
             next = write.previous_entry;
             if write.version < before {
-                versions.push(Version {
+                versions.push(PastVersion {
                     version: write.version,
                     value: write.value.clone(),
                     written_at_ms: leaf.time,
@@ -255,12 +260,12 @@ fn show(
     let withheld = disclose::withheld(state, id.ty(), &disclosed);
     Some(Shown {
         id: id.clone(),
-        version: fact.map_or(0, |fact| fact.version()),
+        version: fact.map_or(Version::NONE, |fact| fact.current()),
         value: value.map(|value| value.only(|name| disclosed.shows(name))),
         // An answer holds everything, so only who may see everything gets it.
         answer: answer.filter(|_| withheld.is_empty()),
         withheld: if value.is_some() { withheld } else { Vec::new() },
         written_at_ms: fact.map(|fact| fact.written.at_ms),
-        atomicity: state.catalogue.source(id.ty()).map_or(Atomicity::Atomic, |source| source.atomicity()),
+        atomicity: state.atomicity_on(id.ty()),
     })
 }

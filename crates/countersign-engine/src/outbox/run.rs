@@ -91,7 +91,9 @@ impl Inner {
     fn attempt(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {
         let call = &flight.dispatched.call;
         if self.gate.now_ms() > call.deadline_ms && work.kind == Kind::Call {
-            return self.give_up(work, Evidence::said("its deadline passed before it could be sent"), None);
+            let last = self.gate.tried().last(work.effect).map(|last| format!("; the latest attempt: {}", last.found));
+            let why = format!("its deadline passed before it could be sent{}", last.unwrap_or_default());
+            return self.give_up(work, Evidence::said(why), None);
         }
         let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
@@ -122,7 +124,7 @@ impl Inner {
                 tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the call could not be sent");
                 self.note(&work, &evidence);
                 let unknown = work.unknown;
-                self.again(work, unknown);
+                self.again(work, unknown, call.deadline_ms);
             }
             Attempt::Unknown(evidence) => {
                 let unknown = work.unknown.saturating_add(1);
@@ -130,7 +132,7 @@ impl Inner {
                     let cause = &evidence.summary;
                     tracing::warn!(effect = %work.effect, cause, "nobody knows whether it happened: it is repeated");
                     self.note(&work, &evidence);
-                    return self.again(work, unknown);
+                    return self.again(work, unknown, call.deadline_ms);
                 }
                 self.settle(work, Outcome::InDoubt, evidence, judged);
             }
@@ -149,9 +151,12 @@ impl Inner {
         self.settle(work, outcome, evidence, judged);
     }
 
-    fn again(&self, work: Work, unknown: u32) {
+    fn again(&self, work: Work, unknown: u32, deadline_ms: u64) {
         let doubled = AGAIN_FIRST.saturating_mul(1_u32.checked_shl(work.before).unwrap_or(u32::MAX));
-        self.later(doubled.min(AGAIN_LONGEST), Task::Attempt(work.again(unknown)));
+        // Past the deadline it is given up, and its fences must not stand a moment longer.
+        let left_ms = deadline_ms.saturating_sub(self.gate.now_ms()).saturating_add(1);
+        let wait = doubled.min(AGAIN_LONGEST).min(Duration::from_millis(left_ms));
+        self.later(wait, Task::Attempt(work.again(unknown)));
     }
 
     fn probe(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {

@@ -9,6 +9,7 @@ use countersign_core::action::Observed;
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::effect::{Effect, Effects, Phase};
+use countersign_core::fact::Version;
 use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::ids::{AgentId, FactId, IdError};
@@ -154,8 +155,7 @@ fn write_observed(out: &mut Canonical, observed: &[Observed]) {
     out.open('[');
     for observed in observed {
         out.element();
-        // No version is ever u64::MAX, so the value is always there.
-        observed.write(out, u64::MAX);
+        observed.write(out, true);
     }
     out.close(']');
 }
@@ -169,9 +169,10 @@ struct StoredWaiting {
 #[derive(Deserialize)]
 struct StoredObserved {
     at: u64,
+    digest: Option<String>,
     fact: String,
     value: Option<serde_json::Map<String, serde_json::Value>>,
-    version: u64,
+    version: Option<u64>,
 }
 
 fn read_waiting(line: &[u8]) -> Result<(u64, Vec<Observed>), String> {
@@ -184,7 +185,8 @@ fn read_observed(stored: Vec<StoredObserved>) -> Result<Vec<Observed>, String> {
         let value = observed.value.as_ref().map(Attributes::from_untyped_json).transpose();
         Ok(Observed {
             fact: observed.fact.parse::<FactId>().map_err(|error: IdError| error.to_string())?,
-            version: observed.version,
+            version: Version::read(observed.version, observed.digest.as_deref())
+                .ok_or("an observation has no version")?,
             at_ms: observed.at,
             value: value.map_err(|error| error.to_string())?,
         })

@@ -4,6 +4,7 @@ use super::{NONCE_LEN, Sealer, TokenError};
 use countersign_core::action::Observed;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::PactRef;
+use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, PactName};
 use countersign_core::review::{ReviewId, Shown};
 use countersign_core::value::Attributes;
@@ -41,8 +42,7 @@ fn write(out: &mut Canonical, shown: &Shown) {
     out.open('[');
     for fact in &shown.facts {
         out.element();
-        // No version is ever u64::MAX, so the value is always there.
-        fact.write(out, u64::MAX);
+        fact.write(out, true);
     }
     out.close(']');
     out.key("hash");
@@ -81,9 +81,10 @@ struct Sealed {
 #[derive(Deserialize)]
 struct SealedFact {
     at: u64,
+    digest: Option<String>,
     fact: String,
     value: Option<serde_json::Map<String, serde_json::Value>>,
-    version: u64,
+    version: Option<u64>,
 }
 
 fn read(plain: &[u8]) -> Option<Shown> {
@@ -93,7 +94,8 @@ fn read(plain: &[u8]) -> Option<Shown> {
             Some(value) => Some(Attributes::from_untyped_json(value).ok()?),
             None => None,
         };
-        Some(Observed { fact: fact.fact.parse().ok()?, version: fact.version, at_ms: fact.at, value })
+        let version = Version::read(fact.version, fact.digest.as_deref())?;
+        Some(Observed { fact: fact.fact.parse().ok()?, version, at_ms: fact.at, value })
     });
     Some(Shown {
         to: AgentId::new(sealed.to).ok()?,

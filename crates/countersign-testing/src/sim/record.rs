@@ -7,6 +7,7 @@ use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::delegation::Chain;
 use countersign_core::disclose::{disclose, withheld};
+use countersign_core::fact::Version;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
@@ -69,7 +70,7 @@ impl Simulation<'_> {
             let withheld = fact.filter(|_| value.is_some()).map(|fact| withheld(&view.state, fact.id.ty(), &disclosed));
             let withheld = withheld.into_iter().flatten().map(|name| name.to_string()).collect();
             shown.push(Shown { fact: text.clone(), version, value: seen, withheld });
-            observed.push(Observed { fact: id, version, at_ms, value });
+            observed.push(Observed { fact: id, version: Version::Number(version), at_ms, value });
         }
         let position = view.position;
         drop(view);

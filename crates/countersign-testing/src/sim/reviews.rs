@@ -24,7 +24,8 @@ impl Simulation<'_> {
         let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, &view.state, at_ms)) else { return };
         let position = view.position;
         drop(view);
-        let facts = shown.facts.iter().map(|fact| (fact.fact.to_string(), fact.version)).collect();
+        let facts =
+            shown.facts.iter().map(|fact| (fact.fact.to_string(), fact.version.number().unwrap_or_default())).collect();
         let waives = shown.waives.iter().map(ToString::to_string).collect();
         let answer = Answered::ReviewShown { position, at_ms, facts, waives };
         self.say(|| format!("{by} is shown {review} at {position}"));

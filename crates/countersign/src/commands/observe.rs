@@ -52,7 +52,10 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
     if !args.token {
         for fact in &shown.facts {
             match &fact.value {
-                Some(value) => note(format_args!("{} version {}  {}", fact.fact, fact.version, value_line(value))),
+                Some(value) => {
+                    let version = fact.version.map_or_else(|| "external".to_owned(), |it| format!("version {it}"));
+                    note(format_args!("{} {version}  {}", fact.fact, value_line(value)));
+                }
                 None => note(format_args!("{} does not exist", fact.fact)),
             }
             if !fact.withheld.is_empty() {

@@ -170,6 +170,9 @@ fn show(shown: &ReviewShown) -> Result<()> {
             Some(version) => {
                 say(format_args!("      the agent observed version {version}: {}", value(&fact.observed_value)));
             }
+            None if fact.observed_at.is_some() => {
+                say(format_args!("      the agent observed {}", value(&fact.observed_value)));
+            }
             None => say("      the agent had not observed it"),
         }
     }

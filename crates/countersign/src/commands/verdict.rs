@@ -81,9 +81,11 @@ fn place(verdict: &Verdict) -> String {
 /// Shows a precondition that failed: what it says, what it rested on, and what to do.
 pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
     let why = match failed.why {
+        Why::False if failed.as_observed => "does not hold, and did not when it was observed",
         Why::False => "does not hold",
         Why::Error => "could not be evaluated",
         Why::Stale => "rests on an observation that is too old",
+        Why::Unobserved => "needs an observation, and none was sent",
         Why::Changed => "rests on a version that is no longer current",
     };
     let gap = failed.gap_ms.map(|gap| format!(", {} after it was observed", span(gap))).unwrap_or_default();
@@ -110,6 +112,10 @@ fn change(read: &FailedRead, paint: Paint) -> String {
         return "withheld from this agent".to_owned();
     }
     let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
+    // Without an attribute it is about the fact as a whole, of which only the version has changed.
+    if let (None, None, Some(seen), Some(now)) = (&read.expected, &read.actual, read.observed_version, read.version) {
+        return format!("version {seen} -> {}", paint.word(Tone::Strong, format!("version {now}")));
+    }
     let expected = if read.observed { shown(&read.expected) } else { "not observed".to_owned() };
     format!("{expected} -> {}", paint.word(Tone::Strong, shown(&read.actual)))
 }

@@ -74,7 +74,9 @@ pub fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
 fn shown(shown: Shown, answers: bool) -> ObservedFact {
     ObservedFact {
         fact: shown.id.to_string(),
-        version: shown.version,
+        version: shown.version.number(),
+        // It is made of the whole value, so it would let an agent guess what is withheld.
+        digest: shown.version.digest().filter(|_| shown.withheld.is_empty()).map(|digest| digest.to_string()),
         value: shown.value.as_ref().map(|value| value.to_json()),
         withheld: shown.withheld.iter().map(ToString::to_string).collect(),
         written_at: shown.written_at_ms,

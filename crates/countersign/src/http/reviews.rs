@@ -57,9 +57,9 @@ fn on_the_wire(review: &ShownReview) -> ReviewShown {
         let observed = parked.action.observation_of(&now.fact);
         ReviewFact {
             fact: now.fact.to_string(),
-            version: now.version,
+            version: now.version.number().unwrap_or_default(),
             value: now.value.as_ref().map(|value| value.to_json()),
-            observed_version: observed.map(|observed| observed.version),
+            observed_version: observed.and_then(|observed| observed.version.number()),
             observed_value: observed.and_then(|observed| observed.value.as_ref()).map(|value| value.to_json()),
             observed_at: observed.map(|observed| observed.at_ms),
         }

@@ -13,6 +13,7 @@ use countersign_api::{
 };
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Blocked, Decision, Expected};
+use countersign_core::fact::Version;
 use countersign_core::pact;
 use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
@@ -248,6 +249,7 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
         decision::Why::False => (Why::False, None),
         decision::Why::Error(error) => (Why::Error, Some(error.clone())),
         decision::Why::Stale => (Why::Stale, None),
+        decision::Why::Unobserved => (Why::Unobserved, None),
         decision::Why::Changed => (Why::Changed, None),
     };
     FailedPrecondition {
@@ -255,6 +257,7 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
         that: failed.that.to_string(),
         why,
         error,
+        as_observed: failed.as_observed,
         reads: failed.reads.iter().map(read).collect(),
         gap_ms: failed.gap_ms,
         hint: failed.hint.clone(),
@@ -272,7 +275,10 @@ fn read(read: &decision::FailedRead) -> FailedRead {
             Expected::NotObserved | Expected::Absent => None,
         },
         actual: read.actual.as_ref().map(|value| value.to_json()),
-        version: read.version,
+        observed_version: read.observed_version.and_then(Version::number),
+        observed_digest: read.observed_version.and_then(Version::digest).map(|digest| digest.to_string()),
+        version: read.version.number(),
+        digest: read.version.digest().map(|digest| digest.to_string()),
         changed_by: changed.map(|changed| changed.by.to_string()),
         changed_at: changed.map(|changed| changed.at_ms),
         entry: changed.map(|changed| changed.entry),

@@ -80,6 +80,15 @@ struct Answered {
     is_error: bool,
 }
 
+/// Why a fact could not be read.
+enum Unread {
+    /// No answer came; one may come next time.
+    Silent(String),
+    /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everybody
+    /// fenced out, and act by itself whenever it comes.
+    Answered(String),
+}
+
 impl McpAdapter {
     /// For the server of this name.
     pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
@@ -134,16 +143,19 @@ impl McpAdapter {
         read: &OutsideRead,
         schema: &FactSchema,
         until: Instant,
-    ) -> Result<Reading, String> {
+    ) -> Result<Reading, Unread> {
         let OutsideHow::Tool { tool, arguments, at } = &read.how else {
-            return Err(format!("{} is not read by a tool", read.fact));
+            return Err(Unread::Answered(format!("{} is not read by a tool", read.fact)));
         };
-        let answered = self.call(link, tool, arguments, None, until).map_err(|error| error.to_string())?;
+        let answered = self.call(link, tool, arguments, None, until).map_err(|error| match error {
+            NoAnswer::Error { .. } => Unread::Answered(format!("{tool} could not read {}: {error}", read.fact)),
+            NoAnswer::NotSent(why) | NoAnswer::Lost(why) => Unread::Silent(why),
+        })?;
         if answered.is_error {
-            return Err(format!("{tool} could not read {}: {}", read.fact, said(&answered.result)));
+            return Err(Unread::Answered(format!("{tool} could not read {}: {}", read.fact, said(&answered.result))));
         }
         let value = attributes(&answered.result, at, schema);
-        let value = value.map_err(|why| format!("what {tool} says of {}: {why}", read.fact))?;
+        let value = value.map_err(|why| Unread::Answered(format!("what {tool} says of {}: {why}", read.fact)))?;
         Ok(Reading { value, answer: Some(answered.text) })
     }
 
@@ -157,7 +169,8 @@ impl McpAdapter {
             for wanted in &job.call.outside {
                 match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
                     Ok(Reading { value, .. }) => read.push(Outside { fact: wanted.fact.clone(), value }),
-                    Err(why) => return Attempt::NotSent(Evidence::said(why)),
+                    Err(Unread::Silent(why)) => return Attempt::NotSent(Evidence::said(why)),
+                    Err(Unread::Answered(why)) => return Attempt::Refused(Evidence::said(why)),
                 }
             }
             match job.judge.judge(&read) {
@@ -167,7 +180,7 @@ impl McpAdapter {
             Some(&judged)
         };
         let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
-            return Attempt::NotSent(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
+            return Attempt::Refused(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
         };
         if let Some(halted) = job.judge.halted() {
             return Attempt::NotSent(Evidence::said(halted.message));
@@ -228,9 +241,13 @@ impl Adapter for McpAdapter {
 
     fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
         let mut link = self.link().map_err(|error| format!("{} cannot be reached: {error}", self.name))?;
-        let reading = self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN)?;
-        self.idle().push(link);
-        Ok(reading)
+        match self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN) {
+            Ok(reading) => {
+                self.idle().push(link);
+                Ok(reading)
+            }
+            Err(Unread::Silent(why) | Unread::Answered(why)) => Err(why),
+        }
     }
 
     fn concurrency(&self) -> usize {

@@ -236,7 +236,9 @@ fn done(verdict: &Verdict, object: &Value) -> Raw {
 /// What would make sense next: to read again what no longer held, where tools of this upstream read it.
 fn retry(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
     let mut calls: Vec<Value> = Vec::new();
-    for read in verdict.failed.iter().flat_map(|failed| &failed.reads) {
+    // What is as it was observed reads the same when it is read again.
+    let changed = verdict.failed.iter().filter(|failed| !failed.as_observed);
+    for read in changed.flat_map(|failed| &failed.reads) {
         let fact = read.attribute.rsplit_once("\".").map_or(read.attribute.clone(), |(fact, _)| format!("{fact}\""));
         let call = fact.parse::<FactId>().ok().and_then(|fact| mapping.reread(upstream, &fact));
         calls.extend(call.filter(|call| !calls.contains(call)));

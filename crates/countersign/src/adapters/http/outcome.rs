@@ -25,6 +25,11 @@ pub fn of_call(status: u16, evidence: Evidence) -> Attempt {
     }
 }
 
+/// Whether the same request may well be answered otherwise a moment later: the service is busy or broken, and does not refuse.
+pub fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..=599)
+}
+
 /// What the status of an answer to a probe means: only a clear yes and a clear no count.
 pub fn of_probe(status: u16, evidence: Evidence) -> Probed {
     match status {

@@ -46,7 +46,8 @@ impl Read {
 }
 
 impl HttpAdapter {
-    /// Reads the facts outside that a call relies on. Whatever does not work out here is *not sent*: only reads have left.
+    /// Reads the external facts that a call relies on. Whatever does not work out here is *not sent*, or never will be: only reads
+    /// have left.
     pub(super) fn read_outside(
         &self,
         job: &Job<'_>,
@@ -100,11 +101,16 @@ impl HttpAdapter {
             Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),
             Failed::Never(evidence) => Failed::Never(unread(evidence.summary)),
         })?;
+        // A clear answer that cannot be used will be the same next time: waiting for another would keep everybody fenced out, and
+        // act by itself whenever it comes.
         let value = match answer.status {
-            200 if !answer.is_whole => return Err(Failed::NotSent(unread("the answer is too long".into()))),
-            200 => Some(attributes(&answer.body, schema).map_err(|why| Failed::NotSent(unread(why)))?),
+            200 if !answer.is_whole => return Err(Failed::Never(unread("the answer is too long".into()))),
+            200 => Some(attributes(&answer.body, schema).map_err(|why| Failed::Never(unread(why)))?),
             404 | 410 => None,
-            status => return Err(Failed::NotSent(unread(super::outcome::sentence(status)))),
+            status if super::outcome::is_passing(status) => {
+                return Err(Failed::NotSent(unread(super::outcome::sentence(status))));
+            }
+            status => return Err(Failed::Never(unread(super::outcome::sentence(status)))),
         };
         Ok((value, path, answer.etag))
     }

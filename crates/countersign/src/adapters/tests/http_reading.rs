@@ -103,10 +103,14 @@ fn a_fact_that_is_not_there_is_shown_as_absent() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_sent() {
-    for account in [
+fn what_gives_no_answer_is_not_sent_and_an_answer_that_is_of_no_use_is_final() {
+    let passing = [
         "HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 429 X\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{}",
+        "",
+    ];
+    let lasting = [
         "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot JSON!",
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
@@ -115,12 +119,14 @@ fn what_cannot_be_read_is_not_sent() {
         "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"balance\":\"1\"}",
         "HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"balance\":null}",
         "HTTP/1.1 302 X\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
-        "",
-    ] {
+        "HTTP/1.1 403 X\r\ncontent-length: 0\r\n\r\n",
+    ];
+    let passing = passing.iter().map(|account| (*account, "not sent"));
+    for (account, expected) in passing.chain(lasting.iter().map(|account| (*account, "refused"))) {
         let service = service(account, 200);
         let judge = Told::judging(post("/accounts/42"));
         let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
-        assert_eq!(found, "not sent", "{account}: {evidence:?}");
+        assert_eq!(found, expected, "{account}: {evidence:?}");
         assert!(evidence.summary.contains("Account::\"42\" could not be read"), "{}", evidence.summary);
         assert_eq!(service.requests().len(), 1, "only the read was sent");
     }

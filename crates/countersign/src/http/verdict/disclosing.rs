@@ -50,8 +50,18 @@ fn precondition(failed: &mut FailedPrecondition, disclosure: &Disclosure<'_>) {
             read.expected = None;
             read.actual = None;
         }
+        if !is_shown_whole(read, disclosure) {
+            (read.digest, read.observed_digest) = (None, None);
+        }
         read.attribute = disclosure.tell(std::mem::take(&mut read.attribute));
     }
+}
+
+/// Whether the agent may see all of the fact: a digest of it would let an agent guess what is withheld.
+fn is_shown_whole(read: &FailedRead, disclosure: &Disclosure<'_>) -> bool {
+    let fact = if read.attribute.ends_with('"') { Some(read.attribute.as_str()) } else { None };
+    let fact = fact.or_else(|| read.attribute.rsplit_once('.').map(|(fact, _)| fact));
+    fact.and_then(|fact| fact.parse::<FactId>().ok()).is_some_and(|fact| disclosure.shows_whole(&fact))
 }
 
 /// Whether the attribute must not be shown; what cannot be understood is not shown either (I4).

@@ -78,6 +78,8 @@ pub(super) struct StoredBlocked {
 
 #[derive(Deserialize, Clone)]
 pub(super) struct StoredFailed {
+    #[serde(default)]
+    as_observed: bool,
     pub(super) error: Option<String>,
     pub(super) gap_ms: Option<u64>,
     pub(super) hint: String,
@@ -93,13 +95,16 @@ pub(super) struct StoredRead {
     pub(super) attribute: Option<String>,
     pub(super) changed_at: Option<u64>,
     pub(super) changed_by: Option<String>,
+    digest: Option<String>,
     pub(super) entry: Option<u64>,
     pub(super) expected: Option<Value>,
     pub(super) fact: String,
     observed: bool,
+    observed_digest: Option<String>,
+    observed_version: Option<u64>,
     read_at: Option<u64>,
     read_in: Option<String>,
-    version: u64,
+    version: Option<u64>,
 }
 
 impl From<StoredBlocked> for Shadowed {
@@ -116,6 +121,7 @@ impl From<StoredFailed> for FailedPrecondition {
             that: stored.that,
             why: stored.why,
             error: stored.error,
+            as_observed: stored.as_observed,
             reads: stored.reads.into_iter().map(Into::into).collect(),
             gap_ms: stored.gap_ms,
             hint: stored.hint,
@@ -131,7 +137,10 @@ impl From<StoredRead> for FailedRead {
             withheld: false,
             expected: stored.expected,
             actual: stored.actual,
+            observed_version: stored.observed_version,
+            observed_digest: stored.observed_digest,
             version: stored.version,
+            digest: stored.digest,
             changed_by: stored.changed_by,
             changed_at: stored.changed_at,
             entry: stored.entry,

@@ -1,0 +1,115 @@
+//! What a rejection says to an agent that must repair its plan: it must never be sent to look again at what it has seen.
+
+use crate::world::World;
+use countersign_core::decision::{Blocked, Why};
+use serde_json::{Value as Json, json};
+
+const A: &str = "Account::\"a\"";
+
+/// One account, and an action whose preconditions are these.
+fn world(require: &str) -> World {
+    let source = format!(
+        r#"
+pact = "told"
+version = 1
+[facts.Account]
+attributes = {{ status = "String", balance = "Long" }}
+[action.act]
+resource = 'Account::"{{account}}"'
+allow = 'true'
+set = {{ balance = "resource.balance - context.amount" }}
+[action.act.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = {{ type = "string", maxLength = 3, pattern = "^[a-z]+$" }}
+properties.amount = {{ type = "integer", minimum = 1, maximum = 50 }}
+properties.way = {{ enum = ["fast", "slow"] }}
+{require}"#
+    );
+    let mut world = World::new(&source, "act", json!({"account": "a", "amount": 10})).with_agent(&[]);
+    world.feed(A, Some(account("frozen", 100)));
+    world
+}
+
+const ACTIVE: &str = "[[action.act.require]]\nid = \"active\"\nthat = 'resource.status == \"active\"'\n";
+
+fn account(status: &str, balance: i64) -> Json {
+    json!({"status": status, "balance": balance})
+}
+
+fn blocked(world: &World) -> Blocked {
+    world.decide().blocked().expect("it is blocked").clone()
+}
+
+#[test]
+fn what_was_already_so_when_it_was_observed_is_not_to_be_observed_again() {
+    let mut world = world(ACTIVE);
+    world.observe(&[A]);
+    world.now_ms += 5;
+    let told = blocked(&world);
+    assert_eq!(told.message, "active does not hold: it was already so when you observed");
+    assert!(told.failed[0].as_observed);
+    assert!(!told.hint.contains("observe ") && told.hint.contains("looking again changes nothing"), "{}", told.hint);
+    // Something else about the account has changed since: that is no reason to look again either.
+    world.feed(A, Some(account("frozen", 90)));
+    assert!(blocked(&world).failed[0].as_observed);
+    // But what it reads has changed: then it is.
+    world.feed(A, Some(account("closed", 90)));
+    let told = blocked(&world);
+    assert_eq!(told.message, "active no longer holds");
+    assert!(!told.failed[0].as_observed && told.hint.starts_with("observe "), "{}", told.hint);
+}
+
+#[test]
+fn what_was_never_observed_is_not_said_to_have_held_once() {
+    let told = blocked(&world(ACTIVE));
+    assert_eq!(told.message, "active does not hold");
+    let mut fresh = world(&format!("{ACTIVE}stale_after = \"2s\"\n"));
+    fresh.feed(A, Some(account("active", 100)));
+    let told = blocked(&fresh);
+    assert_eq!(
+        (told.message.as_str(), &told.failed[0].why),
+        ("active needs an observation, and none was sent", &Why::Unobserved)
+    );
+    assert!(told.hint.starts_with(&format!("observe {A} before acting")), "{}", told.hint);
+    fresh.observe(&[A]);
+    fresh.now_ms += 2_001;
+    assert_eq!(blocked(&fresh).message, "active was checked too long ago");
+}
+
+#[test]
+fn a_condition_on_time_is_not_said_to_have_failed_before() {
+    let early = "[[action.act.require]]\nid = \"early\"\nthat = 'resource.balance == 100 && context.now < 1000010'\n";
+    let mut world = world(early);
+    world.observe(&[A]);
+    world.now_ms += 20;
+    let told = blocked(&world);
+    assert_eq!((told.message.as_str(), told.failed[0].as_observed), ("early does not hold", false));
+}
+
+#[test]
+fn a_condition_on_the_agent_alone_sends_it_to_an_operator() {
+    let own = "[[action.act.require]]\nid = \"own\"\nthat = 'principal.trust > 900'\n";
+    let mut world = world(own);
+    world.observe(&[A]);
+    let told = blocked(&world);
+    assert!(told.hint.contains("ask an operator") && !told.hint.contains("observe A"), "{}", told.hint);
+}
+
+#[test]
+fn parameters_that_break_a_limit_are_told_the_limit() {
+    let rows = [
+        (json!({"account": "a", "amount": 0}), "/amount: it must be at least 1"),
+        (json!({"account": "a", "amount": 51}), "/amount: it must be at most 50"),
+        (json!({"account": "abcd", "amount": 1}), "/account: it must have at most 3 characters"),
+        (json!({"account": "A", "amount": 1}), "/account: it must match ^[a-z]+$"),
+        (json!({"account": "a", "amount": 1, "way": "odd"}), r#"/way: it must be one of ["fast","slow"]"#),
+    ];
+    let mut world = world(ACTIVE);
+    for (params, expected) in rows {
+        world.params = params;
+        let told = blocked(&world);
+        assert!(told.message.ends_with(expected), "{}", told.message);
+    }
+}
