@@ -212,6 +212,8 @@ pub enum Why {
     Stale,
     /// It needs an observation of what it reads, and none was sent.
     Unobserved,
+    /// The source of a fact has not confirmed it for longer than allowed, or never.
+    Unconfirmed,
     /// The fact is not at the version that was observed.
     Changed,
 }
@@ -237,6 +239,9 @@ pub struct FailedPrecondition {
     /// Time since the oldest observation it relied on; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
+    /// Where it is a matter of age, the most that is allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<u64>,
     /// What to do about it.
     pub hint: String,
 }
@@ -279,6 +284,15 @@ pub struct FailedRead {
     /// In which entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<u64>,
+    /// Where it is a matter of that, when the fact's source last confirmed it, in ledger milliseconds; absent where none ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<u64>,
+    /// Who that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
+    /// In which entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_in: Option<u64>,
     /// Where it was read, if it lives outside: the adapter. Who changed it there the gate does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_in: Option<String>,

@@ -75,6 +75,12 @@ pub struct FactResponse {
     pub written_by: String,
     /// In which entry.
     pub entry: u64,
+    /// When its source last fed or confirmed it, in ledger milliseconds; absent where none ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<u64>,
+    /// Who that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
     /// How strong the guarantee on it is.
     pub atomicity: Atomicity,
     /// The effects in flight that rely on it: until they have ended nobody changes it.
@@ -111,6 +117,30 @@ pub struct FactPut {
     /// All attributes of the fact; those not named here are gone afterwards.
     #[schema(value_type = Object, example = json!({"status": "active", "balance": 900000, "owner": "ada"}))]
     pub value: Map<String, Value>,
+}
+
+/// That a fact is still so, as its source says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FactConfirm {
+    /// The version that the source has looked at and confirms.
+    pub version: u64,
+}
+
+/// A fact was confirmed by its source. It stays at its version, and what was observed of it stays good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FactConfirmed {
+    /// The fact.
+    pub fact: String,
+    /// The version that was confirmed.
+    pub version: u64,
+    /// The entry.
+    pub entry: u64,
+    /// When, in ledger milliseconds.
+    pub confirmed_at: u64,
+    /// The entry's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
 }
 
 /// A fact was written or deleted by an operator, or will be as soon as nothing in flight relies on it.

@@ -38,8 +38,8 @@ pub use effects::{
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{
-    FactPut, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse, ObserveRequest, ObserveResponse,
-    ObservedFact,
+    FactConfirm, FactConfirmed, FactPut, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse,
+    ObserveRequest, ObserveResponse, ObservedFact,
 };
 pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,

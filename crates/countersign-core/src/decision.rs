@@ -114,6 +114,8 @@ pub struct FailedPrecondition {
     pub as_observed: bool,
     /// Time since the oldest observation it relied on.
     pub gap_ms: Option<u64>,
+    /// Where it is a matter of age, the most that is allowed.
+    pub limit_ms: Option<u64>,
     /// What to do about it.
     pub hint: String,
 }
@@ -129,6 +131,8 @@ pub enum Why {
     Stale,
     /// It needs an observation, and there is none.
     Unobserved,
+    /// The source of a fact has not confirmed it for longer than allowed, or never.
+    Unconfirmed,
     /// The fact is not at the version that was observed.
     Changed,
 }
@@ -141,6 +145,7 @@ impl Why {
             Self::Error(_) => "error",
             Self::Stale => "stale",
             Self::Unobserved => "unobserved",
+            Self::Unconfirmed => "unconfirmed",
             Self::Changed => "changed",
         }
     }
@@ -163,6 +168,8 @@ pub struct FailedRead {
     pub version: Version,
     /// Who last changed the attribute, when, in which entry, or where and when it was read outside; `None` where there is no fact.
     pub changed: Option<Arc<Written>>,
+    /// Where it is a matter of that, when its source last confirmed the fact, and who.
+    pub confirmed: Option<Arc<Written>>,
 }
 
 /// What an agent had seen of an attribute.

@@ -94,6 +94,9 @@ pub struct Fact {
     pub written: Arc<Written>,
     /// For each attribute of `value`, in order, the write that last changed it.
     pub changed: Box<[Arc<Written>]>,
+    /// When its source last said that this is how things are, by feeding it or by confirming it, and who said so; `None` where none
+    /// ever did. What an action writes does not count: it is what the gate believes, not what the source has said.
+    pub confirmed: Option<Arc<Written>>,
     /// The entry that made the version before this one: history is a walk along the ledger.
     pub previous_entry: Option<u64>,
 }
@@ -137,6 +140,7 @@ impl Fact {
             .map(|(name, value)| unchanged(name, value).unwrap_or_else(|| written.clone()))
             .collect();
         let previous_entry = before.map(|fact| fact.written.entry);
-        Self { id, tag, value, written, changed, previous_entry }
+        let confirmed = before.and_then(|fact| fact.confirmed.clone());
+        Self { id, tag, value, written, changed, confirmed, previous_entry }
     }
 }

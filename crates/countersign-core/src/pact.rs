@@ -67,6 +67,8 @@ pub struct Pact {
     pub claims: BTreeMap<FactType, Vec<ClaimRule>>,
     /// The fact types whose facts live outside, and where.
     pub sources: BTreeMap<FactType, Arc<FactSource>>,
+    /// How long ago the source of a fact may have confirmed it, for the types that say so.
+    pub max_staleness: BTreeMap<FactType, u64>,
 }
 
 /// Lets some agents announce changes of the facts of one type.
@@ -214,6 +216,8 @@ pub struct Read {
     pub unchanged: bool,
     /// Where it lives, if not in the ledger.
     pub outside: Option<Arc<FactSource>>,
+    /// How long ago its source may have confirmed it.
+    pub max_staleness_ms: Option<u64>,
 }
 
 /// A part of a fact id template.
@@ -254,6 +258,8 @@ pub struct Require {
     pub that: Expression,
     /// How old the observation of the facts it reads may be.
     pub stale_after_ms: Option<u64>,
+    /// How long ago the source of the facts it reads may have confirmed them.
+    pub max_staleness_ms: Option<u64>,
     /// What follows when it does not hold.
     pub on_fail: OnFail,
 }

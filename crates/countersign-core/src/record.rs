@@ -23,7 +23,7 @@ use crate::decision::{Blocked, Charge, Decision, Write};
 use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
-use crate::ids::{AgentId, Digest, FactId, PactName};
+use crate::ids::{AgentId, Digest, FactId, PactName, Tag};
 use crate::review::{ReviewId, Shown};
 use crate::value::Attributes;
 use std::sync::Arc;
@@ -80,6 +80,15 @@ pub enum Event {
         fact: FactId,
         /// Its new value; `None` deletes.
         value: Option<Attributes>,
+    },
+    /// The source of a fact said that it is still so.
+    Confirm {
+        /// The fact.
+        fact: FactId,
+        /// Its tag.
+        tag: Tag,
+        /// The version that it confirmed, which stays current.
+        version: u64,
     },
     /// An action was decided.
     Action(Box<Decided>),
@@ -173,6 +182,7 @@ pub const KINDS: &[&str] = &[
     "approval",
     "claim",
     "clock",
+    "confirm",
     "dispatch",
     "erasure",
     "extension",
@@ -273,6 +283,7 @@ impl Event {
             Self::Pact { .. } => "pact",
             Self::Feed { .. } => "feed",
             Self::Held { .. } => "held",
+            Self::Confirm { .. } => "confirm",
             // Entries in shadow mode are of another kind: I1 does not speak of them.
             Self::Action(decided) if decided.decision.shadowed.is_some() => "shadow",
             Self::Action(_) => "action",

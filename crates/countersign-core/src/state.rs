@@ -84,6 +84,8 @@ pub struct Change<'a> {
     pub by: &'a AgentId,
     /// The facts it writes.
     pub writes: &'a [Write],
+    /// Where their source says what they are, when it did; `None` for what actions write.
+    pub confirmed_at_ms: Option<u64>,
     /// The budgets it charges.
     pub charges: &'a [Charge],
 }
@@ -223,7 +225,26 @@ impl State {
             }
             _ => {}
         }
+        self.check_sources(pact).map_err(PublishError::Types)?;
         self.catalogue.admit(pact).map(Arc::new).map_err(PublishError::Types)
+    }
+
+    /// Facts of one type are read in one way, whichever pact declares them: otherwise one publisher could change what the agents of
+    /// another's pact are shown, and by whom.
+    fn check_sources(&self, pact: &Pact) -> Result<(), Vec<String>> {
+        let others = self.pacts.values().filter(|other| other.name != pact.name);
+        let disagrees = |other: &Arc<Pact>| {
+            let shared = pact
+                .facts
+                .keys()
+                .find(|ty| other.facts.contains_key(*ty) && other.sources.get(*ty) != pact.sources.get(*ty))?;
+            Some(format!(
+                "pact `{}` reads facts of type `{shared}` in another way; declare `source` exactly as it does, or rename the type",
+                other.name
+            ))
+        };
+        let refusals: Vec<String> = others.filter_map(disagrees).collect();
+        if refusals.is_empty() { Ok(()) } else { Err(refusals) }
     }
 
     /// Makes a pact the current one of its name. The ledger says that it was checked.
@@ -252,11 +273,16 @@ impl FactMap {
         if before.is_some_and(|fact| fact.version() >= write.version) {
             return None;
         }
-        let written =
-            Written { entry: change.entry, version: write.version, at_ms: change.time_ms, by: change.by.clone() };
+        let (entry, version, at_ms) = (change.entry, write.version, change.time_ms);
+        let written = Arc::new(Written { entry, version, at_ms, by: change.by.clone() });
         let tag = write.tag.unwrap_or(Tag([0; 12]));
-        let after =
-            Fact::after(before.map(AsRef::as_ref), write.fact.clone(), tag, write.value.clone(), Arc::new(written));
+        let before = before.map(AsRef::as_ref);
+        let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), Arc::clone(&written));
+        match change.confirmed_at_ms {
+            None => {}
+            Some(confirmed_at_ms) if confirmed_at_ms == at_ms => after.confirmed = Some(written),
+            Some(at_ms) => after.confirmed = Some(Arc::new(Written { at_ms, ..(*written).clone() })),
+        }
         Some(Arc::new(after))
     }
 }

@@ -54,7 +54,7 @@ fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>
         }
         let mut write = state.feed(&fact, value);
         write.tag.get_or_insert(Tag([1; 12]));
-        let change = Change { entry, time_ms: entry, by: &by, writes: &[write], charges: &[] };
+        let change = Change { entry, time_ms: entry, by: &by, writes: &[write], confirmed_at_ms: None, charges: &[] };
         state.apply(&change, |fact| made(entry, Arc::clone(fact)));
     }
 }
@@ -109,6 +109,7 @@ fn events() -> Vec<Event> {
         Event::Refusal { review: ReviewId(2), reason: "why".into() },
         Event::Pact { name: pact, version: 1, hash: Digest([0; 32]), source: "pact = 1".into() },
         Event::Held { fact: write.fact.clone(), value: write.value.clone() },
+        Event::Confirm { fact: write.fact.clone(), tag: Tag([7; 12]), version: 3 },
         Event::Settle(Box::new(settle(write.clone()))),
         Event::Feed { write, held: Some(2) },
         Event::Claim {
@@ -176,6 +177,7 @@ fn is_listed(event: &Event) -> bool {
         // The gate's own are never signed.
         Event::Genesis { .. } | Event::Dispatch(_) => false,
         Event::Held { .. }
+        | Event::Confirm { .. }
         | Event::Settle(_)
         | Event::Claim { .. }
         | Event::Extension { .. }
@@ -261,7 +263,7 @@ proptest! {
             let mut write = restored.feed(&fact.id, fact.value.clone());
             (write.version, write.tag) = (fact.version(), Some(fact.tag));
             let by = AgentId::gate();
-            let change = Change { entry: *entry, time_ms: *entry, by: &by, writes: &[write], charges: &[] };
+            let change = Change { entry: *entry, time_ms: *entry, by: &by, writes: &[write], confirmed_at_ms: None, charges: &[] };
             restored.apply(&change, |_| ());
         }
         prop_assert_eq!(answers(&restored), answers(&whole));

@@ -147,7 +147,9 @@ impl Auditor {
     }
 
     fn erased(&mut self, leaf: &Leaf) {
-        for (tag, _) in leaf.writes.iter().flatten() {
+        // How fresh a fact was rests on its confirmations.
+        let confirmed = leaf.reads.iter().filter(|_| leaf.kind == "confirm");
+        for (tag, _) in leaf.writes.iter().chain(confirmed).flatten() {
             self.tainted.entry(tag.clone()).or_insert(leaf.index);
         }
         self.gone.insert(leaf.index);
@@ -271,6 +273,12 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             }
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(&write.fact)
+        }
+        Stored::Event(Event::Confirm { fact, tag, version }) => {
+            if state.confirmable(fact, *version) != Some(*tag) {
+                return Err(format!("{fact} was not at version {version}, and was confirmed at it all the same"));
+            }
+            role_to_feed(fact)
         }
         Stored::Event(Event::Pact { .. }) => Role::Publisher,
         Stored::Approval(_) | Stored::Event(Event::Approval(_)) => Role::Reviewer,

@@ -215,15 +215,16 @@ impl Fold {
     pub fn apply(&mut self, leaf: &Leaf, stored: &Stored) -> Result<(), FoldError> {
         let index = self.position;
         let by = leaf.by().map_err(|source| FoldError::Decode { index, source })?;
-        let wrote = match stored {
-            Stored::Event(event) => self.state.writer(event, &by).clone(),
-            _ => by.clone(),
+        let (wrote, confirmed_at_ms) = match stored {
+            Stored::Event(event) => (self.state.writer(event, &by).clone(), self.state.confirmed_at(event, leaf.time)),
+            _ => (by.clone(), None),
         };
         let change = Change {
             entry: leaf.index,
             time_ms: leaf.time,
             by: &wrote,
             writes: stored.writes(),
+            confirmed_at_ms,
             charges: stored.charges(),
         };
         self.state.apply(&change, |_| ());
@@ -308,7 +309,11 @@ impl Fold {
     /// What an entry holds that must no longer be in force when it is erased.
     pub fn erase_target(leaf: &Leaf, payload: &[u8]) -> Result<EraseTarget, DecodeError> {
         let stored = decode(leaf, payload)?;
-        let writes = stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
+        let mut writes: Vec<_> = stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
+        // How fresh the current version is rests on its confirmations.
+        if let Stored::Event(Event::Confirm { fact, version, .. }) = &stored {
+            writes.push((fact.clone(), *version));
+        }
         Ok(EraseTarget { entry: leaf.index, writes, charges: stored.charges().to_vec() })
     }
 }

@@ -37,6 +37,17 @@ pub enum Request {
         /// The version it must have now; 0 for none.
         if_match: Option<u64>,
     },
+    /// Confirm that a fact is still so, as its source.
+    Confirm {
+        /// The operator.
+        by: AgentId,
+        /// How that is known.
+        auth: Auth,
+        /// The fact.
+        fact: FactId,
+        /// The version that is confirmed: the one that the source has looked at.
+        version: u64,
+    },
     /// Publish a pact.
     Publish {
         /// The operator.
@@ -188,7 +199,9 @@ impl Request {
             | Self::Dispatch { .. }
             | Self::Settle(_)
             | Self::Wake => None,
-            Self::Feed { by, auth, fact, .. } => Some((by, auth, role_to_feed(fact))),
+            Self::Feed { by, auth, fact, .. } | Self::Confirm { by, auth, fact, .. } => {
+                Some((by, auth, role_to_feed(fact)))
+            }
             Self::Publish { by, auth, .. } => Some((by, auth, Role::Publisher)),
             Self::Approve { by, auth, .. } | Self::Refuse { by, auth, .. } | Self::Resolve { by, auth, .. } => {
                 Some((by, auth, Role::Reviewer))

@@ -4,6 +4,7 @@
 //!
 //! No rules live here: `decide` answers, this applies.
 
+mod confirm;
 mod effects;
 mod waiting;
 
@@ -173,6 +174,13 @@ impl Sequencer {
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
+            Request::Confirm { by, auth, fact, version } => match self.check_confirm(&fact, version) {
+                Ok(tag) => {
+                    let event = Event::Confirm { fact, tag, version };
+                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                }
+                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+            },
             Request::Publish { by, auth, pact } => match self.state.check_publish(&pact) {
                 Ok(catalogue) => {
                     let event = Event::Pact {
@@ -310,7 +318,9 @@ impl Sequencer {
         self.next_index += 1;
         let mut facts = Vec::new();
         let wrote = self.state.writer(&entry.event, &entry.by).clone();
-        self.state.apply(&change(&entry, &wrote), |fact| facts.push(Arc::clone(fact)));
+        let confirmed_at_ms = self.state.confirmed_at(&entry.event, entry.time_ms);
+        let change = Change { confirmed_at_ms, ..change(&entry, &wrote) };
+        self.state.apply(&change, |fact| facts.push(Arc::clone(fact)));
         self.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
         if let Some(Published { pact, catalogue }) = &published {
             self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
@@ -373,5 +383,5 @@ impl Sequencer {
 /// What an entry changes in the state, and whose work that is.
 pub fn change<'a>(entry: &'a Entry, by: &'a AgentId) -> Change<'a> {
     let (writes, charges) = (entry.event.writes(), entry.event.charges());
-    Change { entry: entry.index, time_ms: entry.time_ms, by, writes, charges }
+    Change { entry: entry.index, time_ms: entry.time_ms, by, writes, confirmed_at_ms: None, charges }
 }

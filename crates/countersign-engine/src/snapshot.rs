@@ -188,6 +188,14 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
         }
     }
     out.close(']');
+    if let Some(confirmed) = &fact.confirmed {
+        out.key("confirmed");
+        if Arc::ptr_eq(confirmed, &fact.written) {
+            out.u64(0);
+        } else {
+            write_written(out, confirmed);
+        }
+    }
     out.key("fact");
     out.fact(&fact.id);
     if let Some(previous) = fact.previous_entry {
@@ -274,6 +282,7 @@ enum StoredChanged {
 #[derive(Deserialize)]
 struct StoredFact {
     changed: Vec<StoredChanged>,
+    confirmed: Option<StoredChanged>,
     fact: String,
     previous: Option<u64>,
     tag: String,
@@ -328,16 +337,19 @@ fn restore_written((entry, version, at_ms, by): StoredWritten) -> Result<Arc<Wri
 
 fn restore_fact(stored: StoredFact) -> Result<Fact, String> {
     let written = restore_written(stored.written)?;
-    let changed = stored.changed.into_iter().map(|changed| match changed {
+    let by = |changed: StoredChanged| match changed {
         StoredChanged::Last(_) => Ok(Arc::clone(&written)),
         StoredChanged::Written(written) => restore_written(written),
-    });
+    };
+    let confirmed = stored.confirmed.map(by).transpose()?;
+    let changed = stored.changed.into_iter().map(by).collect::<Result<_, String>>()?;
     let value = stored.value.as_ref().map(Attributes::from_untyped_json).transpose();
     Ok(Fact {
         id: stored.fact.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
         tag: stored.tag.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
         value: value.map_err(|error| error.to_string())?,
-        changed: changed.collect::<Result<_, _>>()?,
+        changed,
+        confirmed,
         previous_entry: stored.previous,
         written,
     })

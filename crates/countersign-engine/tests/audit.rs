@@ -211,6 +211,8 @@ fn records_of_every_kind_are_canonical() {
     gate.erase(operator(), Auth::None, &[first], "a reason".into()).unwrap();
     clock.step(60_000);
     gate.call(feed("Note::\"2\"", r#"{"text":"","open":true}"#)).unwrap();
+    let fact = "Note::\"2\"".parse().unwrap();
+    gate.call(Request::Confirm { by: operator(), auth: Auth::None, fact, version: 1 }).unwrap();
     gate.call(Request::ConfirmClock { by: operator(), auth: Auth::None }).unwrap();
     let scope = || "agent:writer".parse().unwrap();
     gate.call(Request::Halt { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();

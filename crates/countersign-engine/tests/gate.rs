@@ -12,9 +12,11 @@ use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::Event;
+use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
-use countersign_testing::gate::{ORIGIN, on_folder, open, operator, publish};
+use countersign_engine::storage::disk::RealDisk;
+use countersign_testing::gate::{ORIGIN, log_key, on_folder, open, operator, publish};
 
 const PACT: &str = r#"
 pact = "billing"
@@ -54,6 +56,10 @@ fn fact(text: &str) -> FactId {
 
 fn feed(gate: &Gate, id: &str, json: &str) -> Result<Answer, Refusal> {
     gate.call(countersign_testing::gate::feed(id, json))
+}
+
+fn confirm(gate: &Gate, id: &str, version: u64) -> Result<Answer, Refusal> {
+    gate.call(Request::Confirm { by: operator(), auth: Auth::None, fact: fact(id), version })
 }
 
 fn set_up(gate: &Gate) {
@@ -120,15 +126,17 @@ fn a_snapshot_gives_the_same_state_as_the_whole_log() {
     for at in 0..40 {
         refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
     }
+    confirm(&gate, "Account::\"42\"", 41).unwrap();
     let position = gate.snapshot().unwrap();
     for at in 40..60 {
         refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
     }
+    confirm(&gate, "Agent::\"refund-1\"", 1).unwrap();
     let before: Vec<_> = gate.view().state.facts.iter().cloned().collect();
     gate.close().unwrap();
     let (gate, report) = Gate::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
     assert_eq!(report.snapshot, Some(position));
-    assert_eq!(report.replayed, 20);
+    assert_eq!(report.replayed, 21);
     for fact in before {
         assert_eq!(gate.fact(&fact.id).as_deref(), Some(&*fact));
     }
@@ -149,4 +157,26 @@ fn receipts_verify_with_the_public_key_alone() {
     for index in [0, 1, entered.entry.index, 255, 256, 300, gate.view().position - 1] {
         gate.receipt(index).unwrap().verify(&gate.log_key()).unwrap();
     }
+}
+
+#[test]
+fn a_confirmation_makes_no_version_names_the_one_it_means_and_is_audited() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = open(dir.path());
+    set_up(&gate);
+    let account = fact("Account::\"42\"");
+    let confirmed = |gate: &Gate| gate.fact(&account).unwrap().confirmed.clone().unwrap();
+    let fed = confirmed(&gate);
+    assert_eq!(fed.entry, gate.fact(&account).unwrap().written.entry, "feeding confirms");
+    refund(&gate, "a", 1, &[]).unwrap();
+    assert_eq!(confirmed(&gate), fed, "what an action writes does not");
+    let wrong = confirm(&gate, "Account::\"42\"", 1);
+    assert!(matches!(wrong, Err(Refusal::VersionMismatch { expected: 1, current: 2, .. })), "{wrong:?}");
+    assert!(confirm(&gate, "Account::\"43\"", 0).is_err(), "there is nothing to confirm");
+    let Answer::Entered(entered) = confirm(&gate, "Account::\"42\"", 2).unwrap() else { panic!() };
+    assert_eq!((entered.entry.event.kind(), entered.entry.event.writes().len()), ("confirm", 0));
+    assert_eq!((confirmed(&gate).entry, gate.fact(&account).unwrap().version()), (entered.entry.index, 2));
+    gate.close().unwrap();
+    let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();
+    assert_eq!((report.verified, report.differing), (report.entries, Vec::new()));
 }

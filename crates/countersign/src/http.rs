@@ -130,6 +130,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/actions/check", post(actions::check))
         .route("/v1/actions/{entry}", get(actions::show))
         .route("/v1/facts/{type}/{id}", get(facts::get).put(facts::put).delete(facts::delete))
+        .route("/v1/facts/{type}/{id}/confirm", post(facts::confirm))
         .route("/v1/facts/{type}/{id}/history", get(facts::history))
         .route("/v1/agents", get(agents::agents))
         .route("/v1/operators", get(agents::operators))

@@ -4,10 +4,11 @@
 
 use crate::{
     ActionRequest, AgentList, ApproveRequest, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed,
-    ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, FactPut,
-    FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated,
-    LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList, PactPublished, PactResponse, Ready,
-    ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown, Verdict,
+    ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse,
+    FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health,
+    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList,
+    PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList,
+    ReviewShown, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -61,6 +62,13 @@ pub(super) fn put_fact() {}
     responses((status = 200, description = "The fact was deleted", body = FactWritten),
         (status = 202, description = "The deletion is held until no effect in flight relies on the fact", body = FactWritten)))]
 pub(super) fn delete_fact() {}
+
+/// Say, as its source, that a fact is still so. Makes an entry and no version, so observations of it stay good.
+#[utoipa::path(post, path = "/v1/facts/{type}/{id}/confirm", tag = "facts", request_body = FactConfirm,
+    params(("type" = String, Path, description = "The fact's type"), ("id" = String, Path, description = "Its id"),
+        ("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
+    responses((status = 200, description = "The fact was confirmed", body = FactConfirmed)))]
+pub(super) fn confirm_fact() {}
 
 /// The versions of a fact, newest first.
 #[utoipa::path(get, path = "/v1/facts/{type}/{id}/history", tag = "facts",

@@ -1,7 +1,7 @@
 //! Why a precondition failed, in terms an agent can act on: expected, actual, who changed it, when, and what to observe
 //! again. Taken from the same resolved facts the verdict was reached on, never evaluated a second time.
 
-use super::{Deciding, Snapshot};
+use super::{Deciding, Resolved, Snapshot};
 use crate::decision::{Expected, FailedPrecondition, FailedRead, Why};
 use crate::expression::{Base, Mention};
 use crate::fact::{Fact, Version};
@@ -25,12 +25,17 @@ impl<S: Snapshot> Deciding<'_, S> {
                 facts.push(link);
             }
         }
+        if let (Why::Unconfirmed, Some(limit_ms)) = (&why, require.max_staleness_ms) {
+            facts.sort_unstable();
+            return self.unconfirmed(require.id.clone(), require.that.text().clone(), &facts, limit_ms);
+        }
         let as_observed = self.is_as_observed(require, &why, &reads);
         FailedPrecondition {
             id: require.id.clone(),
             that: require.that.text().clone(),
             as_observed,
             gap_ms: self.gap_ms(facts.iter().copied()),
+            limit_ms: require.stale_after_ms.filter(|_| matches!(why, Why::Stale | Why::Unobserved)),
             hint: match (&why, require.stale_after_ms) {
                 (Why::Stale | Why::Unobserved, Some(limit_ms)) => {
                     format!("{}; it may be at most {limit_ms} ms old", self.hint(&facts))
@@ -111,6 +116,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             observed_version: self.action.observation_of(&id).map(|observed| observed.version),
             version: record.map_or(Version::NONE, |fact| fact.current()),
             changed: record.map(|fact| fact.changed(attribute).clone()),
+            confirmed: None,
             fact: id,
         })
     }
@@ -152,7 +158,49 @@ impl<S: Snapshot> Deciding<'_, S> {
             observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
             version: resolved.current(),
             changed: resolved.record.map(|fact| fact.written.clone()),
+            confirmed: None,
         }]
+    }
+
+    /// What a source has not confirmed for too long: each fact, with when it last did.
+    pub(super) fn unconfirmed(
+        &self,
+        id: SmolStr,
+        that: Arc<str>,
+        reads: &[usize],
+        limit_ms: u64,
+    ) -> FailedPrecondition {
+        let late: Vec<&Resolved<'_>> = reads
+            .iter()
+            .filter(|read| !self.is_confirmed(**read, limit_ms))
+            .filter_map(|at| self.reads.get(*at))
+            .collect();
+        let read = |resolved: &&Resolved<'_>| FailedRead {
+            fact: resolved.id.clone(),
+            attribute: None,
+            expected: Expected::NotObserved,
+            actual: None,
+            observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
+            version: resolved.current(),
+            changed: resolved.record.map(|fact| fact.written.clone()),
+            confirmed: resolved.record.and_then(|fact| fact.confirmed.clone()),
+        };
+        let said = |resolved: &&Resolved<'_>| match resolved.record.and_then(|fact| fact.confirmed.as_ref()) {
+            Some(last) => {
+                let ago_ms = self.now_ms.saturating_sub(last.at_ms);
+                format!("{} was last confirmed {ago_ms} ms ago, by {} in entry {}", resolved.id, last.by, last.entry)
+            }
+            None => format!("{} was never confirmed by a source", resolved.id),
+        };
+        let said: Vec<String> = late.iter().map(said).collect();
+        let hint = format!(
+            "{}; at most {limit_ms} ms are allowed. Observing it again does not help: its source must feed or confirm it \
+             (`countersign fact confirm`)",
+            said.join("; ")
+        );
+        let (reads, limit_ms) = (late.iter().map(read).collect(), Some(limit_ms));
+        let gap_ms = None;
+        FailedPrecondition { id, that, why: Why::Unconfirmed, as_observed: false, reads, gap_ms, limit_ms, hint }
     }
 
     /// What to observe again, with the latest change since it was observed.

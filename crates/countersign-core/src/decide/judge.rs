@@ -57,8 +57,10 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
 
 /// An external fact as it was read. It has no number; what stands for its version is the digest of its value.
 pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
-    let written = Written { entry: 0, version: 0, at_ms, by: by.clone() };
-    Arc::new(Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::new(written)))
+    let written = Arc::new(Written { entry: 0, version: 0, at_ms, by: by.clone() });
+    let fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::clone(&written));
+    // Its source has just said so.
+    Arc::new(Fact { confirmed: Some(written), ..fact })
 }
 
 /// What a judgement may look at.

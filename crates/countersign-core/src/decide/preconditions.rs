@@ -1,6 +1,6 @@
 //! The preconditions: observation, `unchanged`, staleness and conditions; all of them, in one pass.
 
-use super::{Deciding, Snapshot, Stage, Stopped, blocked};
+use super::{Deciding, Resolved, Snapshot, Stage, Stopped, blocked};
 use crate::code::Code;
 use crate::decision::{Blocked, Expected, FailedPrecondition, FailedRead, Why};
 use crate::expression::Inputs;
@@ -50,6 +50,14 @@ impl<S: Snapshot> Deciding<'_, S> {
                 on_fail = OnFail::Reject;
             }
         }
+        for (at, limit_ms) in self.limited_reads().filter(|(at, _)| is_read(*at)) {
+            if let Some(resolved) = self.reads.get(at).filter(|_| !self.is_confirmed(at, limit_ms)) {
+                let name = self.kind.reads.get(at).map_or("", |read| read.name.as_str());
+                let that = format!("{} was confirmed by its source in the last {limit_ms} ms", resolved.id);
+                failed.push(self.unconfirmed(format!("{name}-confirmed").into(), that.into(), &[at], limit_ms));
+                on_fail = OnFail::Reject;
+            }
+        }
         for require in self.kind.require.iter().filter(|require| self.is_known(&require.that)) {
             if let Some(why) = self.check_require(require, inputs).filter(|_| !self.is_waived(require)) {
                 failed.push(self.explain(require, why));
@@ -64,6 +72,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         let message = match (&first.why, count) {
             (Why::Stale, 1) => format!("{} was checked too long ago", first.id),
+            (Why::Unconfirmed, 1) => format!("{} does not hold: its source has not confirmed it in time", first.id),
             (Why::Unobserved, 1) => format!("{} needs an observation, and none was sent", first.id),
             (_, 1) if first.as_observed => format!("{} does not hold: it was already so when you observed", first.id),
             (_, 1) if first.reads.iter().any(FailedRead::differs) => format!("{} no longer holds", first.id),
@@ -83,6 +92,11 @@ impl<S: Snapshot> Deciding<'_, S> {
             Ok(false) => return Some(Why::False),
             Err(error) => return Some(Why::Error(error)),
         }
+        if let Some(limit_ms) = require.max_staleness_ms
+            && !require.that.facts().all(|read| self.is_confirmed(read, limit_ms))
+        {
+            return Some(Why::Unconfirmed);
+        }
         let limit_ms = require.stale_after_ms?;
         // An observation from the future has outlived a clock that was set back: its age is not known.
         match self.looked_at_for(require).map(|at_ms| self.now_ms.checked_sub(at_ms)) {
@@ -98,6 +112,24 @@ impl<S: Snapshot> Deciding<'_, S> {
         require.that.facts().map(looked_at).min().unwrap_or_else(|| looked_at(0))
     }
 
+    /// The reads whose type limits how long ago their source may have confirmed them.
+    fn limited_reads(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.kind.reads.iter().enumerate().filter_map(|(at, read)| Some((at, read.max_staleness_ms?)))
+    }
+
+    /// Whether the source of a read has confirmed it within this time. What is not there has nothing to confirm.
+    pub(super) fn is_confirmed(&self, read: usize, limit_ms: u64) -> bool {
+        let Some(fact) = self.reads.get(read).and_then(Resolved::live) else { return true };
+        let age_ms = fact.confirmed.as_ref().and_then(|confirmed| self.now_ms.checked_sub(confirmed.at_ms));
+        age_ms.is_some_and(|age_ms| age_ms <= limit_ms)
+    }
+
+    /// Until when the source of a read counts as having confirmed it. An external one is asked again at every attempt.
+    fn confirmed_until_ms(&self, read: usize, limit_ms: u64) -> Option<u64> {
+        let fact = self.reads.get(read).filter(|_| !self.is_outside(read)).and_then(Resolved::live)?;
+        Some(fact.confirmed.as_ref()?.at_ms.saturating_add(limit_ms))
+    }
+
     /// Until when no precondition that counts now will have gone stale: a call that could not be sent by then must not be.
     pub(super) fn fresh_until_ms(&self) -> u64 {
         if self.kind.mode == Mode::Shadow {
@@ -106,7 +138,13 @@ impl<S: Snapshot> Deciding<'_, S> {
         let counted = self.kind.require.iter().filter(|require| !self.is_waived(require));
         let until =
             counted.filter_map(|require| Some(self.looked_at_for(require)?.saturating_add(require.stale_after_ms?)));
-        until.min().unwrap_or(u64::MAX)
+        let counted = self.kind.require.iter().filter(|require| !self.is_waived(require));
+        let of_requires = counted
+            .filter_map(|require| Some((require, require.max_staleness_ms?)))
+            .flat_map(|(require, limit_ms)| require.that.facts().map(move |read| (read, limit_ms)));
+        let confirmed = of_requires.chain(self.limited_reads());
+        let confirmed = confirmed.filter_map(|(read, limit_ms)| self.confirmed_until_ms(read, limit_ms));
+        until.chain(confirmed).min().unwrap_or(u64::MAX)
     }
 
     fn check_unchanged(&self, read: usize, name: &str) -> Option<FailedPrecondition> {
@@ -131,6 +169,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .chain(self.moved_links(&[read]).into_iter().map(|(_, read)| read))
                 .collect(),
             gap_ms: self.gap_ms(std::iter::once(read)),
+            limit_ms: None,
             hint: self.hint(&[read]),
         })
     }

@@ -61,6 +61,10 @@ impl FailedPrecondition {
         }
         out.key("hint");
         out.string(&self.hint);
+        if let Some(limit_ms) = self.limit_ms {
+            out.key("limit_ms");
+            out.u64(limit_ms);
+        }
         out.key("precondition");
         out.string(&self.id);
         out.key("reads");
@@ -95,6 +99,14 @@ impl FailedRead {
             out.u64(changed.at_ms);
             out.key("changed_by");
             out.string(changed.by.as_str());
+        }
+        if let Some(confirmed) = &self.confirmed {
+            out.key("confirmed_at");
+            out.u64(confirmed.at_ms);
+            out.key("confirmed_by");
+            out.string(confirmed.by.as_str());
+            out.key("confirmed_in");
+            out.u64(confirmed.entry);
         }
         self.version.write_digest(out, "digest");
         if let Some(changed) = changed {

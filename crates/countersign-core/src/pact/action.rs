@@ -136,6 +136,7 @@ struct Written<'a> {
     doc: Option<String>,
     that: Text<'a>,
     stale_after: Option<(u64, std::ops::Range<usize>)>,
+    max_staleness: Option<(u64, std::ops::Range<usize>)>,
     on_fail: OnFail,
 }
 
@@ -174,15 +175,18 @@ fn precondition<'a>(source: &'a str, node: Node<'a>, ids: &mut Ids, problems: &m
     let that = body.required_string("that", "say what must hold: that = 'resource.status == \"active\"'", problems);
     let stale_after = body.duration("stale_after", problems);
     let stale_span = body.get("stale_after").map(|(span, _)| span);
+    let max_staleness = body.duration("max_staleness", problems);
+    let max_span = body.get("max_staleness").map(|(span, _)| span);
     let outcomes = [("reject", OnFail::Reject), ("review", OnFail::Review)];
     let on_fail = body.choice("on_fail", &outcomes, problems).unwrap_or(OnFail::Reject);
     body.finish(problems);
-    Some(Written { id: id?, doc, that: that?, stale_after: stale_after.zip(stale_span), on_fail })
+    let (stale_after, max_staleness) = (stale_after.zip(stale_span), max_staleness.zip(max_span));
+    Some(Written { id: id?, doc, that: that?, stale_after, max_staleness, on_fail })
 }
 
 fn check_preconditions(written: Vec<Written<'_>>, checker: &Checker<'_>, problems: &mut Problems) -> Vec<Require> {
     let mut require = Vec::new();
-    for Written { id, doc, that: text, stale_after, on_fail } in written {
+    for Written { id, doc, that: text, stale_after, max_staleness, on_fail } in written {
         let Some(that) = checker.condition(&text, problems) else {
             continue;
         };
@@ -193,8 +197,11 @@ fn check_preconditions(written: Vec<Written<'_>>, checker: &Checker<'_>, problem
         if let Some((_, span)) = &stale_after {
             checker.check_stale_after(&that, span, problems);
         }
-        let stale_after_ms = stale_after.map(|(ms, _)| ms);
-        require.push(Require { id, doc, that, stale_after_ms, on_fail });
+        if let Some((_, span)) = &max_staleness {
+            checker.check_max_staleness(&that, span, problems);
+        }
+        let (stale_after_ms, max_staleness_ms) = (stale_after.map(|(ms, _)| ms), max_staleness.map(|(ms, _)| ms));
+        require.push(Require { id, doc, that, stale_after_ms, max_staleness_ms, on_fail });
     }
     require
 }

@@ -164,6 +164,19 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Refuses an age that no source could keep: of no fact at all, or of one that is about to be created.
+    pub(super) fn check_max_staleness(&self, that: &Expression, span: &Range<usize>, problems: &mut Problems) {
+        let facts: BTreeSet<usize> = that.facts().collect();
+        let read = |at: &usize| self.reads.reads.get(*at);
+        if facts.is_empty() {
+            let message = "`max_staleness` is the age of a fact, and this condition reads none";
+            problems.error(span, message, "put it on a precondition that reads a fact, or on the fact type");
+        } else if facts.iter().filter_map(read).any(|read| read.presence == Presence::Create) {
+            let message = "`max_staleness` counts from what a source said, but the action creates that fact";
+            problems.error(span, message, "remove it, or put it on a precondition that reads a fact that exists");
+        }
+    }
+
     /// Refuses what a fact cannot have because the action is only about to create it.
     fn reads_what_exists(&self, text: &Text<'_>, expression: &Expression, problems: &mut Problems) -> bool {
         let mut refused = BTreeSet::new();

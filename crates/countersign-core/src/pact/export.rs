@@ -88,6 +88,9 @@ fn policy(out: &mut String, action: &ActionType) {
         if let Some(ms) = require.stale_after_ms {
             let _ = write!(title, " (on an observation not older than {ms} ms)");
         }
+        if let Some(ms) = require.max_staleness_ms {
+            let _ = write!(title, " (on facts that their source confirmed at most {ms} ms ago)");
+        }
         if require.on_fail == OnFail::Review {
             title.push_str(" (otherwise a person decides)");
         }

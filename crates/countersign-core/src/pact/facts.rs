@@ -40,14 +40,26 @@ const CEDAR_TYPES: [&str; 13] = [
 pub(super) struct Facts {
     declared: BTreeMap<FactType, FactSchema>,
     sources: BTreeMap<FactType, Arc<FactSource>>,
+    max_staleness: BTreeMap<FactType, u64>,
     /// Types of which a part was refused; what uses them is not checked further, since nothing sensible could be said.
     unsound: BTreeSet<SmolStr>,
     agent: FactSchema,
 }
 
+/// The fact types that a pact itself declares.
+pub(super) struct Declared {
+    /// Their attributes.
+    pub(super) types: BTreeMap<FactType, FactSchema>,
+    /// Where those live that are not in the ledger.
+    pub(super) sources: BTreeMap<FactType, Arc<FactSource>>,
+    /// How long ago their source may have confirmed them.
+    pub(super) max_staleness: BTreeMap<FactType, u64>,
+}
+
 impl Default for Facts {
     fn default() -> Self {
-        Self { declared: BTreeMap::new(), sources: BTreeMap::new(), unsound: BTreeSet::new(), agent: agent_schema() }
+        let (declared, sources, max_staleness) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { declared, sources, max_staleness, unsound: BTreeSet::new(), agent: agent_schema() }
     }
 }
 
@@ -74,9 +86,14 @@ impl Facts {
         self.sources.get(ty).cloned()
     }
 
-    /// What the pact itself declares: the types, and where those live that are not in the ledger.
-    pub(super) fn into_declared(self) -> (BTreeMap<FactType, FactSchema>, BTreeMap<FactType, Arc<FactSource>>) {
-        (self.declared, self.sources)
+    /// How long ago the source of a fact of a type may have confirmed it.
+    pub(super) fn max_staleness(&self, ty: &FactType) -> Option<u64> {
+        self.max_staleness.get(ty).copied()
+    }
+
+    /// What the pact itself declares.
+    pub(super) fn into_declared(self) -> Declared {
+        Declared { types: self.declared, sources: self.sources, max_staleness: self.max_staleness }
     }
 }
 
@@ -107,8 +124,9 @@ pub(super) fn read<'a>(source: &'a str, declared: &'a DeTable<'a>, problems: &mu
         if problems.errors() > before {
             facts.unsound.insert(SmolStr::new(name));
         }
-        if let (Some((schema, source)), Ok(ty)) = (schema, FactType::new(name)) {
+        if let (Some((schema, source, max_staleness_ms)), Ok(ty)) = (schema, FactType::new(name)) {
             facts.sources.extend(source.map(|source| (ty.clone(), Arc::new(source))));
+            facts.max_staleness.extend(max_staleness_ms.map(|ms| (ty.clone(), ms)));
             facts.declared.insert(ty, schema);
         }
     }
@@ -121,7 +139,7 @@ fn read_type<'a>(
     span: &Range<usize>,
     node: Node<'a>,
     problems: &mut Problems,
-) -> Option<(FactSchema, Option<FactSource>)> {
+) -> Option<(FactSchema, Option<FactSource>, Option<u64>)> {
     if name == AGENT {
         let message = "`Agent` is built in and must not be declared";
         problems.error(span, message, "remove it; agents have `roles`, `standing`, `org` and `trust`");
@@ -148,8 +166,9 @@ fn read_type<'a>(
     let attributes = body.table("attributes", problems);
     let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
     let outside = schema.as_ref().and_then(|schema| outside::read(source, &mut body, schema, problems));
+    let max_staleness_ms = body.duration("max_staleness", problems);
     body.finish(problems);
-    Some((schema?, outside))
+    Some((schema?, outside, max_staleness_ms))
 }
 
 fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {

@@ -76,18 +76,19 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     };
     call::check_undo(&actions, problems);
     table.finish(problems);
-    let (facts, sources) = facts.into_declared();
+    let facts::Declared { types, sources, max_staleness } = facts.into_declared();
     Some(Pact {
         name: name?,
         version: version?,
         hash: Digest::of(source.as_bytes()),
         source: source.into(),
         doc,
-        facts,
+        facts: types,
         actions,
         observe,
         claims,
         sources,
+        max_staleness,
     })
 }
 

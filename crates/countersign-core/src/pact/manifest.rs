@@ -28,7 +28,10 @@ pub fn manifest(pact: &Pact) -> String {
         let source = pact.sources.get(ty);
         let atomicity = pact.atomicity_on(ty).unwrap_or(Atomicity::Atomic).as_str();
         let outside = source.map_or_else(String::new, |source| format!(", outside in `{}`", source.adapter));
-        let _ = writeln!(out, "| `{ty}` | {} | {atomicity}{outside} |", or_dash(&attributes.join(", ")));
+        let confirmed = pact.max_staleness.get(ty);
+        let confirmed = confirmed.map(|ms| format!(", confirmed by its source at most {} ago", duration(*ms)));
+        let confirmed = confirmed.unwrap_or_default();
+        let _ = writeln!(out, "| `{ty}` | {} | {atomicity}{outside}{confirmed} |", or_dash(&attributes.join(", ")));
     }
     write_grants(&mut out, pact);
     calls::write_claims(&mut out, pact);
@@ -210,8 +213,10 @@ pub(super) fn template(read: &Read, reads: &[Read]) -> String {
 fn write_preconditions(out: &mut String, action: &ActionType) {
     out.push_str("\n### Preconditions\n\nAll must hold at the instant the action takes effect.\n\n");
     out.push_str("| id | condition | observation at most | otherwise | why |\n|---|---|---|---|---|\n");
-    for Require { id, doc, that, stale_after_ms, on_fail } in &action.require {
+    for Require { id, doc, that, stale_after_ms, max_staleness_ms, on_fail } in &action.require {
         let stale = stale_after_ms.map_or_else(|| "any age".to_owned(), |ms| format!("{} old", duration(ms)));
+        let confirmed = max_staleness_ms.map(|ms| format!("; confirmed by its source at most {} ago", duration(ms)));
+        let stale = stale + &confirmed.unwrap_or_default();
         let otherwise = match on_fail {
             OnFail::Reject => "rejected",
             OnFail::Review => "a person decides",

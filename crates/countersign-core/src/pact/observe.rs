@@ -79,6 +79,7 @@ fn resource_alone(ty: &FactType, schema: &FactSchema, span: &Range<usize>) -> Re
         presence: Presence::Required,
         unchanged: false,
         outside: None,
+        max_staleness_ms: None,
     };
     Reads { reads: vec![resource], schemas: vec![schema.clone()], spans: vec![span.clone()] }
 }

@@ -53,6 +53,7 @@ struct Written {
     presence: Presence,
     unchanged: bool,
     outside: Option<Arc<FactSource>>,
+    max_staleness_ms: Option<u64>,
 }
 
 /// Reads `resource` and `reads`.
@@ -139,7 +140,10 @@ fn one<'a>(
         problems.error(&ty_span, message, "let the call create it, and read it as { fact = '…', optional = true }");
         return None;
     }
-    Some(Written { name: SmolStr::new(name), span: span.clone(), ty, schema, parts, presence, unchanged, outside })
+    // Nothing can have confirmed what the action is about to create.
+    let max_staleness_ms = facts.max_staleness(&ty).filter(|_| presence != Presence::Create);
+    let (name, span) = (SmolStr::new(name), span.clone());
+    Some(Written { name, span, ty, schema, parts, presence, unchanged, outside, max_staleness_ms })
 }
 
 fn options<'a>(

@@ -198,6 +198,11 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             fact: payload.fact.ok_or(missing("fact"))?.parse()?,
             value: payload.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
         },
+        "confirm" => {
+            let (tag, version) = leaf.reads.iter().flatten().next().ok_or(missing("reads"))?;
+            let fact = payload.fact.ok_or(missing("fact"))?.parse()?;
+            Event::Confirm { fact, tag: tag.parse()?, version: *version }
+        }
         "claim" => Event::Claim {
             facts: payload.facts.iter().map(|fact| fact.parse()).collect::<Result<_, _>>()?,
             expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,

@@ -56,6 +56,11 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
                 value.write(out);
             }
         }
+        Event::Confirm { fact, .. } => {
+            out.key("fact");
+            out.fact(fact);
+            write_signed(out, entry);
+        }
         Event::Feed { write, .. } => {
             write_signed(out, entry);
             out.key("writes");

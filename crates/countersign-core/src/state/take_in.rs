@@ -5,9 +5,10 @@ use crate::action::Action;
 use crate::call::{EffectId, Outcome};
 use crate::decision::{Charge, Decision, InFlight, ReadVersion, Verdict};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
+use crate::fact::{Fact, Written};
 use crate::fence::Claim;
 use crate::halt::Halt;
-use crate::ids::{AgentId, FactId, PactName};
+use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::record::Event;
 use crate::review::Ended;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ impl State {
                 let held = HeldFeed { fact: fact.clone(), value: value.clone(), by: by.clone(), at_ms: time_ms };
                 self.hold(entry, held);
             }
+            Event::Confirm { fact, version, .. } => self.confirm(entry, time_ms, by, fact, *version),
             Event::Feed { held: Some(held), .. } => {
                 if let Some(released) = self.held.remove(held) {
                     self.fences.release(&released.fact);
@@ -154,6 +156,32 @@ impl State {
             facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
         });
         Some(Flight { entry, at_ms: time_ms, dispatched: dispatched.clone(), charges: charges.to_vec(), context })
+    }
+
+    /// When the source of what an event writes said so: of a feed that was held, when it came and not when it was written.
+    pub fn confirmed_at(&self, event: &Event, time_ms: u64) -> Option<u64> {
+        match event {
+            Event::Feed { held: None, .. } => Some(time_ms),
+            Event::Feed { held: Some(held), .. } => self.held.get(held).map(|feed| feed.at_ms),
+            _ => None,
+        }
+    }
+
+    /// A fact was confirmed by its source. It stays at its version, so whatever was observed of it stays good.
+    fn confirm(&mut self, entry: u64, at_ms: u64, by: &AgentId, id: &FactId, version: u64) {
+        let Some(fact) = self.facts.get(id) else { return };
+        // Entering it twice, or over a snapshot that knows of later ones, changes nothing.
+        if fact.confirmed.as_ref().is_some_and(|confirmed| confirmed.entry >= entry) {
+            return;
+        }
+        let confirmed = Some(Arc::new(Written { entry, version, at_ms, by: by.clone() }));
+        self.put(Arc::new(Fact { confirmed, ..(**fact).clone() }));
+    }
+
+    /// The tag of a fact whose source may confirm it at this version: it is here, and at that version now.
+    pub fn confirmable(&self, id: &FactId, version: u64) -> Option<Tag> {
+        let fact = self.facts.get(id).filter(|fact| fact.value.is_some() && fact.version() == version)?;
+        Some(fact.tag)
     }
 
     /// Keeps a feed until the fence on its fact ends.

@@ -2,6 +2,8 @@
 
 use crate::world::World;
 use countersign_core::decision::{Blocked, Why};
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::record::Event;
 use serde_json::{Value as Json, json};
 
 const A: &str = "Account::\"a\"";
@@ -112,4 +114,81 @@ fn parameters_that_break_a_limit_are_told_the_limit() {
         let told = blocked(&world);
         assert!(told.message.ends_with(expected), "{}", told.message);
     }
+}
+
+/// A fact type that its source must confirm every ten seconds.
+fn confirmed_world(require: &str) -> World {
+    let source = format!(
+        r#"
+pact = "fresh"
+version = 1
+[facts.Price]
+attributes = {{ price = "Long" }}
+{}
+[action.act]
+resource = 'Price::"{{item}}"'
+allow = 'true'
+set = {{ price = "resource.price + 1" }}
+[action.act.params]
+type = "object"
+additionalProperties = false
+required = ["item"]
+properties.item = {{ type = "string" }}
+[[action.act.require]]
+id = "cheap"
+that = 'resource.price < 100'
+{require}"#,
+        if require.is_empty() { "max_staleness = \"10s\"" } else { "" }
+    );
+    let mut world = World::new(&source, "act", json!({"item": "tea"})).with_agent(&[]);
+    world.feed(TEA, Some(json!({"price": 10})));
+    world
+}
+
+const TEA: &str = "Price::\"tea\"";
+
+fn confirm(world: &mut World, entry: u64) {
+    let fact: FactId = TEA.parse().unwrap();
+    let version = world.state.facts.get(&fact).unwrap().version();
+    let tag = world.state.confirmable(&fact, version).unwrap();
+    let event = Event::Confirm { fact, tag, version };
+    world.state.take_in(entry, world.now_ms, &AgentId::new("feeder").unwrap(), &event);
+}
+
+#[test]
+fn a_fact_counts_for_as_long_as_its_source_has_confirmed_it() {
+    for (require, id) in [("", "resource-confirmed"), ("max_staleness = \"10s\"", "cheap")] {
+        let mut world = confirmed_world(require);
+        world.now_ms += 10_000;
+        assert_eq!(world.verdict(), "committed");
+        world.now_ms += 1;
+        assert_eq!(world.verdict(), format!("precondition_failed: {id} unconfirmed"));
+        // A fresh observation says nothing about the source.
+        world.observe(&[TEA]);
+        let told = blocked(&world);
+        assert_eq!((told.failed[0].limit_ms, told.failed[0].as_observed), (Some(10_000), false));
+        let last = told.failed[0].reads[0].confirmed.as_ref().unwrap();
+        assert_eq!((last.by.as_str(), last.at_ms), ("operator", world.now_ms - 10_001));
+        assert!(told.hint.contains("last confirmed 10001 ms ago, by operator"), "{}", told.hint);
+        // Confirmed, it is good again, at the version that it had.
+        confirm(&mut world, 900);
+        assert_eq!(world.verdict(), "committed");
+        let fact = world.state.facts.get(&TEA.parse().unwrap()).unwrap();
+        assert_eq!((fact.version(), fact.confirmed.as_ref().unwrap().by.as_str()), (1, "feeder"));
+        // Folding an earlier confirmation over a later one changes nothing.
+        world.now_ms += 1;
+        confirm(&mut world, 899);
+        let fact = world.state.facts.get(&TEA.parse().unwrap()).unwrap();
+        assert_eq!(fact.confirmed.as_ref().unwrap().entry, 900);
+    }
+}
+
+#[test]
+fn what_an_action_writes_is_not_what_its_source_has_said() {
+    let mut world = confirmed_world("");
+    world.now_ms += 9_000;
+    world.act();
+    assert_eq!(world.state.facts.get(&TEA.parse().unwrap()).unwrap().version(), 2);
+    world.now_ms += 1_001;
+    assert_eq!(world.verdict(), "precondition_failed: resource-confirmed unconfirmed");
 }

@@ -106,6 +106,7 @@ impl World {
             time_ms: self.now_ms,
             by: &by,
             writes: std::slice::from_ref(&write),
+            confirmed_at_ms: Some(self.now_ms),
             charges: &[],
         };
         self.state.apply(&change, |_| ());
@@ -161,6 +162,7 @@ impl World {
             time_ms: self.now_ms,
             by: &by,
             writes: &decision.writes,
+            confirmed_at_ms: None,
             charges: &decision.charges,
         };
         self.state.apply(&change, |_| ());

@@ -52,6 +52,7 @@ pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
             time_ms: now_ms,
             by: &by,
             writes: &decision.writes,
+            confirmed_at_ms: None,
             charges: &decision.charges,
         };
         state.apply(&change, |_| ());

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::terminal::{note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::{FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse};
+use countersign_api::{FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse};
 use countersign_core::ids::FactId;
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ use serde_json::Value;
 pub enum FactCommand {
     Get(GetArgs),
     Put(PutArgs),
+    Confirm(ConfirmArgs),
     Delete(DeleteArgs),
 }
 
@@ -68,6 +69,33 @@ pub struct PutArgs {
     connection: Connection,
 }
 
+/// Confirm a fact as its source: it is still so
+///
+/// Makes an entry and no new version, so whatever agents have observed of the fact stays good. Pacts with `max_staleness` rely on
+/// a fact only for so long after its source has fed or confirmed it. Name the version that you have looked at; without --version
+/// the one that is current is shown and confirmed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign fact confirm Price tea --version 7
+  countersign fact confirm 'Price::\"tea\"' --json")]
+pub struct ConfirmArgs {
+    /// The fact, as TYPE ID or as 'Type::"id"'
+    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "ID"])]
+    fact: Vec<String>,
+    /// The version that is confirmed; refused if the fact is at another by now
+    #[arg(long, value_name = "VERSION")]
+    version: Option<u64>,
+    /// The operator
+    #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
+    by: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 /// Delete a fact as an operator
 ///
 /// The fact keeps its version, so that it can never come back as an old one. Its history stays in the ledger; to remove
@@ -96,6 +124,7 @@ pub fn run(command: &FactCommand, config: &Config) -> Result<Outcome> {
     match command {
         FactCommand::Get(args) => get(args, config),
         FactCommand::Put(args) => put(args, config),
+        FactCommand::Confirm(args) => confirm(args, config),
         FactCommand::Delete(args) => delete(args, config),
     }
 }
@@ -115,7 +144,32 @@ fn get(args: &GetArgs, config: &Config) -> Result<Outcome> {
     let FactResponse { version, written_at, written_by, entry, .. } = &found;
     note(format_args!("{fact} version {version}, written by {written_by} at {} in entry {entry}", time(*written_at)));
     say(serde_json::to_string_pretty(&found.value)?);
+    if let (Some(at), Some(by)) = (found.confirmed_at.filter(|at| at != written_at), &found.confirmed_by) {
+        note(format_args!("Last confirmed by {by} at {}", time(at)));
+    }
     note_fences(&found);
+    Ok(Outcome::Yes)
+}
+
+fn confirm(args: &ConfirmArgs, config: &Config) -> Result<Outcome> {
+    let fact = fact_id(&args.fact)?;
+    let client = args.connection.client(config)?;
+    let version = match args.version {
+        Some(version) => version,
+        None => {
+            let found: FactResponse = client.call(Call::get(fact_path(&fact)))?;
+            note(format_args!("{fact} version {}: {}", found.version, value_line(&found.value)));
+            found.version
+        }
+    };
+    let call = Call::post(format!("{}/confirm", fact_path(&fact))).agent(&args.by);
+    let confirmed: FactConfirmed = client.call(call.json(&FactConfirm { version })?)?;
+    client.close()?;
+    if args.json {
+        say_json(&serde_json::to_value(&confirmed)?);
+        return Ok(Outcome::Yes);
+    }
+    say(format_args!("confirmed {fact} version {version} in entry {}", confirmed.entry));
     Ok(Outcome::Yes)
 }
 

@@ -86,6 +86,7 @@ pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
         Why::Error => "could not be evaluated",
         Why::Stale => "rests on an observation that is too old",
         Why::Unobserved => "needs an observation, and none was sent",
+        Why::Unconfirmed => "rests on a fact that its source has not confirmed in time",
         Why::Changed => "rests on a version that is no longer current",
     };
     let gap = failed.gap_ms.map(|gap| format!(", {} after it was observed", span(gap))).unwrap_or_default();
@@ -98,6 +99,9 @@ pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
         say(format_args!("      {}: {}", read.attribute, change(read, paint)));
         if let (Some(by), Some(at), Some(entry)) = (&read.changed_by, read.changed_at, read.entry) {
             say(format_args!("        changed by {by} at {} in entry {entry}", time(at)));
+        }
+        if let (Some(by), Some(at), Some(entry)) = (&read.confirmed_by, read.confirmed_at, read.confirmed_in) {
+            say(format_args!("        last confirmed by {by} at {} in entry {entry}", time(at)));
         }
         if let (Some(place), Some(at)) = (&read.read_in, read.read_at) {
             say(format_args!("        read in {place} at {}", time(at)));

@@ -53,6 +53,7 @@ pub const TABLE: &[Row] = &[
     row(Method::GET, "/v1/facts/{type}/{id}", Needs::Operator(READERS)),
     row(Method::PUT, "/v1/facts/{type}/{id}", Needs::Feed),
     row(Method::DELETE, "/v1/facts/{type}/{id}", Needs::Feed),
+    row(Method::POST, "/v1/facts/{type}/{id}/confirm", Needs::Feed),
     row(Method::GET, "/v1/facts/{type}/{id}/history", Needs::Operator(READERS)),
     row(Method::GET, "/v1/agents", Needs::Operator(&[Role::Admin, Role::Auditor])),
     row(Method::GET, "/v1/operators", Needs::Operator(&[Role::Admin, Role::Auditor])),

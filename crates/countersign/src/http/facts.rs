@@ -7,7 +7,9 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use countersign_api::{Atomicity, ErrorCode, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse};
+use countersign_api::{
+    Atomicity, ErrorCode, FactConfirmed, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse,
+};
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::FACT_BYTES_MAX;
@@ -98,6 +100,8 @@ fn found(gate: &Gate, id: &FactId) -> Option<FactResponse> {
         written_at: fact.written.at_ms,
         written_by: fact.written.by.to_string(),
         entry: fact.written.entry,
+        confirmed_at: fact.confirmed.as_ref().map(|confirmed| confirmed.at_ms),
+        confirmed_by: fact.confirmed.as_ref().map(|confirmed| confirmed.by.to_string()),
         atomicity: Atomicity::Atomic,
         fenced_by: fenced_by(&view.state, id),
         held: view.state.held_feeds(id).map(held).collect(),
@@ -145,6 +149,28 @@ pub async fn delete(
         return Err(no_fact(&app.gate, &id));
     }
     feed(&app, caller, id, None, if_match).await
+}
+
+/// `POST /v1/facts/{type}/{id}/confirm`
+pub async fn confirm(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: FactPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let fact = fact_id(path)?;
+    let text = body::text(request, body::JSON, FEED_BYTES_MAX).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let version = fields.required("version")?;
+    fields.done()?;
+    let version = version.as_u64().ok_or_else(|| HttpError::field("field `version` must be a whole number"))?;
+    if app.gate.fact(&fact).is_none_or(|fact| fact.value.is_none()) {
+        return Err(no_fact(&app.gate, &fact));
+    }
+    let request = GateRequest::Confirm { by: caller.name, auth: caller.auth, fact: fact.clone(), version };
+    let entered = app.enter(request).await?;
+    let (entry, confirmed_at, receipt) = (entered.entry.index, entered.entry.time_ms, receipt(&entered));
+    json(&FactConfirmed { fact: fact.to_string(), version, entry, confirmed_at, receipt })
 }
 
 async fn feed(

@@ -250,6 +250,7 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
         decision::Why::Error(error) => (Why::Error, Some(error.clone())),
         decision::Why::Stale => (Why::Stale, None),
         decision::Why::Unobserved => (Why::Unobserved, None),
+        decision::Why::Unconfirmed => (Why::Unconfirmed, None),
         decision::Why::Changed => (Why::Changed, None),
     };
     FailedPrecondition {
@@ -260,6 +261,7 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
         as_observed: failed.as_observed,
         reads: failed.reads.iter().map(read).collect(),
         gap_ms: failed.gap_ms,
+        limit_ms: failed.limit_ms,
         hint: failed.hint.clone(),
     }
 }
@@ -282,6 +284,9 @@ fn read(read: &decision::FailedRead) -> FailedRead {
         changed_by: changed.map(|changed| changed.by.to_string()),
         changed_at: changed.map(|changed| changed.at_ms),
         entry: changed.map(|changed| changed.entry),
+        confirmed_at: read.confirmed.as_ref().map(|confirmed| confirmed.at_ms),
+        confirmed_by: read.confirmed.as_ref().map(|confirmed| confirmed.by.to_string()),
+        confirmed_in: read.confirmed.as_ref().map(|confirmed| confirmed.entry),
         read_in: outside.map(|outside| outside.by.to_string()),
         read_at: outside.map(|outside| outside.at_ms),
     }

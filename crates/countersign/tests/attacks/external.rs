@@ -1,5 +1,7 @@
 //! External facts: what was observed, what is claimed about the step to the call, and what runs when a source fails.
 
+mod sources;
+
 use crate::service::{Received, Reply, Service};
 use crate::world::{Caller, PATIENCE, World};
 use countersign_core::value::{Attributes, Value};

@@ -30,6 +30,7 @@ const COMMANDS: &[&str] = &[
     "fact",
     "fact get",
     "fact put",
+    "fact confirm",
     "fact delete",
     "observe",
     "act",

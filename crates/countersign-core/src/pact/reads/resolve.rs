@@ -52,7 +52,8 @@ pub(super) fn resolve(written: Vec<Written>, params: &Params, problems: &mut Pro
         done.schemas.push(one.schema);
         done.spans.push(one.span);
         let (name, ty, presence, unchanged, outside) = (one.name, one.ty, one.presence, one.unchanged, one.outside);
-        done.reads.push(Read { name, ty, template, presence, unchanged, outside });
+        let max_staleness_ms = one.max_staleness_ms;
+        done.reads.push(Read { name, ty, template, presence, unchanged, outside, max_staleness_ms });
     }
     Some(done)
 }

@@ -63,6 +63,10 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
         out.key("reads");
         write_versions(out, decision.reads.iter().filter_map(|read| Some((read.tag?, read.version))));
     }
+    if let Event::Confirm { tag, version, .. } = &entry.event {
+        out.key("reads");
+        write_versions(out, std::iter::once((*tag, *version)));
+    }
     match &entry.event {
         Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
         Event::Approval(approved) => write_review(out, approved.shown.review),

@@ -13,7 +13,10 @@ fn facts_have_versions_and_a_history() {
     let got = server.get("/v1/facts/Account/42");
     assert_eq!(got.header("etag"), Some("\"1\""));
     let fact = got.json();
-    assert_eq!(keys(&fact), ["fact", "version", "value", "written_at", "written_by", "entry", "atomicity"]);
+    assert_eq!(
+        keys(&fact),
+        ["fact", "version", "value", "written_at", "written_by", "entry", "confirmed_at", "confirmed_by", "atomicity"]
+    );
     assert_eq!((&fact["written_by"], &fact["entry"]), (&json!("operator"), &json!(3)));
     for balance in 2..=5 {
         assert_eq!(server.put("/v1/facts/Account/42", &account("active", balance)).json()["version"], balance);

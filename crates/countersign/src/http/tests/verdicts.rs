@@ -58,7 +58,7 @@ fn observe_act_and_be_told_what_changed() {
         failed["reads"][0],
         json!({
             "attribute": "Account::\"42\".status", "observed": true, "expected": "active", "actual": "frozen",
-            "version": 3, "changed_by": "fraud-1", "changed_at": failed["reads"][0]["changed_at"], "entry": 5,
+            "observed_version": 1, "version": 3, "changed_by": "fraud-1", "changed_at": failed["reads"][0]["changed_at"], "entry": 5,
         })
     );
 

@@ -82,6 +82,7 @@ pub(super) struct StoredFailed {
     as_observed: bool,
     pub(super) error: Option<String>,
     pub(super) gap_ms: Option<u64>,
+    limit_ms: Option<u64>,
     pub(super) hint: String,
     pub(super) precondition: String,
     pub(super) reads: Vec<StoredRead>,
@@ -95,6 +96,9 @@ pub(super) struct StoredRead {
     pub(super) attribute: Option<String>,
     pub(super) changed_at: Option<u64>,
     pub(super) changed_by: Option<String>,
+    confirmed_at: Option<u64>,
+    confirmed_by: Option<String>,
+    confirmed_in: Option<u64>,
     digest: Option<String>,
     pub(super) entry: Option<u64>,
     pub(super) expected: Option<Value>,
@@ -124,6 +128,7 @@ impl From<StoredFailed> for FailedPrecondition {
             as_observed: stored.as_observed,
             reads: stored.reads.into_iter().map(Into::into).collect(),
             gap_ms: stored.gap_ms,
+            limit_ms: stored.limit_ms,
             hint: stored.hint,
         }
     }
@@ -144,6 +149,9 @@ impl From<StoredRead> for FailedRead {
             changed_by: stored.changed_by,
             changed_at: stored.changed_at,
             entry: stored.entry,
+            confirmed_at: stored.confirmed_at,
+            confirmed_by: stored.confirmed_by,
+            confirmed_in: stored.confirmed_in,
             read_in: stored.read_in,
             read_at: stored.read_at,
         }
