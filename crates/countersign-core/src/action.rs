@@ -311,7 +311,7 @@ impl Observed {
     }
 
     /// The value as it was observed, given what the ledger holds: where that is still at the version observed, the value is there,
-    /// and records leave it out. A value that was read elsewhere stands for itself alone.
+    /// and records leave it out. An external value is never replaced by another.
     pub fn value_with<'a>(&'a self, held: Option<&'a Arc<Fact>>) -> Option<&'a Attributes> {
         match held {
             Some(fact) if self.is_held_as(fact) => fact.value.as_ref(),

@@ -31,7 +31,7 @@ impl Written {
 pub enum Version {
     /// Of a fact in the ledger, its number; 0 where there is no fact, wherever it would live.
     Number(u64),
-    /// Of an external fact, whose changes nobody counts, the digest of its whole content.
+    /// Of an external fact, whose changes the gate does not count, the digest of its whole content.
     Content(Digest),
 }
 

@@ -55,7 +55,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     }
 }
 
-/// An external fact as it was read. It has no number; what stands for its version is the digest of its value.
+/// An external fact as it was read. It has no number: its version is the digest of its value.
 pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
     let written = Arc::new(Written { entry: 0, version: 0, at_ms, by: by.clone() });
     let fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::clone(&written));

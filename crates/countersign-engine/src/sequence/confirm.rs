@@ -8,8 +8,10 @@ impl Sequencer {
     /// A confirmation names the version that its source has looked at; of any other it would say what was not checked.
     pub(super) fn check_confirm(&self, fact: &FactId, version: u64) -> Result<Tag, Refusal> {
         if let Some(source) = self.state.catalogue.source(fact.ty()) {
-            let problem =
-                format!("facts of this type are external, in `{}`, and are read anew each time", source.adapter);
+            let problem = format!(
+                "facts of this type are external, in `{}`, and are read again right before each call",
+                source.adapter
+            );
             return Err(Refusal::InvalidValue { fact: fact.clone(), problem });
         }
         let current = self.state.facts.get(fact).filter(|fact| fact.value.is_some()).map_or(0, |fact| fact.version());
