@@ -108,13 +108,13 @@ fn guard(table: &str, gate: Option<&str>, agents: Option<&str>) -> Vec<Step> {
     if let Some(gate) = gate {
         let sql = format!("grant select, insert, update, delete on {table} to {gate}");
         steps.push(step(format!("the gate writes {table}"), sql));
-        let sql = sequences(table, &format!("grant usage on sequence %s to {gate}"));
+        let sql = sequences(table, "grant usage on sequence %s to ", gate);
         steps.push(step(format!("the gate draws numbers for {table}"), sql));
     }
     if let Some(role) = agents.map(quoted) {
         let sql = format!("revoke {writes} on {table} from {role}; grant select on {table} to {role}");
         steps.push(step(format!("{role} reads {table} and does not write it"), sql));
-        let sql = sequences(table, &format!("revoke usage, update on sequence %s from {role}"));
+        let sql = sequences(table, "revoke usage, update on sequence %s from ", &role);
         steps.push(step(format!("{role} draws no numbers for {table}"), sql));
     }
     steps
@@ -122,9 +122,10 @@ fn guard(table: &str, gate: Option<&str>, agents: Option<&str>) -> Vec<Step> {
 
 /// Runs a statement for every sequence that a default of the table draws from, such as that of a `serial` column. The right to
 /// insert into a table does not include them. What belongs to an identity column needs no right of its own.
-fn sequences(table: &str, statement: &str) -> String {
+fn sequences(table: &str, statement: &str, role: &str) -> String {
     let literal = |text: &str| text.replace('\'', "''");
-    let (table, statement) = (literal(table), literal(statement));
+    // In the format, a percent sign of a name is written twice.
+    let (table, role) = (literal(table), literal(&role.replace('%', "%%")));
     format!(
         "do $each$ declare numbers regclass; begin for numbers in \
          select distinct used.refobjid::regclass from pg_attrdef as given \
@@ -132,7 +133,7 @@ fn sequences(table: &str, statement: &str) -> String {
          and used.refclassid = 'pg_class'::regclass \
          join pg_class as relation on relation.oid = used.refobjid and relation.relkind = 'S' \
          where given.adrelid = '{table}'::regclass \
-         loop execute format('{statement}', numbers); end loop; end $each$"
+         loop execute format('{statement}{role}', numbers); end loop; end $each$"
     )
 }
 

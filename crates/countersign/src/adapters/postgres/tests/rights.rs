@@ -60,22 +60,22 @@ fn agents_read_guarded_tables_and_only_the_gate_writes_them() {
 fn the_gate_draws_the_numbers_of_serial_columns_and_agents_do_not() {
     let world = World::new();
     world.sql(
-        "drop schema countersign cascade; create role gate login; create role agents login;
+        "drop schema countersign cascade; create role \"gate%s\" login; create role \"agents 5%\" login;
          create sequence \"it's shared\";
          create table tickets (id serial primary key, line bigint default nextval('\"it''s shared\"'),
              row bigint generated always as identity, what text);
-         grant all on all sequences in schema public to agents",
+         grant all on all sequences in schema public to \"agents 5%\"",
     );
-    let settings = Settings { config: as_user(&world, "gate"), ..world.settings() };
-    let wanted = Wanted { agents: Some("agents".to_owned()), guard: vec!["tickets".into()] };
+    let settings = Settings { config: as_user(&world, "gate%s"), ..world.settings() };
+    let wanted = Wanted { agents: Some("agents 5%".to_owned()), guard: vec!["tickets".into()] };
     for _ in 0..2 {
         run(&settings, Some(world.server.config()), &wanted).unwrap();
     }
     world.sql(&script(&plan(&settings, &wanted).unwrap()));
 
-    let gate = Other::connect(&as_user(&world, "gate")).unwrap();
+    let gate = Other::connect(&as_user(&world, "gate%s")).unwrap();
     gate.sql("insert into tickets (what) values ('a')").unwrap();
-    let agent = Other::connect(&as_user(&world, "agents")).unwrap();
+    let agent = Other::connect(&as_user(&world, "agents 5%")).unwrap();
     for sql in
         ["select nextval('tickets_id_seq')", "select setval('tickets_id_seq', 1)", "select nextval('\"it''s shared\"')"]
     {
