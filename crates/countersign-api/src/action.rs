@@ -90,7 +90,7 @@ pub struct Verdict {
     /// Time between the oldest observation that the action relied on and its use; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
-    /// How strong the guarantee is; absent after a check, which guarantees nothing.
+    /// How strong the guarantee is; absent after a check, which guarantees nothing, and where the pact has been replaced since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomicity: Option<Atomicity>,
     /// The review that waits for a person, or that a person refused.

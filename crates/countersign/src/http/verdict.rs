@@ -201,17 +201,22 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
 
 fn in_entry(gate: &Gate, verdict: &mut Verdict, action: &str, entry: u64) {
     verdict.entry = Some(entry);
-    verdict.atomicity = Some(atomicity(gate, verdict.pact.as_ref(), action));
+    verdict.atomicity = atomicity(gate, verdict.pact.as_ref(), action);
     verdict.effect = (verdict.verdict == VerdictKind::InFlight).then(|| format!("eff_{entry}"));
     verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
 }
 
-/// How strong the step from check to use is, by the pact as it is now; where and how a fact lives never weakens.
-fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Atomicity {
+/// How strong the step from check to use was; `None` where its pact has been replaced since, because another version may read other
+/// facts in other ways.
+fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Option<Atomicity> {
+    let Some(pact) = pact else { return Some(Atomicity::Atomic) };
     let view = gate.view();
-    let pact = pact.and_then(|pact| view.state.pacts.values().find(|held| held.name.as_str() == pact.name));
-    let kind = pact.and_then(|pact| pact.actions.values().find(|kind| kind.name.as_str() == action));
-    kind.map_or(Atomicity::Atomic, |kind| on_the_wire(kind.atomicity()))
+    let held = view.state.pacts.values().find(|held| held.name.as_str() == pact.name)?;
+    if held.version != pact.version {
+        return None;
+    }
+    let kind = held.actions.values().find(|kind| kind.name.as_str() == action);
+    Some(kind.map_or(Atomicity::Atomic, |kind| on_the_wire(kind.atomicity())))
 }
 
 /// An atomicity as it goes on the wire.
