@@ -101,7 +101,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         // An observation from the future has outlived a clock that was set back: its age is not known.
         match self.looked_at_for(require).map(|at_ms| self.now_ms.checked_sub(at_ms)) {
             None => Some(Why::Unobserved),
-            Some(age_ms) => (!age_ms.is_some_and(|age_ms| age_ms <= limit_ms)).then_some(Why::Stale),
+            Some(age_ms) => age_ms.is_none_or(|age_ms| age_ms > limit_ms).then_some(Why::Stale),
         }
     }
 
