@@ -38,6 +38,11 @@ class Served:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """SIGKILL: it gets to say nothing more."""
+        self._process.kill()
+        self._process.wait()
+
 
 class Gate:
     """A gate with the pacts of these tests, the agents `refund-1`, `fraud-1`, `lead` and `helper`, and an admin."""
@@ -64,8 +69,9 @@ class Gate:
         return (self.data / "log.vkey").read_text()
 
     def start(self) -> None:
-        """Serves, and waits until the gate says where."""
-        words = ["serve", "--data", "data", "--listen", "127.0.0.1:0"]
+        """Serves, and waits until the gate says where: where it did before, if it was killed."""
+        listen = self.url.removeprefix("http://") or "127.0.0.1:0"
+        words = ["serve", "--data", "data", "--listen", listen]
         self._server = Served(words, self.folder, {"PATH": os.environ["PATH"]})
         self.url = self._server.url
 
@@ -73,6 +79,12 @@ class Gate:
         """Ends the process that `start` began."""
         if self._server is not None:
             self._server.stop()
+        self._server = None
+
+    def kill(self) -> None:
+        """Kills the process that `start` began; the next one listens at the same address."""
+        if self._server is not None:
+            self._server.kill()
         self._server = None
 
     def admin(self, *words: str) -> str:

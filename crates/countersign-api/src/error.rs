@@ -220,6 +220,18 @@ codes! {
 }
 
 impl ErrorCode {
+    /// Whether this answer is proof that the request was not carried out, and will not be. Of all others only the ledger knows:
+    /// an action is asked for again with its idempotency key.
+    pub const fn leaves_nothing(self) -> bool {
+        // A signature that was here before may have been here with this very request.
+        !matches!(self, Self::InternalError | Self::LogUnreadable | Self::LedgerFailed | Self::SignatureReplayed)
+    }
+
+    /// Whether the same request may pass a moment later, signed again.
+    pub const fn passes_later(self) -> bool {
+        matches!(self, Self::Busy | Self::NotReady | Self::ShuttingDown) || self.status() == 429
+    }
+
     /// The code as it stands in answers.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -22,10 +22,11 @@ pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
 use crate::bell::Bell;
-use crate::clock::{Clock, LedgerClock};
+use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
 use crate::idempotency::Idempotency;
+use crate::identity::AuthError;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::LogKeys;
 use crate::outbox::Tried;
@@ -88,6 +89,15 @@ pub(crate) struct Shared {
     replays: Mutex<ReplayWindow>,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
+}
+
+/// Why a gate is not ready to decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// The cause, and what to do about it.
+    pub reason: String,
+    /// How long it lasts, where that is known: then nothing is to be done but to wait.
+    pub left_ms: Option<u64>,
 }
 
 /// Counts since the gate was opened.
@@ -169,7 +179,7 @@ impl Gate {
                 let _ = answer.send(result);
             }),
         )?;
-        answered.recv().unwrap_or(Err(Refusal::Closed))
+        answered.recv().unwrap_or_else(|_| Err(Refusal::unanswered()))
     }
 
     /// Hands in what the gate itself found out; waits for room, because it must not be lost. The answer comes to `reply`.
@@ -231,16 +241,28 @@ impl Gate {
         self.shared.ledger_clock.lock().read(&*self.shared.clock)
     }
 
+    /// How long it takes until fresh signatures are accepted, after an unclean end; `None` if they are. Callers sign by the wall
+    /// clock, which may be behind ledger time; by more than a step, it is the clock that keeps the gate from being ready.
+    pub fn blind_for_ms(&self) -> Option<u64> {
+        let ledger_ms = self.now_ms();
+        let signers_ms = self.shared.clock.wall_ms().clamp(ledger_ms.saturating_sub(STEP_MS), ledger_ms);
+        self.shared.replays.lock().blind_for_ms(signers_ms)
+    }
+
     /// Why the gate is not ready to decide, if so.
-    pub fn not_ready(&self) -> Option<String> {
+    pub fn not_ready(&self) -> Option<NotReady> {
+        let until_fixed = |reason| Some(NotReady { reason, left_ms: None });
         if let Some(cause) = self.shared.failed.lock().clone() {
-            return Some(format!("the ledger cannot be written: {cause}; restart the gate"));
+            return until_fixed(format!("the ledger cannot be written: {cause}; restart the gate"));
         }
         if let Some(cause) = self.shared.log.stalled() {
-            return Some(format!("the ledger has no room: {cause}; requests wait until there is some"));
+            return until_fixed(format!("the ledger has no room: {cause}; requests wait until there is some"));
         }
-        let step = self.shared.ledger_clock.lock().stepped()?;
-        Some(format!(
+        let Some(step) = self.shared.ledger_clock.lock().stepped() else {
+            let left_ms = self.blind_for_ms()?;
+            return Some(NotReady { reason: AuthError::NotYet { left_ms }.to_string(), left_ms: Some(left_ms) });
+        };
+        until_fixed(format!(
             "the wall clock ({}) is more than five seconds from ledger time ({}); mend the clock, or confirm it with \
              `countersign clock confirm`",
             Utc(step.wall_ms),

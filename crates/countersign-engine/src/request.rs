@@ -396,6 +396,13 @@ pub enum Refusal {
     ClockSteady,
 }
 
+impl Refusal {
+    /// A reply that was dropped unsent says nothing about the outcome, so it must not sound as if it did.
+    pub fn unanswered() -> Self {
+        Self::Poisoned("the gate stopped before it answered".to_owned())
+    }
+}
+
 /// Where an answer goes. Called exactly once, on a thread of the gate: it must not block.
 pub type Reply = Box<dyn FnOnce(Result<Answer, Refusal>) + Send>;
 

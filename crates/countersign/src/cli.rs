@@ -35,6 +35,7 @@ Exit codes:
   1  the answer is no: rejected, broken, or with problems
   2  the command line or the configuration was not understood
   3  it could not be done: a file, the network, a folder that another process holds
+  5  unknown: it may have been done, and no answer says so; the message has the way to find out
 
 Settings come from countersign.toml, then COUNTERSIGN_… variables, then flags; the later wins.";
 

@@ -1,8 +1,10 @@
 //! One way for commands to talk to a gate: over HTTP to one that runs, or to one opened here on its data folder.
 //!
 //! Both speak the same HTTP v1: the embedded gate is called through the very router that `serve` listens with, without a
-//! socket, so that a command cannot mean one thing here and another there.
+//! socket, so that a command cannot mean one thing here and another there. What fails is sent again where that is sound, and no
+//! error says of a call that may have been carried out that it was not (`attempts`).
 
+mod attempts;
 mod embedded;
 mod remote;
 mod signer;
@@ -10,20 +12,20 @@ mod signer;
 use crate::commands::Failure;
 use crate::config::Config;
 use anyhow::Result;
+use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
 use ed25519_dalek::SigningKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signer::Signer;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The largest answer that is read; a page of entries stays far below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// How long to wait before signing again, when a gate that was just started refuses what was signed before it: `created` has
-/// whole seconds, so the next one is soon enough.
-const SIGN_AGAIN_AFTER: Duration = Duration::from_millis(1100);
+/// After how long somebody who waits is told for what.
+const QUIET_FOR: Duration = Duration::from_secs(1);
 
 /// A gate to talk to, and the key to sign with, if there is one.
 pub struct Client {
@@ -45,34 +47,69 @@ pub struct Call {
     path: String,
     headers: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
+    repeat: Repeat,
+    /// For how long the gate may take its time, beyond what any answer takes.
+    wait: Duration,
+}
+
+/// What sending a request twice does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Repeat {
+    /// Nothing: it only reads.
+    Reads,
+    /// What it does, twice.
+    Writes,
+    /// What it does, once: the gate knows it again by this idempotency key.
+    Keyed(String),
 }
 
 /// An answer, before it is understood.
 #[derive(Debug)]
 struct Answer {
     status: u16,
+    retry_after_s: Option<u64>,
     body: Vec<u8>,
 }
 
 impl Call {
     /// Asks for something.
     pub fn get(path: impl Into<String>) -> Self {
-        Self { method: "GET", path: path.into(), headers: Vec::new(), body: None }
+        let (headers, body, wait) = (Vec::new(), None, Duration::ZERO);
+        Self { method: "GET", path: path.into(), headers, body, repeat: Repeat::Reads, wait }
     }
 
     /// Sends something.
     pub fn post(path: impl Into<String>) -> Self {
-        Self { method: "POST", ..Self::get(path) }
+        Self { method: "POST", repeat: Repeat::Writes, ..Self::get(path) }
     }
 
     /// Writes something.
     pub fn put(path: impl Into<String>) -> Self {
-        Self { method: "PUT", ..Self::get(path) }
+        Self { method: "PUT", repeat: Repeat::Writes, ..Self::get(path) }
     }
 
     /// Deletes something.
     pub fn delete(path: impl Into<String>) -> Self {
-        Self { method: "DELETE", ..Self::get(path) }
+        Self { method: "DELETE", repeat: Repeat::Writes, ..Self::get(path) }
+    }
+
+    /// Says that it changes nothing, whatever its method.
+    pub fn reading(self) -> Self {
+        Self { repeat: Repeat::Reads, ..self }
+    }
+
+    /// Says that its body has this idempotency key.
+    pub fn keyed(self, key: impl Into<String>) -> Self {
+        Self { repeat: Repeat::Keyed(key.into()), ..self }
+    }
+
+    /// Lets the gate wait for so long for something to happen.
+    pub fn waiting_ms(mut self, wait_ms: u64) -> Self {
+        if wait_ms > 0 {
+            self.path = format!("{}?wait_ms={wait_ms}", self.path);
+            self.wait = Duration::from_millis(wait_ms);
+        }
+        self
     }
 
     /// Names the agent or operator.
@@ -127,23 +164,25 @@ impl Client {
 
     /// The name of the gate's log: the first line of its checkpoint.
     fn origin(&self) -> Result<String> {
-        let path = "/log/checkpoint";
-        let answer = self.send(Call::get(path))?;
-        if answer.status != 200 {
-            return Err(refused(path, &answer));
-        }
+        let answer = self.exchange(&Call::get("/log/checkpoint"))?;
         let text = String::from_utf8_lossy(&answer.body);
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
-    fn send(&self, mut call: Call) -> Result<Answer> {
+    /// Signs a call, if there is a key, and sends it once.
+    fn send(&self, mut call: Call) -> Result<Answer, Lost> {
         if let Some(signer) = &self.signer {
             // Who signs is who calls; a name beside it would only mislead whoever reads along.
             call.headers.retain(|(name, _)| *name != AGENT_HEADER);
-            match &self.way {
-                Way::Remote(remote) => signer.sign(&mut call, remote.host(), remote.prefix())?,
-                Way::Embedded(_) => signer.sign(&mut call, embedded::HOST, "")?,
-            }
+            let (host, prefix) = match &self.way {
+                Way::Remote(remote) => (remote.host(), remote.prefix()),
+                Way::Embedded(_) => (embedded::HOST, ""),
+            };
+            let unsigned = |error: anyhow::Error| {
+                let failure = error.downcast::<Failure>();
+                Lost::Unsendable(failure.unwrap_or_else(|error| Failure::cannot(format!("{error:#}"))))
+            };
+            signer.sign(&mut call, host, prefix).map_err(unsigned)?;
         }
         match &self.way {
             Way::Remote(remote) => remote.send(call),
@@ -151,23 +190,39 @@ impl Client {
         }
     }
 
+    /// Sends a request as often as it takes and may be sent; an answer of 2xx, or the error that says what is known.
+    fn exchange(&self, call: &Call) -> Result<Answer> {
+        let started = Instant::now();
+        let mut attempts = Attempts::new(call);
+        let mut is_told = false;
+        loop {
+            match attempts.after(&call.path, self.send(call.clone()), started.elapsed()) {
+                Next::Answer(answer) => return Ok(answer),
+                Next::Failed(failure) => return Err(failure.into()),
+                Next::Again(pause) => {
+                    if !is_told && started.elapsed() > QUIET_FOR {
+                        crate::terminal::note(format_args!("Waiting for the gate…"));
+                        is_told = true;
+                    }
+                    std::thread::sleep(pause);
+                }
+            }
+        }
+    }
+
     /// Sends a request; anything but an answer of 2xx is an error that says what the gate said.
     pub fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let path = call.path.clone();
-        let mut answer = self.send(call.clone())?;
-        if answer.status == 401 && self.signer.is_some() && code(&answer) == ErrorCode::SignatureExpired.as_str() {
-            // A gate that did not end cleanly refuses whatever was signed before it was started, this very second included.
-            std::thread::sleep(SIGN_AGAIN_AFTER);
-            answer = self.send(call)?;
-        }
-        if (200..300).contains(&answer.status) {
-            return serde_json::from_slice(&answer.body).map_err(|error| {
-                Failure::cannot(format!("the answer to {path} is not one of this version: {error}"))
-                    .hint("use the same version of countersign here as on the server")
-                    .into()
-            });
-        }
-        Err(refused(&path, &answer))
+        let answer = self.exchange(&call)?;
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            let failure = Failure::cannot(format!("the answer to {} is not one of this version: {error}", call.path))
+                .hint("use the same version of countersign here as on the server");
+            match &call.repeat {
+                Repeat::Reads => failure,
+                Repeat::Writes => failure.into_unknown("it may have been done", None),
+                Repeat::Keyed(key) => failure.into_unknown("the action may have committed", Some(key)),
+            }
+            .into()
+        })
     }
 
     /// Closes an embedded gate cleanly, so that it opens at once the next time.
@@ -179,18 +234,12 @@ impl Client {
     }
 }
 
-/// The code of a refusal.
-fn code(answer: &Answer) -> String {
-    serde_json::from_slice::<ErrorBody>(&answer.body).map(|body| body.error.code).unwrap_or_default()
-}
-
 /// What a gate refused, as an error: what it did not understand exits with 2, what it
 /// answered with no with 1, and what it could not do with 3.
-fn refused(path: &str, answer: &Answer) -> anyhow::Error {
+fn refused(path: &str, answer: &Answer) -> Failure {
     let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(&answer.body) else {
         return Failure::cannot(format!("{path} answered {} without saying why", answer.status))
-            .hint("is this the address of a countersign gate? name another with --server")
-            .into();
+            .hint("is this the address of a countersign gate? name another with --server");
     };
     let ErrorDetail { code, message, hint, request_id, problems } = error;
     let text = format!("{message} ({code})");
@@ -207,7 +256,7 @@ fn refused(path: &str, answer: &Answer) -> anyhow::Error {
     for problem in problems {
         failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
     }
-    failure.coded(code).into()
+    failure.coded(code)
 }
 
 fn is_about_a_token(code: &str) -> bool {

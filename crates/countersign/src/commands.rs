@@ -57,6 +57,8 @@ pub enum Exit {
     Usage = 2,
     /// The command could not be carried out.
     Cannot = 3,
+    /// It is not known whether what was asked for was done.
+    Unknown = 5,
 }
 
 /// Why a command ended without its answer, with what to do about it.
@@ -86,6 +88,13 @@ impl Failure {
         Self { exit: Exit::Cannot, ..Self::no(message) }
     }
 
+    /// The same where an attempt may have been carried out: what went wrong last says nothing about that.
+    pub fn into_unknown(self, what: &str, key: Option<&str>) -> Self {
+        let key = key.map(|key| format!(", under idempotency key {key}")).unwrap_or_default();
+        let message = format!("unknown: {what}{key}; the last attempt: {}", self.message);
+        Self { exit: Exit::Unknown, message, hints: Vec::new(), code: None }
+    }
+
     /// Adds what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -101,6 +110,11 @@ impl Failure {
 /// Whether an error is a gate's refusal with this code.
 pub fn is_refused_as(error: &anyhow::Error, code: ErrorCode) -> bool {
     error.downcast_ref::<Failure>().and_then(|failure| failure.code.as_deref()) == Some(code.as_str())
+}
+
+/// Whether an error leaves open whether what was asked for was done.
+pub fn is_unknown(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unknown)
 }
 
 impl fmt::Display for Failure {

@@ -19,6 +19,7 @@ mod keys;
 mod ledger;
 mod log;
 mod metrics;
+mod numbers;
 mod outermost;
 mod pacts;
 mod reviews;
@@ -185,9 +186,7 @@ impl App {
                 let _ = reply.send(answer);
             }),
         )?;
-        // A reply that is dropped unsent tells nothing about the outcome, so it must not sound as if it did.
-        let lost = || Refusal::Poisoned("the gate stopped before it answered".to_owned());
-        Ok(answered.await.unwrap_or_else(|_| Err(lost()))?)
+        Ok(answered.await.unwrap_or_else(|_| Err(Refusal::unanswered()))?)
     }
 
     /// Hands in a request of which every acceptance is a new entry.

@@ -15,10 +15,10 @@ from countersign import calls
 from countersign.actions import AsyncActionType, Facts
 from countersign.calls import Call, Claimed
 from countersign.claims import AsyncClaim
-from countersign.errors import RejectedError
+from countersign.errors import CountersignError, OutcomeUnknownError, RejectedError
 from countersign.facts import Entry, Observation
 from countersign.keys import Key
-from countersign.retrying import Attempts, Retries
+from countersign.retrying import Retries, Sent, exchange
 from countersign.sending import DEFAULT_URL, Sender
 from countersign.verdicts import Accepted, InDoubt, InFlight, Outcome, Rejected, Review, Verdict
 
@@ -117,7 +117,9 @@ class AsyncClient:
         """Asks for an action: decided, and if everything holds done, in one step.
 
         Attempts that fail on the way are repeated with the same idempotency key, so it happens at most once. `wait_ms`
-        lets the gate wait for the settlement of a call to the outside.
+        lets the gate wait for the settlement of a call to the outside. Raises `GateError` or `TransportError` where it was
+        certainly not done, and `OutcomeUnknownError` where it may have been. If you may cancel a call, or your program may
+        end during it, give it an `idempotency_key` of your own: only with it can you ask what became of it.
         """
         verdict = await self.run(
             calls.act(
@@ -133,6 +135,18 @@ class AsyncClient:
         )
         if raise_on_rejection and isinstance(verdict, Rejected):
             raise RejectedError(verdict)
+        return verdict
+
+    async def find_out(self, unknown: OutcomeUnknownError) -> Verdict:
+        """Asks once more for the very action whose outcome is not known: its verdict now, and never a second time.
+
+        If no attempt had arrived, it is decided now. Raises `OutcomeUnknownError` again where the gate still gives no answer.
+        """
+        if unknown.idempotency_key is None:
+            raise CountersignError(
+                "what has no idempotency key cannot be asked for again without doing it twice"
+            ) from unknown
+        verdict: Verdict = await self.run(unknown.call)
         return verdict
 
     async def check(
@@ -227,34 +241,19 @@ class AsyncClient:
 
     async def run(self, call: Call[T]) -> T:
         """Sends a call, as often as it takes and may be, and reads the answer."""
-        if self._sender.needs_origin:
-            await self._learn_origin()
-        return await self._attempt(call)
-
-    async def _learn_origin(self) -> None:
-        url = f"{self._sender.url}/log/checkpoint"
-        call: Call[None] = Call("GET", "/log/checkpoint", lambda _: None)
-        attempts = Attempts(call, self._sender.retries)
+        steps = exchange(self._sender, call)
+        sent: Sent = None
         while True:
             try:
-                response = await self._http.get(url, timeout=self._sender.timeout_s)
-            except httpx.TransportError as error:
-                await anyio.sleep(attempts.after_failure(error))
+                step = steps.send(sent)
+            except StopIteration as done:
+                answer: T = done.value
+                return answer
+            if isinstance(step, float):
+                await anyio.sleep(step)
+                sent = None
                 continue
-            delay_s = attempts.after_answer(response)
-            if delay_s is None:
-                return self._sender.learn_origin(response)
-            await anyio.sleep(delay_s)
-
-    async def _attempt(self, call: Call[T]) -> T:
-        attempts = Attempts(call, self._sender.retries)
-        while True:
             try:
-                response = await self._http.send(self._sender.request(call))
-            except httpx.TransportError as error:
-                await anyio.sleep(attempts.after_failure(error))
-                continue
-            delay_s = attempts.after_answer(response)
-            if delay_s is None:
-                return attempts.read(response)
-            await anyio.sleep(delay_s)
+                sent = await self._http.send(step)
+            except httpx.RequestError as error:
+                sent = error

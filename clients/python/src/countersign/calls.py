@@ -29,11 +29,17 @@ class Call(Generic[T]):
     read: Callable[[Mapping[str, Any]], T]
     query: str | None = None
     body: bytes = b""
-    repeatable: bool = True
-    """Whether sending it twice is the same as sending it once. If not, it is tried again only when no byte was sent."""
+    writes: bool = False
+    """Whether it changes something. If so and it has no key, it is sent again only if it certainly did not arrive."""
     idempotency_key: str | None = None
+    """What the gate knows it again by: with it, sending it twice does it once."""
     wait_ms: int = 0
     """For how long the gate may take its time, which is added to the time limit."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether sending it twice is the same as sending it once."""
+        return not self.writes or self.idempotency_key is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,7 @@ def act(
         read_verdict,
         query=query,
         body=_json(body),
+        writes=not check,
         idempotency_key=None if check else key,
         wait_ms=wait_ms,
     )
@@ -96,19 +103,19 @@ def act(
 def claim(facts: Sequence[str], for_ms: int, reason: str) -> Call[Claimed]:
     """`POST /v1/claims`. It has no idempotency key: one whose answer was lost ends by itself."""
     body = {"facts": list(facts), "for_ms": for_ms, "reason": reason}
-    return Call("POST", "/v1/claims", _claimed, body=_json(body), repeatable=False)
+    return Call("POST", "/v1/claims", _claimed, body=_json(body), writes=True)
 
 
 def extend(claim: str, for_ms: int) -> Call[Claimed]:
     """`POST /v1/claims/{claim}/extend`."""
     path = f"/v1/claims/{quote(claim, safe='')}/extend"
-    return Call("POST", path, _claimed, body=_json({"for_ms": for_ms}), repeatable=False)
+    return Call("POST", path, _claimed, body=_json({"for_ms": for_ms}), writes=True)
 
 
 def withdraw(claim: str) -> Call[None]:
     """`POST /v1/claims/{claim}/withdraw`."""
     path = f"/v1/claims/{quote(claim, safe='')}/withdraw"
-    return Call("POST", path, lambda _: None, body=b"{}", repeatable=False)
+    return Call("POST", path, lambda _: None, body=b"{}", writes=True)
 
 
 def effect(effect: str, wait_ms: int) -> Call[Outcome]:

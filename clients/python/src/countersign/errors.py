@@ -1,10 +1,15 @@
-"""What is raised. A verdict is not among it: a rejection is an answer, and raised only where asked for (`NotDoneError`)."""
+"""What is raised. A verdict is not among it: a rejection is an answer, and raised only where asked for (`NotDoneError`).
+
+Of a call that changes something, `GateError` and `TransportError` say that it was not done, for certain. Whenever that is not
+certain it is `OutcomeUnknownError`, which is none of the two, so that no handler for them takes it for "not done".
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from countersign.calls import Call
     from countersign.verdicts import Failed, InDoubt, InFlight, Rejected, Review
 
 
@@ -13,9 +18,18 @@ class CountersignError(Exception):
 
 
 class GateError(CountersignError):
-    """The gate refused the request (4xx) or could not take it (5xx). There is no verdict and no entry."""
+    """The gate refused the request (4xx) or could not take it (5xx): nothing was done, by no attempt of this call."""
 
-    def __init__(self, status: int, code: str, message: str, hint: str, request_id: str, problems: list[Any]) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str,
+        request_id: str,
+        problems: list[Any],
+        retry_after_s: float | None = None,
+    ) -> None:
         self.status = status
         """The status of HTTP."""
         self.code = code
@@ -28,26 +42,52 @@ class GateError(CountersignError):
         """Under which the gate's own logs speak of this request."""
         self.problems = problems
         """Every problem of a pact that was refused."""
+        self.retry_after_s = retry_after_s
+        """After how long it is worth trying again, where the gate says so."""
         super().__init__(f"{code} (HTTP {status}): {message}\nhint: {hint}\nrequest: {request_id}")
 
 
 class TransportError(CountersignError):
-    """The gate was not reached, or its answer was lost."""
+    """The gate was not reached, so nothing was done; or, of a call that only reads, its answer was lost."""
 
-    def __init__(self, message: str, hint: str, attempts: int, idempotency_key: str | None) -> None:
+    def __init__(self, message: str, hint: str, attempts: int) -> None:
         self.message = message
         """What happened, last."""
         self.hint = hint
         """What to do about it."""
         self.attempts = attempts
         """How often it was tried."""
-        self.idempotency_key = idempotency_key
-        """The key of an action: with it, and the same body, asking again is safe."""
         super().__init__(f"{message} (attempts: {attempts})\nhint: {hint}")
 
 
+class OutcomeUnknownError(CountersignError):
+    """It may have been done: an attempt may have arrived, and no answer says what became of it.
+
+    Do not start over with a new idempotency key: that can do it twice. `client.find_out(error)` asks for the very same
+    action again, and is answered with what was done, or does it now, but never does it twice. After a restart of your program
+    `act` with the same arguments and `idempotency_key=error.idempotency_key` does the same. What went wrong last is `cause`.
+    """
+
+    def __init__(self, cause: CountersignError, attempts: int, call: Call[Any]) -> None:
+        self.cause = cause
+        """The error of the last attempt: `GateError`, `TransportError` or `ProtocolError`."""
+        self.attempts = attempts
+        """How often it was tried."""
+        self.call = call
+        """The request, to be asked for again."""
+        self.idempotency_key = call.idempotency_key
+        """The key of the action; None for claims, which have none and end by themselves."""
+        if call.idempotency_key is None:
+            what, hint = "this may have been done", "look before you ask for it again"
+        else:
+            what = f"the action may have committed, under idempotency key {call.idempotency_key}"
+            hint = "find out with client.find_out(error), or repeat it with the same arguments and key: it never acts twice"
+        last = str(cause).partition("\n")[0]
+        super().__init__(f"unknown: {what}; the last attempt: {last} (attempts: {attempts})\nhint: {hint}")
+
+
 class ProtocolError(CountersignError):
-    """The answer is not one of v1: this is not a gate, or a newer one than this client knows."""
+    """The answer is not one of v1: this is not a gate, or a newer one than this client knows. It says nothing about what was done."""
 
 
 class NotDoneError(CountersignError):

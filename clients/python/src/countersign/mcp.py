@@ -107,16 +107,23 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """There is no verdict: the tool is not mapped, its definition has changed, or the gate could not be asked."""
+    """There is no verdict: the tool is not mapped, its definition has changed, or the gate could not be asked.
+
+    With code `outcome_unknown` the call may have been made all the same: repeat it with the same idempotency key, or not at all.
+    """
 
     code: str
     message: str
     hint: str
     request_id: str
     retry: Retry
+    idempotency_key: str | None = None
+    """Where it is not known whether the call was made (`outcome_unknown`): what it was asked for under."""
 
     def unwrap(self) -> NoReturn:
-        """Raises `GateError`."""
+        """Raises `GateError`, or `ProtocolError` where it is not known whether the call was made."""
+        if self.code == "outcome_unknown":
+            raise ProtocolError(f"{self.message}\nhint: {self.hint}\nidempotency key: {self.idempotency_key}")
         raise GateError(0, self.code, self.message, self.hint, self.request_id, [])
 
 
@@ -190,16 +197,25 @@ def read_result(result: CallToolResult) -> Answer:
     if "verdict" not in said:
         error = Reader(said, "a refusal").maybe("error")
         if error is None:
-            raise ProtocolError("the gateway answered with neither a verdict nor an error; take it as not done")
+            raise ProtocolError(
+                "the gateway answered with neither a verdict nor an error; it is not known what was done"
+            )
         request_id = error.maybe_text("request_id") or ""
-        return Refused(error.text("code"), error.text("message"), error.maybe_text("hint") or "", request_id, retry)
+        return Refused(
+            error.text("code"),
+            error.text("message"),
+            error.maybe_text("hint") or "",
+            request_id,
+            retry,
+            error.maybe_text("idempotency_key"),
+        )
     verdict = read_verdict(said)
     if isinstance(verdict, Committed | Settled):
         # A tool that ran and says itself that it failed keeps its own result.
         return ToolFailed(result, verdict) if result.is_error else Answered(result, verdict)
     if not result.is_error:
         raise ProtocolError(
-            "the gateway says that nothing was done, and not that this is an error; take it as not done"
+            "the gateway says that nothing was done, and not that this is an error; it is not known what was done"
         )
     if isinstance(verdict, Rejected | Failed):
         return Blocked(verdict, retry)

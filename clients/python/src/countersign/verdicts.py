@@ -286,7 +286,7 @@ def _outcome(reader: Reader, raw: Mapping[str, Any]) -> Outcome:
         return Failed(**common, **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
     if kind == "in_doubt":
         return InDoubt(**common, **_reasons(reader, kind), effect=reader.text("effect"), evidence=evidence)
-    raise ProtocolError(f"the gate answered with {kind!r}, which this client does not know; take it as not done")
+    raise ProtocolError(f"the gate answered with {kind!r}, which this client does not know")
 
 
 def _evidence(reader: Reader) -> Evidence | None:

@@ -256,7 +256,7 @@ impl Idle<'_> {
         self.pipeline.commit_here(batch);
         // Usually the answer is there. If a fence is in the way, it comes when others have used the sequencer.
         drop(self.sequencer);
-        answered.recv().unwrap_or(Err(Refusal::Closed))
+        answered.recv().unwrap_or_else(|_| Err(Refusal::unanswered()))
     }
 }
 

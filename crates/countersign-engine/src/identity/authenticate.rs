@@ -33,6 +33,14 @@ pub enum AuthError {
         "the gate is busy: it remembers {NONCES_MAX} signed requests already, and takes none that it could not remember"
     )]
     Full,
+    /// The gate ended uncleanly and has just started: it cannot tell what is signed now from what it has seen and forgotten.
+    #[error(
+        "the gate was started a moment ago after an unclean end, and accepts what is signed from now on in {left_ms} ms"
+    )]
+    NotYet {
+        /// How long that takes.
+        left_ms: u64,
+    },
     /// What must be remembered cannot be written.
     #[error("the gate cannot note that it takes this signature, and so does not take it: {0}")]
     NotNoted(String),
@@ -45,7 +53,11 @@ impl Gate {
         let now_ms = self.now_ms();
         freshness::check(&presented, now_ms)?;
         if self.replays().lock().is_before_start(presented.created_s) {
-            return Err(SignatureError::BeforeStart.into());
+            // What is signed later passes, so this says nothing against the caller as long as nobody could have done better.
+            return Err(match self.blind_for_ms() {
+                Some(left_ms) => AuthError::NotYet { left_ms },
+                None => SignatureError::BeforeStart.into(),
+            });
         }
         let Presented { signed, nonce, created_s, .. } = presented;
         let unknown = || SignatureError::KeyUnknown(signed.key.to_string());

@@ -4,7 +4,8 @@
 //! is older than one whole generation is too old anyway, and is forgotten at once, without looking at each. A clean close
 //! writes what is still fresh to a small file; after any other end nobody knows what was seen, so everything signed up to
 //! the moment of opening is refused (I4). A signature from a clock that is ahead would outlive that moment; so before one is
-//! taken, the seconds it may lie ahead are noted durably, for a few seconds at once, and refused after such an end too.
+//! taken, the seconds it may lie ahead are noted durably, for two seconds at once, and refused after such an end too. Until
+//! those seconds have passed no fresh signature is accepted, and the gate says that it is not ready.
 
 use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
 use crate::storage::disk::{Disk, read_small, replace_small};
@@ -27,8 +28,9 @@ const FILE: &str = "nonces";
 /// Name of the file that says up to which second signatures from clocks ahead may have been taken.
 const AHEAD_FILE: &str = "ahead";
 
-/// How many seconds are noted at once: one small write in so many seconds, and only where clocks are ahead.
-const NOTED_AT_ONCE_S: u64 = 5;
+/// How many more seconds are noted at once: one small write in two seconds, and only where clocks are ahead. Each second more
+/// would be one more for which a gate that was killed is not ready.
+const NOTED_AT_ONCE_S: u64 = 1;
 
 const MAGIC: &[u8; 16] = b"countersign-non1";
 
@@ -114,6 +116,12 @@ impl ReplayWindow {
     /// Whether a signature created in this second may have been seen and forgotten, by a gate that was restarted since.
     pub fn is_before_start(&self, created_s: u64) -> bool {
         self.floor_s.is_some_and(|floor_s| created_s <= floor_s)
+    }
+
+    /// How long it takes until what is signed now can be told from what was signed before the start; `None` if it can be.
+    pub fn blind_for_ms(&self, now_ms: u64) -> Option<u64> {
+        let sees_from_ms = self.floor_s?.saturating_add(1).saturating_mul(1000);
+        sees_from_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0)
     }
 
     /// Remembers the nonce of a good signature, unless it was seen before.

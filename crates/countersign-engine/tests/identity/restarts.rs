@@ -1,7 +1,8 @@
 //! What a gate remembers of signatures when it is opened again, and what it refuses because it cannot.
 
 use crate::world::*;
-use countersign_engine::gate::Gate;
+use countersign_engine::gate::{Gate, NotReady};
+use countersign_engine::identity::AuthError;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,14 +57,23 @@ fn after_an_unclean_stop_whatever_was_signed_before_is_refused() {
     let opened_s = clock.now_s();
     let gate = reopen(copy.path(), &clock);
     let at = |created_s| gate.authenticate(sign(&admin_key(), "y", created_s, &nonce()));
-    let refused = gate.authenticate(seen).unwrap_err();
-    assert_eq!(refused.to_string(), "the signature was made before this gate was started");
-    assert_eq!(code(at(opened_s - 1)), "signature_expired");
-    assert_eq!(code(at(opened_s)), "signature_expired");
+    // Until the second is over nobody can sign anything that passes, and the gate says that it is not ready rather than that the
+    // caller is wrong.
+    for presented in [seen.clone(), sign(&admin_key(), "z", opened_s, &nonce())] {
+        let refused = gate.authenticate(presented).unwrap_err();
+        assert_eq!(refused, AuthError::NotYet { left_ms: 500 });
+        assert_eq!(gate.not_ready(), Some(NotReady { reason: refused.to_string(), left_ms: Some(500) }));
+    }
+    assert_eq!(code(at(opened_s - 1)), "not_ready");
     assert_eq!(code(at(opened_s + 1)), "ok");
-    clock.pass(1_000);
+    clock.pass(499);
+    assert_eq!(gate.blind_for_ms(), Some(1));
+    clock.pass(1);
+    assert_eq!(gate.not_ready(), None);
     assert_eq!(code(at(clock.now_s())), "ok");
     assert_eq!(code(at(opened_s)), "signature_expired");
+    let refused = gate.authenticate(seen).unwrap_err();
+    assert_eq!(refused.to_string(), "the signature was made before this gate was started");
 }
 
 #[test]
@@ -78,7 +88,9 @@ fn a_signature_from_a_clock_that_is_ahead_does_not_outlive_an_unclean_stop() {
     let gate = reopen(copy.path(), &clock);
     for _ in 0..70 {
         let again = code(gate.authenticate(seen.clone()));
-        assert_eq!(again, "signature_expired", "at second {}, signed for {ahead_s}", clock.now_s());
+        let is_ready = gate.not_ready().is_none();
+        assert_eq!(is_ready, clock.now_s() > ahead_s + 1, "at second {}, signed for {ahead_s}", clock.now_s());
+        assert_eq!(again, if is_ready { "signature_expired" } else { "not_ready" }, "at second {}", clock.now_s());
         clock.pass(1_000);
     }
     // What is signed once that time has passed is taken.
@@ -94,6 +106,8 @@ fn a_clean_close_after_an_unclean_stop_forgets_nothing_of_it() {
     crash(dir.path(), copy.path());
     reopen(copy.path(), &clock).close().unwrap();
     let gate = reopen(copy.path(), &clock);
+    assert_eq!(code(gate.authenticate(seen.clone())), "not_ready");
+    clock.pass(1_000);
     assert_eq!(code(gate.authenticate(seen)), "signature_expired");
 }
 
@@ -109,5 +123,7 @@ fn a_clock_set_back_between_two_runs_revives_nothing() {
     gate.close().unwrap();
     clock.set_back(200_000);
     let gate = reopen(dir.path(), &clock);
+    assert_eq!(code(gate.authenticate(seen.clone())), "not_ready");
+    clock.pass(200_000);
     assert_eq!(code(gate.authenticate(seen)), "signature_expired");
 }

@@ -215,6 +215,7 @@ pub fn code(result: Result<Authenticated, AuthError>) -> &'static str {
     match result {
         Ok(_) => "ok",
         Err(AuthError::Signature(error)) => error.code(),
+        Err(AuthError::NotYet { .. }) => "not_ready",
         Err(AuthError::Full | AuthError::NotNoted(_)) => "busy",
     }
 }

@@ -1,5 +1,6 @@
 //! A gate opened here on its data folder, called without a socket.
 
+use super::attempts::Lost;
 use super::{ANSWER_BYTES_MAX, Answer, Call};
 use crate::commands::Failure;
 use crate::config::Config;
@@ -59,13 +60,14 @@ impl Embedded {
         })
     }
 
-    pub(super) fn send(&self, call: Call) -> Result<Answer> {
+    pub(super) fn send(&self, call: Call) -> Result<Answer, Lost> {
         let mut request = Request::builder().method(call.method).uri(&call.path).header("host", HOST);
         for (name, value) in &call.headers {
             request = request.header(*name, value.as_bytes());
         }
         let request = request.body(call.body.map_or_else(Body::empty, Body::from)).map_err(|error| {
-            Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")
+            let failure = Failure::usage(format!("this cannot be sent: {error}"));
+            Lost::Unsendable(failure.hint("agent names and ids must be plain text"))
         })?;
         let mut router = self.router.clone();
         self.runtime.block_on(async move {
@@ -74,8 +76,11 @@ impl Embedded {
                 Err(never) => match never {},
             };
             let status = response.status().as_u16();
+            let retry_after = response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
             let limit = usize::try_from(ANSWER_BYTES_MAX).unwrap_or(usize::MAX);
-            Ok(Answer { status, body: to_bytes(response.into_body(), limit).await?.to_vec() })
+            let body = to_bytes(response.into_body(), limit).await;
+            let body = body.map_err(|error| Lost::Unanswered(Failure::cannot(format!("no answer: {error}"))))?;
+            Ok(Answer { status, retry_after_s: retry_after, body: body.to_vec() })
         })
     }
 

@@ -1,5 +1,6 @@
 //! A gate that runs, over HTTP.
 
+use super::attempts::Lost;
 use super::{ANSWER_BYTES_MAX, Answer, Call};
 use crate::commands::Failure;
 use anyhow::Result;
@@ -7,6 +8,9 @@ use std::time::Duration;
 
 /// How long an answer may take. A gate answers within milliseconds or says that it is busy.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long it may take to be connected, before anything is sent.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A gate that runs.
 pub struct Remote {
@@ -23,7 +27,8 @@ impl Remote {
                 .into());
         }
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
+            // A limit of its own, so that what was never sent can be told from what was not answered.
+            .timeout_connect(Some(CONNECT_WITHIN))
             // A refusal is an answer with a body to show, not a failure of the transport.
             .http_status_as_error(false)
             .max_redirects(0)
@@ -44,37 +49,63 @@ impl Remote {
         rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
     }
 
-    pub(super) fn send(&self, call: Call) -> Result<Answer> {
+    pub(super) fn send(&self, call: Call) -> Result<Answer, Lost> {
         let mut request = ureq::http::Request::builder().method(call.method).uri(format!("{}{}", self.base, call.path));
         for (name, value) in &call.headers {
             request = request.header(*name, value.as_bytes());
         }
         let unsendable = |error: ureq::http::Error| {
-            Failure::usage(format!("this cannot be sent: {error}")).hint("agent names and ids must be plain text")
+            let failure = Failure::usage(format!("this cannot be sent: {error}"));
+            Lost::Unsendable(failure.hint("agent names and ids must be plain text"))
         };
+        let within = TIMEOUT + call.wait;
         let mut response = match call.body {
-            Some(body) => self.agent.run(request.body(body).map_err(unsendable)?),
-            None => self.agent.run(request.body(()).map_err(unsendable)?),
+            Some(body) => self.run(request.body(body).map_err(unsendable)?, within),
+            None => self.run(request.body(()).map_err(unsendable)?, within),
         }
-        .map_err(|error| self.unreachable(&error))?;
+        .map_err(|error| self.lost(&error, within))?;
         let status = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        Ok(Answer { status, body: body.map_err(|error| self.unreachable(&error))? })
+        let body = body.map_err(|error| Lost::Unanswered(self.unreachable(&error, within)))?;
+        Ok(Answer { status, retry_after_s: retry_after, body })
     }
 
-    fn unreachable(&self, error: &ureq::Error) -> Failure {
-        Failure::cannot(format!("no answer from {}: {}", self.base, cause(error)))
+    fn run<B: ureq::AsSendBody>(
+        &self,
+        request: ureq::http::Request<B>,
+        within: Duration,
+    ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        self.agent.run(self.agent.configure_request(request).timeout_global(Some(within)).build())
+    }
+
+    /// Whether anything of the request can have left, going by what went wrong.
+    fn lost(&self, error: &ureq::Error, within: Duration) -> Lost {
+        use ureq::{Error, Timeout};
+        let failure = self.unreachable(error, within);
+        match error {
+            Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => Lost::Unsent(failure),
+            Error::ConnectionFailed | Error::HostNotFound | Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+                Lost::Unsent(failure)
+            }
+            Error::BadUri(_) | Error::Http(_) => Lost::Unsendable(failure),
+            _ => Lost::Unanswered(failure),
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error, within: Duration) -> Failure {
+        Failure::cannot(format!("no answer from {}: {}", self.base, cause(error, within)))
             .hint("start a gate with `countersign serve`, or name another with --server")
             .hint("to work on a data folder without a server, name it with --data")
     }
 }
 
 /// The cause in words that do not change with the system's spelling of it.
-fn cause(error: &ureq::Error) -> String {
+fn cause(error: &ureq::Error, within: Duration) -> String {
     match error {
         ureq::Error::ConnectionFailed => "nobody listens there".into(),
         ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => "nobody listens there".into(),
-        ureq::Error::Timeout(_) => format!("it took longer than {} s", TIMEOUT.as_secs()),
+        ureq::Error::Timeout(_) => format!("it took longer than {} s", within.as_secs()),
         other => other.to_string(),
     }
 }

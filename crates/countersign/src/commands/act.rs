@@ -1,5 +1,9 @@
 //! `countersign act`: one action of an agent, and the verdict on it.
 
+mod repeat;
+
+pub use repeat::or_find_out;
+
 use super::observe::{agent, observe};
 use super::{Connection, Failure, Outcome, delegation, verdict};
 use crate::client::{Call, Client, escape};
@@ -32,8 +36,8 @@ Examples:
   countersign act --check …          what would the verdict be now? writes nothing
 
 Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt or waiting for a person,
-2 not understood, 3 no verdict (the action may still have happened: repeat it with the same --idempotency-key,
-which never does it twice)")]
+2 not understood, 3 not done, 5 unknown: the action may have committed; the message has the command
+that finds out, by the same --idempotency-key, and never does it twice")]
 pub struct ActArgs {
     /// The agent that acts; with a key, whoever signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
@@ -91,23 +95,25 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
         delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
         claim: args.claim.clone(),
     };
-    let path = match (args.check, args.wait) {
-        (true, _) => "/v1/actions/check".to_owned(),
-        (false, seconds) => path(seconds),
+    let call = if args.check {
+        Call::post("/v1/actions/check").agent(&agent).json(&request)?.reading()
+    } else {
+        call(&request, args.wait)?.agent(&agent)
     };
-    let answer = client.call(Call::post(path).agent(&agent).json(&request)?);
-    let hint = format!("repeat it with --idempotency-key {}", request.idempotency_key);
-    let verdict: Verdict = answer.map_err(|error| if args.check { error } else { unanswered(error, &hint) })?;
+    let named = args.agent.as_deref();
+    let verdict: Verdict = client
+        .call(call)
+        .map_err(|error| or_find_out(error, &request, args.delegation.as_deref(), named, &args.connection))?;
+    // Whatever closing meets with, the verdict has been given.
+    let outcome = told(&verdict, args.json);
     client.close()?;
-    told(&verdict, args.json)
+    outcome
 }
 
-/// Where actions go: answered at once, or up to so many seconds later.
-pub fn path(wait_seconds: u32) -> String {
-    match wait_seconds {
-        0 => "/v1/actions".to_owned(),
-        seconds => format!("/v1/actions?wait_ms={}", u64::from(seconds) * 1000),
-    }
+/// Asks for an action, to be answered at once or up to so many seconds later.
+pub fn call(request: &ActionRequest, wait_seconds: u32) -> Result<Call> {
+    let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(u64::from(wait_seconds) * 1000);
+    call.json(request)
 }
 
 /// Shows a verdict, and says whether the action is done or under way.
@@ -119,17 +125,6 @@ pub fn told(verdict: &Verdict, json: bool) -> Result<Outcome> {
     }
     let is_done = matches!(verdict.verdict, VerdictKind::Committed | VerdictKind::Settled | VerdictKind::InFlight);
     Ok(if is_done { Outcome::Yes } else { Outcome::No })
-}
-
-/// An action without an answer may have been done all the same: the key is how to find out.
-pub fn unanswered(error: anyhow::Error, repeat: &str) -> anyhow::Error {
-    match error.downcast::<Failure>() {
-        Ok(failure) if failure.exit == super::Exit::Cannot => {
-            failure.hint(format!("it is not known whether the action happened; {repeat}")).into()
-        }
-        Ok(failure) => failure.into(),
-        Err(error) => error,
-    }
 }
 
 fn random_key() -> Result<String> {

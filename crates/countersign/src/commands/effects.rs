@@ -93,8 +93,8 @@ pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
     match command {
         EffectsCommand::List(args) => list(args, config),
         EffectsCommand::Show(args) => {
-            let path = format!("/v1/effects/{}?wait_ms={}", escape(&args.which.effect), u64::from(args.wait) * 1000);
-            answer(&args.which, config, Call::get(path))
+            let call = Call::get(format!("/v1/effects/{}", escape(&args.which.effect)));
+            answer(&args.which, config, call.waiting_ms(u64::from(args.wait) * 1000))
         }
         EffectsCommand::Resolve(args) => {
             let outcome = match args.outcome {

@@ -80,7 +80,8 @@ impl NewKey {
     /// file stays: the key may be registered.
     fn not_registered(&self, error: anyhow::Error) -> anyhow::Error {
         let Some(file) = &self.file else { return error };
-        if error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit != Exit::Cannot) {
+        if error.downcast_ref::<Failure>().is_some_and(|failure| !matches!(failure.exit, Exit::Cannot | Exit::Unknown))
+        {
             // A file that cannot be removed does no harm, and what the gate said is the better message.
             let _ = std::fs::remove_file(file);
             return error;

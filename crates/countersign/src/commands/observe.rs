@@ -75,7 +75,8 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
 /// Observes facts as an agent.
 pub fn observe(client: &Client, agent: &str, facts: &[String]) -> Result<ObserveResponse> {
     let facts = facts.iter().map(|fact| Ok(fact_word(fact)?.to_string())).collect::<Result<_>>()?;
-    client.call(Call::post("/v1/observe").agent(agent).json(&ObserveRequest { facts, answers: false })?)
+    let request = ObserveRequest { facts, answers: false };
+    client.call(Call::post("/v1/observe").agent(agent).json(&request)?.reading())
 }
 
 /// The agent that a command acts as. Where there is a key, who signs is who acts, and no name is sent.

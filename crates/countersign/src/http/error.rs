@@ -23,12 +23,35 @@ pub struct HttpError {
     pub(super) message: String,
     pub(super) hint: Cow<'static, str>,
     pub(super) problems: Vec<Problem>,
+    /// After how many seconds it is worth trying again: the header `Retry-After`.
+    retry_after_s: Option<u64>,
 }
 
 impl HttpError {
     /// An error with its cause and what to do about it.
     pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), hint: hint.into(), problems: Vec::new() }
+        let retry_after_s = (code == ErrorCode::Busy).then_some(1);
+        Self { code, message: message.into(), hint: hint.into(), problems: Vec::new(), retry_after_s }
+    }
+
+    /// Says after how long it is worth trying again.
+    pub fn retry_after_ms(self, ms: u64) -> Self {
+        Self { retry_after_s: Some(ms.div_ceil(1000).max(1)), ..self }
+    }
+
+    /// The gate is not ready, and says for how long if it knows.
+    pub fn not_ready(message: String, left_ms: Option<u64>) -> Self {
+        match left_ms {
+            Some(left_ms) => {
+                let hint =
+                    "nothing was decided; sign again and retry after that, an action with the same idempotency key";
+                Self::new(ErrorCode::NotReady, message, hint).retry_after_ms(left_ms)
+            }
+            None => {
+                let hint = "send agents elsewhere until this is fixed; the message says how";
+                Self::new(ErrorCode::NotReady, message, hint)
+            }
+        }
     }
 
     /// A fault of the gate itself. What went wrong is for its logs; the caller cannot act on it.
@@ -72,8 +95,8 @@ impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
-        if self.code == ErrorCode::Busy {
-            response.headers_mut().insert(header::RETRY_AFTER, 1.into());
+        if let Some(after_s) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, after_s.into());
         }
         response.extensions_mut().insert(self);
         response
@@ -229,6 +252,7 @@ impl From<AuthError> for HttpError {
                 error.to_string(),
                 "nothing was decided; retry in a minute with the same idempotency key",
             ),
+            AuthError::NotYet { left_ms } => Self::not_ready(error.to_string(), Some(left_ms)),
             AuthError::NotNoted(_) => Self::new(
                 ErrorCode::NotReady,
                 error.to_string(),

@@ -6,8 +6,9 @@ use super::{App, json};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use countersign_api::{ClockConfirmed, ErrorCode, Health, Ready};
+use countersign_api::{ClockConfirmed, Health, Ready};
 use countersign_core::halt::Scope;
+use countersign_engine::gate::NotReady;
 use countersign_engine::request::Request;
 use std::sync::Arc;
 
@@ -25,10 +26,7 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<Response, HttpError> 
             let halted = view.state.halts.get(&Scope::All).map(|halt| halt.entry);
             json(&Ready { ready: true, position: view.position, now, halted })
         }
-        Some(reason) => {
-            let hint = "send agents elsewhere until this is mended; the message says how";
-            Err(HttpError::new(ErrorCode::NotReady, reason, hint))
-        }
+        Some(NotReady { reason, left_ms }) => Err(HttpError::not_ready(reason, left_ms)),
     }
 }
 

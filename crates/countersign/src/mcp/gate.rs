@@ -95,7 +95,8 @@ impl GateClient {
         for some in wanted.chunks(READS_MAX) {
             let call = Call::post("/v1/observe")
                 .agent(&self.agent)
-                .json(&ObserveRequest { facts: some.to_vec(), answers: false })?;
+                .json(&ObserveRequest { facts: some.to_vec(), answers: false })?
+                .reading();
             let shown: ObserveResponse = self.client.call(call)?;
             for fact in shown.facts {
                 let definition = fact.value.as_ref().and_then(|value| value.get("definition")).and_then(Value::as_str);
@@ -170,7 +171,7 @@ impl GateClient {
             delegation: None,
             claim: None,
         };
-        self.client.call(Call::post("/v1/actions").agent(&self.agent).json(&request)?)
+        self.client.call(Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent).json(&request)?)
     }
 
     /// Closes an embedded gate cleanly.

@@ -140,7 +140,8 @@ impl GateClient {
         };
         let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
         let act = |request: &ActionRequest| -> Result<Verdict> {
-            self.client.call(Call::post(format!("/v1/actions?wait_ms={wait_ms}")).agent(&self.agent).json(request)?)
+            let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(wait_ms);
+            self.client.call(call.agent(&self.agent).json(request)?)
         };
         let mut verdict = act(&request);
         // What the gate no longer opens was sealed with a key that is gone: the agent has seen nothing that counts.
@@ -151,7 +152,7 @@ impl GateClient {
             request.observations.clear();
             verdict = act(&request);
         }
-        let verdict = verdict.map_err(|error| Refusal::no_gate(&error))?;
+        let verdict = verdict.map_err(|error| Refusal::no_verdict(&error, &request.idempotency_key))?;
         let is_settled = verdict.verdict == VerdictKind::Settled;
         if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
             return Err(Refusal::of_unkept(&verdict));
@@ -170,7 +171,7 @@ impl GateClient {
         let Some((upstream, entry)) = parse_word(&given) else {
             return Err(Refusal::arguments("this is no continuation of this gateway"));
         };
-        let call = Call::get(format!("/v1/actions/{entry}?wait_ms={wait_ms}")).agent(&self.agent);
+        let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(wait_ms).agent(&self.agent);
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused_as(&error, ErrorCode::ActionNotFound) {
                 return Refusal::arguments("this agent has no call of this continuation");

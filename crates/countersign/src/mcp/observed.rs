@@ -107,7 +107,7 @@ impl GateClient {
 
     fn observe(&self, facts: &[FactId]) -> Result<ObserveResponse> {
         let request = ObserveRequest { facts: facts.iter().map(ToString::to_string).collect(), answers: true };
-        self.client.call(Call::post("/v1/observe").agent(&self.agent).json(&request)?)
+        self.client.call(Call::post("/v1/observe").agent(&self.agent).json(&request)?.reading())
     }
 }
 

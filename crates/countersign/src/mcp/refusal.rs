@@ -3,6 +3,7 @@
 
 use super::message::{Raw, raw};
 use super::tool::Tool;
+use crate::commands::is_unknown;
 use countersign_api::{ObserveResponse, Verdict, VerdictKind};
 use serde_json::{Value, json};
 
@@ -100,6 +101,20 @@ impl Refusal {
         let first = error.to_string();
         let first = first.lines().next().unwrap_or_default();
         Self::error("gate_unreachable", format!("the gate gives no verdict: {first}"), "Try again later.", "later")
+    }
+
+    /// The gate gave no verdict on a call that it makes itself: it may be under way all the same.
+    pub fn no_verdict(error: &anyhow::Error, key: &str) -> Self {
+        if !is_unknown(error) {
+            return Self::no_gate(error);
+        }
+        let first = error.to_string();
+        let message = format!("the gate gave no verdict: {}", first.lines().next().unwrap_or_default());
+        let hint = "Do not make the call again. A client that gave it an idempotency key repeats it with the same key, which \
+                    never does it twice; otherwise a person looks into the ledger.";
+        let error = json!({"code": "outcome_unknown", "message": message, "hint": hint, "idempotency_key": key});
+        let text = format!("It is not known whether this was done: {message}. {hint}");
+        Self { text, object: json!({"error": error, "retry": {"how": "never"}}) }
     }
 
     /// The gate's verdict on a call that no pact maps.

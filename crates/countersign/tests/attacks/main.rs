@@ -13,6 +13,7 @@
 )]
 
 mod approvals;
+mod clients;
 mod connections;
 mod erasure;
 mod external;

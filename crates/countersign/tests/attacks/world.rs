@@ -52,12 +52,28 @@ impl World {
     }
 
     /// Starts the gate by a command that runs the binary: with a lower limit, under a tracer.
-    pub fn serve_by(&mut self, mut command: Command) {
+    pub fn serve_by(&mut self, command: Command) {
+        self.serve_at("127.0.0.1:0", command);
+    }
+
+    /// Kills the gate and starts it again at the same address, for clients that stay.
+    pub fn kill_and_serve(&mut self) {
+        let url = self.url().to_owned();
+        self.kill();
+        self.serve_again(&url);
+    }
+
+    /// Starts the gate at an address where it was before.
+    pub fn serve_again(&mut self, url: &str) {
+        self.serve_at(url.strip_prefix("http://").unwrap(), Command::new(BINARY));
+    }
+
+    fn serve_at(&mut self, listen: &str, mut command: Command) {
         let settings = self.path().join("countersign.toml");
         if !settings.exists() {
             self.write("countersign.toml", "");
         }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--config", "countersign.toml"]);
+        command.args(["serve", "--listen", listen, "--data", "data", "--config", "countersign.toml"]);
         command.current_dir(self.path()).env("RUST_LOG", "error");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

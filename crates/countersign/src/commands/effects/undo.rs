@@ -1,7 +1,7 @@
 //! `countersign effects undo`: the action that a pact declares to undo a call, with the parameters of the call.
 
 use crate::client::{Call, escape};
-use crate::commands::act::{path, told, unanswered};
+use crate::commands::act::{call, or_find_out, told};
 use crate::commands::observe::{agent, observe};
 use crate::commands::{Connection, Failure, Outcome, delegation};
 use crate::config::Config;
@@ -22,7 +22,7 @@ Examples:
   countersign effects undo eff_813 --key payer-1.key --observe Account::42 --wait 10
 
 Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt, waiting for a person
-or not to be undone, 2 not understood, 3 no verdict (it may still have happened: run it again)")]
+or not to be undone, 2 not understood, 3 not done, 5 unknown: it may have happened")]
 pub struct UndoArgs {
     /// The effect, such as eff_813
     #[arg(value_name = "EFFECT")]
@@ -63,10 +63,13 @@ pub fn run(args: &UndoArgs, config: &Config) -> Result<Outcome> {
         delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
         claim: None,
     };
-    let answer = client.call(Call::post(path(args.wait)).agent(&agent).json(&request)?);
-    let verdict: Verdict = answer.map_err(|error| unanswered(error, "run this again, which never does it twice"))?;
+    let answer = client.call(call(&request, args.wait)?.agent(&agent));
+    let named = args.agent.as_deref();
+    let verdict: Verdict =
+        answer.map_err(|error| or_find_out(error, &request, args.delegation.as_deref(), named, &args.connection))?;
+    let outcome = told(&verdict, args.json);
     client.close()?;
-    told(&verdict, args.json)
+    outcome
 }
 
 /// What undoes an effect, if something does.
