@@ -1,5 +1,5 @@
-//! Signatures on requests, judged by somebody else's implementation: a Python library, in a virtual environment of its own
-//! under the target folder, with the versions that `interop/requirements.txt` names.
+//! Signatures on requests and the HTTP document, judged by somebody else's implementations: Python libraries, in a virtual
+//! environment of their own under the target folder, with the versions that `interop/requirements.txt` names.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,10 @@ use crate::venv;
 pub fn run(root: &Path) -> Result<bool> {
     let python = venv::python(&venv::target(root).join("interop-venv"), &root.join("interop/requirements.txt"))?;
     let Some(binary) = venv::binary(root)? else { return Ok(false) };
-    let mut tests = Command::new(python);
-    tests.arg(root.join("interop/test_signatures.py")).env("COUNTERSIGN", binary);
-    succeeds(tests)
+    let judged = |test: &str| {
+        let mut tests = Command::new(&python);
+        tests.arg(root.join("interop").join(test)).env("COUNTERSIGN", &binary);
+        succeeds(tests)
+    };
+    Ok(judged("test_signatures.py")? && judged("test_openapi.py")?)
 }

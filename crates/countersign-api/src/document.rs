@@ -1,10 +1,13 @@
 //! The OpenAPI 3.1 document. It is checked in as `openapi.json`, so that a change of the contract shows in its diff.
 
+mod errors;
+mod parameters;
 mod paths;
+
+pub use errors::{errors_of, operations};
 
 use crate::error::ErrorBody;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
 
 const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signature-Input` and `Signature`, and `Content-Digest` \
@@ -37,7 +40,7 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
     components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail)),
     paths(
         paths::observe, paths::act, paths::check, paths::get_action,
-        paths::get_fact, paths::put_fact, paths::delete_fact, paths::fact_history,
+        paths::get_fact, paths::put_fact, paths::delete_fact, paths::confirm_fact, paths::fact_history,
         paths::list_agents, paths::list_operators,
         paths::list_pacts, paths::publish_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
@@ -59,38 +62,27 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     if let Some(components) = &mut document.components {
         components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
     }
-    for item in document.paths.paths.values_mut() {
-        let operations =
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().filter_map(Option::as_mut);
-        for operation in operations {
-            let responses = &mut operation.responses.responses;
-            // Every operation can fail in the same ways; saying so once a piece would drown what is particular to each.
-            responses.insert("4XX".to_owned(), RefOr::T(failure("The request is refused; nothing was decided")));
-            responses.insert("5XX".to_owned(), RefOr::T(failure("The gate cannot answer now")));
-        }
-    }
+    errors::list(&mut document);
+    parameters::limit(&mut document);
     secure(&mut document);
     document
 }
 
 /// Operations that anybody may call.
-const PUBLIC: [&str; 7] =
-    ["/v1/ledger/consistency", "/log/checkpoint", "/log/{path}", "/healthz", "/readyz", "/metrics", "/openapi.json"];
+const PUBLIC: [&str; 6] =
+    ["/v1/ledger/consistency", "/log/checkpoint", "/log/{path}", "/healthz", "/readyz", "/openapi.json"];
 
 /// Says how callers prove who they are. OpenAPI has no kind of its own for signed requests, so the scheme is an API key in
 /// name only, and its description is what counts.
 fn secure(document: &mut utoipa::openapi::OpenApi) {
     let scheme = ApiKey::Header(ApiKeyValue::with_description("Signature", SIGNATURE));
     document.components.get_or_insert_default().add_security_scheme("signature", SecurityScheme::ApiKey(scheme));
-    document.security = Some(vec![SecurityRequirement::new("signature", [] as [&str; 0])]);
+    // The second alternative is an open gate, which has no operators and knows nobody's key.
+    let signed = SecurityRequirement::new("signature", [] as [&str; 0]);
+    document.security = Some(vec![signed, SecurityRequirement::default()]);
     for (path, item) in &mut document.paths.paths {
         if let Some(get) = item.get.as_mut().filter(|_| PUBLIC.contains(&path.as_str())) {
             get.security = Some(vec![SecurityRequirement::default()]);
         }
     }
-}
-
-fn failure(description: &str) -> Response {
-    let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorBody::name()))).build();
-    ResponseBuilder::new().description(description).content("application/json", body).build()
 }

@@ -31,7 +31,7 @@ pub use action::{
     Wrote,
 };
 pub use agents::{AgentList, OperatorList, Registered};
-pub use document::openapi;
+pub use document::{errors_of, openapi, operations};
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,
     ResolveRequest, Resolved, UndoWith,

@@ -7,7 +7,7 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
-use countersign_api::{ErrorCode, openapi};
+use countersign_api::{ErrorCode, openapi, operations};
 use std::path::Path;
 
 #[test]
@@ -35,4 +35,35 @@ fn it_is_openapi_3_1_and_every_reference_leads_somewhere() {
     }
     let codes = schemas["ErrorCode"]["oneOf"].as_array().or(schemas["ErrorCode"]["enum"].as_array()).unwrap();
     assert_eq!(codes.len(), ErrorCode::ALL.len());
+}
+
+#[test]
+fn every_operation_lists_its_errors_and_every_error_is_some_operations() {
+    let document = serde_json::to_value(openapi()).unwrap();
+    let mut documented: Vec<(String, String)> = Vec::new();
+    let mut listed = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            documented.push((method.clone(), path.clone()));
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(!status.contains('X'), "{method} {path}: {status} says too little");
+                let Some(reference) = response["$ref"].as_str() else { continue };
+                let response = document.pointer(reference.strip_prefix('#').unwrap()).unwrap();
+                let schema = &response["content"]["application/json"]["schema"]["allOf"][1];
+                for code in schema["properties"]["error"]["properties"]["code"]["enum"].as_array().unwrap() {
+                    listed.insert(code.as_str().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    let mut rows: Vec<(String, String)> =
+        operations().map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
+    rows.sort();
+    documented.sort();
+    assert_eq!(rows, documented, "one row in document/errors.rs for each operation");
+    // An operation that does not exist has no row.
+    let elsewhere = [ErrorCode::MethodNotAllowed];
+    for code in ErrorCode::ALL.iter().filter(|code| !elsewhere.contains(code)) {
+        assert!(listed.contains(code.as_str()), "no operation lists {}", code.as_str());
+    }
 }

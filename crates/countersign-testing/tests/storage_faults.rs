@@ -177,7 +177,7 @@ fn a_full_disk_makes_requests_wait_and_readiness_fail_until_there_is_space() {
             assert!(Instant::now() < until, "the disk was never full");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let why = gate.not_ready().unwrap();
+        let why = gate.not_ready().unwrap().reason;
         assert!(why.contains("no room") && why.contains("No space left"), "{why}");
         disk.set_faults(Faults::default());
         written.join().unwrap().unwrap()

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
-use super::facts::bad_path;
+use super::numbers::index;
 use super::{App, body, effects, json, verdict};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -112,7 +112,7 @@ pub async fn show(
     path: Result<Path<u64>, PathRejection>,
     query: effects::Wait,
 ) -> Result<Response, HttpError> {
-    let Path(entry) = path.map_err(|error| bad_path(&error))?;
+    let entry = index(path)?;
     let wait = effects::wait_of(query)?;
     let not_found = || {
         let message = format!("entry {entry} holds no action of {}", caller.name);

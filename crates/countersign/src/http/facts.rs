@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
+use super::numbers::{position, within};
 use super::{App, body, json, receipt};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -246,8 +247,9 @@ pub async fn history(
         return Err(no_fact(&app.gate, &id));
     }
     let (usual, most) = HISTORY_LIMIT;
-    let limit = usize::try_from(query.limit.unwrap_or(usual).clamp(1, most)).unwrap_or(1);
-    let before = query.before.unwrap_or(u64::MAX);
+    let limit = within("limit", query.limit.unwrap_or(usual), 1..=most)?;
+    let limit = usize::try_from(limit).unwrap_or(1);
+    let before = query.before.map_or(Ok(u64::MAX), |before| position("before", before))?;
     let asked = id.clone();
     let (versions, erased_at_entry) = app.blocking(move |gate| gate.history(&asked, before, limit)).await?;
     let oldest = versions.last().map(|version| version.version);

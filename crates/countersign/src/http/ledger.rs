@@ -2,7 +2,8 @@
 
 use super::caller::Caller;
 use super::error::HttpError;
-use super::facts::{bad_path, bad_query};
+use super::facts::bad_query;
+use super::numbers::{index, position, within};
 use super::{App, body, json};
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -49,8 +50,8 @@ pub async fn entries(
     query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response, HttpError> {
     let Query(query) = query.map_err(|error| bad_query(&error))?;
-    let start = query.start.unwrap_or(0);
-    let limit = query.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let start = position("start", query.start.unwrap_or(0))?;
+    let limit = within("limit", query.limit.unwrap_or(PAGE.0), 1..=PAGE.1)?;
     let read = move |gate: &Gate| {
         let entries = gate.read_log_range(start, limit)?;
         let entries = entries.into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
@@ -63,7 +64,7 @@ pub async fn entries(
 
 /// `GET /v1/ledger/entries/{index}`
 pub async fn entry(State(app): State<Arc<App>>, path: IndexPath) -> Result<Response, HttpError> {
-    let Path(index) = path.map_err(|error| bad_path(&error))?;
+    let index = index(path)?;
     json(&app.blocking(move |gate| gate.read_log(index).and_then(shown)).await?)
 }
 
@@ -88,7 +89,7 @@ pub async fn receipt(
     caller: Option<Extension<Caller>>,
     path: IndexPath,
 ) -> Result<Response, HttpError> {
-    let Path(index) = path.map_err(|error| bad_path(&error))?;
+    let index = index(path)?;
     if let Some(Extension(caller)) = caller.filter(|caller| caller.kind == Some(HolderKind::Agent)) {
         own(&app, &caller, index).await?;
     }
@@ -121,6 +122,7 @@ pub async fn consistency(
     query: Result<Query<ConsistencyQuery>, QueryRejection>,
 ) -> Result<Response, HttpError> {
     let Query(ConsistencyQuery { old }) = query.map_err(|error| bad_query(&error))?;
+    let old = position("old", old)?;
     let prove = move |gate: &Gate| {
         let (mut new, mut proof) = gate.consistency(old)?;
         for _ in 0..PROVE_TRIES_MAX {

@@ -31,9 +31,13 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let span = tracing::info_span!("request", id, method = %request.method(), route);
+    #[cfg(test)]
+    let method = request.method().clone();
     let mut response = caught(next.run(request)).instrument(span.clone()).await;
     if response.status().is_client_error() || response.status().is_server_error() {
         let code = write_error(&mut response, &id);
+        #[cfg(test)]
+        is_listed(&method, route, code);
         app.metrics.refused(code);
         span.in_scope(|| {
             tracing::info!(status = response.status().as_u16(), code, took_us = micros(started), "refused")
@@ -48,6 +52,18 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Every error that any test meets is one that the document lists for the operation.
+#[cfg(test)]
+fn is_listed(method: &axum::http::Method, route: &str, code: &str) {
+    let method = if method == axum::http::Method::HEAD { "GET" } else { method.as_str() };
+    // Tests have handlers of their own, and call what does not exist.
+    let Some(listed) = countersign_api::errors_of(method, route) else { return };
+    assert!(
+        listed.iter().any(|known| known.as_str() == code),
+        "{method} {route} answers {code}, which countersign-api/src/document/errors.rs does not list"
+    );
 }
 
 fn micros(started: Instant) -> u64 {

@@ -294,7 +294,7 @@ fn no_command_says_that_nothing_was_done_when_something_was_whenever_the_gate_is
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            std::thread::sleep(Duration::from_millis(100 + random % 1500));
+            std::thread::sleep(Duration::from_millis(300 + random % 1800));
             world.kill_and_serve();
             kills += 1;
         }

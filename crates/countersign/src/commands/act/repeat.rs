@@ -72,8 +72,13 @@ mod tests {
             Connection { server: Some("http://127.0.0.1:1".into()), data: None, key: Some("a b.key".into()) };
         let unknown = Failure::cannot("x").into_unknown("it may have been", Some("k-1"));
         let told = or_find_out(unknown.into(), &request, Some("@token"), None, &connection).to_string();
-        let wanted = r#"countersign act --pact billing --action refund --params '{"account":"o'\''neill","amount":3}' --observation t1 --observation t2 --delegation @token --claim clm_3 --idempotency-key k-1 --key 'a b.key' --server http://127.0.0.1:1"#;
-        assert!(told.ends_with(wanted), "{told}");
+        let wanted = [
+            r#"countersign act --pact billing --action refund --params '{"account":"o'\''neill","amount":3}'"#,
+            "--observation t1 --observation t2 --delegation @token --claim clm_3 --idempotency-key k-1",
+            "--key 'a b.key' --server http://127.0.0.1:1",
+        ]
+        .join(" ");
+        assert!(told.ends_with(&wanted), "{told}");
         let refused = or_find_out(Failure::no("x").into(), &request, None, None, &connection);
         assert_eq!(refused.to_string(), "x", "what is known needs no way out");
     }

@@ -62,6 +62,26 @@ fn pacts_are_listed_with_their_text_and_problems_have_places() {
 }
 
 #[test]
+fn numbers_beyond_what_the_document_allows_are_refused_and_not_cut_down() {
+    let server = furnished();
+    for beyond in [1_u64 << 53, 1 << 63, u64::MAX] {
+        for path in
+            ["/v1/ledger/entries/", "/v1/ledger/receipts/", "/v1/ledger/entries?start=", "/v1/ledger/consistency?old="]
+        {
+            assert_error(&server.get(&format!("{path}{beyond}")), 400, "invalid_path");
+        }
+        assert_error(&server.get(&format!("/v1/facts/Account/42/history?before={beyond}")), 400, "invalid_path");
+    }
+    assert_error(&server.get(&format!("/v1/ledger/entries/{}", (1_u64 << 53) - 1)), 404, "beyond_log");
+    for (path, most) in [("/v1/ledger/entries", 256), ("/v1/facts/Account/42/history", 100)] {
+        assert_eq!(server.get(&format!("{path}?limit={most}")).status, 200);
+        for limit in [0, most + 1] {
+            assert_error(&server.get(&format!("{path}?limit={limit}")), 400, "invalid_path");
+        }
+    }
+}
+
+#[test]
 fn the_ledger_can_be_read_proved_and_erased() {
     let server = furnished();
     let first: Value = server.get("/v1/ledger/entries?start=1&limit=2").json();
