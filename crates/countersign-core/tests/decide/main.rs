@@ -8,6 +8,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod binding;
 mod cedar;
 mod delegation;
 mod disclosing;
