@@ -10,7 +10,7 @@ mod remote;
 mod signer;
 
 use crate::commands::Failure;
-use crate::config::Config;
+use crate::config::{Config, OPERATOR_SOCKET, OperatorSocket};
 use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
@@ -139,6 +139,17 @@ impl Client {
     /// A gate that runs at this address.
     pub fn remote(server: &str) -> Result<Self> {
         Ok(Self { way: Way::Remote(remote::Remote::new(server)?), signer: None })
+    }
+
+    /// The gate that runs on this data folder, if its socket for operators answers.
+    pub fn nearby(data: &Path, config: &Config) -> Result<Option<Self>> {
+        let path = match &config.operator_socket {
+            Some(OperatorSocket::Off) => return Ok(None),
+            Some(OperatorSocket::At(path)) => path.clone(),
+            None => data.join(OPERATOR_SOCKET),
+        };
+        let answers = std::os::unix::net::UnixStream::connect(&path).is_ok();
+        answers.then(|| Self::remote(&format!("{}{}", remote::UNIX, path.display()))).transpose()
     }
 
     /// A gate opened here on its data folder, which no other process may hold, with the settings that `serve` would have.

@@ -142,11 +142,18 @@ pub struct Connection {
 
 impl Connection {
     /// Connects. A folder is opened only when the command line names one: settings for `serve` must not send a command
-    /// past the gate that runs.
+    /// past the gate that runs. Where nothing names a gate, the one that runs on the usual folder is called by its socket.
     pub fn client(&self, config: &Config) -> Result<Client> {
-        let client = match &self.data {
-            Some(data) => Client::embedded(data, config)?,
-            None => Client::remote(self.server.as_deref().or(config.server.as_deref()).unwrap_or(SERVER))?,
+        let client = match (&self.data, self.server.as_deref().or(config.server.as_deref())) {
+            (Some(data), _) => Client::embedded(data, config)?,
+            (None, Some(server)) => Client::remote(server)?,
+            (None, None) => {
+                let data = std::env::var_os("COUNTERSIGN_DATA").map(PathBuf::from);
+                match Client::nearby(&config.data(data.as_deref()), config)? {
+                    Some(client) => client,
+                    None => Client::remote(SERVER)?,
+                }
+            }
         };
         self.signed(client, config)
     }

@@ -4,13 +4,16 @@
 //! refused: a mistyped limit that is silently ignored is a limit that is not there.
 
 pub mod adapters;
+mod connections;
 mod table;
+
+pub use connections::{ConnectionSettings, OPERATOR_SOCKET, OperatorSocket};
 
 use crate::mcp::settings::McpSettings;
 use anyhow::{Context as _, Result, bail};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use table::{number, string, suggestion};
 
@@ -28,16 +31,24 @@ const QUEUE_LEN_MAX: i64 = 1 << 20;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-const KEYS: [&str; 11] = [
+/// The shortest segment that is taken: one full batch is within it.
+const SEGMENT_BYTES_MIN: i64 = 1 << 20;
+/// The longest segment that is taken.
+const SEGMENT_BYTES_MAX: i64 = 1 << 30;
+
+const KEYS: [&str; 14] = [
     "adapters",
     "agent",
     "batch_max",
+    "connections",
     "data",
     "key",
     "listen",
     "mcp",
+    "operator_socket",
     "origin",
     "queue_len",
+    "segment_bytes",
     "server",
     "snapshot_every",
 ];
@@ -65,6 +76,12 @@ pub struct Config {
     pub batch_max: Option<usize>,
     /// Entries between snapshots.
     pub snapshot_every: Option<u64>,
+    /// Length of a segment of the ledger.
+    pub segment_bytes: Option<u64>,
+    /// How many may call, and for how long.
+    pub connections: ConnectionSettings,
+    /// Where operators connect; relative paths start at the file's own folder.
+    pub operator_socket: Option<OperatorSocket>,
     /// What carries calls to the outside out, by name.
     pub adapters: BTreeMap<String, adapters::AdapterSettings>,
 }
@@ -96,12 +113,17 @@ impl Config {
                 "adapters" => config.adapters = adapters::parse(value, base)?,
                 "agent" => config.agent = Some(string(key, value)?),
                 "batch_max" => config.batch_max = Some(number(key, value, 1, BATCH_MAX)?),
+                "connections" => config.connections = ConnectionSettings::parse(value)?,
                 "data" => config.data = Some(base.join(string(key, value)?)),
                 "key" => config.key = Some(base.join(string(key, value)?)),
                 "listen" => config.listen = Some(listen(&string(key, value)?)?),
                 "mcp" => config.mcp = McpSettings::parse(value)?,
+                "operator_socket" => config.operator_socket = Some(OperatorSocket::parse(value, base)?),
                 "origin" => config.origin = Some(string(key, value)?),
                 "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),
+                "segment_bytes" => {
+                    config.segment_bytes = Some(number(key, value, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?);
+                }
                 "server" => config.server = Some(string(key, value)?),
                 "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
                 unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown, &KEYS)),
@@ -120,13 +142,15 @@ impl Config {
         options.queue_len = self.queue_len.unwrap_or(options.queue_len);
         options.batch_max = self.batch_max.unwrap_or(options.batch_max);
         options.snapshot_every = self.snapshot_every.unwrap_or(options.snapshot_every);
+        options.segment_bytes = self.segment_bytes.unwrap_or(options.segment_bytes);
         options
     }
 }
 
-/// An address to listen on.
+/// An address to listen on. `localhost` is 127.0.0.1, without asking a name server that might say otherwise.
 pub fn listen(text: &str) -> Result<SocketAddr> {
-    text.parse().map_err(|_| {
+    let here = text.strip_prefix("localhost:").map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
+    here.as_deref().unwrap_or(text).parse().map_err(|_| {
         anyhow::anyhow!(
             "`{text}` is not an address to listen on\nhint: write an IP address and a port, such as {LISTEN}"
         )
@@ -144,11 +168,14 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\n\
-                    origin = \"o\"\nqueue_len = 3\nserver = \"http://127.0.0.1:1\"\nsnapshot_every = 0\n[mcp]\n";
+                    operator_socket = \"s\"\norigin = \"o\"\nqueue_len = 3\nsegment_bytes = 1048576\nserver = \"http://127.0.0.1:1\"\n\
+                    snapshot_every = 0\nconnections = {}\n[mcp]\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
         assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));
         assert_eq!(config.listen.map(|listen| listen.port()), Some(1));
+        assert_eq!(config.operator_socket, Some(OperatorSocket::At("/etc/s".into())));
+        assert_eq!(config.segment_bytes, Some(1 << 20));
         assert_eq!(text.lines().count(), KEYS.len());
     }
 
@@ -161,6 +188,29 @@ mod tests {
         assert!(refused("data = 3").contains("must be a string"));
         assert!(refused("listen = \"localhost\"").contains("127.0.0.1:8420"));
         assert!(refused("a = 1\nb = = 2").starts_with("line 2: "));
+    }
+
+    #[test]
+    fn limits_of_connections_are_read_and_kept_within_what_the_system_has() {
+        let text = "operator_socket = \"off\"\n[connections]\nmax = 100\nper_peer = 7\nheader_timeout = \"2s\"\nidle_timeout = \"5s\"";
+        let config = Config::parse(text, Path::new("/etc")).expect("is right");
+        assert_eq!(config.operator_socket, Some(OperatorSocket::Off));
+        let limits = config.connections.limits(60);
+        assert_eq!((limits.connections, limits.per_peer), (60, 7));
+        assert_eq!((limits.header.as_secs(), limits.idle.as_secs()), (2, 5));
+        let usual = ConnectionSettings::default().limits(600);
+        assert_eq!((usual.connections, usual.per_peer), (600, 300));
+        assert!(refused("[connections]\nper_pear = 1").contains("did you mean `per_peer`?"));
+        assert!(refused("[connections]\nmax = 0").contains("whole number from 1"));
+    }
+
+    #[test]
+    fn localhost_is_this_machine() {
+        assert_eq!(listen("localhost:8420").expect("is right").to_string(), "127.0.0.1:8420");
+        assert_eq!(listen("[::1]:1").expect("is right").port(), 1);
+        for wrong in ["localhost", "localhost:", "localhost:99999", "localhost.example:1", "gate.example:1"] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

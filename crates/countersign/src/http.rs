@@ -28,13 +28,13 @@ mod service;
 mod tests;
 mod verdict;
 
+use crate::connections::{self, Limits};
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Request};
@@ -42,12 +42,8 @@ use error::HttpError;
 use metrics::Metrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-
-/// How long requests may still take once the server was told to stop; by then every answer the gate owes has been given.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 /// What all handlers share.
 pub struct App {
@@ -65,6 +61,13 @@ pub enum Reach {
     Loopback,
     /// From elsewhere.
     Beyond,
+}
+
+impl Reach {
+    /// From where an address can be reached.
+    pub fn of(address: SocketAddr) -> Self {
+        if address.ip().is_loopback() { Self::Loopback } else { Self::Beyond }
+    }
 }
 
 /// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so nobody else
@@ -88,40 +91,22 @@ pub async fn serve_on(
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    let reach = if listener.local_addr()?.ip().is_loopback() { Reach::Loopback } else { Reach::Beyond };
-    serve_router(finish(routes(), gate, reach, adapters), listener, shutdown).await
+    let reach = Reach::of(listener.local_addr()?);
+    serve_router(router(gate, adapters, reach), listener, shutdown).await
 }
 
-/// Serves anything on a listener until `shutdown` is done.
+/// Serves anything on a listener until `shutdown` is done, with the usual limits.
 pub async fn serve_router(
     router: Router,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    // Answers are small and waited for: they must not wait to be joined by others.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    let (stopping, stopped) = oneshot::channel::<()>();
-    let told = async move {
-        shutdown.await;
-        drop(stopping);
-    };
-    let overdue = async move {
-        // Completes when `stopping` is dropped, which is the only thing that ever happens to it.
-        let _ = stopped.await;
-        tokio::time::sleep(STOP_WITHIN).await;
-    };
-    tokio::select! {
-        served = axum::serve(listener, router).with_graceful_shutdown(told) => served.context("the server failed"),
-        () = overdue => {
-            tracing::warn!("some connections did not end in time and were cut");
-            Ok(())
-        }
-    }
+    connections::serve(router, listener, Limits::default(), shutdown).await
 }
 
-/// The whole interface over a gate that is called without a socket.
-pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>) -> Router {
-    finish(routes(), gate, Reach::Loopback, adapters)
+/// The whole interface over a gate.
+pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>, reach: Reach) -> Router {
+    finish(routes(), gate, reach, adapters)
 }
 
 fn routes() -> Router<Arc<App>> {

@@ -17,6 +17,7 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod connections;
 mod data;
 mod demo;
 mod http;

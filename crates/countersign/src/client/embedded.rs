@@ -5,6 +5,7 @@ use super::{ANSWER_BYTES_MAX, Answer, Call};
 use crate::commands::Failure;
 use crate::config::Config;
 use crate::data::DataFolder;
+use crate::http::Reach;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -53,7 +54,7 @@ impl Embedded {
         let outbox = calls.then(|| Outbox::start(Arc::clone(&gate), adapters.clone())).transpose();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self {
-            router: crate::http::router(Arc::clone(&gate), Arc::new(adapters)),
+            router: crate::http::router(Arc::clone(&gate), Arc::new(adapters), Reach::Loopback),
             gate,
             outbox: outbox.context("the system gives no threads for the outbox")?,
             runtime: runtime.context("the system gives no runtime")?,

@@ -1,4 +1,6 @@
-//! A gate that runs, over HTTP.
+//! A gate that runs, over HTTP: on a port, or on its socket for operators.
+
+mod socket;
 
 use super::attempts::Lost;
 use super::{ANSWER_BYTES_MAX, Answer, Call};
@@ -12,20 +14,21 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to be connected, before anything is sent.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
+/// What the address of a socket begins with.
+pub const UNIX: &str = "unix:";
+/// The host that requests over a socket name and sign for: it is on this machine.
+const SOCKET_HOST: &str = "localhost";
+
 /// A gate that runs.
 pub struct Remote {
+    /// The address as people know it.
+    name: String,
     base: String,
     agent: ureq::Agent,
 }
 
 impl Remote {
     pub(super) fn new(server: &str) -> Result<Self> {
-        let base = server.trim_end_matches('/').to_owned();
-        if !base.starts_with("http://") {
-            return Err(Failure::usage(format!("`{server}` is not the address of a gate"))
-                .hint("write it as http://127.0.0.1:8420; TLS is not spoken yet")
-                .into());
-        }
         let config = ureq::Agent::config_builder()
             // A limit of its own, so that what was never sent can be told from what was not answered.
             .timeout_connect(Some(CONNECT_WITHIN))
@@ -34,7 +37,17 @@ impl Remote {
             .max_redirects(0)
             .proxy(None)
             .build();
-        Ok(Self { base, agent: config.into() })
+        if let Some(path) = server.strip_prefix(UNIX) {
+            let agent = socket::agent(config, path.into());
+            return Ok(Self { name: server.to_owned(), base: format!("http://{SOCKET_HOST}"), agent });
+        }
+        let base = server.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") {
+            return Err(Failure::usage(format!("`{server}` is not the address of a gate"))
+                .hint("write it as http://127.0.0.1:8420 or unix:countersign-data/operator.sock; TLS is not spoken yet")
+                .into());
+        }
+        Ok(Self { name: base.clone(), base, agent: config.into() })
     }
 
     /// The host and port that calls are sent to.
@@ -81,10 +94,14 @@ impl Remote {
 
     /// Whether anything of the request can have left, going by what went wrong.
     fn lost(&self, error: &ureq::Error, within: Duration) -> Lost {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         use ureq::{Error, Timeout};
         let failure = self.unreachable(error, within);
         match error {
-            Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => Lost::Unsent(failure),
+            // The last two come from a socket in the file system, and only when it is connected to.
+            Error::Io(io) if matches!(io.kind(), ConnectionRefused | NotFound | PermissionDenied) => {
+                Lost::Unsent(failure)
+            }
             Error::ConnectionFailed | Error::HostNotFound | Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
                 Lost::Unsent(failure)
             }
@@ -94,7 +111,7 @@ impl Remote {
     }
 
     fn unreachable(&self, error: &ureq::Error, within: Duration) -> Failure {
-        Failure::cannot(format!("no answer from {}: {}", self.base, cause(error, within)))
+        Failure::cannot(format!("no answer from {}: {}", self.name, cause(error, within)))
             .hint("start a gate with `countersign serve`, or name another with --server")
             .hint("to work on a data folder without a server, name it with --data")
     }
@@ -105,6 +122,7 @@ fn cause(error: &ureq::Error, within: Duration) -> String {
     match error {
         ureq::Error::ConnectionFailed => "nobody listens there".into(),
         ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => "nobody listens there".into(),
+        ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => "there is no such socket".into(),
         ureq::Error::Timeout(_) => format!("it took longer than {} s", within.as_secs()),
         other => other.to_string(),
     }

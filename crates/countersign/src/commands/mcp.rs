@@ -9,6 +9,7 @@ use super::serve::{ended, logging};
 use super::{Connection, Failure, Outcome};
 use crate::client::{Call, Client};
 use crate::config::{self, Config};
+use crate::connections;
 use crate::mcp::Gateway;
 use crate::mcp::downstream::{http, stdio};
 use crate::mcp::gate::{GateClient, PACT_NAME};
@@ -151,9 +152,12 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
                 let listener = listener.with_context(|| format!("cannot listen on {listen}"))?;
                 note(format_args!("Listening on http://{}/mcp", listener.local_addr()?));
                 let router = http::router(Arc::clone(&gateway), alive.clone(), idle);
+                // Half of the descriptors are for the servers behind: each session has its own.
+                let descriptors = connections::raise_limit();
+                let limits = config.connections.limits(connections::connections_max(descriptors, descriptors / 2));
                 // Streams that clients keep open would never end by themselves, so they are cut.
                 tokio::select! {
-                    served = crate::http::serve_router(router, listener, std::future::pending()) => served,
+                    served = connections::serve(router, listener, limits, std::future::pending()) => served,
                     () = told => Ok(()),
                 }
             }

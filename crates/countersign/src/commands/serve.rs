@@ -1,13 +1,19 @@
 //! `countersign serve`: a gate that runs.
 
+mod detach;
+mod operators;
+
 use super::{Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
+use crate::connections;
 use crate::data::DataFolder;
+use crate::http::Reach;
 use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use countersign_engine::gate::OpenReport;
-use countersign_engine::outbox::Outbox;
+use countersign_engine::gate::{Gate, OpenReport};
+use countersign_engine::outbox::{Adapters, Outbox};
+use operators::Socket;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,19 +21,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
+/// How many requests may read the ledger or external facts at a time. Each takes a thread and up to two descriptors.
+const READERS: usize = 96;
+
 /// Run the gate on a data folder
 ///
 /// Opens the ledger, replays what the newest snapshot does not cover, and listens. One gate a folder: a second one is refused.
-/// SIGINT or SIGTERM ends it cleanly: requests that were taken are answered first. After a crash nothing has to be done:
+/// SIGINT, SIGTERM or SIGHUP ends it cleanly: requests that were taken are answered first. After a crash nothing has to be done:
 /// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
 ///
 /// A gate with an admin, as `countersign init` makes it, knows who calls by signature and may listen anywhere. An open one
 /// (`countersign init --open`) listens on loopback only.
+///
+/// Operators have a socket of their own, operator.sock in the data folder, which nothing that happens on the port can block:
+/// commands without --server use it, and others name it with --server unix:PATH.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   countersign serve
   countersign serve --data gate-data --listen 127.0.0.1:9000
+  GATE=$(countersign serve --detach)                          in the background; `kill $GATE` ends it
   RUST_LOG=countersign=debug countersign serve 2>gate.log     logs are JSON where stderr is not a terminal")]
 pub struct ServeArgs {
     #[command(flatten)]
@@ -39,11 +52,19 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "COUNTERSIGN_QUEUE_LEN", hide_env_values = true,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     queue_len: Option<u32>,
+    /// Start it in the background: return when it listens, and print its process id
+    #[arg(long)]
+    detach: bool,
 }
 
 /// Runs the gate until it is told to end.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let listen = listen(args, config)?;
+    if args.detach {
+        let data = config.data(args.folder.data.as_deref());
+        DataFolder::find(&data)?;
+        return detach::run(&data);
+    }
     logging("info");
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
@@ -73,21 +94,42 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     // Before anybody is listened to: what was under way when the gate ended comes first.
     let outbox =
         Outbox::start(Arc::clone(&gate), adapters.clone()).context("the system gives no threads for the outbox")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the system gives no runtime")?;
-    let served = runtime.block_on(async {
-        let ended = ended()?;
-        let listener = crate::http::listen(&gate, listen).await?;
-        note(format_args!("Listening on http://{}", listener.local_addr()?));
-        crate::http::serve_on(Arc::clone(&gate), Arc::new(adapters), listener, ended).await
-    });
-    drop(runtime);
+    let served = serve(args, config, listen, &gate, adapters);
     outbox.stop();
-    let closed = Arc::into_inner(gate).map_or(Ok(()), countersign_engine::gate::Gate::close);
+    let closed = Arc::into_inner(gate).map_or(Ok(()), Gate::close);
     served.map_err(|error| bound(error, listen))?;
     closed.map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")))?;
     note("Closed.");
     Ok(Outcome::Yes)
+}
+
+/// Serves on the port, and operators on their socket, until it is told to end.
+fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>, adapters: Adapters) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(READERS).enable_all().build();
+    let runtime = runtime.context("the system gives no runtime")?;
+    let calls: usize = adapters.values().map(|adapter| adapter.concurrency()).sum();
+    // A reader opens two files at most, and a call one line; a program that is run has three ends.
+    let others = 2 * (READERS + operators::READERS) + operators::CONNECTIONS + 4 * calls;
+    let room = connections::connections_max(connections::raise_limit(), u64::try_from(others).unwrap_or(u64::MAX));
+    let limits = config.connections.limits(room);
+    tracing::info!(connections = limits.connections, per_peer = limits.per_peer, "limits of the port");
+    let (ended, listener) = runtime.block_on(async {
+        let ended = ended()?;
+        anyhow::Ok((ended, crate::http::listen(gate, listen).await?))
+    })?;
+    let address = listener.local_addr()?;
+    let router = crate::http::router(Arc::clone(gate), Arc::new(adapters), Reach::of(address));
+    let socket = Socket::bind(config, &config.data(args.folder.data.as_deref()))?;
+    if let Some(socket) = &socket {
+        note(format_args!("Operators call unix:{}", socket.path().display()));
+    }
+    let operators = socket.map(|socket| socket.serve(router.clone())).transpose()?;
+    note(format_args!("{}http://{address}", detach::LISTENING));
+    let served = runtime.block_on(connections::serve(router, listener, limits, ended));
+    if let Some(operators) = operators {
+        operators.stop();
+    }
+    served
 }
 
 fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
@@ -136,17 +178,35 @@ fn describe(report: &OpenReport, now_ms: u64) {
     note(format_args!("Ledger time is {}", time(now_ms)));
 }
 
-/// Ends with SIGINT or SIGTERM.
+/// Ends with SIGINT, SIGTERM or SIGHUP.
 pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut hangup = match hangup_is_ignored() {
+        true => None,
+        false => Some(signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?),
+    };
     Ok(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = hung_up => {}
         }
         note("Ending: answering what was taken.");
     })
+}
+
+/// Whether this process was started to outlive its terminal, as `nohup` does.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {

@@ -2,6 +2,7 @@
 
 use super::open::{agent, host, operator, refuse_strangers};
 use super::{App, Caller, HttpError};
+use crate::connections::Slot;
 use crate::http::access::{self, Needs};
 use crate::http::{Reach, body};
 use axum::body::Body;
@@ -113,6 +114,9 @@ async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Requ
     };
     let presented = signature::parse(&wire, app.gate.origin())?;
     let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
+    if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| is_active) {
+        connection.prove();
+    }
     let caller = Caller { name: holder.name, auth, kind: Some(holder.kind) };
     Ok((caller, is_active, Request::from_parts(parts, Body::from(bytes))))
 }
