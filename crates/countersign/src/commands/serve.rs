@@ -40,7 +40,7 @@ const READERS: usize = 96;
 Examples:
   countersign serve
   countersign serve --data gate-data --listen 127.0.0.1:9000
-  GATE=$(countersign serve --detach)                          in the background; `kill $GATE` ends it
+  GATE=$(countersign serve --detach)                          in the background; ended by `kill $GATE`
   RUST_LOG=countersign=debug countersign serve 2>gate.log     logs are JSON where stderr is not a terminal")]
 pub struct ServeArgs {
     #[command(flatten)]
@@ -112,12 +112,12 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
     let others = 2 * (READERS + operators::READERS) + operators::CONNECTIONS + 4 * calls;
     let room = connections::connections_max(connections::raise_limit(), u64::try_from(others).unwrap_or(u64::MAX));
     let limits = config.connections.limits(room);
-    tracing::info!(connections = limits.connections, per_peer = limits.per_peer, "limits of the port");
     let (ended, listener) = runtime.block_on(async {
         let ended = ended()?;
         anyhow::Ok((ended, crate::http::listen(gate, listen).await?))
     })?;
     let address = listener.local_addr()?;
+    tracing::info!(connections = limits.connections, per_peer = limits.per_peer, "limits of the port");
     let router = crate::http::router(Arc::clone(gate), Arc::new(adapters), Reach::of(address));
     let socket = Socket::bind(config, &config.data(args.folder.data.as_deref()))?;
     if let Some(socket) = &socket {
