@@ -35,6 +35,8 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/Operator/new", "admin"),
     ("DELETE", "/v1/facts/{type}/{id}", "/v1/facts/Account/none", "feeder"),
     ("DELETE", "/v1/facts/{type}/{id}", "/v1/facts/Operator/none", "admin"),
+    ("POST", "/v1/facts/{type}/{id}/confirm", "/v1/facts/Account/42/confirm", "feeder"),
+    ("POST", "/v1/facts/{type}/{id}/confirm", "/v1/facts/Agent/refund-1/confirm", "admin"),
     ("GET", "/v1/facts/{type}/{id}/history", "/v1/facts/Account/42/history", "feeder auditor admin"),
     ("GET", "/v1/agents", "/v1/agents", "auditor admin"),
     ("GET", "/v1/operators", "/v1/operators", "auditor admin"),
