@@ -18,6 +18,19 @@ pub struct OperatorList {
     pub operators: Vec<Registered>,
 }
 
+/// Who the gate takes a caller for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CallerResponse {
+    /// Whether the gate goes by signatures; an open one does not know who calls.
+    pub identified: bool,
+    /// The name of the agent or operator who signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `agent` or `operator`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
 /// An agent or operator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {

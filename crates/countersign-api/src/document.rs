@@ -41,7 +41,7 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
     paths(
         paths::observe, paths::act, paths::check, paths::get_action,
         paths::get_fact, paths::put_fact, paths::delete_fact, paths::confirm_fact, paths::fact_history,
-        paths::list_agents, paths::list_operators,
+        paths::list_agents, paths::list_operators, paths::get_caller,
         paths::list_pacts, paths::publish_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
         paths::list_reviews, paths::get_review, paths::approve, paths::refuse,

@@ -30,7 +30,7 @@ pub use action::{
     ActionRequest, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why,
     Wrote,
 };
-pub use agents::{AgentList, OperatorList, Registered};
+pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
 pub use document::{errors_of, openapi, operations};
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,

@@ -10,7 +10,7 @@ mod run;
 mod schedule;
 mod tried;
 
-pub use adapter::{Adapter, Attempt, Job, Judge, Outside, Probed, Reading};
+pub use adapter::{Adapter, Attempt, FactReader, Job, Judge, Outside, Probed, Reading};
 pub use tried::{LastTry, Tried};
 
 use crate::gate::Gate;
@@ -55,6 +55,11 @@ impl Outbox {
         let (later, tasks) = unbounded();
         let ending = AtomicBool::new(false);
         let shared = Arc::new(Inner { gate, adapters, later, ending, busy: AtomicUsize::new(0) });
+        for adapter in shared.adapters.values() {
+            // Not held: an outbox that has ended must not keep its gate open.
+            let gate = Arc::downgrade(&shared.gate);
+            adapter.connect(Arc::new(move |fact| gate.upgrade()?.view().state.facts.get(fact)?.value.clone()));
+        }
         // First listen, then look: nothing can fall between.
         shared.gate.bell().connect(Some(moved));
         // What is under way before anybody can act through this outbox may have left in an earlier life; what comes later has not.

@@ -117,6 +117,11 @@ pub fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unknown)
 }
 
+/// Whether an error is a gate's refusal, and not the lack of an answer.
+pub fn is_refused(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.code.is_some())
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;

@@ -28,6 +28,8 @@ mod service;
 mod tests;
 mod verdict;
 
+pub use caller::{is_loopback, is_own_origin};
+
 use crate::connections::{self, Limits};
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
@@ -52,6 +54,8 @@ pub struct App {
     openapi: Bytes,
     reach: Reach,
     adapters: Arc<Adapters>,
+    /// Whether those are all that the gate will have: a command that opens a gate for a moment has none.
+    knows_adapters: bool,
 }
 
 /// From where a server can be reached.
@@ -104,9 +108,14 @@ pub async fn serve_router(
     connections::serve(router, listener, Limits::default(), shutdown).await
 }
 
-/// The whole interface over a gate.
+/// The whole interface over a gate that has all the adapters it will have.
 pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>, reach: Reach) -> Router {
-    finish(routes(), gate, reach, adapters)
+    finish(routes(), gate, reach, adapters, true)
+}
+
+/// The whole interface over a gate that a command opens for a moment: its adapters are another process's.
+pub fn router_for_command(gate: Arc<Gate>) -> Router {
+    finish(routes(), gate, Reach::Loopback, Arc::default(), false)
 }
 
 fn routes() -> Router<Arc<App>> {
@@ -120,6 +129,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/v1/facts/{type}/{id}/history", get(facts::history))
         .route("/v1/agents", get(agents::agents))
         .route("/v1/operators", get(agents::operators))
+        .route("/v1/caller", get(agents::caller))
         .route("/v1/pacts", get(pacts::list).post(pacts::publish))
         .route("/v1/pacts/{name}", get(pacts::get))
         .route("/v1/ledger/entries", get(ledger::entries))
@@ -149,9 +159,16 @@ fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(service::openapi))
 }
 
-fn finish(routes: Router<Arc<App>>, gate: Arc<Gate>, reach: Reach, adapters: Arc<Adapters>) -> Router {
+fn finish(
+    routes: Router<Arc<App>>,
+    gate: Arc<Gate>,
+    reach: Reach,
+    adapters: Arc<Adapters>,
+    knows_adapters: bool,
+) -> Router {
     let document = countersign_api::openapi().to_json().unwrap_or_default();
-    let app = Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach, adapters });
+    let app =
+        Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach, adapters, knows_adapters });
     routes
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)

@@ -1,7 +1,8 @@
 //! The MCP gateway: stands between an agent and the MCP servers that it already uses.
 //!
-//! It speaks MCP to both sides and leaves every message as it is, but for calls of tools, which the gate decides, and lists of
-//! tools, in which only those stand that an operator has approved. It decides nothing itself.
+//! It speaks MCP to both sides and leaves every message as it is, but for lists of tools, in which only those stand that an
+//! operator has approved. What acts or discloses leaves the gateway only after the gate has committed an entry that allows it
+//! (`methods` has the table). The gateway decides nothing itself.
 
 pub mod adapter;
 pub mod direct;
@@ -10,8 +11,9 @@ pub mod draft;
 pub mod gate;
 mod gated;
 mod lines;
-mod mapping;
+pub mod mapping;
 pub mod message;
+pub mod methods;
 mod observed;
 mod refusal;
 mod screen;
@@ -32,13 +34,20 @@ pub struct Gateway {
     pub upstreams: Vec<(String, Place)>,
     /// The gate.
     pub gate: GateClient,
+    /// Methods without a rule that the settings let pass, recorded.
+    allowed: HashSet<String>,
     noted: Mutex<HashSet<String>>,
 }
 
 impl Gateway {
     /// In front of these servers.
-    pub fn new(upstreams: Vec<(String, Place)>, gate: GateClient) -> Self {
-        Self { upstreams, gate, noted: Mutex::default() }
+    pub fn new(upstreams: Vec<(String, Place)>, gate: GateClient, allowed: HashSet<String>) -> Self {
+        Self { upstreams, gate, allowed, noted: Mutex::default() }
+    }
+
+    /// Whether the settings let a method pass that has no rule.
+    pub fn allows(&self, method: &str) -> bool {
+        self.allowed.contains(method)
     }
 
     /// Tells whoever runs the gateway, on stderr, and never twice.

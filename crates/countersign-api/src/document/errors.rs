@@ -70,6 +70,7 @@ const ROWS: &[Row] = &[
     ("get", "/v1/facts/{type}/{id}/history", &[CALLED, PATH, LOG, &[FactNotFound]]),
     ("get", "/v1/agents", &[CALLED]),
     ("get", "/v1/operators", &[CALLED]),
+    ("get", "/v1/caller", &[CALLED]),
     ("get", "/v1/pacts", &[CALLED]),
     ("post", "/v1/pacts", &[CALLED, OPERATOR, ENTERED, &[UnsupportedMediaType, PactInvalid, PactConflict]]),
     ("get", "/v1/pacts/{name}", &[CALLED, PATH, &[PactNotFound]]),

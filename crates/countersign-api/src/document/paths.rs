@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "these functions exist for their attributes; the handlers live in the gate")]
 
 use crate::{
-    ActionRequest, AgentList, ApproveRequest, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed,
-    ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse,
-    FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HaltEntered, HaltList, HaltRequest, Health,
-    HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList, PactList,
-    PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList,
+    ActionRequest, AgentList, ApproveRequest, CallerResponse, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest,
+    ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest,
+    ErasureResponse, FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HaltEntered, HaltList,
+    HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList,
+    PactList, PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList,
     ReviewShown, Verdict,
 };
 
@@ -87,6 +87,11 @@ pub(super) fn list_agents() {}
 #[utoipa::path(get, path = "/v1/operators", tag = "identity",
     responses((status = 200, description = "The operators", body = OperatorList)))]
 pub(super) fn list_operators() {}
+
+/// Who the gate takes the caller for: a program can find out at its start that it signs with the wrong key.
+#[utoipa::path(get, path = "/v1/caller", tag = "identity",
+    responses((status = 200, description = "The caller", body = CallerResponse)))]
+pub(super) fn get_caller() {}
 
 /// All pacts, each at its current version.
 #[utoipa::path(get, path = "/v1/pacts", tag = "pacts",

@@ -5,6 +5,7 @@ use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
+use std::sync::Arc;
 
 /// Carries out calls of one kind to one place. Called on a worker's thread, where it may block.
 pub trait Adapter: std::marker::Send + Sync {
@@ -34,7 +35,15 @@ pub trait Adapter: std::marker::Send + Sync {
 
     /// How many calls may be under way at a time.
     fn concurrency(&self) -> usize;
+
+    /// Told before anything is carried out how to look at facts of the ledger: what operators have approved is there.
+    fn connect(&self, facts: FactReader) {
+        let _ = facts;
+    }
 }
+
+/// Gives the value that a fact of the ledger has at the moment.
+pub type FactReader = Arc<dyn Fn(&FactId) -> Option<Attributes> + std::marker::Send + Sync>;
 
 /// A call to be carried out.
 pub struct Job<'a> {

@@ -52,9 +52,13 @@ impl Embedded {
         }
         let gate = Arc::new(gate);
         let outbox = calls.then(|| Outbox::start(Arc::clone(&gate), adapters.clone())).transpose();
+        let router = match calls {
+            true => crate::http::router(Arc::clone(&gate), Arc::new(adapters), Reach::Loopback),
+            false => crate::http::router_for_command(Arc::clone(&gate)),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self {
-            router: crate::http::router(Arc::clone(&gate), Arc::new(adapters), Reach::Loopback),
+            router,
             gate,
             outbox: outbox.context("the system gives no threads for the outbox")?,
             runtime: runtime.context("the system gives no runtime")?,

@@ -19,6 +19,9 @@ pub const UNIX: &str = "unix:";
 /// The host that requests over a socket name and sign for: it is on this machine.
 const SOCKET_HOST: &str = "localhost";
 
+/// How many connections to the gate are kept open for the next call.
+const CONNECTIONS_KEPT: usize = 16;
+
 /// A gate that runs.
 pub struct Remote {
     /// The address as people know it.
@@ -35,6 +38,9 @@ impl Remote {
             // A refusal is an answer with a body to show, not a failure of the transport.
             .http_status_as_error(false)
             .max_redirects(0)
+            // A gateway asks for many sessions at once, and a new connection for each call would cost more than the call.
+            .max_idle_connections(CONNECTIONS_KEPT)
+            .max_idle_connections_per_host(CONNECTIONS_KEPT)
             .proxy(None)
             .build();
         if let Some(path) = server.strip_prefix(UNIX) {

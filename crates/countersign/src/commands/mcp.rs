@@ -6,20 +6,24 @@ pub use approve::read_tools;
 
 use super::observe::agent as agent_name;
 use super::serve::{ended, logging};
-use super::{Connection, Failure, Outcome};
+use super::{Connection, Failure, Outcome, is_refused, is_refused_as};
 use crate::client::{Call, Client};
 use crate::config::{self, Config};
 use crate::connections;
 use crate::mcp::Gateway;
 use crate::mcp::downstream::{http, stdio};
 use crate::mcp::gate::{GateClient, PACT_NAME};
+use crate::mcp::mapping::Mapping;
 use crate::mcp::settings::{self, Place, Unmapped};
 use crate::mcp::upstream::Alive;
 use crate::terminal::note;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use countersign_api::PactList;
-use std::path::PathBuf;
+use countersign_api::{CallerResponse, ErrorCode, PactList};
+use countersign_core::ids::Digest;
+use ed25519_dalek::SigningKey;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +33,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// Stand in front of MCP servers, and let the gate decide what their tools may do
 ///
 /// Speaks MCP to the agent, over standard input and output or with --listen over streamable HTTP, and to the servers behind it.
-/// Every message passes as it is, but for tools: an agent sees only those that an operator has approved, and every call is
-/// decided by the gate first and is in the ledger before it is answered.
+/// An agent sees only tools that an operator has approved. Every call, and whatever else acts or discloses, is decided by the gate
+/// first and is in the ledger before it is sent; methods that the gateway does not know are refused unless they are allowed.
 ///
 /// Tools that no pact maps: those that only read pass; others are refused, unless the settings let them pass.
 #[derive(Debug, Args)]
@@ -82,6 +86,9 @@ struct RunArgs {
     /// What becomes of tools that no pact maps and that do not only read [default: deny]
     #[arg(long, value_name = "RULE")]
     unmapped: Option<Unmapped>,
+    /// A method that passes, recorded, although the gateway does not know what it does; may be repeated
+    #[arg(long, value_name = "METHOD")]
+    allow_method: Vec<String>,
     /// Serve clients over streamable HTTP here, at /mcp, instead of one over standard input and output
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -131,10 +138,14 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
         .hint("listen on 127.0.0.1 or [::1]; whoever reaches the gateway acts as its agent")
         .into());
     }
+    let allowed = args.allow_method.iter().map(|name| settings::allowed_method(name)).collect::<Result<Vec<String>>>();
+    let mut allowed = allowed.map_err(|error| Failure::usage(error.to_string()))?;
+    allowed.extend(config.mcp.allow_methods.iter().cloned());
+    let allowed = allowed.into_iter().collect();
     logging("warn");
     let gate = gate(args, &upstreams, config)?;
     let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
-    let gateway = Arc::new(Gateway::new(upstreams, gate));
+    let gateway = Arc::new(Gateway::new(upstreams, gate, allowed));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let (alive, mut all_ended) = Alive::new();
@@ -177,12 +188,11 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
 /// The gate, asked in the agent's name and with its key.
 fn gate(args: &RunArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
     let unmapped = args.unmapped.unwrap_or(config.mcp.unmapped);
-    let agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
-    let key = args.keys.clone().unwrap_or_default().join(format!("{agent}.key"));
-    let connection = Connection {
-        key: args.connection.key.clone().or_else(|| key.exists().then_some(key)),
-        ..args.connection.clone()
-    };
+    let mut agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
+    // The agent's own key comes first: `COUNTERSIGN_KEY` is an operator's for most people.
+    let own_key = args.keys.clone().unwrap_or_default().join(format!("{agent}.key"));
+    let key = if own_key.exists() { Some(own_key.clone()) } else { args.connection.key.clone() };
+    let connection = Connection { key, ..args.connection.clone() };
     let client = match &connection.data {
         // The gate is in this process, so its workers are too, and know the servers that the gateway knows.
         Some(data) => {
@@ -192,15 +202,71 @@ fn gate(args: &RunArgs, upstreams: &[(String, Place)], config: &Config) -> Resul
         }
         None => connection.client(config)?,
     };
-    check_set_up(&client);
-    Ok(GateClient::new(client, agent, unmapped))
+    check_identity(&client, &mut agent, connection.key_file(config), &own_key)?;
+    check_set_up(&client, upstreams);
+    let key = connection.key_file(config).map(crate::key_file::read).transpose()?;
+    Ok(GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)))
 }
 
-/// Says early what would otherwise be found out by an agent that sees no tools.
-fn check_set_up(client: &Client) {
-    match client.call::<PactList>(Call::get("/v1/pacts")) {
-        Ok(list) if list.pacts.iter().any(|pact| pact.name == PACT_NAME) => {}
-        Ok(_) => note("note: no tool is approved yet, so none will be shown; see `countersign mcp approve --help`"),
-        Err(error) => note(format_args!("note: the gate does not answer: {error}")),
+/// What continuations over standard input are sealed with: known to whoever holds the agent's key, and the same tomorrow. An open
+/// gate tells everything to anybody on this machine, so there is nothing to keep from anybody there.
+fn secret(key: Option<&SigningKey>, agent: &str) -> [u8; 32] {
+    let key = key.map(SigningKey::to_bytes).unwrap_or_default();
+    Digest::of(&[b"countersign continuation\0".as_slice(), &key, agent.as_bytes()].concat()).0
+}
+
+/// Refuses to start where the gate would refuse everything: better now than by telling a model to try again later.
+fn check_identity(client: &Client, agent: &mut String, key: Option<&Path>, own_key: &Path) -> Result<()> {
+    let new = "an admin registers it: countersign agent new NAME --org ORG --held-by-gateway";
+    let caller = match client.call::<CallerResponse>(Call::get("/v1/caller")) {
+        Ok(caller) => caller,
+        Err(error) if is_refused_as(&error, ErrorCode::SignatureMissing) => {
+            let own_key = own_key.display();
+            return Err(Failure::usage(format!(
+                "the gate goes by signatures, and there is no key of the agent: {own_key} is not there"
+            ))
+            .hint("name the folder with the agent's key with --keys, or the key file with --key")
+            .hint(new)
+            .into());
+        }
+        Err(error) if is_refused(&error) => {
+            let key = key.unwrap_or(own_key).display();
+            let why = format!("the gate does not take the key in {key} for the agent's: {error}");
+            return Err(Failure::usage(why).hint(new).into());
+        }
+        Err(error) => {
+            note(format_args!("note: the gate does not answer: {error}"));
+            return Ok(());
+        }
+    };
+    let (Some(name), Some(kind)) = (caller.name, caller.kind) else { return Ok(()) };
+    if kind != "agent" || (!agent.is_empty() && *agent != name) {
+        let key = key.unwrap_or(own_key).display();
+        return Err(Failure::usage(format!(
+            "the key in {key} is not the agent's: it is the key of the {kind} `{name}`"
+        ))
+        .hint(format!("the agent's own key is looked for in {}; --keys names its folder", own_key.display()))
+        .hint(new)
+        .into());
+    }
+    *agent = name;
+    Ok(())
+}
+
+/// Says early what would otherwise be found out by an agent that sees no tools, or whose calls no pact maps.
+fn check_set_up(client: &Client, upstreams: &[(String, Place)]) {
+    // Whether the gate answers was found out before.
+    let Ok(list) = client.call::<PactList>(Call::get("/v1/pacts")) else { return };
+    if !list.pacts.iter().any(|pact| pact.name == PACT_NAME) {
+        note("note: no tool is approved yet, so none will be shown; see `countersign mcp approve --help`");
+    }
+    let Ok(mapping) = Mapping::read(client, None) else { return };
+    let mapped: BTreeSet<&str> = mapping.upstreams().collect();
+    for name in mapped.into_iter().filter(|name| !upstreams.iter().any(|(known, _)| known == name)) {
+        let known: Vec<&str> = upstreams.iter().map(|(name, _)| name.as_str()).collect();
+        note(format_args!(
+            "note: a pact maps tools of `{name}`, which this gateway does not have: it has {}",
+            known.join(", ")
+        ));
     }
 }

@@ -57,6 +57,7 @@ pub const TABLE: &[Row] = &[
     row(Method::GET, "/v1/facts/{type}/{id}/history", Needs::Operator(READERS)),
     row(Method::GET, "/v1/agents", Needs::Operator(&[Role::Admin, Role::Auditor])),
     row(Method::GET, "/v1/operators", Needs::Operator(&[Role::Admin, Role::Auditor])),
+    row(Method::GET, "/v1/caller", Needs::Known),
     row(Method::GET, "/v1/pacts", Needs::Known),
     row(Method::POST, "/v1/pacts", Needs::Operator(&[Role::Publisher])),
     row(Method::GET, "/v1/pacts/{name}", Needs::Known),

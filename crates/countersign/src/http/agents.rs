@@ -1,11 +1,13 @@
 //! Who is registered: agents and operators, as their facts say.
 
+use super::caller::Caller;
 use super::error::HttpError;
 use super::{App, json};
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::Response;
-use countersign_api::{AgentList, OperatorList, Registered};
+use countersign_api::{AgentList, CallerResponse, OperatorList, Registered};
 use countersign_core::fact::Fact;
+use countersign_core::identity::HolderKind;
 use countersign_core::state::SHARDS;
 use countersign_engine::gate::Gate;
 use std::sync::Arc;
@@ -18,6 +20,20 @@ pub async fn agents(State(app): State<Arc<App>>) -> Result<Response, HttpError> 
 /// `GET /v1/operators`
 pub async fn operators(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     json(&OperatorList { operators: app.blocking(|gate| registered(gate, "Operator")).await? })
+}
+
+/// `GET /v1/caller`
+pub async fn caller(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let caller = request.extensions().get::<Caller>().filter(|caller| caller.kind.is_some());
+    let kind = caller.and_then(|caller| caller.kind).map(|kind| match kind {
+        HolderKind::Agent => "agent",
+        HolderKind::Operator => "operator",
+    });
+    json(&CallerResponse {
+        identified: app.gate.view().state.is_identified(),
+        name: caller.map(|caller| caller.name.to_string()),
+        kind: kind.map(ToOwned::to_owned),
+    })
 }
 
 /// All facts of a type that are there, by name. Writers are held up for one shard at a time.

@@ -8,6 +8,7 @@ mod guard;
 mod open;
 
 pub use guard::identify;
+pub use open::{is_loopback, is_own_origin};
 
 use super::App;
 use super::error::HttpError;

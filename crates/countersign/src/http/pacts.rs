@@ -14,7 +14,10 @@ use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::{self, Diagnostic};
 use countersign_core::pact::load::load;
 use countersign_core::pact::manifest::manifest;
+use countersign_engine::outbox::Adapters;
 use countersign_engine::request::Request as GateRequest;
+use smol_str::SmolStr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// `GET /v1/pacts`
@@ -62,14 +65,38 @@ pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let pact = Arc::new(loaded.pact);
     let entered =
         app.enter(GateRequest::Publish { by: caller.name, auth: caller.auth, pact: Arc::clone(&pact) }).await?;
+    let mut warnings: Vec<Problem> = loaded.warnings.iter().map(|found| problem(&source, found)).collect();
+    if app.knows_adapters {
+        warnings.extend(unknown_adapters(&pact, &source, &app.adapters));
+    }
     json(&PactPublished {
         name: pact.name.to_string(),
         version: pact.version,
         hash: pact.hash.to_string(),
         entry: entered.entry.index,
         receipt: receipt(&entered),
-        warnings: loaded.warnings.iter().map(|found| problem(&source, found)).collect(),
+        warnings,
     })
+}
+
+/// What the pact calls or reads by and the gate's settings do not name: nothing of that can be carried out.
+fn unknown_adapters(pact: &Pact, source: &str, adapters: &Adapters) -> Vec<Problem> {
+    let calls = pact.actions.values().filter_map(|action| action.call.as_ref()).map(|call| &call.adapter);
+    let named: BTreeSet<_> = calls.chain(pact.sources.values().map(|source| &source.adapter)).collect();
+    let warning = |name: &SmolStr| {
+        let line = source.lines().position(|line| line.contains(&format!("\"{name}\""))).unwrap_or_default();
+        let names: Vec<&str> = adapters.keys().map(SmolStr::as_str).collect();
+        let known =
+            if names.is_empty() { "they name none".to_owned() } else { format!("they name {}", names.join(", ")) };
+        Problem {
+            severity: Severity::Warning,
+            line: u64::try_from(line + 1).unwrap_or(u64::MAX),
+            column: 1,
+            message: format!("the gate's settings name no adapter or MCP server `{name}`; {known}"),
+            hint: Some("add it to countersign.toml and start the gate again, or use a name that is there".to_owned()),
+        }
+    };
+    named.into_iter().filter(|name| !adapters.contains_key(*name)).map(warning).collect()
 }
 
 fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {

@@ -1,18 +1,21 @@
-//! Calls of tools that a pact maps: made by the gate's workers, after the dispatch, over links of their own.
+//! Calls of tools that a pact maps: made by the gate's workers, after the dispatch, over links of their own; and only of tools
+//! whose definition, on that very link, is the approved one.
 //!
 //! What a tool says counts only where it is clear. A result without an error means that it was done. That a request was malformed, or
 //! that there is no such tool, means that it was not. Anything else, also a result that is an error, means that nobody knows:
 //! a tool that failed half-way says the same as one that did nothing (I6); unless the pact says that this tool's errors do not.
 
 use super::direct::{Direct, NoAnswer};
+use super::gate::tool_fact;
 use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
 use super::refusal::MEMBER;
 use super::settings::{McpSettings, Place};
+use super::tool::Tool;
 use super::upstream::Alive;
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::pact::FactSchema;
-use countersign_core::value::Attributes;
-use countersign_engine::outbox::{Adapter, Adapters, Attempt, Job, Outside, Probed, Reading};
+use countersign_core::value::{Attributes, Value as FactValue};
+use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactReader, Job, Outside, Probed, Reading};
 use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +37,8 @@ pub struct McpAdapter {
     place: Place,
     threads: Arc<Threads>,
     idle: Mutex<Vec<Direct>>,
+    /// What operators have approved.
+    facts: Mutex<Option<FactReader>>,
 }
 
 /// The threads that all links of a gate's adapters run on.
@@ -92,7 +97,7 @@ enum Unread {
 impl McpAdapter {
     /// For the server of this name.
     pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
-        Self { name: name.to_owned(), place, threads, idle: Mutex::default() }
+        Self { name: name.to_owned(), place, threads, idle: Mutex::default(), facts: Mutex::default() }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Direct>> {
@@ -136,6 +141,42 @@ impl McpAdapter {
         Ok(Answered { result, text, is_error })
     }
 
+    /// Compares a tool, as the server has it on this very link, with what was approved. Before anything is sent: what a tool of
+    /// another definition does is not what the pact's author has read.
+    fn check_approved(&self, link: &mut Direct, tool: &str, until: Instant) -> Result<(), NoAnswer> {
+        let within = until.saturating_duration_since(Instant::now());
+        let listed = async { tokio::time::timeout(within, link.tool(tool)).await };
+        let listed = match self.threads.handle.block_on(listed) {
+            Ok(Ok(listed)) => listed,
+            Ok(Err(error)) => return Err(NoAnswer::NotSent(format!("it does not say which tools it has: {error}"))),
+            Err(_) => return Err(NoAnswer::NotSent("it does not say in time which tools it has".to_owned())),
+        };
+        let name = &self.name;
+        let approve = format!("an operator reads it and runs: countersign mcp approve {name}/{tool}");
+        let why = match (listed, self.approved(tool)) {
+            (None, _) => format!("{name} has no tool `{tool}`"),
+            (Some(Tool { unfit: Some(why), .. }), _) => format!("the tool {name}/{tool} is not to be used: {why}"),
+            (Some(_), None) => format!("the tool {name}/{tool} is not approved; {approve}"),
+            (Some(listed), Some(approved)) if listed.definition == approved => return Ok(()),
+            (Some(_), Some(_)) => {
+                format!("the definition of the tool {name}/{tool} has changed since it was approved; {approve}")
+            }
+        };
+        // What an operator does about it counts at once: the next look is a new one.
+        link.forget_tools();
+        Err(NoAnswer::NotApproved(why))
+    }
+
+    /// The definition that was approved of a tool.
+    fn approved(&self, tool: &str) -> Option<String> {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let value = facts(&tool_fact(&self.name, tool).ok()?)?;
+        match value.get("definition") {
+            Some(FactValue::String(definition)) => Some(definition.to_string()),
+            _ => None,
+        }
+    }
+
     /// Reads one fact. Whatever goes wrong here, nothing was done yet.
     fn read(
         &self,
@@ -147,8 +188,11 @@ impl McpAdapter {
         let OutsideHow::Tool { tool, arguments, at } = &read.how else {
             return Err(Unread::Answered(format!("{} is not read by a tool", read.fact)));
         };
-        let answered = self.call(link, tool, arguments, None, until).map_err(|error| match error {
+        let checked = self.check_approved(link, tool, until);
+        let answered = checked.and_then(|()| self.call(link, tool, arguments, None, until));
+        let answered = answered.map_err(|error| match error {
             NoAnswer::Error { .. } => Unread::Answered(format!("{tool} could not read {}: {error}", read.fact)),
+            NoAnswer::NotApproved(why) => Unread::Answered(why),
             NoAnswer::NotSent(why) | NoAnswer::Lost(why) => Unread::Silent(why),
         })?;
         if answered.is_error {
@@ -182,6 +226,11 @@ impl McpAdapter {
         let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
             return Attempt::Refused(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
         };
+        match self.check_approved(link, tool, until) {
+            Ok(()) => {}
+            Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(Evidence::said(why)),
+            Err(error) => return Attempt::NotSent(Evidence::said(error.to_string())),
+        }
         if let Some(halted) = job.judge.halted() {
             return Attempt::NotSent(Evidence::said(halted.message));
         }
@@ -227,7 +276,8 @@ impl Adapter for McpAdapter {
             Err(error) => return unknown(error.to_string()),
         };
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
-        let probed = match self.call(&mut link, tool, arguments, None, until) {
+        let checked = self.check_approved(&mut link, tool, until);
+        let probed = match checked.and_then(|()| self.call(&mut link, tool, arguments, None, until)) {
             Ok(answered) if answered.is_error => unknown(format!("{tool}: {}", said(&answered.result))),
             Ok(answered) if is_nothing(answered.result.get("structuredContent")) => {
                 Probed::Absent(evidence(format!("{tool} finds nothing"), answered.text))
@@ -252,6 +302,10 @@ impl Adapter for McpAdapter {
 
     fn concurrency(&self) -> usize {
         CONCURRENCY
+    }
+
+    fn connect(&self, facts: FactReader) {
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
 }
 

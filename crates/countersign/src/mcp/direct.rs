@@ -3,10 +3,10 @@
 use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, raw};
 use super::session::next_cursor;
 use super::settings::Place;
-use super::tool::Tool;
+use super::tool::{LISTED_FOR, Tool};
 use super::upstream::{self, Alive, Event, Inlet};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// The revision that is asked for first, by handshake.
@@ -26,6 +26,8 @@ pub struct Direct {
     events: mpsc::Receiver<(usize, u64, Event)>,
     stateless: bool,
     next: u64,
+    /// Its tools, and when they were listed, unless it has said since that they have changed.
+    known: Option<(Instant, Vec<Tool>)>,
 }
 
 /// Why there is no answer.
@@ -37,6 +39,9 @@ pub enum NoAnswer {
     /// It was sent, and nobody knows what became of it.
     #[error("{0}")]
     Lost(String),
+    /// Nothing was sent, nor will be: the tool is not the one that was approved.
+    #[error("{0}")]
+    NotApproved(String),
     /// The server answered with an error.
     #[error("it answered with error {code}: {message}")]
     Error {
@@ -52,7 +57,7 @@ impl Direct {
     pub async fn open(place: &Place, alive: &Alive) -> Result<Self, NoAnswer> {
         let (sender, events) = mpsc::channel(64);
         let link = upstream::open(place, Inlet::new(0, 0, sender), alive.clone()).map_err(NoAnswer::NotSent)?;
-        let mut direct = Self { link, events, stateless: false, next: 0 };
+        let mut direct = Self { link, events, stateless: false, next: 0, known: None };
         let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
         let params = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client});
         match direct.request("initialize", Some(raw(&params)), INTRODUCES_WITHIN).await {
@@ -72,9 +77,46 @@ impl Direct {
         !self.link.is_closed() && !self.events.is_closed()
     }
 
+    /// A tool as the server has it at the moment, on this very link.
+    pub async fn tool(&mut self, name: &str) -> Result<Option<&Tool>, NoAnswer> {
+        // What it has said since it was last asked something, that its tools have changed above all.
+        while let Ok((_, _, event)) = self.events.try_recv() {
+            match event {
+                Event::Message(message) => self.overheard(&message).await,
+                Event::Ended(why) => return Err(NoAnswer::NotSent(format!("it ended: {why}"))),
+            }
+        }
+        if self.known.as_ref().is_none_or(|(at, _)| at.elapsed() >= LISTED_FOR) {
+            let at = Instant::now();
+            // Forgotten first: if it changes while it is listed, what is kept below is what came last.
+            self.known = None;
+            let tools = self.tools().await?;
+            self.known = Some((at, tools));
+        }
+        Ok(self.known.as_ref().and_then(|(_, tools)| tools.iter().find(|tool| tool.name == name)))
+    }
+
+    /// Its tools are listed again before the next one is looked at.
+    pub fn forget_tools(&mut self) {
+        self.known = None;
+    }
+
+    /// What comes without being the answer that is waited for.
+    async fn overheard(&mut self, message: &Message) {
+        match (message.kind(), message.id()) {
+            (Kind::Request, Some(asked)) => {
+                let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
+                let _ = self.link.send(refused).await;
+            }
+            (Kind::Notification, _) if message.method == "notifications/tools/list_changed" => self.known = None,
+            _ => {}
+        }
+    }
+
     /// All its tools.
     pub async fn tools(&mut self) -> Result<Vec<Tool>, NoAnswer> {
-        let mut tools = Vec::new();
+        let mut pages = Vec::new();
+        let mut bytes = 0;
         let mut params = Members::default();
         for _ in 0..PAGES_MAX {
             let answer = self.request("tools/list", Some(params.to_raw()), LISTS_WITHIN).await?;
@@ -82,10 +124,15 @@ impl Direct {
             let Some(Ok(result)) = result else {
                 return Err(NoAnswer::Lost("its list of tools is no object".to_owned()));
             };
-            tools.append(&mut Tool::parse_page(&result).map_err(NoAnswer::Lost)?);
-            match next_cursor(&result) {
+            bytes += answer.result_raw().map_or(0, |result| result.get().len());
+            if bytes > upstream::MESSAGE_BYTES_MAX {
+                return Err(NoAnswer::Lost("its list of tools is too long".to_owned()));
+            }
+            let cursor = next_cursor(&result);
+            pages.push(result);
+            match cursor {
                 Some(cursor) => params.set("cursor", cursor),
-                None => return Ok(tools),
+                None => return Tool::parse_pages(pages.iter()).map_err(NoAnswer::Lost),
             }
         }
         Err(NoAnswer::Lost(format!("its list of tools has more than {PAGES_MAX} pages")))
@@ -112,12 +159,8 @@ impl Direct {
                 None => return Err(NoAnswer::Lost("it ended".to_owned())),
             };
             match (message.kind(), message.id()) {
-                (Kind::Request, Some(asked)) => {
-                    let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
-                    let _ = self.link.send(refused).await;
-                }
                 (Kind::Response, Some(found)) if found.get() == id.to_string() => return understood(message),
-                _ => {}
+                _ => self.overheard(&message).await,
             }
         }
     }

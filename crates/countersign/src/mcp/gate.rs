@@ -1,8 +1,9 @@
 //! What the gateway asks the gate, in an agent's name: which tools are approved as they are, and whether a call may pass.
 //!
-//! Both are facts and verdicts like any other. An approved definition is a fact that an operator fed; a call of a tool that no pact
-//! maps is an action under the gateway's own small pact (`calls.toml`). So every call leaves an entry before its answer is given,
-//! and halts, standings and revocations hold for it without a line of code here.
+//! Both are facts and verdicts like any other. An approved definition is a fact that an operator fed, and so is whether the tool
+//! only reads. A call of a tool that no pact maps, and any other use of a server, is an action under the gateway's own small pact
+//! (`calls.toml`). So every one is an entry before it is sent, and halts, standings and revocations hold for it without a line of
+//! code here.
 
 use super::gated::Calls;
 use super::message::Raw;
@@ -19,6 +20,7 @@ use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The pact that calls of unmapped tools are decided under.
 pub const PACT: &str = include_str!("calls.toml");
@@ -26,6 +28,10 @@ pub const PACT: &str = include_str!("calls.toml");
 pub const PACT_NAME: &str = "mcp-calls";
 /// The type of the facts that say which tools are approved.
 pub const FACT_TYPE: &str = "McpTool";
+/// The type of the facts that say which servers may be used otherwise.
+pub const SERVER_TYPE: &str = "McpServer";
+/// How much is recorded of what a use is about; as the pact has it.
+const ABOUT_CHARS_MAX: usize = 256;
 
 /// A gate, and the agent in whose name it is asked.
 pub struct GateClient {
@@ -33,6 +39,20 @@ pub struct GateClient {
     pub(super) agent: String,
     pub(super) calls: Calls,
     unmapped: Unmapped,
+    /// What the words of a client over standard input are sealed with, the same after a restart.
+    secret: [u8; 32],
+}
+
+/// A use of a server otherwise than by a call of a tool.
+pub struct Using {
+    /// The server.
+    pub upstream: String,
+    /// The method: what the client asks, or what it answers.
+    pub method: String,
+    /// What it is about: a URI, the name of a prompt.
+    pub about: String,
+    /// All of it, as it is sent; recorded by its hash.
+    pub content: String,
 }
 
 /// What becomes of a call.
@@ -80,8 +100,14 @@ pub fn tool_fact(upstream: &str, tool: &str) -> Result<FactId> {
 
 impl GateClient {
     /// Asks this gate in the name of this agent.
-    pub fn new(client: Client, agent: String, unmapped: Unmapped) -> Self {
-        Self { client, agent, calls: Calls::default(), unmapped }
+    pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
+        Self { client, agent, calls: Calls::default(), unmapped, secret }
+    }
+
+    /// What a client over standard input was shown: nothing yet. It is the only client of its gateway, so what it was given to ask
+    /// again by is good for the gateway that is started for it next.
+    pub fn seen_over_stdio(&self) -> Arc<Observations> {
+        Arc::new(Observations::sealed_with(self.secret))
     }
 
     /// Which of these tools are approved. Where the gate cannot be asked, the error says so and nothing is approved.
@@ -121,7 +147,13 @@ impl GateClient {
         seen: &Observations,
     ) -> Result<Decided, Refusal> {
         let mapping = self.mapping()?;
+        if let Some(pact) = mapping.unread_about(&tool.name) {
+            return Err(Refusal::unread(&tool.name, pact));
+        }
         match mapping.find(upstream, &tool.name) {
+            [] if mapping.knows_nothing_of(upstream, &tool.name) => {
+                self.may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped)).map(|()| Decided::Pass)
+            }
             [] => {
                 let named = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
                 let facts = mapping.observed(upstream, &tool.name, &named);
@@ -153,18 +185,32 @@ impl GateClient {
             "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
             "unmapped": unless_it_reads.as_str(),
         });
-        let Value::Object(params) = params else { return Ok(()) };
-        let verdict = self.act(params).map_err(|error| Refusal::no_gate(&error))?;
+        let verdict = self.act("call", params).map_err(|error| Refusal::no_gate(&error))?;
         match verdict.verdict {
             VerdictKind::Committed => Ok(()),
             _ => Err(Refusal::of_unmapped(upstream, tool, &verdict)),
         }
     }
 
-    fn act(&self, params: Map<String, Value>) -> Result<Verdict> {
+    /// Whether a server may be used otherwise than by a call of a tool; the entry stands when this returns.
+    pub fn may_use(&self, using: &Using) -> Result<(), Refusal> {
+        let Using { upstream, method, about, content } = using;
+        let about: String =
+            about.chars().take(ABOUT_CHARS_MAX).map(|char| if char.is_control() { '?' } else { char }).collect();
+        let content = super::tool::hash(content.as_bytes());
+        let params = json!({"server": upstream, "method": method, "about": about, "content": content});
+        let verdict = self.act("use", params).map_err(|error| Refusal::no_gate(&error))?;
+        match verdict.verdict {
+            VerdictKind::Committed => Ok(()),
+            _ => Err(Refusal::of_use(upstream, method, &verdict)),
+        }
+    }
+
+    fn act(&self, action: &str, params: Value) -> Result<Verdict> {
+        let Value::Object(params) = params else { return Err(anyhow::anyhow!("the params are no object")) };
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
-            action: "call".to_owned(),
+            action: action.to_owned(),
             idempotency_key: random_key()?,
             params,
             observations: Vec::new(),

@@ -1,8 +1,8 @@
 //! Calls of tools that a pact maps: each is an action, and the gate's own worker makes the call, after everything held.
 //!
 //! The gateway never makes such a call itself. It asks, waits a moment, and tells what became of it; for what takes longer it gives
-//! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry,
-//! so whichever gateway is asked with it knows as much as the one that gave it out.
+//! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry and
+//! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
 use super::gate::{Approval, GateClient};
 use super::mapping::{Mapped, Mapping};
@@ -75,13 +75,6 @@ impl GateClient {
         let mapping = Mapping::read(&self.client, before).map_err(|error| Refusal::no_gate(&error))?;
         *kept = Some((Instant::now(), Arc::clone(&mapping)));
         Ok(mapping)
-    }
-
-    /// Whether it is known, without asking anybody, that no pact speaks of a tool.
-    pub fn is_unmapped(&self, upstream: &str, tool: &str) -> bool {
-        let kept = self.calls.mapping.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.as_ref()
-            .is_some_and(|(at, mapping)| at.elapsed() < MAPPING_KEPT && mapping.knows_nothing_of(upstream, tool))
     }
 
     /// Whether a tool is approved as it is, as of a moment ago.
@@ -157,19 +150,19 @@ impl GateClient {
         if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
             return Err(Refusal::of_unkept(&verdict));
         }
-        self.told(upstream, mapping, &verdict, None)
+        self.told(upstream, mapping, &verdict, Word::New(seen))
     }
 
     /// Asks for a call that is not over.
-    pub fn go_on(&self, arguments: &str) -> Result<Raw, Refusal> {
+    pub fn go_on(&self, arguments: &str, seen: &Observations) -> Result<Raw, Refusal> {
         let members = Members::parse(arguments).unwrap_or_default();
         let Some(given) = members.text("continuation") else {
             return Err(Refusal::arguments("the argument `continuation` is missing"));
         };
         let wait_ms =
             members.get("wait_ms").and_then(|wait| wait.get().parse::<u64>().ok()).unwrap_or(0).min(CONTINUE_MS_MAX);
-        let Some((upstream, entry)) = parse_word(&given) else {
-            return Err(Refusal::arguments("this is no continuation of this gateway"));
+        let Some((upstream, entry)) = parse_word(&given, seen) else {
+            return Err(Refusal::arguments("this is no continuation that this session was given"));
         };
         let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(wait_ms).agent(&self.agent);
         let verdict: Verdict = self.client.call(call).map_err(|error| {
@@ -178,11 +171,11 @@ impl GateClient {
             }
             Refusal::no_gate(&error)
         })?;
-        self.told(upstream, &*self.mapping()?, &verdict, Some(&given))
+        self.told(upstream, &*self.mapping()?, &verdict, Word::Given(&given))
     }
 
-    /// What a client is told of a verdict, and of a call that is not over by the word that it has for it already.
-    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, given: Option<&str>) -> Result<Raw, Refusal> {
+    /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
+    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         let put = |object: &mut Value, name: &str, value: Value| {
             if let Some(object) = object.as_object_mut() {
@@ -193,7 +186,13 @@ impl GateClient {
             VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
             VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry(upstream, mapping, verdict)),
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
-                put(&mut object, "continuation", json!(given.map_or_else(|| word(upstream, verdict), str::to_owned)));
+                let word = match word {
+                    Word::Given(word) => Some(word.to_owned()),
+                    Word::New(seen) => new_word(upstream, verdict, seen),
+                };
+                if let Some(word) = word {
+                    put(&mut object, "continuation", json!(word));
+                }
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
             }
         }
@@ -201,10 +200,18 @@ impl GateClient {
     }
 }
 
-/// The word by which a call that is not over is asked for again. No secret: the gate shows an action to its own agent only.
-fn word(upstream: &str, verdict: &Verdict) -> String {
-    let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry);
-    format!("{upstream}:{}", entry.unwrap_or_default())
+/// The word by which a client asks for a call that is not over: one that it has already, or one of the session's.
+enum Word<'a> {
+    Given(&'a str),
+    New(&'a Observations),
+}
+
+/// The word by which a call that is not over is asked for again. The gate shows an action to its own agent only; the seal keeps
+/// other sessions of the same agent from guessing it.
+fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
+    let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry)?;
+    let word = format!("{upstream}:{entry}");
+    Some(format!("{word}:{}", seen.seal(&word)?))
 }
 
 /// The number in the name of an effect or review, which is the entry that it began in.
@@ -212,25 +219,31 @@ fn number_in(name: &str) -> Option<u64> {
     name.rsplit_once('_').and_then(|(_, number)| number.parse().ok())
 }
 
-fn parse_word(word: &str) -> Option<(&str, u64)> {
+fn parse_word<'a>(word: &'a str, seen: &Observations) -> Option<(&'a str, u64)> {
+    let (word, seal) = word.rsplit_once(':')?;
+    if seen.seal(word)? != seal {
+        return None;
+    }
     let (upstream, entry) = word.rsplit_once(':')?;
     Some((upstream, entry.parse().ok()?))
 }
 
-/// What the upstream answered, if that was kept.
+/// What the upstream answered, if that was kept, without what only the gateway says.
 fn kept(verdict: &Verdict) -> Option<Members> {
-    Members::parse(verdict.evidence.as_ref()?.result.as_deref()?).ok()
+    let mut result = Members::parse(verdict.evidence.as_ref()?.result.as_deref()?).ok()?;
+    // What can be read in two ways could speak for the gate in one of them.
+    unspoken(&mut result).ok()?;
+    Some(result)
 }
 
 /// What the upstream answered, with what the gate says of it beside.
 fn done(verdict: &Verdict, object: &Value) -> Raw {
     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
-    let mut result = kept(verdict).unwrap_or_else(|| {
+    let result = kept(verdict).unwrap_or_else(|| {
         let mut result = Members::default();
         result.set("content", raw(&json!([{"type": "text", "text": said}])));
         result
     });
-    unspoken(&mut result);
     with_object(result, object)
 }
 

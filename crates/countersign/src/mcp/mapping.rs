@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Mapping {
     calls: HashMap<(String, String), Vec<Mapped>>,
     sources: BTreeMap<String, Source>,
+    /// Pacts that this program cannot read: name and text.
+    unread: Vec<(String, String)>,
     /// The hashes of the pacts that it was read from.
     read_from: Vec<String>,
 }
@@ -50,12 +52,29 @@ impl Mapping {
         let mut mapping = Self { read_from, ..Self::default() };
         for pact in list.pacts {
             let found: PactResponse = client.call(Call::get(format!("/v1/pacts/{}", escape(&pact.name))))?;
-            // A pact of a later version than this program knows maps nothing here; its tools count as unmapped.
-            if let Ok(loaded) = load(&found.source) {
-                mapping.add(&loaded.pact);
-            }
+            mapping.read_one(&pact.name, found.source);
         }
         Ok(Arc::new(mapping))
+    }
+
+    fn read_one(&mut self, name: &str, source: String) {
+        match load(&source) {
+            Ok(loaded) => self.add(&loaded.pact),
+            Err(_) => self.unread.push((name.to_owned(), source)),
+        }
+    }
+
+    /// The pact that cannot be read and may map this tool: one whose text has the tool's name in it, or may have it in another
+    /// spelling. What a pact guards must not count as unmapped because a gateway is older than the gate (I4).
+    pub fn unread_about(&self, tool: &str) -> Option<&str> {
+        let may_name = |text: &str| text.contains(tool) || text.contains('\\');
+        self.unread.iter().find(|(_, text)| may_name(text)).map(|(name, _)| name.as_str())
+    }
+
+    /// The upstreams that pacts speak of.
+    pub fn upstreams(&self) -> impl Iterator<Item = &str> {
+        let calls = self.calls.keys().map(|(upstream, _)| upstream.as_str());
+        calls.chain(self.sources.values().map(|source| source.upstream.as_str()))
     }
 
     fn add(&mut self, pact: &Pact) {
@@ -158,6 +177,16 @@ mod tests {
 
     fn id(source: &Source, arguments: Value) -> Option<String> {
         source.id_in(arguments.as_object().unwrap())
+    }
+
+    #[test]
+    fn a_pact_that_cannot_be_read_guards_every_tool_that_it_may_name() {
+        let mut mapping = Mapping::default();
+        mapping.read_one("later", "pact = \"later\"\nversion = 1\n[guard.transfer]\nmcp = \"bank\"".to_owned());
+        assert_eq!(mapping.unread_about("transfer"), Some("later"));
+        assert_eq!(mapping.unread_about("look"), None);
+        mapping.read_one("hidden", "[guard]\ntool = \"\\u006cook\"".to_owned());
+        assert_eq!(mapping.unread_about("look"), Some("hidden"), "it may be spelled otherwise");
     }
 
     #[test]

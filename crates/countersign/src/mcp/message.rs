@@ -6,7 +6,9 @@
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
+use std::collections::HashSet;
 use std::fmt;
+use std::time::Instant;
 
 /// JSON text that nobody has looked into.
 pub type Raw = Box<RawValue>;
@@ -21,6 +23,11 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// The code for a server behind the gateway that gives no answer.
 pub const UPSTREAM_FAILED: i64 = -32001;
+/// The code for what the gate does not let pass.
+pub const REFUSED: i64 = -32003;
+
+/// From so many members on, names are looked up and not compared one by one: a server may send millions of them.
+const MEMBERS_FEW: usize = 32;
 
 /// The members of one JSON object, in order, each as it stands.
 #[derive(Debug, Clone, Default)]
@@ -98,8 +105,16 @@ impl<'de> Deserialize<'de> for Members {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
                 let mut members: Vec<(String, Raw)> = Vec::new();
+                let mut names: HashSet<String> = HashSet::new();
                 while let Some((name, value)) = map.next_entry::<String, Raw>()? {
-                    if members.iter().any(|(known, _)| *known == name) {
+                    if members.len() == MEMBERS_FEW {
+                        names.extend(members.iter().map(|(name, _)| name.clone()));
+                    }
+                    let is_known = match members.len() < MEMBERS_FEW {
+                        true => members.iter().any(|(known, _)| *known == name),
+                        false => !names.insert(name.clone()),
+                    };
+                    if is_known {
                         return Err(A::Error::custom(format_args!("`{name}` stands twice")));
                     }
                     members.push((name, value));
@@ -131,6 +146,8 @@ pub struct Message {
     pub method: String,
     /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
     pub headers: Vec<(String, String)>,
+    /// When the verdict that lets it pass is too old for it to be sent any more.
+    pub not_after: Option<Instant>,
 }
 
 /// Why text is no message.
@@ -181,7 +198,7 @@ impl Message {
             (None, _) if answers && members.get("method").is_none() => Kind::Response,
             _ => return Err(wrong("it is neither a request, a notification nor a response")),
         };
-        Ok(Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new() })
+        Ok(Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new(), not_after: None })
     }
 
     /// A request of our own.
@@ -200,7 +217,7 @@ impl Message {
         if let Some(params) = params {
             members.set("params", params);
         }
-        Self { members, kind: Kind::Notification, method: method.to_owned(), headers: Vec::new() }
+        Self { members, kind: Kind::Notification, method: method.to_owned(), headers: Vec::new(), not_after: None }
     }
 
     /// An answer of our own.
@@ -213,12 +230,29 @@ impl Message {
         Self::answer(id, "error", raw(&serde_json::json!({"code": code, "message": message})))
     }
 
+    /// Whether the verdict that lets it pass is too old for it to be sent.
+    pub fn is_too_late(&self) -> bool {
+        self.not_after.is_some_and(|not_after| Instant::now() > not_after)
+    }
+
+    /// What is answered to a request that was not sent, because it was too late for it.
+    pub fn not_sent(&self) -> Option<Self> {
+        let id = self.id().filter(|_| self.kind == Kind::Request)?;
+        let why = "not sent: the server did not take it soon enough after the gate had let it pass; try again";
+        Some(Self::error(id, UPSTREAM_FAILED, why))
+    }
+
+    /// The code of the error that it is, if it is one.
+    pub fn error_code(&self) -> Option<i64> {
+        Members::parse(self.error_raw()?.get()).ok()?.get("code")?.get().parse().ok()
+    }
+
     fn answer(id: &RawValue, name: &str, value: Raw) -> Self {
         let mut members = Members::default();
         members.set("jsonrpc", raw(&"2.0"));
         members.set("id", id.to_owned());
         members.set(name, value);
-        Self { members, kind: Kind::Response, method: String::new(), headers: Vec::new() }
+        Self { members, kind: Kind::Response, method: String::new(), headers: Vec::new(), not_after: None }
     }
 
     /// What kind it is.

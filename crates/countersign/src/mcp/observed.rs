@@ -11,7 +11,7 @@ use super::tool::Tool;
 use crate::client::Call;
 use anyhow::Result;
 use countersign_api::{ObserveRequest, ObserveResponse};
-use countersign_core::ids::{FactId, FactType};
+use countersign_core::ids::{Digest, FactId, FactType};
 use countersign_core::limits::OBSERVATIONS_MAX;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -19,19 +19,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many facts are remembered as shown; the oldest is forgotten first.
 const FACTS_MAX: usize = 1024;
+/// How long the seal of a word is, in hexadecimal digits: 128 bits.
+const SEAL_CHARS: usize = 32;
 /// How often a tool that several facts come from is asked until one answer is the answer for all.
 const TRIES_MAX: usize = 3;
 
-/// What one client was shown, sealed by the gate.
-#[derive(Default)]
+/// What one client was shown, sealed by the gate; and what the words that it is given are sealed with.
 pub struct Observations {
     /// Newest last, each fact once.
     kept: Mutex<VecDeque<(FactId, Arc<str>)>>,
+    /// `None` where the system gives no randomness: then no word is good.
+    secret: Option<[u8; 32]>,
+}
+
+impl Default for Observations {
+    fn default() -> Self {
+        let mut secret = [0; 32];
+        let is_drawn = getrandom::fill(&mut secret).is_ok();
+        Self { kept: Mutex::default(), secret: is_drawn.then_some(secret) }
+    }
 }
 
 impl Observations {
     fn kept(&self) -> std::sync::MutexGuard<'_, VecDeque<(FactId, Arc<str>)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing yet, with words that are good wherever the secret is the same.
+    pub fn sealed_with(secret: [u8; 32]) -> Self {
+        Self { secret: Some(secret), ..Self::default() }
+    }
+
+    /// The seal of a word that this client is given. Nobody else can make it, so another session cannot use the word by guessing.
+    pub fn seal(&self, word: &str) -> Option<String> {
+        let secret = self.secret.as_ref()?;
+        let Digest(inner) = Digest::of(&[secret.as_slice(), word.as_bytes()].concat());
+        let outer = Digest::of(&[secret.as_slice(), &inner].concat()).to_string();
+        outer.get(..SEAL_CHARS).map(ToOwned::to_owned)
     }
 
     /// Remembers that these facts were shown.
@@ -98,8 +122,8 @@ impl GateClient {
             return Err(Refusal::withheld(&tool.name, &shown));
         };
         let mut result = Members::parse(answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
+        unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
         seen.keep(facts, &shown.observation);
-        unspoken(&mut result);
         let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
         let object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
         Ok(with_object(result, &object))
@@ -127,18 +151,19 @@ pub(super) fn with_object(mut result: Members, object: &Value) -> Raw {
     result.to_raw()
 }
 
-/// Takes out what only the gateway says: a server cannot speak for the gate. Whether anything was.
-pub(super) fn unspoken(result: &mut Members) -> bool {
+/// Takes out what only the gateway says: a server cannot speak for the gate. Whether anything was; an error where that can be
+/// read in two ways, since then a client could read what was not taken out.
+pub(super) fn unspoken(result: &mut Members) -> Result<bool, String> {
     let mut changed = false;
     for name in ["_meta", "structuredContent"] {
-        if let Some(mut inner) = result.object(name)
-            && inner.remove(MEMBER).is_some()
-        {
+        let Some(inner) = result.get(name).filter(|inner| inner.get().starts_with('{')) else { continue };
+        let mut inner = Members::parse(inner.get()).map_err(|error| format!("`{name}`: {error}"))?;
+        if inner.remove(MEMBER).is_some() {
             result.set(name, inner.to_raw());
             changed = true;
         }
     }
-    changed
+    Ok(changed)
 }
 
 #[cfg(test)]
@@ -163,6 +188,17 @@ mod tests {
         assert_eq!(tokens.first().map(String::as_str), Some("token-3"));
         assert_eq!(tokens.get(1).map(String::as_str), Some("token-19"), "then the newest");
         assert!(!tokens.contains(&"order".to_owned()));
+    }
+
+    #[test]
+    fn a_word_of_one_session_is_no_word_of_another() {
+        let (one, other) = (Observations::default(), Observations::default());
+        assert!(one.seal("bank:813").is_some());
+        assert_eq!(one.seal("bank:813"), one.seal("bank:813"));
+        assert_ne!(one.seal("bank:813"), one.seal("bank:814"));
+        assert_ne!(one.seal("bank:813"), other.seal("bank:813"));
+        let again = || Observations::sealed_with([7; 32]).seal("bank:813");
+        assert_eq!(again(), again(), "started again with the same secret");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What a model is told when a call was not carried out (docs/formats/mcp.md): a tool result that is an error, one plain
 //! sentence, and the same as an object to branch on.
 
-use super::message::{Raw, raw};
+use super::message::{Message, Raw, raw};
 use super::tool::Tool;
 use crate::commands::is_unknown;
 use countersign_api::{ObserveResponse, Verdict, VerdictKind};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// Where the object stands, in `_meta` and in the structured content.
@@ -115,6 +116,64 @@ impl Refusal {
         let error = json!({"code": "outcome_unknown", "message": message, "hint": hint, "idempotency_key": key});
         let text = format!("It is not known whether this was done: {message}. {hint}");
         Self { text, object: json!({"error": error, "retry": {"how": "never"}}) }
+    }
+
+    /// A pact that this gateway cannot read may map the tool.
+    pub fn unread(tool: &str, pact: &str) -> Self {
+        let message = format!("the pact `{pact}`, which may guard `{tool}`, cannot be read by this gateway");
+        Self::error(
+            "pact_unread",
+            message,
+            "Whoever runs the gateway starts the gate's version of countersign.",
+            "never",
+        )
+    }
+
+    /// The gate decided for a link, or for a definition, that is no longer there.
+    pub fn outrun(tool: &str) -> Self {
+        let message =
+            format!("nothing was sent: the server of `{tool}` or its list of tools changed while the gate decided");
+        Self::error("call_outrun", message, "Call it again.", "later")
+    }
+
+    /// The gate's verdict on a use of a server otherwise than by a call of a tool.
+    pub fn of_use(upstream: &str, method: &str, verdict: &Verdict) -> Self {
+        let failed = |id: &str| verdict.failed.iter().any(|failed| failed.precondition == id);
+        let (message, hint) = if verdict.code.as_deref() == Some("fact_missing") {
+            let hint = format!("An operator approves it: countersign mcp approve --upstream '{upstream}=…'");
+            (format!("the server `{upstream}` is not approved"), hint)
+        } else if failed("server-may-be-used") {
+            let hint = format!(
+                "An operator can let it: countersign fact put {} {upstream} '{{\"uses\": true}}'",
+                super::gate::SERVER_TYPE
+            );
+            (format!("agents may use the tools of `{upstream}` and nothing else"), hint)
+        } else {
+            let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
+            (message, verdict.hint.clone().unwrap_or_default())
+        };
+        let mut object = serde_json::to_value(verdict).unwrap_or_default();
+        if let Some(object) = object.as_object_mut() {
+            object.insert("message".to_owned(), json!(message));
+            object.insert("hint".to_owned(), json!(hint));
+            object.insert("retry".to_owned(), json!({"how": "never"}));
+        }
+        Self { text: format!("{method} was not passed on: {message}. {hint}"), object }
+    }
+
+    /// Nobody has said what becomes of this method.
+    pub fn method(method: &str) -> Self {
+        let method: String = method.chars().take(128).collect();
+        let message = format!("the gateway does not pass on the method `{method}`: it is not known what it does");
+        let hint = "Whoever runs the gateway can allow it: --allow-method, or allow_methods in countersign.toml.";
+        Self::error("method_not_passed", message, hint, "never")
+    }
+
+    /// As the answer to a request that is no call of a tool.
+    pub fn answer(&self, id: &RawValue, code: i64) -> Message {
+        let mut answer = Message::error(id, code, &self.text);
+        answer.set_error(raw(&json!({"code": code, "message": self.text, "data": {MEMBER: self.object}})));
+        answer
     }
 
     /// The gate's verdict on a call that no pact maps.

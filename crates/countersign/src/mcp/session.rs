@@ -10,15 +10,19 @@ mod gather;
 mod listens;
 mod lists;
 mod slot;
+mod uses;
 
 pub use self::lists::next_cursor;
 
 use self::calls::{CallState, Verdict};
 use self::gather::Gather;
 use self::slot::Slot;
+use self::uses::{Sending, Use};
 use super::Gateway;
-use super::message::{INVALID_PARAMS, Kind, Message, Raw, number};
+use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, number, raw};
+use super::methods::{self, Rule};
 use super::observed::Observations;
+use super::refusal::Refusal;
 use super::upstream::{Alive, Event};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -44,6 +48,10 @@ pub struct Session {
     /// Requests of upstreams that the client has to answer, by the id that it was given.
     asked: HashMap<u64, Asked>,
     calls: HashMap<u64, CallState>,
+    /// Other uses of servers that wait for the gate.
+    uses: HashMap<u64, Use>,
+    /// What the client has said that it can be asked.
+    capabilities: Members,
     /// What the client was shown.
     seen: Arc<Observations>,
     gathers: HashMap<u64, Gather>,
@@ -81,6 +89,7 @@ struct Asked {
     slot: usize,
     generation: u64,
     id: Raw,
+    method: String,
 }
 
 /// The client's two ends of a session.
@@ -113,6 +122,8 @@ impl Session {
             pending: HashMap::new(),
             asked: HashMap::new(),
             calls: HashMap::new(),
+            uses: HashMap::new(),
+            capabilities: Members::default(),
             seen,
             gathers: HashMap::new(),
             showing: 0,
@@ -132,7 +143,7 @@ impl Session {
         let far = tokio::time::Instant::now() + Duration::from_secs(60 * 60 * 24 * 365);
         let drained = tokio::time::sleep_until(far);
         tokio::pin!(drained);
-        while open || self.showing > 0 || self.is_waited_for() || !self.calls.is_empty() {
+        while open || self.showing > 0 || self.is_waited_for() || !self.calls.is_empty() || !self.uses.is_empty() {
             tokio::select! {
                 message = client_said.recv(), if open => match message {
                     Some(message) => self.client_said(message).await,
@@ -180,57 +191,40 @@ impl Session {
 
     async fn request(&mut self, message: Message) {
         let Some(id) = message.id().map(ToOwned::to_owned) else { return };
+        match methods::request(&message.method) {
+            Some(Rule::Pass) => self.passed(id, message).await,
+            Some(Rule::Call) => self.call(id, message).await,
+            Some(Rule::Record) => self.used(id, message).await,
+            None if self.gateway.allows(&message.method) => self.used(id, message).await,
+            None => self.answer(Refusal::method(&message.method).answer(&id, METHOD_NOT_FOUND)).await,
+        }
+    }
+
+    /// A request that neither acts nor discloses.
+    async fn passed(&mut self, id: Raw, message: Message) {
         match message.method.as_str() {
-            "tools/call" => self.call(id, message).await,
             "initialize" => {
+                self.capabilities =
+                    message.params_members().ok().and_then(|params| params.object("capabilities")).unwrap_or_default();
                 for slot in &mut self.slots {
                     slot.remember_handshake(&message);
                 }
                 self.spread(id, message).await;
             }
-            "subscriptions/listen" => self.listen(id, message).await,
             "tools/list" if !self.is_namespaced() => {
                 let is_first = message.params_members().is_ok_and(|params| params.get("cursor").is_none());
                 self.forward(0, message, Purpose::Tools { id, is_first }).await;
             }
             _ if !self.is_namespaced() => self.forward(0, message, Purpose::Relay { id }).await,
-            "ping" => self.answer(Message::result(&id, super::message::raw(&serde_json::json!({})))).await,
-            "tools/list"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/templates/list"
-            | "logging/setLevel"
-            | "server/discover" => self.spread(id, message).await,
-            _ => self.routed(id, message).await,
+            "ping" => self.answer(Message::result(&id, raw(&serde_json::json!({})))).await,
+            // Every server is told; those that do not know the resource say so.
+            _ => self.spread(id, message).await,
         }
     }
 
-    /// A request about one prompt, or about something of which only its server knows that it is its own.
-    async fn routed(&mut self, id: Raw, mut message: Message) {
-        if message.method == "completion/complete"
-            && let Ok(mut params) = message.params_members()
-            && let Some(mut about) = params.object("ref")
-            && let Some((slot, name)) = about.text("name").and_then(|name| self.route(&name))
-        {
-            about.set("name", super::message::raw(&name));
-            params.set("ref", about.to_raw());
-            message.set_params(params.to_raw());
-            return self.forward(slot, message, Purpose::Relay { id }).await;
-        }
-        if message.method == "prompts/get" {
-            let Ok(mut params) = message.params_members() else {
-                return self.answer_error(&id, INVALID_PARAMS, "the params can be read in two ways").await;
-            };
-            let found = params.text("name").and_then(|name| self.route(&name));
-            let Some((slot, name)) = found else {
-                return self.answer_error(&id, INVALID_PARAMS, "there is no prompt of this name").await;
-            };
-            params.set("name", super::message::raw(&name));
-            message.set_params(params.to_raw());
-            return self.forward(slot, message, Purpose::Relay { id }).await;
-        }
-        let left = (1..self.slots.len()).collect();
-        self.forward(0, message.clone(), Purpose::FirstOf { message, left }).await;
+    /// Whether the client has said that it can be asked this.
+    fn client_can(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(|value| value.get() != "null")
     }
 
     /// The upstream that a name belongs to, and the name as the upstream has it.
@@ -277,6 +271,16 @@ impl Session {
                 slot.remember_initialized();
             }
         }
+        if methods::notification(&message.method).is_none() {
+            if self.gateway.allows(&message.method) {
+                let slots = 0..self.slots.len();
+                return slots.for_each(|slot| self.record(slot, message.clone(), Sending::Notification));
+            }
+            let method: String = message.method.chars().take(128).filter(|char| !char.is_control()).collect();
+            return self
+                .gateway
+                .note_once(format!("the notification `{method}` is not passed on: --allow-method allows it"));
+        }
         for slot in 0..self.slots.len() {
             // Nobody can be told that a notification did not arrive.
             let _ = self.deliver(slot, message.clone());
@@ -287,16 +291,16 @@ impl Session {
     fn cancelled_by_client(&mut self, mut message: Message) {
         let Ok(mut params) = message.params_members() else { return };
         let Some(id) = params.get("requestId").map(|id| id.get().to_owned()) else { return };
-        let call = self.calls.iter().find(|(_, call)| call.is(&id)).map(|(number, _)| *number);
-        if let Some(call) = call {
-            // Where the gate has not answered yet, the call is never made.
-            self.calls.remove(&call);
-        }
+        let calls: Vec<u64> = self.calls.iter().filter(|(_, call)| call.is(&id)).map(|(number, _)| *number).collect();
+        // Where the gate, or the list of tools, has not come yet, nothing is ever sent.
+        self.calls.retain(|call, _| !calls.contains(call));
+        self.uses.retain(|_, using| !using.is(&id));
+        self.gathers.retain(|_, gather| !gather.is_for_call(&id));
         let found = self.pending.iter().filter(|(_, pending)| match &pending.purpose {
             Purpose::Relay { id: known } | Purpose::Tools { id: known, .. } | Purpose::Listen { id: known } => {
                 known.get() == id
             }
-            Purpose::Call { call: known } => Some(*known) == call,
+            Purpose::Call { call: known } => calls.contains(known),
             Purpose::FirstOf { message, .. } => message.id().is_some_and(|known| known.get() == id),
             Purpose::Gather { .. } | Purpose::Reopening => false,
         });
@@ -318,8 +322,12 @@ impl Session {
         };
         message.set_id(asked.id);
         let same = self.slots.get(asked.slot).is_some_and(|slot| slot.is_open_as(asked.generation));
-        if same {
+        if same && message.error_raw().is_some() {
             let _ = self.deliver(asked.slot, message);
+        } else if same {
+            // What the client answers tells the server something.
+            let Asked { slot, generation, method, .. } = asked;
+            self.record(slot, message, Sending::Answer { generation, method });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which servers stand behind the gateway, and what becomes of tools that no pact maps: from countersign.toml or from flags,
 //! checked once.
 
+use super::methods;
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
@@ -16,6 +17,13 @@ const SESSION_IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest name of an upstream: it stands in front of every tool's name.
 const NAME_CHARS_MAX: usize = 32;
 
+/// The longest name of a method; as the pact of the gateway has it.
+const METHOD_BYTES_MAX: usize = 128;
+
+/// Programs that run others, and words of theirs that name nothing.
+const RUNNERS: [&str; 13] =
+    ["uvx", "uv", "run", "npx", "bunx", "pipx", "node", "deno", "python", "python3", "sh", "bash", "env"];
+
 /// Between an upstream's name and a tool's, where there are several upstreams.
 pub const SEPARATOR: &str = "__";
 
@@ -26,6 +34,8 @@ pub struct McpSettings {
     pub unmapped: Unmapped,
     /// How long a session over HTTP is kept for a client that does not use it.
     pub session_idle: Option<Duration>,
+    /// Methods that pass, recorded, although it is not known what they do.
+    pub allow_methods: Vec<String>,
     /// The servers behind, by name.
     pub upstreams: BTreeMap<String, Place>,
 }
@@ -71,9 +81,10 @@ impl McpSettings {
             match key.as_str() {
                 "unmapped" => settings.unmapped = unmapped(value)?,
                 "session_idle" => settings.session_idle = Some(session_idle(value)?),
+                "allow_methods" => settings.allow_methods = allow_methods(value)?,
                 "upstream" => settings.upstreams = upstreams(value)?,
                 unknown => {
-                    let keys = "`unmapped`, `session_idle` and `upstream`";
+                    let keys = "`unmapped`, `session_idle`, `allow_methods` and `upstream`";
                     bail!("key `mcp.{unknown}` is not known\nhint: the keys are {keys}")
                 }
             }
@@ -97,6 +108,25 @@ fn session_idle(value: &Value) -> Result<Duration> {
         Some(span) => Ok(span),
         None => bail!("key `mcp.session_idle` must be a time from 1 s to one day\nhint: write it as \"30m\""),
     }
+}
+
+fn allow_methods(value: &Value) -> Result<Vec<String>> {
+    let names = value.as_array().map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)));
+    let Some(names) = names.and_then(Iterator::collect::<Option<Vec<String>>>) else {
+        bail!("key `mcp.allow_methods` must be a list of methods\nhint: write it as [\"vendor/status\"]");
+    };
+    names.iter().map(|name| allowed_method(name)).collect()
+}
+
+/// A method that may be allowed by name: one of which the gateway does not know already what becomes of it.
+pub fn allowed_method(name: &str) -> Result<String> {
+    if name.is_empty() || name.len() > METHOD_BYTES_MAX || name.chars().any(|char| char.is_control() || char == ' ') {
+        bail!("`{name}` is not the name of a method\nhint: write it as the server has it, such as vendor/status");
+    }
+    if methods::request(name).or_else(|| methods::notification(name)).is_some() {
+        bail!("the method `{name}` need not be allowed: the gateway knows what becomes of it\nhint: leave it out");
+    }
+    Ok(name.to_owned())
 }
 
 fn upstreams(value: &Value) -> Result<BTreeMap<String, Place>> {
@@ -152,6 +182,24 @@ pub fn command(text: &str) -> Result<Place> {
         Some(words) if !words.is_empty() => Ok(Place::Command(words)),
         _ => bail!("`{text}` is not a command\nhint: close every quote; a program comes first"),
     }
+}
+
+/// A name for a server from its command: the first word that names no runner and is no option, without what half of them have in their
+/// names. `uvx mcp-server-git --repository .` is `git`.
+pub fn derived_name(text: &str) -> Option<String> {
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return None;
+    }
+    let words = words(text)?;
+    let is_runner = |word: &str| RUNNERS.contains(&word);
+    let last = |word: &str| word.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    let mut names = words.iter().map(|word| last(word)).filter(|word| !word.starts_with('-') && !is_runner(word));
+    let name = names.next()?;
+    let name = name.split(['@', '=', '.']).find(|part| !part.is_empty())?;
+    let is_common = |part: &&str| !["mcp", "server", "modelcontextprotocol"].contains(part);
+    let parts: Vec<&str> = name.split(['-', '_']).filter(|part| !part.is_empty()).filter(is_common).collect();
+    let name = if parts.is_empty() { name.to_owned() } else { parts.join("-") };
+    checked(&name).ok()
 }
 
 /// A name that can stand in front of a tool's.
@@ -212,12 +260,31 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_called_after_its_command() {
+        for (text, name) in [
+            ("uvx mcp-server-git --repository .", Some("git")),
+            ("npx -y @modelcontextprotocol/server-filesystem /tmp", Some("filesystem")),
+            ("tools/bin/mcp-server-git", Some("git")),
+            ("python3 bank.py", Some("bank")),
+            ("python -m mcp_server_time", Some("time")),
+            ("mcp", Some("mcp")),
+            ("uvx --from", None),
+            ("http://127.0.0.1:8000/mcp", None),
+        ] {
+            assert_eq!(derived_name(text).as_deref(), name, "{text}");
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_with_a_hint() {
         for text in [
             "unmaped = \"deny\"",
             "unmapped = \"no\"",
             "session_idle = 30",
             "session_idle = \"10ms\"",
+            "allow_methods = \"x/echo\"",
+            "allow_methods = [\"tools/call\"]",
+            "allow_methods = [\"a b\"]",
             "[upstream.a__b]\ncommand = [\"x\"]",
             "[upstream.a]\ncommand = []",
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",

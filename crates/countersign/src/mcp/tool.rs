@@ -5,9 +5,20 @@ use super::screen;
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::Digest;
 use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long a list of tools counts, of a server that does not say when it changes.
+pub const LISTED_FOR: Duration = Duration::from_secs(10);
+
+/// Why a tool is unfit whose name another one has.
+pub const TWINS: &str = "two tools have this name";
 
 /// The longest id of a tool, with its upstream's name in front; as the pact of the gateway has it.
 const ID_BYTES_MAX: usize = 200;
+
+/// How deep a definition may be nested: nobody reads deeper, and what goes through it must not run out of stack.
+const DEPTH_MAX: usize = 64;
 
 /// A tool.
 #[derive(Debug, Clone)]
@@ -30,9 +41,9 @@ impl Tool {
             Members::parse(definition.get()).map_err(|error| format!("is no definition of a tool: {error}"))?;
         let name = members.text("name").ok_or("has no name")?;
         let mut strings = Vec::new();
-        let (definition, mut unfit) = match canonical(definition, &mut strings) {
+        let (definition, mut unfit) = match canonical(definition, &mut strings, 0) {
             Ok(text) => (hash(text.as_bytes()), None),
-            Err(why) => (String::new(), Some(format!("its definition can be read in two ways: {why}"))),
+            Err(why) => (String::new(), Some(format!("its definition cannot be read in one way only: {why}"))),
         };
         if let Some(hidden) = screen::hidden(strings.iter().map(String::as_str)) {
             unfit = Some(format!("its definition holds characters that people do not see: {hidden}"));
@@ -56,13 +67,28 @@ impl Tool {
                 Err(why) => tracing::warn!(why, "a tool is left out"),
             }
         }
-        let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
-        for tool in &mut tools {
-            if names.iter().filter(|name| **name == tool.name).count() > 1 {
-                tool.unfit = Some("two tools have this name".to_owned());
+        Self::mark_twins(&mut tools);
+        Ok(tools)
+    }
+
+    /// Reads the tools of a list of several pages. A name that stands twice is fit for nobody, also on two pages.
+    pub fn parse_pages<'a>(pages: impl Iterator<Item = &'a Members>) -> Result<Vec<Self>, String> {
+        let pages = pages.map(Self::parse_page).collect::<Result<Vec<_>, _>>()?;
+        let mut tools: Vec<Self> = pages.into_iter().flatten().collect();
+        Self::mark_twins(&mut tools);
+        Ok(tools)
+    }
+
+    fn mark_twins(tools: &mut [Self]) {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        for tool in &*tools {
+            *seen.entry(tool.name.clone()).or_default() += 1;
+        }
+        for tool in tools {
+            if seen.get(&tool.name).is_some_and(|count| *count > 1) {
+                tool.unfit = Some(TWINS.to_owned());
             }
         }
-        Ok(tools)
     }
 
     /// Its definition under another name.
@@ -95,8 +121,11 @@ pub fn hash(bytes: &[u8]) -> String {
 }
 
 /// The canonical form of any JSON (RFC 8785, with fractions as serde_json writes them), and all strings in it.
-fn canonical(raw: &RawValue, strings: &mut Vec<String>) -> Result<String, String> {
+fn canonical(raw: &RawValue, strings: &mut Vec<String>, depth: usize) -> Result<String, String> {
     let text = raw.get();
+    if depth > DEPTH_MAX {
+        return Err(format!("it is nested deeper than {DEPTH_MAX} levels"));
+    }
     match text.as_bytes().first() {
         Some(b'{') => {
             let members = Members::parse(text).map_err(|error| error.to_string())?;
@@ -105,13 +134,13 @@ fn canonical(raw: &RawValue, strings: &mut Vec<String>) -> Result<String, String
             let mut parts = Vec::new();
             for (name, value) in sorted {
                 strings.push(name.to_owned());
-                parts.push(format!("{}:{}", quoted(name), canonical(value, strings)?));
+                parts.push(format!("{}:{}", quoted(name), canonical(value, strings, depth + 1)?));
             }
             Ok(format!("{{{}}}", parts.join(",")))
         }
         Some(b'[') => {
             let items: Vec<Raw> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            let items = items.iter().map(|item| canonical(item, strings)).collect::<Result<Vec<_>, _>>()?;
+            let items = items.iter().map(|item| canonical(item, strings, depth + 1)).collect::<Result<Vec<_>, _>>()?;
             Ok(format!("[{}]", items.join(",")))
         }
         Some(b'"') => {

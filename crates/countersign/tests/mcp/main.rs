@@ -15,6 +15,7 @@ mod approving;
 mod client;
 mod doubts;
 mod gated;
+mod hostile;
 mod http;
 mod many;
 mod observing;

@@ -134,8 +134,11 @@ fn wave(server: &Http, until: Instant, some_break: bool) -> (u64, Held) {
 fn over_http(time: Duration) {
     let (sandbox, gate) = gate();
     let upstream = format!("bank={}", crate::server::command("usual"));
-    let words =
-        ["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let words = [
+        &["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"] as &[&str],
+        &["--upstream", &upstream, "--allow-method", "x/echo"],
+    ]
+    .concat();
     let server = Http::start(sandbox.command(&words));
     let pid = server.pid();
     let settled = || wait_until("every server ends", || children(pid).is_empty());

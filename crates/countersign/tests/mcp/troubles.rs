@@ -113,29 +113,6 @@ fn answers_to_nothing_that_was_asked_are_passed_over() {
 }
 
 #[test]
-fn an_answer_to_what_was_cancelled_reaches_nobody() {
-    let sandbox = Sandbox::approved();
-    let mut client = sandbox.client(&[("bank", "usual")], &[]);
-    client.initialize();
-    client.tools();
-    // The server reads one message after the other, so it answers the call before it hears that nobody wants it.
-    let slow = client.ask("tools/call", &json!({"name": "slow", "arguments": {"ms": 1500}}));
-    // What only reads is sent at once, so an echo that was asked for after it comes after it.
-    client.ask("x/echo", &json!({}));
-    let bored = json!({"requestId": slow, "reason": "bored"});
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": bored}).to_string());
-    let after = client.ask("tools/call", &json!({"name": "get_account", "arguments": {"id": "1"}}));
-    assert!(client.message()["result"]["line"].is_string(), "the server has been through the call");
-    let told = client.message();
-    assert_eq!(
-        (&told["method"], &told["params"]["data"]["reason"]),
-        (&json!("notifications/message"), &json!("bored"))
-    );
-    assert_eq!(client.message()["id"], after, "and not the answer that nobody wants");
-    client.end();
-}
-
-#[test]
 fn a_list_that_changes_under_a_session_is_read_again_and_what_changed_is_refused() {
     let sandbox = Sandbox::approved();
     let mut client = sandbox.client(&[("bank", "usual")], &[]);

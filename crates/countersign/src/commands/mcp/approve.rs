@@ -6,7 +6,7 @@ use crate::commands::fact::waits;
 use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path, is_refused_as};
 use crate::config::Config;
 use crate::mcp::direct::Direct;
-use crate::mcp::gate::{PACT, PACT_NAME, tool_fact};
+use crate::mcp::gate::{PACT, PACT_NAME, SERVER_TYPE, tool_fact};
 use crate::mcp::message::Members;
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
@@ -15,6 +15,7 @@ use crate::terminal::{count, note, say};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
+use countersign_core::ids::{FactId, FactType};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -80,6 +81,9 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
                 say(approve(client, &args.by, upstream, &tool)?);
             }
         }
+        if let Some(client) = &client {
+            approve_server(client, &args.by, upstream)?;
+        }
     }
     if let Some(missing) = left.first() {
         return Err(Failure::no(format!("there is no tool {missing}")).hint("--show lists them all").into());
@@ -140,6 +144,24 @@ fn show(id: &str, tool: &Tool) {
     if !names.is_empty() {
         say(format_args!("    arguments: {}", names.join(", ")));
     }
+}
+
+/// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
+fn approve_server(client: &Client, by: &str, upstream: &str) -> Result<()> {
+    let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
+    match client.call::<FactResponse>(Call::get(fact_path(&fact))) {
+        Ok(_) => return Ok(()),
+        Err(error) if is_refused_as(&error, ErrorCode::FactNotFound) => {}
+        Err(error) => return Err(error),
+    }
+    let value = serde_json::Map::from_iter([("uses".to_owned(), Value::Bool(true))]);
+    let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
+    note(format_args!(
+        "{upstream}: its resources, prompts and other methods may be used, in entry {}; \
+         countersign fact put {SERVER_TYPE} {upstream} '{{\"uses\": false}}' ends that",
+        written.entry
+    ));
+    Ok(())
 }
 
 fn approve(client: &Client, by: &str, upstream: &str, tool: &Tool) -> Result<String> {

@@ -17,15 +17,15 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign pact init --mcp 'uvx mcp-server-git --repository .' --name git > git.toml
+  countersign pact init --mcp 'uvx mcp-server-git --repository .' > git.toml          for the upstream `git`
   countersign pact init --mcp http://127.0.0.1:8000/mcp --name bank --out bank.toml")]
 pub struct InitArgs {
     /// The server: a command, or the address of one that runs
     #[arg(long, value_name = "SERVER")]
     mcp: String,
-    /// The name of the server in the gate's settings, and of the pact
-    #[arg(long, value_name = "NAME", default_value = "tools")]
-    name: String,
+    /// The name of the server in the gate's settings, and of the pact [default: taken from the command]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Write to this file, which must not exist, instead of to stdout
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -33,11 +33,20 @@ pub struct InitArgs {
 
 /// Drafts.
 pub fn run(args: &InitArgs) -> Result<Outcome> {
-    let (name, place): (String, Place) = settings::upstream(&format!("{}={}", args.name, args.mcp))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let named = args.name.clone().or_else(|| settings::derived_name(&args.mcp)).ok_or_else(|| {
+        Failure::usage("the server has no name that could be taken from this")
+            .hint("name it as the settings of the gate and the gateway do, with --name")
+    })?;
+    let (name, place): (String, Place) =
+        settings::upstream(&format!("{named}={}", args.mcp)).map_err(|error| Failure::usage(error.to_string()))?;
     let tools = read_tools(&name, &place)?;
     let text =
         draft::pact(&name, &tools).map_err(|why| Failure::no(format!("no pact was written for `{name}`: {why}")))?;
+    if args.name.is_none() {
+        note(format_args!(
+            "The server is called `{name}` here: use the same name with --upstream or in countersign.toml."
+        ));
+    }
     let Some(file) = &args.out else {
         say(text.trim_end());
         return Ok(Outcome::Yes);

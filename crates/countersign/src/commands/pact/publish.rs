@@ -43,10 +43,19 @@ pub fn run(args: &PublishArgs, config: &Config) -> Result<Outcome> {
         note(format_args!("{} was not published.", args.file.display()));
         return Ok(Outcome::No);
     }
+    let shown: Vec<String> = file.problems.iter().map(|problem| problem.message.clone()).collect();
     let client = args.connection.client(config)?;
     let call = Call::post("/v1/pacts").agent(&args.by).body("application/toml", file.text.into_bytes());
     let published: PactPublished = client.call(call)?;
     client.close()?;
+    // What only the gate can know; the rest was shown above.
+    let is_shown = |message: &str| shown.iter().any(|shown| shown == message);
+    for warning in published.warnings.iter().filter(|warning| !is_shown(&warning.message)) {
+        note(format_args!("warning: line {}: {}", warning.line, warning.message));
+        if let Some(hint) = &warning.hint {
+            note(format_args!("hint: {hint}"));
+        }
+    }
     if args.json {
         say_json(&serde_json::to_value(&published)?);
     } else {

@@ -73,8 +73,7 @@ pub fn refuse_strangers(request: &Request) -> Result<(), HttpError> {
             "call the gate as 127.0.0.1, [::1] or localhost",
         ));
     }
-    let Some(origin) = request.headers().get(header::ORIGIN) else { return Ok(()) };
-    if origin.as_bytes().strip_prefix(b"http://") == Some(host.as_bytes()) {
+    if is_own_origin(host, request.headers()) {
         return Ok(());
     }
     Err(HttpError::new(
@@ -82,6 +81,13 @@ pub fn refuse_strangers(request: &Request) -> Result<(), HttpError> {
         "this request comes from a web page of another site",
         "call the gate from a program; a page may only call the gate it was loaded from",
     ))
+}
+
+/// Whether a request was caused by no page, or by one that was loaded from this very host and port. Browsers say truly where they
+/// send a request and which page caused it; another port of the same machine is another origin.
+pub fn is_own_origin(host: &str, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    origins.all(|origin| origin.as_bytes().strip_prefix(b"http://") == Some(host.as_bytes()))
 }
 
 /// Whether a host, with or without a port, is this machine.
@@ -97,6 +103,21 @@ pub fn is_loopback(authority: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_another_port_of_this_machine_is_a_stranger() {
+        let is_own = |origins: &[&'static str]| {
+            let headers = origins.iter().map(|origin| (header::ORIGIN, axum::http::HeaderValue::from_static(origin)));
+            is_own_origin("127.0.0.1:8420", &headers.collect())
+        };
+        assert!(is_own(&[]) && is_own(&["http://127.0.0.1:8420"]));
+        for other in
+            ["http://127.0.0.1:3000", "http://localhost:8420", "https://127.0.0.1:8420", "http://127.0.0.1", "null"]
+        {
+            assert!(!is_own(&[other]), "{other}");
+        }
+        assert!(!is_own(&["http://127.0.0.1:8420", "http://localhost:3000"]), "the second counts as well");
+    }
 
     #[test]
     fn only_names_of_this_machine_pass() {

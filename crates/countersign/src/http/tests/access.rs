@@ -54,6 +54,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/reviews/{review}", "/v1/reviews/rev_1", "reviewer"),
     ("POST", "/v1/reviews/{review}/approve", "/v1/reviews/rev_1/approve", "reviewer"),
     ("POST", "/v1/reviews/{review}/refuse", "/v1/reviews/rev_1/refuse", "reviewer"),
+    ("GET", "/v1/caller", "/v1/caller", KNOWN),
     ("GET", "/v1/pacts", "/v1/pacts", KNOWN),
     ("GET", "/v1/pacts/{name}", "/v1/pacts/billing", KNOWN),
     ("POST", "/v1/pacts", "/v1/pacts", "publisher"),

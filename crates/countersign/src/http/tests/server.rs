@@ -50,7 +50,7 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let with_fault: Router<Arc<App>> = routes().route("/panic", get(fault));
-        let router = finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default());
+        let router = finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false);
         let serving = runtime.spawn(async move {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();

@@ -36,6 +36,27 @@ fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static st
     })
 }
 
+fn definition(name: &str) -> Value {
+    json!({"name": name, "inputSchema": {"type": "object"}})
+}
+
+/// Everything is approved as it is, but for one that has changed and one that was never read.
+fn approved(fact: &FactId) -> Option<Attributes> {
+    let name = fact.id().strip_prefix("bank/")?;
+    let definition = match name {
+        "other" => return None,
+        "changed" => "0".repeat(64),
+        _ => Tool::parse(&raw(&definition(name))).expect("is a tool").definition,
+    };
+    Some(Attributes::from_fields(vec![("definition".into(), FactValue::String(definition.into()))]))
+}
+
+fn adapter(place: Place, threads: Arc<Threads>) -> McpAdapter {
+    let adapter = McpAdapter::new("bank", place, threads);
+    adapter.connect(Arc::new(approved));
+    adapter
+}
+
 /// Starts the server; what it was asked is told.
 fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
     let (told, asked) = mpsc::channel();
@@ -48,6 +69,21 @@ fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
             let answer = match message["method"].as_str() {
                 Some("initialize") => {
                     json!({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": {}}})
+                }
+                Some("tools/list") => {
+                    let names = [
+                        "get_account",
+                        "transfer",
+                        "find_transfer",
+                        "half_way",
+                        "no_such",
+                        "broken",
+                        "hangs",
+                        "changed",
+                        "other",
+                    ];
+                    let tools: Vec<Value> = names.iter().map(|name| definition(name)).collect();
+                    json!({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}})
                 }
                 Some("tools/call") => {
                     let params = &message["params"];
@@ -105,7 +141,7 @@ impl World {
     fn new() -> Self {
         let threads = Threads::new().expect("there are threads");
         let (place, asked) = server(&threads.handle, bank);
-        Self { adapter: McpAdapter::new("bank", place, threads), asked }
+        Self { adapter: adapter(place, threads), asked }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -196,7 +232,7 @@ fn a_server_that_is_not_there_was_sent_nothing() {
     let threads = Threads::new().expect("there are threads");
     for place in [Place::Url("http://127.0.0.1:1/mcp".to_owned()), Place::Command(vec!["/no/such/program".to_owned()])]
     {
-        let adapter = McpAdapter::new("bank", place, Arc::clone(&threads));
+        let adapter = adapter(place, Arc::clone(&threads));
         let world = World { adapter, asked: mpsc::channel().1 };
         let attempt = attempt(&world, &call("transfer", None), "transfer", false);
         assert!(matches!(attempt, Attempt::NotSent(_)), "{attempt:?}");
@@ -216,4 +252,25 @@ fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
     assert!(matches!(probe("find_transfer", "lost"), Probed::Absent(_)));
     assert!(matches!(probe("half_way", "paid"), Probed::Unknown(_)));
     assert!(matches!(probe("hangs", "paid"), Probed::Unknown(_)));
+}
+
+#[test]
+fn a_tool_that_is_not_the_approved_one_is_not_called_nor_read_by() {
+    let world = World::new();
+    for (name, why) in [("changed", "has changed since"), ("other", "is not approved"), ("missing", "has no tool")] {
+        let Attempt::Refused(evidence) = attempt(&world, &call(name, None), name, false) else { panic!("is refused") };
+        assert!(evidence.summary.contains(why), "{}", evidence.summary);
+        let mut read = call("transfer", Some(("42", "/structuredContent")));
+        for outside in &mut read.outside {
+            outside.how = OutsideHow::Tool { tool: name.into(), arguments: json!({}), at: "".into() };
+        }
+        let Attempt::Refused(evidence) = attempt(&world, &read, "transfer", false) else { panic!("is refused") };
+        assert!(evidence.summary.contains(why), "{}", evidence.summary);
+    }
+    assert_eq!(world.asked(), Vec::<String>::new(), "nothing was sent");
+    // Without a gate to ask nothing is approved.
+    let (place, asked) = server(&world.adapter.threads.handle, bank);
+    let alone = World { adapter: McpAdapter::new("bank", place, Arc::clone(&world.adapter.threads)), asked };
+    let Attempt::Refused(_) = attempt(&alone, &call("transfer", None), "transfer", false) else { panic!("is refused") };
+    assert_eq!(alone.asked(), Vec::<String>::new());
 }

@@ -8,6 +8,7 @@ mod sessions;
 mod stateless;
 
 use super::MESSAGE_BYTES_MAX;
+use crate::http::{is_loopback, is_own_origin};
 use crate::mcp::Gateway;
 use crate::mcp::message::{INVALID_REQUEST, Kind, Message};
 use crate::mcp::upstream::Alive;
@@ -47,8 +48,8 @@ pub fn router(gateway: Arc<Gateway>, alive: Alive, idle: Duration) -> Router {
         .with_state(app)
 }
 
-/// Refuses what comes from a page of a browser, or under a name that is not this machine's: a page that makes its own name
-/// point here must not reach the gateway.
+/// Refuses what comes from a page of a browser that was not loaded from here, also one of another port of this machine, and what
+/// comes under a name that is not this machine's: a page that makes its own name point here must not reach the gateway.
 async fn from_this_machine(request: Request, next: axum::middleware::Next) -> Response {
     if is_from_this_machine(request.headers()) {
         next.run(request).await
@@ -58,14 +59,8 @@ async fn from_this_machine(request: Request, next: axum::middleware::Next) -> Re
 }
 
 fn is_from_this_machine(headers: &HeaderMap) -> bool {
-    let local = |host: &str| {
-        let port = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-        matches!(port.map_or(host, |(name, _)| name), "localhost" | "127.0.0.1" | "[::1]")
-    };
-    let value = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let origin =
-        value(header::ORIGIN).is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| local(host)));
-    value(header::HOST).is_some_and(local) && origin
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
+    is_loopback(host) && is_own_origin(host, headers)
 }
 
 async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {

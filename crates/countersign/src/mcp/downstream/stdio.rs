@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Serves the client until it closes its side and is answered.
 pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive) -> std::io::Result<()> {
-    let Ends { inbox, outbox } = Session::start(gateway, alive);
+    let Ends { inbox, outbox } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
     let (done, written) = oneshot::channel();
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox))?;
     std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {

@@ -1,8 +1,18 @@
 //! What comes from upstreams: answers, questions to the client, and the end of a link.
 
+use super::calls::unspoken;
+use super::uses::Sending;
 use super::{Asked, Purpose, Session};
-use crate::mcp::message::{Kind, Message, UPSTREAM_FAILED, number};
+use crate::mcp::message::{INVALID_PARAMS, Kind, METHOD_NOT_FOUND, Message, UPSTREAM_FAILED, number, raw};
+use crate::mcp::methods;
 use crate::mcp::upstream::Event;
+use serde_json::json;
+
+/// How many questions of one server may wait for the client.
+const ASKED_MAX: usize = 16;
+
+/// The code by which servers say that a resource is not theirs.
+const RESOURCE_NOT_FOUND: i64 = -32002;
 
 impl Session {
     /// Something came from a link.
@@ -24,8 +34,20 @@ impl Session {
     /// An upstream asks the client something.
     async fn question(&mut self, slot: usize, generation: u64, mut message: Message) {
         let Some(id) = message.id().map(ToOwned::to_owned) else { return };
+        if message.method == "ping" {
+            let _ = self.deliver(slot, Message::result(&id, raw(&json!({}))));
+            return;
+        }
+        let capability = methods::question(&message.method);
+        let open = self.asked.values().filter(|asked| asked.slot == slot).count();
+        if !capability.is_some_and(|capability| self.client_can(capability)) || open >= ASKED_MAX {
+            let why =
+                if capability.is_some() { "this client cannot be asked that now" } else { "no client is asked that" };
+            let _ = self.deliver(slot, Message::error(&id, METHOD_NOT_FOUND, why));
+            return;
+        }
         let own = self.next_id();
-        self.asked.insert(own, Asked { slot, generation, id });
+        self.asked.insert(own, Asked { slot, generation, id, method: message.method.clone() });
         message.set_id(number(own));
         self.answer(message).await;
     }
@@ -57,7 +79,7 @@ impl Session {
     }
 
     /// An upstream answers. What answers nothing, or for the second time, is passed over.
-    async fn answered(&mut self, slot: usize, mut message: Message) {
+    async fn answered(&mut self, slot: usize, message: Message) {
         let id = message.id().and_then(|id| id.get().parse::<u64>().ok());
         let pending = id.filter(|id| self.pending.get(id).is_some_and(|pending| pending.slot == slot));
         let Some(pending) = pending.and_then(|id| self.pending.remove(&id)) else {
@@ -66,6 +88,7 @@ impl Session {
         };
         match pending.purpose {
             Purpose::Relay { id } => {
+                let mut message = unspoken(message);
                 message.set_id(id);
                 self.answer(message).await;
             }
@@ -75,11 +98,15 @@ impl Session {
             Purpose::Gather { gather } => self.gathered(gather, slot, message).await,
             Purpose::FirstOf { message: asked, mut left } => {
                 let Some(id) = asked.id().map(ToOwned::to_owned) else { return };
-                if message.error_raw().is_some() && !left.is_empty() {
+                // Only what says that it did nothing with it: what failed half-way must not happen at another server too.
+                let is_not_its_own =
+                    matches!(message.error_code(), Some(METHOD_NOT_FOUND | INVALID_PARAMS | RESOURCE_NOT_FOUND));
+                if is_not_its_own && !left.is_empty() {
                     let next = left.remove(0);
-                    return Box::pin(self.forward(next, asked.clone(), Purpose::FirstOf { message: asked, left }))
-                        .await;
+                    let purpose = Purpose::FirstOf { message: asked.clone(), left };
+                    return self.record(next, asked, Sending::Request(purpose));
                 }
+                let mut message = unspoken(message);
                 message.set_id(id);
                 self.answer(message).await;
             }

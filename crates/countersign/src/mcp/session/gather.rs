@@ -6,6 +6,7 @@ use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::settings::SEPARATOR;
 use crate::mcp::tool::Tool;
+use crate::mcp::upstream::MESSAGE_BYTES_MAX;
 use serde_json::json;
 
 /// A list of more pages than this is cut: a server that never comes to an end must not keep anybody waiting.
@@ -22,6 +23,7 @@ pub struct Gather {
 struct Part {
     slot: usize,
     pages: Vec<Members>,
+    bytes: usize,
     error: Option<Raw>,
     done: bool,
 }
@@ -35,7 +37,7 @@ enum Then {
 
 impl Part {
     fn new(slot: usize) -> Self {
-        Self { slot, pages: Vec::new(), error: None, done: false }
+        Self { slot, pages: Vec::new(), bytes: 0, error: None, done: false }
     }
 }
 
@@ -44,6 +46,11 @@ impl Gather {
     pub fn for_call(slot: usize, id: Raw, call: Message) -> Self {
         let meta = meta(&call);
         Self { parts: vec![Part::new(slot)], method: "tools/list".to_owned(), meta, then: Then::Call { id, call } }
+    }
+
+    /// Whether a call of a client's waits for it, by the client's id.
+    pub fn is_for_call(&self, id: &str) -> bool {
+        matches!(&self.then, Then::Call { id: known, .. } if known.get() == id)
     }
 
     /// What says which client asks, in a stateless revision.
@@ -88,7 +95,11 @@ impl Session {
         let method = found.method.clone();
         let Some(part) = found.parts.iter_mut().find(|part| part.slot == slot) else { return };
         let mut cursor = None;
+        part.bytes += answer.result_raw().map_or(0, |result| result.get().len());
         match answer.result_raw().map(|result| Members::parse(result.get())) {
+            Some(_) if part.bytes > MESSAGE_BYTES_MAX => {
+                part.error = Some(raw(&json!({"code": UPSTREAM_FAILED, "message": "its list is too long"})));
+            }
             Some(Ok(page)) => {
                 cursor = next_cursor(&page).filter(|_| method.ends_with("/list") && part.pages.len() < PAGES_MAX);
                 part.pages.push(page);
@@ -128,18 +139,15 @@ impl Session {
     async fn call_after_list(&mut self, parts: Vec<Part>, id: Raw, call: Message) {
         // A call waits for the list of one server.
         let Some(part) = parts.into_iter().next() else { return };
-        let mut tools = Vec::new();
-        let mut failed = part.error.as_ref().map(|error| error.get().to_owned());
-        for page in &part.pages {
-            match Tool::parse_page(page) {
-                Ok(mut page) => tools.append(&mut page),
-                Err(why) => failed = Some(why),
+        let failed = part.error.as_ref().map(|error| error.get().to_owned());
+        let tools = failed.map_or_else(|| Tool::parse_pages(part.pages.iter()), Err);
+        let tools = match tools {
+            Ok(tools) => tools,
+            Err(why) => {
+                let refusal = Refusal::no_list(self.name(part.slot), &why);
+                return self.answer(Message::result(&id, refusal.result())).await;
             }
-        }
-        if let Some(why) = failed {
-            let refusal = Refusal::no_list(self.name(part.slot), &why);
-            return self.answer(Message::result(&id, refusal.result())).await;
-        }
+        };
         if let Some(slot) = self.slots.get_mut(part.slot) {
             slot.remember_tools(&tools, true, true);
         }
@@ -160,9 +168,7 @@ impl Session {
             "tools/list" => {
                 let mut all = Vec::new();
                 for (slot, (name, pages)) in named.iter().enumerate() {
-                    let pages = pages.iter().map(Tool::parse_page).collect::<Result<Vec<_>, _>>();
-                    let tools =
-                        pages.map(|pages| pages.into_iter().flatten().collect::<Vec<Tool>>()).unwrap_or_default();
+                    let tools = Tool::parse_pages(pages.iter()).unwrap_or_default();
                     if let Some(slot) = self.slots.get_mut(slot) {
                         slot.remember_tools(&tools, true, true);
                     }

@@ -1,6 +1,7 @@
 //! Streams of changes, as clients of the stateless revision ask for them: a request that is not answered until the stream ends,
 //! and whose id stands in everything that is said on it. Ids are given anew, so that name is, too.
 
+use super::uses::Sending;
 use super::{Purpose, Session};
 use crate::mcp::message::{Members, Message, Raw};
 
@@ -9,9 +10,9 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 impl Session {
     /// The client wants to be told of changes: by every upstream, on one stream.
-    pub(super) async fn listen(&mut self, id: Raw, message: Message) {
+    pub(super) fn listen(&mut self, id: Raw, message: Message) {
         for slot in 0..self.slots.len() {
-            self.forward(slot, message.clone(), Purpose::Listen { id: id.clone() }).await;
+            self.record(slot, message.clone(), Sending::Request(Purpose::Listen { id: id.clone() }));
         }
     }
 
@@ -71,8 +72,8 @@ impl Session {
     }
 
     fn is_listened_to(&self, id: &Raw) -> bool {
-        self.pending
-            .values()
-            .any(|pending| matches!(&pending.purpose, Purpose::Listen { id: known } if known.get() == id.get()))
+        let is_open = |purpose: &Purpose| matches!(purpose, Purpose::Listen { id: known } if known.get() == id.get());
+        self.pending.values().any(|pending| is_open(&pending.purpose))
+            || self.uses.values().any(|using| using.purpose().is_some_and(is_open))
     }
 }

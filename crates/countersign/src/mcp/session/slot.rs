@@ -2,7 +2,7 @@
 
 use crate::mcp::message::{Message, Raw};
 use crate::mcp::settings::Place;
-use crate::mcp::tool::Tool;
+use crate::mcp::tool::{LISTED_FOR, TWINS, Tool};
 use crate::mcp::upstream::{self, Alive, Event, Inlet};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,8 @@ pub struct Slot {
     /// Messages that wait until that is done.
     queued: Option<Vec<Message>>,
     tools: HashMap<String, Tool>,
-    listed: bool,
+    /// When all its tools were known.
+    listed: Option<Instant>,
 }
 
 impl Slot {
@@ -53,7 +54,7 @@ impl Slot {
             initialized: false,
             queued: None,
             tools: HashMap::new(),
-            listed: false,
+            listed: None,
         }
     }
 
@@ -147,16 +148,26 @@ impl Slot {
     /// Its list of tools is not the last word any more.
     pub fn forget_tools(&mut self) {
         self.tools.clear();
-        self.listed = false;
+        self.listed = None;
     }
 
-    /// Keeps tools as they were listed; with the first page, what was known before is forgotten.
+    /// Keeps tools as they were listed; with the first page, what was known before is forgotten. A name that a page gives a
+    /// second meaning is fit for nobody.
     pub fn remember_tools(&mut self, tools: &[Tool], is_first_page: bool, is_last_page: bool) {
         if is_first_page {
             self.forget_tools();
         }
-        self.tools.extend(tools.iter().map(|tool| (tool.name.clone(), tool.clone())));
-        self.listed |= is_last_page;
+        for tool in tools {
+            let mut tool = tool.clone();
+            let is_other = |known: &Tool| known.definition != tool.definition || known.unfit.as_deref() == Some(TWINS);
+            if self.tools.get(&tool.name).is_some_and(is_other) {
+                tool.unfit = Some(TWINS.to_owned());
+            }
+            self.tools.insert(tool.name.clone(), tool);
+        }
+        if is_last_page {
+            self.listed = Some(Instant::now());
+        }
     }
 
     /// A tool, as it was last listed.
@@ -164,8 +175,13 @@ impl Slot {
         self.tools.get(name)
     }
 
-    /// Whether all its tools are known.
+    /// Whether all its tools are known, as of a moment ago: not every server says when they change.
     pub fn is_listed(&self) -> bool {
-        self.listed
+        self.listed.is_some_and(|at| at.elapsed() < LISTED_FOR)
+    }
+
+    /// The number of the link that a call can be sent on right now, without waiting for anything.
+    pub fn linked(&self) -> Option<u64> {
+        (self.link.is_some() && self.queued.is_none()).then_some(self.generation)
     }
 }

@@ -68,6 +68,12 @@ impl Link {
                 () = self.inlet.closed() => None,
             };
             let Some(message) = message else { break };
+            if message.is_too_late() {
+                if let Some(answer) = message.not_sent() {
+                    self.inlet.put(Event::Message(answer)).await;
+                }
+                continue;
+            }
             if message.kind() == Kind::Request {
                 let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
                 let task = tasks.spawn(Arc::clone(&self).ask(message));
@@ -155,8 +161,13 @@ impl Link {
         if begins {
             self.note_version(&parsed);
         }
-        if parsed.id().is_none_or(|found| found.get() == "null") {
-            parsed.set_id(serde_json::value::RawValue::from_string(id.to_owned()).unwrap_or_default());
+        match parsed.id().map(|found| found.get().to_owned()).as_deref() {
+            None | Some("null") => {
+                parsed.set_id(serde_json::value::RawValue::from_string(id.to_owned()).unwrap_or_default());
+            }
+            Some(found) if found == id => {}
+            // It must not stand for the answer to something else that is asked at the same time.
+            Some(_) => return Err("it answered another request than the one that it was sent".to_owned()),
         }
         self.inlet.put(Event::Message(parsed)).await;
         Ok(())

@@ -56,6 +56,12 @@ async fn relay(
     let incoming = incoming(output, inlet);
     let outgoing = async {
         while let Some(message) = messages.recv().await {
+            if message.is_too_late() {
+                if let Some(answer) = message.not_sent() {
+                    inlet.put(Event::Message(answer)).await;
+                }
+                continue;
+            }
             let mut line = message.line();
             line.push('\n');
             if input.write_all(line.as_bytes()).await.is_err() {

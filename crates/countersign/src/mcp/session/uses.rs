@@ -1,0 +1,148 @@
+//! Uses of servers otherwise than by calls of tools: resources, prompts, completions, answers to their questions. They act or
+//! disclose, so each is an entry of the gate's before it is sent, for each server that it is sent to.
+
+use super::calls::{VERDICT_GOOD_FOR, Verdict};
+use super::{Purpose, Session};
+use crate::mcp::gate::Using;
+use crate::mcp::message::{INVALID_PARAMS, Message, REFUSED, Raw, raw};
+use crate::mcp::refusal::Refusal;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One that waits for the gate.
+pub struct Use {
+    slot: usize,
+    message: Message,
+    sending: Sending,
+}
+
+/// What is sent.
+pub enum Sending {
+    /// A request of the client's.
+    Request(Purpose),
+    /// Something that the client tells.
+    Notification,
+    /// What the client answers to a question of this link's.
+    Answer {
+        /// The link.
+        generation: u64,
+        /// What was asked.
+        method: String,
+    },
+}
+
+impl Use {
+    /// Whether it is the request that the client knows by this id.
+    pub fn is(&self, id: &str) -> bool {
+        matches!(self.sending, Sending::Request(_)) && self.message.id().is_some_and(|known| known.get() == id)
+    }
+
+    /// Whom its answer will be for.
+    pub fn purpose(&self) -> Option<&Purpose> {
+        match &self.sending {
+            Sending::Request(purpose) => Some(purpose),
+            Sending::Notification | Sending::Answer { .. } => None,
+        }
+    }
+}
+
+impl Session {
+    /// The client asks for something that acts or discloses.
+    pub(super) async fn used(&mut self, id: Raw, mut message: Message) {
+        let Ok(mut params) = message.params_members() else {
+            return self.answer_error(&id, INVALID_PARAMS, "the params can be read in two ways").await;
+        };
+        if message.method == "subscriptions/listen" {
+            return self.listen(id, message);
+        }
+        if !self.is_namespaced() {
+            return self.record(0, message, Sending::Request(Purpose::Relay { id }));
+        }
+        // Prompts carry the name of their server.
+        let mut about = params.object("ref").filter(|_| message.method == "completion/complete");
+        let holder = if message.method == "prompts/get" { Some(&params) } else { about.as_ref() };
+        if let Some(name) = holder.and_then(|holder| holder.text("name")) {
+            let Some((slot, name)) = self.route(&name) else {
+                return self.answer_error(&id, INVALID_PARAMS, "there is no prompt of this name").await;
+            };
+            match &mut about {
+                Some(about) => {
+                    about.set("name", raw(&name));
+                    params.set("ref", about.to_raw());
+                }
+                None => params.set("name", raw(&name)),
+            }
+            message.set_params(params.to_raw());
+            return self.record(slot, message, Sending::Request(Purpose::Relay { id }));
+        }
+        // Only the server whose own it is knows that: they are asked in turn, and each of them only if the gate lets it.
+        let left = (1..self.slots.len()).collect();
+        let purpose = Purpose::FirstOf { message: message.clone(), left };
+        self.record(0, message, Sending::Request(purpose));
+    }
+
+    /// Asks the gate whether something may be sent to a server, and keeps it until then.
+    pub(super) fn record(&mut self, slot: usize, message: Message, sending: Sending) {
+        let using = self.next_id();
+        let method = match &sending {
+            Sending::Answer { method, .. } => method.clone(),
+            Sending::Request(_) | Sending::Notification => message.method.clone(),
+        };
+        let content = message.params().or_else(|| message.result_raw()).map(|content| content.get().to_owned());
+        let about = Using {
+            upstream: self.name(slot).to_owned(),
+            method,
+            about: about(&message).unwrap_or_default(),
+            content: content.unwrap_or_default(),
+        };
+        self.uses.insert(using, Use { slot, message, sending });
+        let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
+        tokio::task::spawn_blocking(move || {
+            let verdict = gateway.gate.may_use(&about);
+            // A session that has ended needs no verdict; the entry stands all the same.
+            let _ = verdicts.blocking_send(Verdict::Use { using, verdict, at: Instant::now() });
+        });
+    }
+
+    /// The gate has said whether something may be sent.
+    pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<(), Refusal>, at: Instant) {
+        // What was cancelled meanwhile is not there any more.
+        let Some(Use { slot, mut message, sending }) = self.uses.remove(&using) else { return };
+        message.not_after = Some(at + VERDICT_GOOD_FOR);
+        match (sending, verdict) {
+            (Sending::Request(purpose), Ok(())) => self.forward(slot, message, purpose).await,
+            (Sending::Notification, Ok(())) => {
+                // Nobody can be told that a notification did not arrive.
+                let _ = self.deliver(slot, message);
+            }
+            (Sending::Answer { generation, .. }, verdict) => {
+                if !self.slots.get(slot).is_some_and(|slot| slot.is_open_as(generation)) {
+                    return;
+                }
+                let refused = |id| Message::error(id, REFUSED, "the client's gate does not let it answer");
+                let answer = match (verdict, message.id()) {
+                    (Err(_), Some(id)) => refused(id),
+                    _ => message,
+                };
+                let _ = self.deliver(slot, answer);
+            }
+            (Sending::Notification, Err(_)) => {}
+            (Sending::Request(Purpose::Listen { id }), Err(refusal)) => {
+                let answer = refusal.answer(&id, REFUSED);
+                self.listen_answered(id, answer).await;
+            }
+            (Sending::Request(_), Err(refusal)) => {
+                if let Some(id) = message.id() {
+                    self.answer(refusal.answer(id, REFUSED)).await;
+                }
+            }
+        }
+    }
+}
+
+/// What a use is about: a URI, or a name.
+fn about(message: &Message) -> Option<String> {
+    let params = message.params_members().ok()?;
+    let of = |params: &crate::mcp::message::Members| params.text("uri").or_else(|| params.text("name"));
+    of(&params).or_else(|| of(&params.object("ref")?)).or_else(|| params.text("taskId"))
+}
