@@ -69,8 +69,9 @@ pub struct ClaimInForce {
     pub until: u64,
     /// A higher one takes a fact from a lower.
     pub priority: i64,
-    /// Why.
-    pub reason: String,
+    /// Why; left out for an agent that may not claim such facts itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The claims that stand.

@@ -125,6 +125,10 @@ codes! {
     CrossOrigin = 403,
     /// The caller is known, and may not do this.
     NotAuthorised = 403,
+    /// The agent is registered, and not active.
+    AgentNotActive = 403,
+    /// The agent is not registered.
+    UnknownAgent = 403,
     /// No grant lets the agent observe a fact that it asked for.
     NotObservable = 403,
     /// There is no such resource.
@@ -199,10 +203,16 @@ codes! {
     WrongHost = 421,
     /// The pact's text has problems.
     PactInvalid = 422,
+    /// No pact of this name has been published.
+    UnknownPact = 422,
     /// No published pact declares the fact's type.
     UnknownFactType = 422,
     /// The value does not fit the fact's type.
     InvalidValue = 422,
+    /// The caller sends more requests than it may.
+    RateLimited = 429,
+    /// The agent has as many idempotency keys as are kept for one.
+    TooManyKeys = 429,
     /// A fault of the gate.
     InternalError = 500,
     /// The log on disk cannot be read.
@@ -258,6 +268,8 @@ impl ErrorCode {
             Self::DigestMismatch => "digest_mismatch",
             Self::CrossOrigin => "cross_origin",
             Self::NotAuthorised => "not_authorised",
+            Self::AgentNotActive => "agent_not_active",
+            Self::UnknownAgent => "unknown_agent",
             Self::NotObservable => "not_observable",
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
@@ -295,8 +307,11 @@ impl ErrorCode {
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::WrongHost => "wrong_host",
             Self::PactInvalid => "pact_invalid",
+            Self::UnknownPact => "unknown_pact",
             Self::UnknownFactType => "unknown_fact_type",
             Self::InvalidValue => "invalid_value",
+            Self::RateLimited => "rate_limited",
+            Self::TooManyKeys => "too_many_keys",
             Self::InternalError => "internal_error",
             Self::LogUnreadable => "log_unreadable",
             Self::OutsideUnread => "outside_unread",

@@ -36,6 +36,8 @@ pub enum Code {
     DelegationKeyNotCurrent,
     /// The action is not within the delegation.
     DelegationOutOfScope,
+    /// The pact does not allow this agent to do this. Asked again once the facts are known, where it depends on them.
+    NotAllowed,
     /// A fact id built from parameters or attributes is not a valid id.
     InvalidFactId,
     /// A fact that must exist does not.
@@ -44,16 +46,14 @@ pub enum Code {
     FactExists,
     /// Two names of the action mean one fact, and the action writes it.
     AliasedWrite,
+    /// The agent's trust is below what the action asks for.
+    TrustTooLow,
     /// The claim that the action names no longer holds what the action reads.
     ClaimLost,
     /// Somebody else has announced a change of a fact that the action relies on.
     FactClaimed,
     /// A call in flight relies on a fact that the action would change, or will change one that it relies on.
     FactFenced,
-    /// The pact does not allow this agent to do this.
-    NotAllowed,
-    /// The agent's trust is below what the action asks for.
-    TrustTooLow,
     /// A fact was not observed although the pact asks for it.
     ObservationRequired,
     /// One or more preconditions do not hold.
@@ -87,15 +87,15 @@ impl Code {
         Self::DelegationMemberNotActive,
         Self::DelegationKeyNotCurrent,
         Self::DelegationOutOfScope,
+        Self::NotAllowed,
         Self::InvalidFactId,
         Self::FactMissing,
         Self::FactExists,
         Self::AliasedWrite,
+        Self::TrustTooLow,
         Self::ClaimLost,
         Self::FactClaimed,
         Self::FactFenced,
-        Self::NotAllowed,
-        Self::TrustTooLow,
         Self::ObservationRequired,
         Self::PreconditionFailed,
         Self::TooManyReviews,

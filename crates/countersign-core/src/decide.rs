@@ -32,7 +32,7 @@ use crate::fact::{Fact, Version};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{FactId, PactName};
-use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX};
+use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::review::Reviews;
 use crate::value::{Attributes, Value};
@@ -58,6 +58,8 @@ pub trait Snapshot {
     /// Whether no more effects can be under way.
     fn is_full_of_effects(&self) -> bool;
 }
+
+const NOT_ALLOWED_HINT: &str = "ask an operator for the role that the pact names";
 
 /// Which of its decisions an action is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,9 +202,11 @@ impl<S: Snapshot> Deciding<'_, S> {
                 decision
             }
             Err(Stopped { review: true, .. })
-                if self.approval.is_none() && self.snapshot.reviews().is_full(self.now_ms) =>
+                if self.approval.is_none() && self.snapshot.reviews().is_full_for(&self.action.agent, self.now_ms) =>
             {
-                let message = format!("{REVIEWS_MAX} actions wait for a person already, which is the most");
+                let message = format!(
+                    "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, wait for a person already, which is the most"
+                );
                 let hint = "have a reviewer decide some of them (`countersign review list`), then act anew";
                 self.decision(pact, Verdict::Rejected(blocked(Code::TooManyReviews, message, hint)))
             }
@@ -232,6 +236,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.stage == Stage::Judgement || !expression.facts().any(|read| self.is_outside(read))
     }
 
+    fn is_known_input(&self, mention: &Mention) -> bool {
+        self.stage == Stage::Judgement || !mention.read().is_some_and(|read| self.is_outside(read))
+    }
+
     fn is_outside(&self, read: usize) -> bool {
         self.kind.reads.get(read).is_some_and(|read| read.outside.is_some())
     }
@@ -244,11 +252,28 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.check_budgets().map_err(Stopped::rejected)
     }
 
+    /// Asked before any fact is looked up: whoever may not do this, whatever the facts are, learns nothing of them.
+    fn check_right(&self) -> Result<(), Blocked> {
+        let (inputs, rule) = (self.inputs(), &self.kind.allow);
+        if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, &|mention| mention.read().is_none()) {
+            return Ok(());
+        }
+        let (agent, kind) = (self.action.principal(), &self.kind.name);
+        let why = match rule.holds(&inputs) {
+            _ if rule.facts().next().is_some() => "cannot be true, whatever the facts are".to_owned(),
+            Err(error) => format!("cannot be evaluated: {error}"),
+            Ok(_) => "is false".to_owned(),
+        };
+        let message = format!("{agent} may not do `{kind}`: {} {why}", rule.text());
+        Err(blocked(Code::NotAllowed, message, NOT_ALLOWED_HINT))
+    }
+
     fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Blocked> {
         let agent = self.action.principal();
         let rule = &self.kind.allow;
         let refusal = match rule.holds(inputs) {
-            _ if !self.is_known(rule) => None,
+            // Facts outside are read last, and for nobody whom no value of theirs could allow this.
+            _ if !self.is_known(rule) && rule.could_hold(inputs, &|mention| self.is_known_input(mention)) => None,
             Ok(true) => None,
             Ok(false) => Some(format!("{agent} may not do `{}`: {} is false", self.kind.name, rule.text())),
             Err(error) => {
@@ -256,7 +281,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         };
         if let Some(message) = refusal {
-            return Err(blocked(Code::NotAllowed, message, "ask an operator for the role that the pact names"));
+            return Err(blocked(Code::NotAllowed, message, NOT_ALLOWED_HINT));
         }
         let least_trusted = self.least_trusted();
         let trust = least_trusted.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));

@@ -5,6 +5,7 @@
 //! registered or not active, a condition that cannot be evaluated, and a fact without a grant all show nothing.
 
 use crate::expression::{Base, Expression, Input, Mention, Source};
+use crate::fence::{Claim, may_claim};
 use crate::ids::{AgentId, Digest, FactId, FactType};
 use crate::pact::{ActionType, TemplatePart};
 use crate::state::State;
@@ -64,6 +65,34 @@ pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&A
     if shown.is_empty() { Disclosed::Nothing } else { Disclosed::Attributes(shown) }
 }
 
+/// Whether an agent could see something of a fact, whatever its value is: asked before a fact outside is read for it.
+pub fn could_disclose(state: &State, agent: &AgentId, id: &FactId) -> bool {
+    let own = FactId::of_agent(agent);
+    let value = state.facts.get(&own).and_then(|fact| fact.value.as_ref());
+    let Some(subject) = Subject::new(&own, value, id, None) else { return false };
+    let mut grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
+    *id == own || grants.any(|grant| subject.could_hold(&grant.who))
+}
+
+/// What an agent may see of a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownClaim<'a> {
+    /// Its facts, as far as the agent may observe them; never none.
+    pub facts: Vec<&'a FactId>,
+    /// Why it was made, for its holder and for those who may claim such facts themselves.
+    pub reason: Option<&'a str>,
+}
+
+/// What an agent may see of a claim; `None` if nothing. That a fact is claimed, and by whom, is part of what can be observed of
+/// it. The reason is free text, and may say what the fact's values do not.
+pub fn disclose_claim<'a>(state: &State, agent: &AgentId, claim: &'a Claim) -> Option<ShownClaim<'a>> {
+    let is_own = claim.by == *agent;
+    let is_shown = |fact: &&FactId| is_own || disclose(state, agent, fact).is_observable();
+    let facts: Vec<&FactId> = claim.facts.iter().filter(is_shown).collect();
+    let knows_why = is_own || facts.iter().any(|fact| may_claim(state, agent, fact));
+    (!facts.is_empty()).then(|| ShownClaim { facts, reason: knows_why.then_some(&*claim.reason) })
+}
+
 /// The attributes of a type that an agent is not shown. Told by the type and not by the fact: whether an optional
 /// attribute is there is part of what is withheld.
 pub fn withheld(state: &State, ty: &FactType, disclosed: &Disclosed) -> Vec<SmolStr> {
@@ -98,12 +127,20 @@ impl<'a> Subject<'a> {
 
     /// Whether a rule about agents and facts lets it.
     pub(crate) fn holds(&self, who: &Expression) -> bool {
-        // Of a fact that is not there nothing can be known, so a condition on its attributes must not tell the two apart.
         let of_fact = |(base, _): (Base, &SmolStr)| matches!(base, Base::Read(_));
-        if self.value.is_none() && who.attributes().any(of_fact) {
-            return false;
+        // What does not depend on the fact comes first: whoever has no right costs the same whether or not there is such a fact.
+        let could_hold = self.could_hold(who);
+        if !could_hold || !who.attributes().any(of_fact) {
+            return could_hold;
         }
-        who.holds(&who.inputs(self)).unwrap_or(false)
+        // Of a fact that is not there nothing can be known, so a condition on its attributes must not tell the two apart.
+        self.value.is_some() && who.holds(&who.inputs(self)).unwrap_or(false)
+    }
+
+    /// Whether a rule could let it, whatever the value of the fact is.
+    fn could_hold(&self, who: &Expression) -> bool {
+        let is_known = |mention: &Mention| !matches!(mention, Mention::Attribute(Base::Read(_), _));
+        who.could_hold(&who.inputs(self), &is_known)
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Pure: no I/O, no clock; evaluation is total because Cedar has no loops and every error is an answer (I4).
 
+mod could;
 mod inputs;
 mod program;
 mod rewrite;
@@ -22,6 +23,7 @@ pub use inputs::{Input, Inputs, Source};
 use crate::pact::Presence;
 use crate::value::{FieldType, Value};
 use cedar_policy_core::ast::{Expr, Literal, Value as CedarValue, ValueKind};
+use could::Could;
 use program::{Operand, Program};
 use rewrite::Rewriter;
 use smol_str::SmolStr;
@@ -36,6 +38,7 @@ pub struct Expression {
     text: Arc<str>,
     expr: Expr,
     program: Option<Program>,
+    could: Could,
     mentions: Vec<(SmolStr, Mention)>,
 }
 
@@ -54,6 +57,19 @@ pub enum Mention {
     ObservedFact(usize),
     /// An attribute as it was observed.
     Observed(usize, SmolStr),
+}
+
+impl Mention {
+    /// The fact, among those read, that it speaks of; `None` where it speaks of none.
+    pub fn read(&self) -> Option<usize> {
+        match self {
+            Self::Entity(Base::Read(read))
+            | Self::Attribute(Base::Read(read), _)
+            | Self::ObservedFact(read)
+            | Self::Observed(read, _) => Some(*read),
+            _ => None,
+        }
+    }
 }
 
 /// Whose attribute is mentioned.
@@ -109,7 +125,8 @@ impl Expression {
             return Err(rewriter.errors);
         }
         let program = Program::compile(&expr, &rewriter.mentions);
-        Ok(Self { text: text.into(), expr, program, mentions: rewriter.mentions.into_iter().collect() })
+        let could = Could::of(&expr, &rewriter.mentions);
+        Ok(Self { text: text.into(), expr, program, could, mentions: rewriter.mentions.into_iter().collect() })
     }
 
     /// The text as written in the pact.
@@ -137,13 +154,7 @@ impl Expression {
 
     /// The facts whose presence or identity it depends on beyond their attributes.
     pub fn facts(&self) -> impl Iterator<Item = usize> {
-        self.mentions.iter().filter_map(|(_, mention)| match mention {
-            Mention::Entity(Base::Read(read))
-            | Mention::Attribute(Base::Read(read), _)
-            | Mention::ObservedFact(read)
-            | Mention::Observed(read, _) => Some(*read),
-            _ => None,
-        })
+        self.mentions.iter().filter_map(|(_, mention)| mention.read())
     }
 
     /// Evaluates to a value; an error is a sentence (I4: the caller rejects).
@@ -164,6 +175,11 @@ impl Expression {
             ValueKind::Lit(Literal::Bool(truth)) => Ok(truth),
             _ => Err(format!("`{}` is neither true nor false", self.text)),
         }
+    }
+
+    /// Whether it could still hold, given which inputs are known: `false` only where nothing that is unknown could make it true.
+    pub fn could_hold(&self, inputs: &Inputs<'_>, is_known: &dyn Fn(&Mention) -> bool) -> bool {
+        self.could.holds(inputs, is_known)
     }
 
     fn run<'i>(&'i self, inputs: &Inputs<'i>) -> Option<Operand<'i>> {

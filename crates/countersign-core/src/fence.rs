@@ -336,6 +336,11 @@ pub fn own_claim<'a>(state: &'a State, by: &AgentId, id: ClaimId, now_ms: u64) -
     if claim.by == *by { Ok(claim) } else { Err(ClaimRefusal::NotYours { claim: id, holder: claim.by.clone() }) }
 }
 
+/// Whether some rule lets an agent announce a change of a fact.
+pub fn may_claim(state: &State, by: &AgentId, fact: &FactId) -> bool {
+    rule(state, by, fact).is_ok()
+}
+
 /// The rule that lets an agent announce a change of a fact: of those that do, the one with the highest priority.
 fn rule<'a>(state: &'a State, by: &AgentId, fact: &FactId) -> Result<&'a ClaimRule, ClaimRefusal> {
     let own = FactId::of_agent(by);

@@ -21,6 +21,7 @@ pub mod code;
 pub mod decide;
 pub mod decision;
 pub mod delegation;
+pub mod denial;
 pub mod disclose;
 pub mod effect;
 pub mod expression;

@@ -43,11 +43,20 @@ pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 128;
 /// How long an idempotency key is remembered, in ledger time.
 pub const IDEMPOTENCY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// Most lines of one entry of denials that name an agent; what does not fit is counted by code alone.
+pub const DENIAL_LINES_MAX: usize = 256;
+
+/// Longest sample of what was denied, in bytes.
+pub const DENIAL_SAMPLE_BYTES_MAX: usize = 256;
+
 /// How long a review waits for a person before it expires, in ledger time.
 pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
 
 /// Most actions that wait for a person at a time; each is kept whole in memory. Past it, actions are rejected.
 pub const REVIEWS_MAX: usize = 1024;
+
+/// Most actions of one agent that wait for a person at a time: nobody takes the places of others.
+pub const REVIEWS_PER_AGENT_MAX: usize = 256;
 
 /// How many ended reviews are remembered, to say how they ended and to answer a repeated key with what became of it.
 pub const CLOSED_REVIEWS_MAX: usize = 65_536;

@@ -20,6 +20,7 @@ use crate::action::Action;
 use crate::call::{EffectId, Evidence, Outcome, Send};
 use crate::decide::Cleared;
 use crate::decision::{Blocked, Charge, Decision, Write};
+use crate::denial::Denied;
 use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
@@ -158,6 +159,8 @@ pub enum Event {
         /// The claim.
         claim: ClaimId,
     },
+    /// Requests were refused at the door. Written at most once a second.
+    Denials(Vec<Denied>),
     /// The log's key was changed. Always the last entry of its batch, whose checkpoint both keys sign.
     Rotation {
         /// The key that signs from the next batch on, as a signed-note verifier key.
@@ -183,6 +186,7 @@ pub const KINDS: &[&str] = &[
     "claim",
     "clock",
     "confirm",
+    "denials",
     "dispatch",
     "erasure",
     "extension",
@@ -298,6 +302,7 @@ impl Event {
             Self::Claim { .. } => "claim",
             Self::Extension { .. } => "extension",
             Self::Withdrawal { .. } => "withdrawal",
+            Self::Denials(_) => "denials",
             Self::Rotation { .. } => "rotation",
         }
     }

@@ -7,7 +7,7 @@
 use crate::action::{Action, Observed};
 use crate::decision::PactRef;
 use crate::ids::{ActionId, AgentId, numbered};
-use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX};
+use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
 use crate::utc::Utc;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -186,10 +186,12 @@ impl Reviews {
         }
     }
 
-    /// Whether no more actions can be parked at this time.
-    pub fn is_full(&self, now_ms: u64) -> bool {
-        self.open.len() >= REVIEWS_MAX
-            && self.open.values().filter(|parked| parked.expires_at_ms >= now_ms).count() >= REVIEWS_MAX
+    /// Whether no more actions of an agent can be parked at this time.
+    pub fn is_full_for(&self, agent: &AgentId, now_ms: u64) -> bool {
+        let waiting = || self.open.values().filter(|parked| parked.expires_at_ms >= now_ms);
+        let is_of_agent = |parked: &&Parked| parked.action.agent == *agent;
+        self.open.len() >= REVIEWS_PER_AGENT_MAX
+            && (waiting().count() >= REVIEWS_MAX || waiting().filter(is_of_agent).count() >= REVIEWS_PER_AGENT_MAX)
     }
 
     /// The review, if it still waits.

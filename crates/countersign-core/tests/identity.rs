@@ -175,7 +175,7 @@ fn settle(write: decision::Write) -> Settle {
 fn is_listed(event: &Event) -> bool {
     match event {
         // The gate's own are never signed.
-        Event::Genesis { .. } | Event::Dispatch(_) => false,
+        Event::Genesis { .. } | Event::Dispatch(_) | Event::Denials(_) => false,
         Event::Held { .. }
         | Event::Confirm { .. }
         | Event::Settle(_)

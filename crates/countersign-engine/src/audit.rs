@@ -16,6 +16,7 @@ use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
+use countersign_core::denial::check_denials;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
 use countersign_core::ids::Digest;
 use countersign_core::record::{
@@ -251,6 +252,10 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             return Ok(());
         }
         Stored::Event(Event::Dispatch(_) | Event::Feed { held: Some(_), .. }) | Stored::Dispatch(_) => {
+            return effects::by_the_gate(leaf);
+        }
+        Stored::Event(Event::Denials(denied)) => {
+            check_denials(denied, leaf.time)?;
             return effects::by_the_gate(leaf);
         }
         // A settlement is the gate's own, unless a person resolved a doubt.

@@ -160,7 +160,7 @@ impl Fold {
         let decoded = |source| FoldError::Decode { index: self.position, source };
         if let (Some(key), Some(action)) = (leaf.key_digest().map_err(decoded)?, &leaf.action) {
             let action: Digest = action.parse().map_err(|error| decoded(DecodeError::Id(error)))?;
-            self.keys.insert(key, &action, leaf.index, leaf.time);
+            self.keys.insert(&leaf.by.as_str().into(), key, &action, leaf.index, leaf.time);
         }
         match (leaf.kind.as_str(), leaf.review) {
             ("approval", Some(review)) => self.state.reviews.close(review, Ended::Approved, leaf.index),

@@ -25,6 +25,7 @@ use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
+use crate::denials::Denials;
 use crate::idempotency::Idempotency;
 use crate::identity::AuthError;
 use crate::identity::replay::ReplayWindow;
@@ -35,6 +36,8 @@ use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
 use crate::token::Sealer;
 use crate::view::View;
+use countersign_core::denial::DenialCode;
+use countersign_core::ids::AgentId;
 use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use crossbeam_channel::{Sender, TrySendError, bounded};
@@ -71,6 +74,7 @@ pub(crate) struct Shared {
     log_keys: Arc<LogKeys>,
     sealer: Sealer,
     delegations: Delegations,
+    denials: Denials,
     clock: Arc<dyn Clock>,
     ledger_clock: Arc<Mutex<LedgerClock>>,
     keys: Arc<Mutex<Idempotency>>,
@@ -201,6 +205,16 @@ impl Gate {
         &self.shared.tried
     }
 
+    /// What was refused at the door.
+    pub fn denials(&self) -> &Denials {
+        &self.shared.denials
+    }
+
+    /// Counts a request that was refused at the door; see [`Denials::note`].
+    pub fn deny(&self, agent: &AgentId, code: DenialCode, asked: &str) {
+        self.shared.denials.note(agent, code, asked, self.now_ms());
+    }
+
     /// What is durable, as of now. Held only briefly: the commit stage waits for readers.
     pub fn view(&self) -> RwLockReadGuard<'_, View> {
         self.shared.view.read()
@@ -280,6 +294,7 @@ impl Gate {
         drop(self.housekeeper.take());
         if self.queue.is_some() {
             self.save_nonces();
+            self.write_denials();
         }
         // Whoever waits for room on the disk waits no longer.
         self.shared.log.give_up();
@@ -287,6 +302,14 @@ impl Gate {
         for thread in self.threads.drain(..) {
             // A thread of the gate ends by returning; if it panicked, the panic hook has said so.
             let _ = thread.join();
+        }
+    }
+
+    /// What was counted and is not in the ledger yet, when the gate ends in order.
+    fn write_denials(&self) {
+        if let (Some(denied), Some(own)) = (self.shared.denials.rest(), &self.own) {
+            // Only a gate that has failed does not take it, and then nothing can be written any more.
+            drop(own.send(Submission { request: Request::Denials(denied), reply: Box::new(|_| {}) }));
         }
     }
 

@@ -7,6 +7,7 @@
 use countersign_core::action::KeyDigest;
 use countersign_core::ids::ActionId;
 use countersign_core::limits::IDEMPOTENCY_KEPT_MS;
+use smol_str::SmolStr;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -44,6 +45,8 @@ pub struct Idempotency {
     day: u64,
     current: Generation,
     before: Generation,
+    /// How many keys of each agent are in the current generation, and in the one before.
+    by_agent: HashMap<SmolStr, [u32; 2]>,
 }
 
 /// What is known of a key.
@@ -72,24 +75,52 @@ impl Idempotency {
         }
     }
 
-    /// Remembers a key.
-    pub fn insert(&mut self, key: KeyDigest, action: &ActionId, entry: u64, at_ms: u64) {
-        self.put(key, Seen { entry, at_ms, action: front(action) });
+    /// Remembers a key of an agent.
+    pub fn insert(&mut self, agent: &SmolStr, key: KeyDigest, action: &ActionId, entry: u64, at_ms: u64) {
+        if !self.put(key, Seen { entry, at_ms, action: front(action) }) {
+            return;
+        }
+        let generation = usize::from(at_ms / IDEMPOTENCY_KEPT_MS < self.day);
+        let counts = match self.by_agent.get_mut(agent) {
+            Some(counts) => counts,
+            None => self.by_agent.entry(agent.clone()).or_default(),
+        };
+        if let Some(count) = counts.get_mut(generation) {
+            *count = count.saturating_add(1);
+        }
     }
 
-    /// Puts a remembered key back, in order of time.
-    pub fn put(&mut self, key: KeyDigest, seen: Seen) {
+    /// Puts a remembered key back, in order of time; whether it was not there yet. Whose it is is said by [`Self::put_count`].
+    pub fn put(&mut self, key: KeyDigest, seen: Seen) -> bool {
         let day = seen.at_ms / IDEMPOTENCY_KEPT_MS;
         if day > self.day {
             let current = std::mem::take(&mut self.current);
-            self.before = if day == self.day + 1 { current } else { Generation::default() };
+            let is_next = day == self.day + 1;
+            self.before = if is_next { current } else { Generation::default() };
+            self.by_agent.retain(|_, counts| {
+                let [current, _] = *counts;
+                *counts = [0, if is_next { current } else { 0 }];
+                *counts != [0, 0]
+            });
             self.day = day;
         }
-        if day == self.day {
-            self.current.insert(key, seen);
-        } else {
-            self.before.insert(key, seen);
-        }
+        let generation = if day == self.day { &mut self.current } else { &mut self.before };
+        generation.insert(key, seen).is_none()
+    }
+
+    /// How many keys of an agent are remembered.
+    pub fn of_agent(&self, agent: &SmolStr) -> u32 {
+        self.by_agent.get(agent).map_or(0, |[current, before]| current.saturating_add(*before))
+    }
+
+    /// How many keys of each agent there are, in the current generation and in the one before.
+    pub fn counts(&self) -> impl Iterator<Item = (&SmolStr, [u32; 2])> {
+        self.by_agent.iter().map(|(agent, counts)| (agent, *counts))
+    }
+
+    /// Puts back how many keys of an agent there are, after all keys were put back.
+    pub fn put_count(&mut self, agent: SmolStr, counts: [u32; 2]) {
+        self.by_agent.insert(agent, counts);
     }
 
     /// All keys before an entry, older first.
@@ -119,13 +150,20 @@ mod tests {
         let key = [9; 16];
         let (action, other) = (Digest::of(b"1"), Digest::of(b"2"));
         let at = 10 * IDEMPOTENCY_KEPT_MS + 5;
-        keys.insert(key, &action, 3, at);
+        let (agent, idle) = (SmolStr::new("a"), SmolStr::new("b"));
+        keys.insert(&agent, key, &action, 3, at);
+        keys.insert(&agent, key, &action, 3, at);
+        assert_eq!((keys.of_agent(&agent), keys.of_agent(&idle)), (1, 0), "a key counts once");
         assert_eq!(keys.lookup(&key, &action, at), Lookup::Same(3));
         assert_eq!(keys.lookup(&key, &other, at), Lookup::Other(3));
-        keys.insert([1; 16], &other, 4, at + IDEMPOTENCY_KEPT_MS);
+        keys.insert(&agent, [1; 16], &other, 4, at + IDEMPOTENCY_KEPT_MS);
+        assert_eq!(keys.of_agent(&agent), 2, "both days");
         assert_eq!(keys.lookup(&key, &action, at + IDEMPOTENCY_KEPT_MS), Lookup::Same(3));
         assert_eq!(keys.lookup(&key, &action, at + IDEMPOTENCY_KEPT_MS + 1), Lookup::New);
-        keys.insert([2; 16], &other, 5, at + 2 * IDEMPOTENCY_KEPT_MS);
+        keys.insert(&idle, [2; 16], &other, 5, at + 2 * IDEMPOTENCY_KEPT_MS);
         assert_eq!(keys.len(), 2);
+        assert_eq!((keys.of_agent(&agent), keys.of_agent(&idle)), (1, 1), "what is forgotten no longer counts");
+        keys.insert(&idle, [3; 16], &other, 6, at + 9 * IDEMPOTENCY_KEPT_MS);
+        assert_eq!(keys.counts().collect::<Vec<_>>(), [(&idle, [1, 0])], "nor are agents kept that have none");
     }
 }

@@ -18,6 +18,7 @@ pub mod bell;
 pub mod clock;
 pub mod commit;
 pub mod delegation;
+pub mod denials;
 pub mod fold;
 pub mod gate;
 pub mod idempotency;

@@ -5,6 +5,7 @@ use crate::log_key::NextKey;
 use countersign_core::action::Action;
 use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_core::decision::Charge;
+use countersign_core::denial::Denied;
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
@@ -167,6 +168,8 @@ pub enum Request {
     },
     /// Look after those that wait for a fence. The gate's own; becomes no entry by itself.
     Wake,
+    /// Write down what was refused at the door. The gate's own.
+    Denials(Vec<Denied>),
     /// Replace the key that signs the log.
     RotateLogKey {
         /// The operator.
@@ -198,6 +201,7 @@ impl Request {
             | Self::WithdrawClaim { .. }
             | Self::Dispatch { .. }
             | Self::Settle(_)
+            | Self::Denials(_)
             | Self::Wake => None,
             Self::Feed { by, auth, fact, .. } | Self::Confirm { by, auth, fact, .. } => {
                 Some((by, auth, role_to_feed(fact)))
@@ -220,7 +224,7 @@ impl Request {
             Self::Halt { .. } | Self::Resume { .. } => Priority::Urgent,
             // Revoking somebody is a halt for one. What only admins may feed is rare, so all of it goes this way.
             Self::Feed { fact, .. } if role_to_feed(fact) == Role::Admin => Priority::Urgent,
-            Self::Dispatch { .. } | Self::Settle(_) | Self::Wake => Priority::Own,
+            Self::Dispatch { .. } | Self::Settle(_) | Self::Denials(_) | Self::Wake => Priority::Own,
             _ => Priority::Queued,
         }
     }
@@ -319,6 +323,9 @@ pub enum Refusal {
     /// The same idempotency key with another body.
     #[error("this idempotency key was used for another action, in entry {0}")]
     KeyReused(u64),
+    /// The agent has as many idempotency keys as are kept for one.
+    #[error("{0} has used {1} idempotency keys within two days, which is as many as are kept for one agent")]
+    TooManyKeys(AgentId, u32),
     /// The fact is not at the version that was asked for.
     #[error("{fact} is at version {current}, not {expected}")]
     VersionMismatch {

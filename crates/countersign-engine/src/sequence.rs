@@ -32,6 +32,7 @@ pub struct Sequencer {
     state: State,
     waiting: WaitingRoom,
     keys: Arc<Mutex<Idempotency>>,
+    keys_per_agent: u32,
     next_index: u64,
     clock: Arc<Mutex<LedgerClock>>,
     step_entered: bool,
@@ -83,7 +84,12 @@ impl Sequencer {
         random: ChaCha12Rng,
     ) -> Self {
         let waiting = WaitingRoom::default();
-        Self { state, waiting, keys, next_index, clock, step_entered: false, random }
+        Self { state, waiting, keys, keys_per_agent: u32::MAX, next_index, clock, step_entered: false, random }
+    }
+
+    /// Keeps no more idempotency keys than this for one agent.
+    pub fn with_keys_per_agent(self, keys_per_agent: u32) -> Self {
+        Self { keys_per_agent, ..self }
     }
 
     /// Decides requests at one reading of the clock and adds them to a batch.
@@ -162,6 +168,9 @@ impl Sequencer {
                 self.resolve(batch, (by, auth), effect, outcome, &reason, reply, now_ms);
             }
             Request::Wake => {}
+            Request::Denials(denied) => {
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Denials(denied), None, Some(reply));
+            }
             Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match)
             {
                 Ok(()) => {
@@ -252,13 +261,17 @@ impl Sequencer {
             }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }
+        if keys.of_agent(action.agent.smol()) >= self.keys_per_agent {
+            let refusal = Refusal::TooManyKeys(action.agent.clone(), self.keys_per_agent);
+            return batch.answers.push((reply, Err(refusal)));
+        }
         action.auth = self.state.held(action.auth);
         let decision = decide(&action, &self.state, now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since.unwrap_or(now_ms), now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
             return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, until_ms, wakes_at_ms });
         }
-        keys.insert(key, &action.id, self.next_index, now_ms);
+        keys.insert(action.agent.smol(), key, &action.id, self.next_index, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter(batch, now_ms, by, auth, event, None, Some(reply));

@@ -23,6 +23,7 @@ use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// Bytes gathered before they are handed to the writer.
@@ -68,9 +69,28 @@ pub fn take(
         lines.push(|out| write_budget(out, budget, held))?;
     }
     lines.section("keys")?;
-    let seen: Vec<(KeyDigest, Seen)> = keys.lock().before(position).map(|(key, seen)| (*key, *seen)).collect();
+    let (seen, counts) = {
+        let keys = keys.lock();
+        let seen: Vec<(KeyDigest, Seen)> = keys.before(position).map(|(key, seen)| (*key, *seen)).collect();
+        // They may count keys of later entries, which are counted again when the tail is replayed: a few too many, never too few.
+        let counts: Vec<(SmolStr, [u32; 2])> = keys.counts().map(|(agent, counts)| (agent.clone(), counts)).collect();
+        (seen, counts)
+    };
     for (key, seen) in seen {
         lines.push(|out| write_key(out, &key, &seen))?;
+    }
+    lines.section("key_counts")?;
+    for (agent, [current, before]) in counts {
+        lines.push(|out| {
+            out.open('[');
+            out.element();
+            out.string(&agent);
+            for count in [current, before] {
+                out.element();
+                out.u64(count.into());
+            }
+            out.close(']');
+        })?;
     }
     lines.finish(&key)?;
     Ok(position)
@@ -323,6 +343,10 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
                 return Err(bad("not a key".to_owned()));
             };
             fold.keys.put(key, Seen { entry, at_ms, action });
+        }
+        "key_counts" => {
+            let (agent, current, before): (SmolStr, u32, u32) = serde_json::from_slice(line).map_err(json)?;
+            fold.keys.put_count(agent, [current, before]);
         }
         _ if stops::restore(fold, section, line).map_err(bad)? => {}
         _ => return Err(bad("this version does not know the section".to_owned())),

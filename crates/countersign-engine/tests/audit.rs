@@ -12,6 +12,7 @@ use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::decision::{Blocked, Verdict};
+use countersign_core::denial::{DenialCode, Denied};
 use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
@@ -222,10 +223,12 @@ fn records_of_every_kind_are_canonical() {
     let shown = gate.show_review(parked[0], &operator()).unwrap().shown;
     let until_ms = shown.at_ms + 60_000;
     gate.call(Request::Approve { by: operator(), auth: Auth::None, shown: Box::new(shown), until_ms }).unwrap();
-    let (review, reason) = (parked[1], "why".into());
-    gate.call(Request::Refuse { by: operator(), auth: Auth::None, review, reason }).unwrap();
+    gate.call(Request::Refuse { by: operator(), auth: Auth::None, review: parked[1], reason: "why".into() }).unwrap();
     gate.call(feed("Note::\"1\"", r#"{"text":"again","open":true}"#)).unwrap();
     effects(&gate);
+    let (agent, code) = (AgentId::new("writer").ok(), DenialCode::NotObservable);
+    let denied = Denied { agent, code, count: 3, first_ms: 1, last_ms: 2, sample: "Note".to_owned() };
+    gate.call(Request::Denials(vec![denied])).unwrap();
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

@@ -9,13 +9,14 @@ mod table;
 
 pub use connections::{ConnectionSettings, OPERATOR_SOCKET, OperatorSocket};
 
+use crate::http::rate::RateSettings;
 use crate::mcp::settings::McpSettings;
 use anyhow::{Context as _, Result, bail};
 use countersign_engine::gate::Options;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use table::{number, string, suggestion};
+use table::{Table, number, string, suggestion};
 
 /// The file that is read when none is named.
 pub const FILE: &str = "countersign.toml";
@@ -28,6 +29,8 @@ pub const DATA: &str = "countersign-data";
 
 /// The longest queue that is taken: each place in it costs memory before anything was decided.
 const QUEUE_LEN_MAX: i64 = 1 << 20;
+/// The highest rate that is taken: more than any machine answers.
+const PER_SECOND_MAX: i64 = 1_000_000;
 /// The largest batch that is taken; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
@@ -36,18 +39,20 @@ const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 /// The longest segment that is taken.
 const SEGMENT_BYTES_MAX: i64 = 1 << 30;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "adapters",
     "agent",
     "batch_max",
     "connections",
     "data",
     "key",
+    "keys_per_agent",
     "listen",
     "mcp",
     "operator_socket",
     "origin",
     "queue_len",
+    "rate_limit",
     "segment_bytes",
     "server",
     "snapshot_every",
@@ -82,6 +87,10 @@ pub struct Config {
     pub connections: ConnectionSettings,
     /// Where operators connect; relative paths start at the file's own folder.
     pub operator_socket: Option<OperatorSocket>,
+    /// How often callers may ask.
+    pub rate_limit: RateSettings,
+    /// Idempotency keys kept for one agent.
+    pub keys_per_agent: Option<u32>,
     /// What carries calls to the outside out, by name.
     pub adapters: BTreeMap<String, adapters::AdapterSettings>,
 }
@@ -116,6 +125,7 @@ impl Config {
                 "connections" => config.connections = ConnectionSettings::parse(value)?,
                 "data" => config.data = Some(base.join(string(key, value)?)),
                 "key" => config.key = Some(base.join(string(key, value)?)),
+                "keys_per_agent" => config.keys_per_agent = Some(number(key, value, 1, i64::from(u32::MAX))?),
                 "listen" => config.listen = Some(listen(&string(key, value)?)?),
                 "mcp" => config.mcp = McpSettings::parse(value)?,
                 "operator_socket" => config.operator_socket = Some(OperatorSocket::parse(value, base)?),
@@ -124,6 +134,7 @@ impl Config {
                 "segment_bytes" => {
                     config.segment_bytes = Some(number(key, value, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?);
                 }
+                "rate_limit" => config.rate_limit = rate_limit(value)?,
                 "server" => config.server = Some(string(key, value)?),
                 "snapshot_every" => config.snapshot_every = Some(number(key, value, 0, i64::MAX)?),
                 unknown => bail!("key `{unknown}` is not known\nhint: {}", suggestion(unknown, &KEYS)),
@@ -141,10 +152,22 @@ impl Config {
     pub fn tune(&self, mut options: Options) -> Options {
         options.queue_len = self.queue_len.unwrap_or(options.queue_len);
         options.batch_max = self.batch_max.unwrap_or(options.batch_max);
+        options.keys_per_agent = self.keys_per_agent.unwrap_or(options.keys_per_agent);
         options.snapshot_every = self.snapshot_every.unwrap_or(options.snapshot_every);
         options.segment_bytes = self.segment_bytes.unwrap_or(options.segment_bytes);
         options
     }
+}
+
+/// How often callers may ask.
+fn rate_limit(value: &toml::Value) -> Result<RateSettings> {
+    let table = Table::new("rate_limit", value)?;
+    table.only(&["per_key", "per_peer"])?;
+    let usual = RateSettings::default();
+    Ok(RateSettings {
+        per_key: table.number("per_key", 1, PER_SECOND_MAX)?.unwrap_or(usual.per_key),
+        per_peer: table.number("per_peer", 1, PER_SECOND_MAX)?.unwrap_or(usual.per_peer),
+    })
 }
 
 /// An address to listen on. `localhost` is 127.0.0.1, without asking a name server that might say otherwise.
@@ -169,13 +192,14 @@ mod tests {
     fn every_key_is_read() {
         let text = "adapters = {}\nagent = \"a\"\nbatch_max = 2\ndata = \"d\"\nkey = \"k\"\nlisten = \"127.0.0.1:1\"\n\
                     operator_socket = \"s\"\norigin = \"o\"\nqueue_len = 3\nsegment_bytes = 1048576\nserver = \"http://127.0.0.1:1\"\n\
-                    snapshot_every = 0\nconnections = {}\n[mcp]\n";
+                    snapshot_every = 0\nconnections = {}\nkeys_per_agent = 9\nrate_limit = { per_key = 7 }\n[mcp]\n";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.data.as_deref(), Some(Path::new("/etc/d")));
         assert_eq!((config.batch_max, config.queue_len, config.snapshot_every), (Some(2), Some(3), Some(0)));
         assert_eq!(config.listen.map(|listen| listen.port()), Some(1));
         assert_eq!(config.operator_socket, Some(OperatorSocket::At("/etc/s".into())));
         assert_eq!(config.segment_bytes, Some(1 << 20));
+        assert_eq!((config.rate_limit.per_key, config.rate_limit.per_peer), (7, RateSettings::default().per_peer));
         assert_eq!(text.lines().count(), KEYS.len());
     }
 

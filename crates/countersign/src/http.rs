@@ -13,6 +13,7 @@ mod caller;
 mod claims;
 mod effects;
 mod error;
+mod external_reads;
 mod facts;
 mod halts;
 mod keys;
@@ -22,6 +23,7 @@ mod metrics;
 mod numbers;
 mod outermost;
 mod pacts;
+pub mod rate;
 mod reviews;
 mod service;
 #[cfg(test)]
@@ -41,7 +43,9 @@ use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Request};
 use error::HttpError;
+use external_reads::ExternalReads;
 use metrics::Metrics;
+use rate::{RateSettings, Rates};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -56,6 +60,8 @@ pub struct App {
     adapters: Arc<Adapters>,
     /// Whether those are all that the gate will have: a command that opens a gate for a moment has none.
     knows_adapters: bool,
+    rates: Rates,
+    external_reads: Arc<ExternalReads>,
 }
 
 /// From where a server can be reached.
@@ -96,7 +102,7 @@ pub async fn serve_on(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     let reach = Reach::of(listener.local_addr()?);
-    serve_router(router(gate, adapters, reach), listener, shutdown).await
+    serve_router(router(gate, adapters, reach, RateSettings::default()), listener, shutdown).await
 }
 
 /// Serves anything on a listener until `shutdown` is done, with the usual limits.
@@ -109,13 +115,13 @@ pub async fn serve_router(
 }
 
 /// The whole interface over a gate that has all the adapters it will have.
-pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>, reach: Reach) -> Router {
-    finish(routes(), gate, reach, adapters, true)
+pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>, reach: Reach, rates: RateSettings) -> Router {
+    finish(routes(), gate, reach, adapters, true, rates)
 }
 
 /// The whole interface over a gate that a command opens for a moment: its adapters are another process's.
 pub fn router_for_command(gate: Arc<Gate>) -> Router {
-    finish(routes(), gate, Reach::Loopback, Arc::default(), false)
+    finish(routes(), gate, Reach::Loopback, Arc::default(), false, RateSettings::default())
 }
 
 fn routes() -> Router<Arc<App>> {
@@ -165,10 +171,19 @@ fn finish(
     reach: Reach,
     adapters: Arc<Adapters>,
     knows_adapters: bool,
+    rates: RateSettings,
 ) -> Router {
     let document = countersign_api::openapi().to_json().unwrap_or_default();
-    let app =
-        Arc::new(App { gate, metrics: Metrics::default(), openapi: document.into(), reach, adapters, knows_adapters });
+    let app = Arc::new(App {
+        gate,
+        metrics: Metrics::default(),
+        openapi: document.into(),
+        reach,
+        adapters,
+        knows_adapters,
+        rates: Rates::new(rates),
+        external_reads: Arc::default(),
+    });
     routes
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::method_not_allowed)

@@ -28,6 +28,9 @@ use settings::Place;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
+/// How many different notes are given; each is remembered, so that it is given once.
+const NOTED_MAX: usize = 1024;
+
 /// What all sessions share.
 pub struct Gateway {
     /// The servers behind, by name.
@@ -52,7 +55,10 @@ impl Gateway {
 
     /// Tells whoever runs the gateway, on stderr, and never twice.
     pub fn note_once(&self, what: String) {
-        let is_new = self.noted.lock().unwrap_or_else(PoisonError::into_inner).insert(what.clone());
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is noted holds names that servers and agents choose: past so many, nothing more is.
+        let is_new = noted.len() < NOTED_MAX && noted.insert(what.clone());
+        drop(noted);
         if is_new {
             crate::terminal::note(what);
         }

@@ -12,8 +12,8 @@ use utoipa::openapi::{Components, ContentBuilder, HeaderBuilder, OpenApi, Ref, R
 /// One operation: its method, its path, and what it answers with beside success.
 type Row = (&'static str, &'static str, &'static [&'static [ErrorCode]]);
 
-/// Any operation: an open gate refuses what a web page could have sent.
-const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, InternalError];
+/// Any operation: an open gate refuses what a web page could have sent, and an identified one what comes too often.
+const ANY: &[ErrorCode] = &[CrossOrigin, WrongHost, RateLimited, InternalError];
 
 /// Operations that ask who calls, with a signature over the whole request.
 const CALLED: &[ErrorCode] = &[
@@ -30,6 +30,7 @@ const CALLED: &[ErrorCode] = &[
     SignatureReplayed,
     DigestMismatch,
     NotAuthorised,
+    AgentNotActive,
     BodyTimeout,
     BodyTooLarge,
     Busy,
@@ -56,7 +57,7 @@ const LOG: &[ErrorCode] = &[LogUnreadable];
 
 const ROWS: &[Row] = &[
     ("post", "/v1/observe", &[CALLED, AGENT, JSON, &[NotObservable, OutsideUnread]]),
-    ("post", "/v1/actions", &[CALLED, AGENT, JSON, PATH, ENTERED, LOG, ACTION, &[IdempotencyKeyReused]]),
+    ("post", "/v1/actions", &[CALLED, AGENT, JSON, PATH, ENTERED, LOG, ACTION, &[IdempotencyKeyReused, TooManyKeys]]),
     ("post", "/v1/actions/check", &[CALLED, AGENT, JSON, ACTION]),
     ("get", "/v1/actions/{entry}", &[CALLED, AGENT, PATH, LOG, &[ActionNotFound]]),
     ("get", "/v1/facts/{type}/{id}", &[CALLED, PATH, &[FactNotFound]]),
@@ -104,7 +105,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// What comes along with an action.
-const ACTION: &[ErrorCode] = &[ObservationRefused, DelegationRefused];
+const ACTION: &[ErrorCode] = &[ObservationRefused, DelegationRefused, UnknownAgent, UnknownPact];
 
 /// What keeps a fact from being written.
 const FEED: &[ErrorCode] = &[InvalidHeader, KeyInUse, LastAdmin, FeedFenced, VersionMismatch];

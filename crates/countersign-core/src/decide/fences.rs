@@ -5,12 +5,21 @@ use super::{Deciding, Snapshot, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
 use crate::fence::{Fenced, InTheWay, Why};
-use crate::pact::SourceRead;
 use crate::pact::catalogue::AGENT;
+use crate::pact::{Mode, SourceRead};
 use crate::utc::Utc;
 
 impl<S: Snapshot> Deciding<'_, S> {
+    /// Whoever may not do this at all is told so, and neither learns of a fence nor waits at one.
     pub(super) fn check_fences(&self) -> Result<(), Blocked> {
+        let fenced = self.fence_in_the_way();
+        if fenced.is_err() && self.kind.mode == Mode::Enforce {
+            self.check_allowed(&self.inputs())?;
+        }
+        fenced
+    }
+
+    fn fence_in_the_way(&self) -> Result<(), Blocked> {
         self.check_own_claim()?;
         let fences = self.snapshot.fences();
         if fences.is_empty() {
@@ -20,16 +29,11 @@ impl<S: Snapshot> Deciding<'_, S> {
             if let Some((id, claim)) = fences.claim_on(&read.id, self.now_ms)
                 && claim.by != self.action.agent
             {
-                let message = format!(
-                    "{} is about to be changed: {} announced it at {} in entry {}: {}",
-                    read.id,
-                    claim.by,
-                    Utc(claim.at_ms),
-                    id.0,
-                    claim.reason
-                );
+                // Who announced it and why is for those to see whom the pacts let: `GET /v1/claims` shows it to them.
+                let message = format!("{} is about to be changed: {id} was announced at {}", read.id, Utc(claim.at_ms));
                 let hint = format!(
-                    "observe it again once the change is there; {id} stands until {} at the latest",
+                    "observe it again once the change is there; {id} ends at {} at the latest, and GET /v1/claims says \
+                     whose it is to those who may know",
                     Utc(claim.until_ms)
                 );
                 return Err(blocked(Code::FactClaimed, message, &hint));

@@ -18,6 +18,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.resolve_members();
         self.check_actor()?;
         self.check_chain()?;
+        self.check_right()?;
         for (at, read) in self.kind.reads.iter().enumerate() {
             let id = self.fact_id(read)?;
             self.check_fact_scope(at, &id)?;

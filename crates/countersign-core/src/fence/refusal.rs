@@ -12,7 +12,7 @@ pub enum ClaimRefusal {
     #[error("there is no claim `{0}`, or it has ended")]
     NotFound(String),
     /// The claim is somebody else's.
-    #[error("{claim} is {holder}'s")]
+    #[error("there is no claim `{claim}` of yours, or it has ended")]
     NotYours {
         /// The claim.
         claim: ClaimId,

@@ -4,7 +4,9 @@
 //! values) and the changes (writes, charges) that the fold applies.
 
 use super::call::{StoredInFlight, StoredSend};
-use super::payload::{Payload, StoredCharge, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads};
+use super::payload::{
+    Payload, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
+};
 use super::{Event, FORMAT, Judged, Leaf, Settle};
 use crate::action::Observed;
 use crate::call::{EffectId, Outcome};
@@ -45,6 +47,9 @@ pub enum DecodeError {
     /// A scope is not acceptable.
     #[error("{0}")]
     Scope(#[from] ScopeError),
+    /// A code of a denial that this version does not know.
+    #[error("denials for `{0}` are not known to this version; use a newer countersign")]
+    Denial(String),
     /// A field that this kind needs is missing.
     #[error("field `{0}` is missing")]
     Missing(&'static str),
@@ -241,6 +246,7 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
+        "denials" => Event::Denials(payload.denied.into_iter().map(StoredDenied::decode).collect::<Result<_, _>>()?),
         "refusal" => Event::Refusal {
             review: ReviewId(leaf.review.ok_or(missing("review"))?),
             reason: payload.reason.ok_or(missing("reason"))?.into(),

@@ -108,6 +108,15 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.string(reason);
             write_signed(out, entry);
         }
+        Event::Denials(denied) => {
+            out.key("denied");
+            out.open('[');
+            for line in denied {
+                out.element();
+                line.write(out);
+            }
+            out.close(']');
+        }
         Event::Clock { wall_ms, confirmed } => {
             out.key("confirmed");
             out.bool(*confirmed);

@@ -5,6 +5,7 @@ use super::decode::DecodeError;
 use crate::action::Observed;
 use crate::decision::{BudgetKey, Charge, ReadVersion, Write};
 use crate::delegation::StoredChain;
+use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::StoredSigned;
 use crate::ids::{ActionName, AgentId, FactId, PactName, Tag};
@@ -21,6 +22,8 @@ pub(super) struct Payload<'a> {
     #[serde(default)]
     pub(super) charges: Vec<StoredCharge>,
     pub(super) confirmed: Option<bool>,
+    #[serde(default)]
+    pub(super) denied: Vec<StoredDenied>,
     pub(super) effect: Option<StoredInFlight>,
     pub(super) evidence: Option<StoredEvidence>,
     pub(super) expires_at: Option<u64>,
@@ -63,6 +66,16 @@ pub(super) struct StoredCharge {
     budget: String,
     pact: String,
     window: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StoredDenied {
+    agent: Option<String>,
+    code: String,
+    count: u64,
+    first: u64,
+    last: u64,
+    sample: String,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +129,19 @@ impl StoredCharge {
             agent: self.agent.map(AgentId::new).transpose()?,
         };
         Ok(Charge { budget, window: self.window, amount: self.amount })
+    }
+}
+
+impl StoredDenied {
+    pub(super) fn decode(self) -> Result<Denied, DecodeError> {
+        Ok(Denied {
+            agent: self.agent.map(AgentId::new).transpose()?,
+            code: DenialCode::parse(&self.code).ok_or(DecodeError::Denial(self.code))?,
+            count: self.count,
+            first_ms: self.first,
+            last_ms: self.last,
+            sample: self.sample,
+        })
     }
 }
 

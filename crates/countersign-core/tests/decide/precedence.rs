@@ -78,6 +78,7 @@ const ROWS: [Row; 29] = [
     (Code::DelegationMemberNotActive, |world| world.member("middle", 4, "active")),
     (Code::DelegationKeyNotCurrent, |world| world.member("middle", 3, "active")),
     (Code::DelegationOutOfScope, |world| world.chain = None),
+    (Code::NotAllowed, |world| world.register(&["payer"], "active", 0)),
     (Code::InvalidFactId, |world| world.params["to"] = json!("a")),
     (Code::FactMissing, |world| world.feed("Account::\"a\"", Some(json!({"status": "frozen", "balance": 0})))),
     (Code::FactExists, |world| world.params["number"] = json!("r2")),
@@ -85,11 +86,10 @@ const ROWS: [Row; 29] = [
         world.feed("Account::\"b\"", Some(json!({"status": "active", "balance": 9_007_199_254_740_991_i64})));
         world.params["to"] = json!("b");
     }),
+    (Code::TrustTooLow, |world| world.register(&["payer"], "active", 600)),
     (Code::ClaimLost, |world| world.claim = None),
     (Code::FactClaimed, |world| world.state.fences.withdraw(ClaimId(900))),
     (Code::FactFenced, |world| world.state.fences.free(901, &[fenced("Account::\"b\"")])),
-    (Code::NotAllowed, |world| world.register(&["payer"], "active", 0)),
-    (Code::TrustTooLow, |world| world.register(&["payer"], "active", 600)),
     (Code::ObservationRequired, |world| world.observe(&["Account::\"a\"", "Account::\"b\""])),
     (Code::PreconditionFailed, |world| {
         world.feed("Account::\"a\"", Some(json!({"status": "active", "balance": 5_000})));

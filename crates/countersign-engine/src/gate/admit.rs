@@ -6,8 +6,9 @@ use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::decide::decide;
 use countersign_core::decision::Decision;
+use countersign_core::denial::{DenialCode, at_the_door};
 use countersign_core::identity::Auth;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, PactName};
 use std::sync::Arc;
 
 /// Why a request was not admitted. It leaves no entry: there is nothing to hold anybody to.
@@ -24,22 +25,40 @@ pub enum AdmitError {
         /// Why.
         source: TokenError,
     },
+    /// It is refused at the door, and counted there.
+    #[error("{}", told(.agent, *.code, .pact))]
+    Denied {
+        /// The agent.
+        agent: AgentId,
+        /// Why.
+        code: DenialCode,
+        /// The pact that it named.
+        pact: PactName,
+    },
     /// The delegation was refused.
     #[error(transparent)]
     Delegation(#[from] DelegationError),
 }
 
 impl Gate {
-    /// Parses an action, opens its observations, reduces its delegation and binds its parameters by the current pact.
+    /// Parses an action, opens its observations, reduces its delegation and binds its parameters by the current pact. What no
+    /// place in the order could let pass is refused before any of that, and leaves no entry of its own.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
         let request = ActionRequest::parse(&body)?;
+        let (pact, denied) = {
+            let view = self.view();
+            (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
+        };
+        if let Some(code) = denied {
+            self.deny(&agent, code, request.pact.as_str());
+            return Err(AdmitError::Denied { agent, code, pact: request.pact });
+        }
         let auth = auth.without_body(&body);
         let (mut observed, now_ms) = (Vec::new(), self.now_ms());
         for (at, token) in request.observations.iter().enumerate() {
             let opened = self.shared.sealer.open(token, &agent, now_ms);
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
-        let pact = self.view().state.pacts.get(&request.pact).cloned();
         let chain = request.delegation.as_deref().map(|token| self.shared.delegations.reduce(token)).transpose()?;
         let mut action = Action::new(agent, auth, body, request, observed);
         action.chain = chain;
@@ -53,5 +72,13 @@ impl Gate {
     pub fn check(&self, action: &Action) -> Decision {
         let now_ms = self.now_ms();
         decide(action, &*self.view(), now_ms)
+    }
+}
+
+fn told(agent: &AgentId, code: DenialCode, pact: &PactName) -> String {
+    match code {
+        DenialCode::UnknownAgent => format!("agent {agent} is not registered"),
+        DenialCode::UnknownPact => format!("no pact named `{pact}` has been published"),
+        _ => format!("agent {agent} is not active"),
     }
 }

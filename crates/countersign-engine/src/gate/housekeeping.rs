@@ -4,7 +4,7 @@ use super::{Gate, Shared};
 use crate::request::{Request, Submission};
 use crate::snapshot;
 use crate::storage::{Fill, StorageError};
-use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -30,6 +30,7 @@ pub(super) fn start(
         while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
             shared.keep_house(&mut snapshot_at, &mut is_failing);
             shared.wake_waiting(&own);
+            shared.write_denials(&own);
         }
     };
     let thread = std::thread::Builder::new().name("housekeeping".into()).spawn(work)?;
@@ -82,6 +83,17 @@ impl Shared {
         if wakes_at_ms <= self.ledger_clock.lock().read(&*self.clock) {
             // If its queue is full, the sequencer is about to look anyway.
             drop(own.try_send(Submission { request: Request::Wake, reply: Box::new(|_| {}) }));
+        }
+    }
+
+    /// Has what was refused at the door written down, once a second.
+    fn write_denials(&self, own: &Sender<Submission>) {
+        let now_ms = self.ledger_clock.lock().read(&*self.clock);
+        let Some(denied) = self.denials.due(now_ms) else { return };
+        let sent = own.try_send(Submission { request: Request::Denials(denied), reply: Box::new(|_| {}) });
+        // If their queue is full, it is counted on and written later.
+        if let Err(TrySendError::Full(Submission { request: Request::Denials(denied), .. })) = sent {
+            self.denials.put_back(denied);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
+use crate::denials::Denials;
 use crate::fold::{Fold, named_key, parked_action, payload_matches};
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
@@ -53,6 +54,8 @@ pub struct Options {
     pub batch_max: usize,
     /// Entries between background snapshots; 0 takes none.
     pub snapshot_every: u64,
+    /// Most idempotency keys that are kept for one agent, for one to two days; each takes some 60 bytes of memory.
+    pub keys_per_agent: u32,
     /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
     pub first_admin: Option<KeyName>,
     /// Keys that sealed tokens before the current one, and still open them for a while.
@@ -69,6 +72,8 @@ impl Options {
             queue_len: 8192,
             batch_max: 512,
             snapshot_every: 500_000,
+            // More than a hundred actions a second, day and night; 1.2 GB.
+            keys_per_agent: 20_000_000,
             first_admin: None,
             old_token_keys: Vec::new(),
         }
@@ -186,7 +191,8 @@ impl Parts {
         let keys = Arc::new(Mutex::new(keys));
         let bell = Arc::new(Bell::default());
         let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
-        let mut sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
+        let sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
+        let mut sequencer = sequencer.with_keys_per_agent(options.keys_per_agent);
         let mut committer = Committer {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
             store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&bell)),
@@ -206,6 +212,7 @@ impl Parts {
             log_keys,
             sealer: Sealer::new(&token_key).after(&options.old_token_keys),
             delegations: Delegations::default(),
+            denials: Denials::default(),
             clock,
             ledger_clock,
             keys,

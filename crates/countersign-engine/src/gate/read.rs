@@ -6,6 +6,7 @@ use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
 use countersign_core::decide::{outside_fact, outside_read};
+use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
@@ -118,6 +119,20 @@ impl Gate {
         self.observe_with(agent, ids, &OutsideFacts::default())
     }
 
+    /// Refuses what no grant could let an agent observe, before anything is read for it.
+    pub fn may_observe(&self, agent: &AgentId, ids: &[FactId]) -> Result<(), NotObservable> {
+        let refused: Vec<FactId> = {
+            let view = self.view();
+            let state = &view.state;
+            let may = |id: &&FactId| match state.catalogue.source(id.ty()) {
+                Some(_) => disclose::could_disclose(state, agent, id),
+                None => disclose::disclose(state, agent, id).is_observable(),
+            };
+            ids.iter().filter(|id| !may(id)).cloned().collect()
+        };
+        if refused.is_empty() { Ok(()) } else { Err(self.not_observable(agent.clone(), refused)) }
+    }
+
     /// Reads those of the facts that live outside, for an observation. Waits for whoever keeps them.
     pub fn read_outside(&self, ids: &[FactId], adapters: &Adapters) -> Result<OutsideFacts, NotRead> {
         let mut read = OutsideFacts::default();
@@ -177,7 +192,8 @@ impl Gate {
                 }
             }
             if !refused.is_empty() {
-                return Err(NotObservable { agent, facts: refused });
+                drop(view);
+                return Err(self.not_observable(agent, refused));
             }
             (view.position, facts, observed)
         };
@@ -188,6 +204,12 @@ impl Gate {
         let token = self.shared.sealer.seal(&Observation { agent, position, observed }, length, nonce);
         self.shared.counters.observed.fetch_add(1, Ordering::Relaxed);
         Ok(Observe { token, observed_at_ms, position, facts })
+    }
+
+    /// Counts a denied observation. Which facts were asked for stays with the caller: an id may be personal data.
+    pub(crate) fn not_observable(&self, agent: AgentId, facts: Vec<FactId>) -> NotObservable {
+        self.deny(&agent, DenialCode::NotObservable, facts.first().map_or("", |fact| fact.ty().as_str()));
+        NotObservable { agent, facts }
     }
 
     /// The current version of a fact.

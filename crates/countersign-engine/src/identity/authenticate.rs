@@ -73,7 +73,7 @@ impl Gate {
         let mut replays = self.replays().lock();
         let noted = replays.note_ahead(self.disk().as_ref(), created_s, now_ms);
         noted.map_err(|error| AuthError::NotNoted(error.to_string()))?;
-        replays.take(&signed.key, &nonce, now_ms).map_err(|not_taken| match not_taken {
+        replays.take(&signed.key, &nonce, holder.kind, now_ms).map_err(|not_taken| match not_taken {
             NotTaken::Seen => AuthError::Signature(SignatureError::Replayed),
             NotTaken::Full => AuthError::Full,
         })?;

@@ -9,9 +9,9 @@
 
 use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
 use crate::storage::disk::{Disk, read_small, replace_small};
-use countersign_core::identity::KeyName;
+use countersign_core::identity::{HolderKind, KeyName};
 use sha2::{Digest as _, Sha256};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// Most nonces that are remembered. With 16 bytes each and the table's own room this is some 100 MB; it takes 30,000
@@ -52,6 +52,8 @@ pub struct ReplayWindow {
     secret: [u8; 32],
     current: HashSet<NonceDigest>,
     previous: HashSet<NonceDigest>,
+    /// How many nonces of each key are in the current generation, and in the one before. Not kept across restarts.
+    by_key: HashMap<[u8; 32], [u32; 2]>,
     /// When the current generation began, in ledger milliseconds.
     began_ms: u64,
     /// Whatever says that it was created in this second or before is refused: it may have been seen and forgotten.
@@ -68,6 +70,7 @@ impl ReplayWindow {
             secret,
             current: HashSet::new(),
             previous: HashSet::new(),
+            by_key: HashMap::new(),
             began_ms: now_ms,
             floor_s: None,
             noted_s: 0,
@@ -125,17 +128,31 @@ impl ReplayWindow {
     }
 
     /// Remembers the nonce of a good signature, unless it was seen before.
-    pub fn take(&mut self, key: &KeyName, nonce: &str, now_ms: u64) -> Result<(), NotTaken> {
+    pub fn take(&mut self, key: &KeyName, nonce: &str, kind: HolderKind, now_ms: u64) -> Result<(), NotTaken> {
         self.turn(now_ms);
         let digest = self.digest(key, nonce);
         if self.current.contains(&digest) || self.previous.contains(&digest) {
             return Err(NotTaken::Seen);
         }
-        if self.len() >= self.nonces_max {
+        let [current, before] = self.by_key.get(&key.public_key()).copied().unwrap_or_default();
+        if self.is_full_for(kind, current.saturating_add(before)) {
             return Err(NotTaken::Full);
         }
         self.current.insert(digest);
+        self.by_key.insert(key.public_key(), [current.saturating_add(1), before]);
         Ok(())
+    }
+
+    /// Whether there is no room for another nonce of a key that has so many. Agents leave some places to operators, so that none of
+    /// them can keep a halt out; and when places run short, the agent that has taken the most is the first to be refused.
+    fn is_full_for(&self, kind: HolderKind, of_key: u32) -> bool {
+        let (taken, most) = (self.len(), self.nonces_max);
+        match kind {
+            HolderKind::Operator => taken >= most,
+            HolderKind::Agent => {
+                taken >= most - most / 64 || (taken >= most - most / 4 && of_key as usize >= most / 16)
+            }
+        }
     }
 
     /// How many nonces are remembered.
@@ -164,9 +181,15 @@ impl ReplayWindow {
         }
         std::mem::swap(&mut self.current, &mut self.previous);
         self.current.clear();
-        if age_ms >= 2 * GENERATION_MS {
+        let is_over = age_ms >= 2 * GENERATION_MS;
+        if is_over {
             self.previous.clear();
         }
+        self.by_key.retain(|_, counts| {
+            let [current, _] = *counts;
+            *counts = [0, if is_over { 0 } else { current }];
+            *counts != [0, 0]
+        });
         self.began_ms = now_ms;
     }
 
@@ -222,6 +245,7 @@ fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
         secret: *secret,
         current: current.iter().copied().collect(),
         previous: previous.iter().copied().collect(),
+        by_key: HashMap::new(),
         began_ms,
         floor_s: Some(floor_s),
         noted_s: 0,
@@ -245,41 +269,68 @@ mod tests {
         for offset_ms in (0..GENERATION_MS).step_by(997) {
             let mut window = ReplayWindow::new([1; 32], START_MS);
             let taken_ms = START_MS + offset_ms;
-            assert_eq!(window.take(&key(1), "nonce", taken_ms), Ok(()));
+            assert_eq!(window.take(&key(1), "nonce", HolderKind::Operator, taken_ms), Ok(()));
             for later_ms in [0, 1, kept_ms / 2, kept_ms - 1, kept_ms] {
-                assert_eq!(window.take(&key(1), "nonce", taken_ms + later_ms), Err(NotTaken::Seen), "{offset_ms}");
+                assert_eq!(
+                    window.take(&key(1), "nonce", HolderKind::Operator, taken_ms + later_ms),
+                    Err(NotTaken::Seen),
+                    "{offset_ms}"
+                );
             }
-            assert_eq!(window.take(&key(1), "nonce", taken_ms + 2 * GENERATION_MS), Ok(()), "it is forgotten");
+            assert_eq!(
+                window.take(&key(1), "nonce", HolderKind::Operator, taken_ms + 2 * GENERATION_MS),
+                Ok(()),
+                "it is forgotten"
+            );
         }
     }
 
     #[test]
     fn nonces_are_per_key() {
         let mut window = ReplayWindow::new([1; 32], START_MS);
-        assert_eq!(window.take(&key(1), "nonce", START_MS), Ok(()));
-        assert_eq!(window.take(&key(2), "nonce", START_MS), Ok(()));
-        assert_eq!(window.take(&key(1), "other", START_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "nonce", HolderKind::Operator, START_MS), Ok(()));
+        assert_eq!(window.take(&key(2), "nonce", HolderKind::Operator, START_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "other", HolderKind::Operator, START_MS), Ok(()));
     }
 
     #[test]
     fn a_full_window_takes_nothing_more_and_forgets_nothing() {
         let mut window = ReplayWindow { nonces_max: 2, ..ReplayWindow::new([1; 32], START_MS) };
-        assert_eq!(window.take(&key(1), "a", START_MS), Ok(()));
-        assert_eq!(window.take(&key(1), "b", START_MS + GENERATION_MS), Ok(()));
-        assert_eq!(window.take(&key(1), "c", START_MS + GENERATION_MS), Err(NotTaken::Full));
-        assert_eq!(window.take(&key(1), "a", START_MS + GENERATION_MS), Err(NotTaken::Seen));
-        assert_eq!(window.take(&key(1), "c", START_MS + 2 * GENERATION_MS), Ok(()), "there is room again");
+        assert_eq!(window.take(&key(1), "a", HolderKind::Operator, START_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "b", HolderKind::Operator, START_MS + GENERATION_MS), Ok(()));
+        assert_eq!(window.take(&key(1), "c", HolderKind::Operator, START_MS + GENERATION_MS), Err(NotTaken::Full));
+        assert_eq!(window.take(&key(1), "a", HolderKind::Operator, START_MS + GENERATION_MS), Err(NotTaken::Seen));
+        assert_eq!(
+            window.take(&key(1), "c", HolderKind::Operator, START_MS + 2 * GENERATION_MS),
+            Ok(()),
+            "there is room again"
+        );
+    }
+
+    #[test]
+    fn one_agent_fills_the_window_and_neither_others_nor_operators_are_kept_out() {
+        let mut window = ReplayWindow { nonces_max: 640, ..ReplayWindow::new([1; 32], START_MS) };
+        let mut take =
+            |by: u8, number: u32, kind: HolderKind| window.take(&key(by), &format!("nonce-{number}"), kind, START_MS);
+        let taken = (0..1_000).take_while(|number| take(1, *number, HolderKind::Agent).is_ok()).count();
+        assert_eq!(taken, 480, "three quarters, and no more");
+        let others = (0..40).filter(|number| take(2, *number, HolderKind::Agent).is_ok()).count();
+        assert_eq!(others, 40, "another agent has its sixteenth");
+        let many = (3..100).flat_map(|by| (0..40).map(move |number| (by, number)));
+        let rest = many.filter(|(by, number)| take(*by, *number, HolderKind::Agent).is_ok()).count();
+        assert_eq!(480 + 40 + rest, 630, "agents leave the last places");
+        assert_eq!(take(200, 1, HolderKind::Operator), Ok(()));
     }
 
     #[test]
     fn what_is_written_reads_back_and_any_flaw_counts_as_absent() {
         let mut window = ReplayWindow::new([1; 32], START_MS);
-        window.take(&key(1), "a", START_MS).unwrap();
-        window.take(&key(1), "b", START_MS + GENERATION_MS).unwrap();
+        window.take(&key(1), "a", HolderKind::Operator, START_MS).unwrap();
+        window.take(&key(1), "b", HolderKind::Operator, START_MS + GENERATION_MS).unwrap();
         let bytes = window.encode(START_MS + GENERATION_MS);
         let mut back = decode(&bytes).unwrap();
         for nonce in ["a", "b"] {
-            assert_eq!(back.take(&key(1), nonce, START_MS + GENERATION_MS), Err(NotTaken::Seen));
+            assert_eq!(back.take(&key(1), nonce, HolderKind::Operator, START_MS + GENERATION_MS), Err(NotTaken::Seen));
         }
         let forgotten_s = (START_MS + GENERATION_MS) / 1000 - AGE_MAX_S - 1;
         assert!(back.is_before_start(forgotten_s) && !back.is_before_start(forgotten_s + 1));

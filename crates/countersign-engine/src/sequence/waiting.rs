@@ -9,10 +9,15 @@ use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::decide::Snapshot as _;
 use countersign_core::decision::Decision;
-use std::collections::VecDeque;
+use countersign_core::ids::AgentId;
+use std::collections::{HashMap, VecDeque};
 
 /// Most that wait at a time; past it, what is in front of a fence is rejected at once.
 const WAITERS_MAX: usize = 4096;
+
+/// Most of one agent; past it, what that agent asks for in front of a fence is rejected at once. So nobody takes the places of
+/// others.
+const WAITERS_PER_AGENT_MAX: usize = 64;
 
 /// What waits.
 pub(super) enum Waits {
@@ -36,11 +41,16 @@ pub(super) struct Waiter {
 #[derive(Default)]
 pub(super) struct WaitingRoom {
     waiters: VecDeque<Waiter>,
+    /// How many actions of each agent wait.
+    by_agent: HashMap<AgentId, usize>,
     freed: bool,
 }
 
 impl WaitingRoom {
     pub(super) fn enter(&mut self, waiter: Waiter) {
+        if let Waits::Action(action) = &waiter.what {
+            *self.by_agent.entry(action.agent.clone()).or_default() += 1;
+        }
         self.waiters.push_back(waiter);
     }
 
@@ -53,8 +63,14 @@ impl WaitingRoom {
         self.freed
     }
 
-    fn is_full(&self) -> bool {
-        self.waiters.len() >= WAITERS_MAX
+    fn is_full_for(&self, agent: &AgentId) -> bool {
+        self.waiters.len() >= WAITERS_MAX || self.by_agent.get(agent).is_some_and(|few| *few >= WAITERS_PER_AGENT_MAX)
+    }
+
+    /// Empties the room.
+    fn take(&mut self) -> VecDeque<Waiter> {
+        self.by_agent.clear();
+        std::mem::take(&mut self.waiters)
     }
 
     /// When somebody must be looked after at the latest.
@@ -76,14 +92,14 @@ impl Sequencer {
 
     /// Tells everybody that waits that the gate ends.
     pub fn abandon_waiting(&mut self) {
-        for waiter in self.waiting.waiters.drain(..) {
+        for waiter in self.waiting.take() {
             (waiter.reply)(Err(Refusal::Closed));
         }
     }
 
     /// Until when a blocked action waits; `None` where it does not.
     pub(super) fn waits(&self, action: &Action, decision: &Decision, since_ms: u64, now_ms: u64) -> Option<u64> {
-        if !is_fenced(decision) || self.waiting.is_full() {
+        if !is_fenced(decision) || self.waiting.is_full_for(&action.agent) {
             return None;
         }
         let wait_ms = self.state.pact(&action.pact)?.actions.get(&action.action)?.wait_ms;
@@ -103,7 +119,7 @@ impl Sequencer {
         if !std::mem::take(&mut self.waiting.freed) && !is_due {
             return;
         }
-        for waiter in std::mem::take(&mut self.waiting.waiters) {
+        for waiter in self.waiting.take() {
             // Whoever must wait on enters the room again, behind those who came before.
             let Waiter { what, reply, until_ms, .. } = waiter;
             match what {

@@ -7,7 +7,7 @@ use countersign_core::pact::load::load;
 use countersign_core::record::Event;
 use countersign_core::value::Attributes;
 use countersign_engine::clock::Clock;
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{AdmitError, Environment, Gate, Options};
 use countersign_engine::identity::signature::{self, Presented, Signable, Wire};
 use countersign_engine::identity::{AuthError, Authenticated};
 use countersign_engine::request::{Answer, Refusal, Request};
@@ -172,9 +172,14 @@ impl World {
         Request::Act(Box::new(self.gate.admit(id(agent), auth, body.into()).unwrap()))
     }
 
-    /// A refund by `agent` in one word.
+    /// A refund by `agent` in one word: the verdict, or why it was refused at the door.
     pub fn act(&self, agent: &str, key: &SigningKey) -> String {
-        verdict(self.gate.call(self.admit(agent, key)).unwrap())
+        let body = refund();
+        match self.gate.admit(id(agent), self.auth(key, &body), body.into()) {
+            Ok(action) => verdict(self.gate.call(Request::Act(Box::new(action))).unwrap()),
+            Err(AdmitError::Denied { code, .. }) => code.to_string(),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

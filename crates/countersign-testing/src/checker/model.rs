@@ -149,7 +149,7 @@ impl Model {
             "pact" => self.replay_pact(index, entry).map(|()| None),
             "feed" => self.replay_writes(index, entry).map(|()| None),
             "erasure" => self.replay_erasure(index, entry).map(|()| None),
-            "clock" | "rotation" => Ok(None),
+            "clock" | "rotation" | "denials" => Ok(None),
             kind @ ("halt" | "resume") => {
                 let (scope, on) = (text(leaf, "scope")?, kind == "halt");
                 if !on && !self.is_halted(scope, index) {

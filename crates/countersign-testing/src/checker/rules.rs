@@ -71,7 +71,6 @@ type Condition = (&'static str, bool, bool);
 
 /// What one action type makes of the facts.
 struct Rule {
-    role: &'static str,
     reads: Vec<String>,
     /// Facts that must not be there yet.
     creates: Vec<String>,
@@ -139,6 +138,11 @@ pub(super) fn outcome(
             Err(code) => return Outcome::rejected(code, None),
         },
     };
+    let has_role = principal["roles"].as_array().is_some_and(|roles| roles.contains(&json!(role(action))));
+    // In shadow mode it is recorded with everything else that does not hold.
+    if !has_role && action != "tip" {
+        return Outcome::rejected("not_allowed", None);
+    }
     let acting = Acting { model, position, deed, approved, params, now_ms, limit };
     let reads = match acting.reads(action) {
         Ok(reads) => reads,
@@ -156,8 +160,16 @@ pub(super) fn outcome(
         return Outcome::rejected("aliased_write", gap_ms);
     }
     let rule = acting.rule(action, reads, creates);
-    let is_allowed = principal["roles"].as_array().is_some_and(|roles| roles.contains(&json!(rule.role)));
-    acting.judge(rule, is_allowed, gap_ms)
+    acting.judge(rule, has_role, gap_ms)
+}
+
+/// The role that an action type takes.
+fn role(action: &str) -> &'static str {
+    match action {
+        "refund" | "tip" => "refunder",
+        "request" | "execute" => "payments",
+        _ => "fraud",
+    }
 }
 
 /// The parameters of an action type.
@@ -246,7 +258,6 @@ impl Acting<'_> {
 
     fn rule(&self, action: &str, reads: Vec<String>, creates: Vec<String>) -> Rule {
         let mut rule = Rule {
-            role: "fraud",
             creates,
             must_observe: false,
             is_shadow: false,
@@ -267,7 +278,6 @@ impl Acting<'_> {
         };
         match action {
             "refund" => {
-                rule.role = "refunder";
                 let amount = self.amount();
                 rule.conditions = vec![
                     ("account-is-active", value["status"] == "active" && self.is_fresh(&resource), false),
@@ -279,7 +289,6 @@ impl Acting<'_> {
                 rule.writes = vec![(resource, with(&[("balance", json!(balance - amount))]))];
             }
             "tip" => {
-                rule.role = "refunder";
                 rule.is_shadow = true;
                 rule.conditions = vec![("account-is-active", value["status"] == "active", false)];
                 rule.writes = vec![(resource, with(&[("balance", json!(balance - self.amount()))]))];
@@ -302,7 +311,6 @@ impl Acting<'_> {
                 rule.writes = vec![(resource, None)];
             }
             "request" => {
-                rule.role = "payments";
                 let (from, to) = (self.text("from"), self.text("to"));
                 rule.conditions = vec![("within-limit", self.amount() <= self.limit, false)];
                 let transfer = json!({"amount": self.amount(), "from": from, "state": "pending", "to": to});
@@ -320,7 +328,6 @@ impl Acting<'_> {
         let (mut from, mut to, mut done) = (account(source), account(target), transfer.clone());
         let balance = |account: &Json| account["balance"].as_i64().unwrap_or_default();
         let seen = self.balance_seen(source);
-        rule.role = "payments";
         rule.must_observe = true;
         rule.conditions = vec![
             ("transfer-is-pending", transfer["state"] == "pending", false),

@@ -31,7 +31,10 @@ pub struct HttpAdapter {
     lines: Lines,
     headers: Vec<(HeaderName, Secret)>,
     known: Known,
+    /// For calls, and for what is read right before them.
     breaker: Breaker,
+    /// For observations: whoever may only look must not be able to stop the calls.
+    looking: Breaker,
     response_bytes_max: usize,
     concurrency: usize,
 }
@@ -74,6 +77,7 @@ impl HttpAdapter {
             headers,
             known,
             breaker: Breaker::new(settings.breaker),
+            looking: Breaker::new(settings.breaker),
             response_bytes_max: settings.response_bytes_max,
             concurrency: settings.concurrency,
         })
@@ -91,25 +95,26 @@ impl HttpAdapter {
     /// `may_send` is asked when everything is ready and no byte has left: a halt that comes while the line is being opened still counts.
     fn send(
         &self,
+        breaker: &Breaker,
         request: Request<Vec<u8>>,
         until: Instant,
         may_send: impl Fn() -> Result<(), Evidence>,
     ) -> Result<Answer, Failed> {
         may_send().map_err(Failed::NotSent)?;
-        if let Err(wait) = self.breaker.pass(Instant::now()) {
+        if let Err(wait) = breaker.pass(Instant::now()) {
             let why =
                 format!("{} has failed too often; it is left alone for another {} s", self.name, wait.as_secs() + 1);
             return Err(Failed::NotSent(self.said(why)));
         }
         let opened = self.lines.open(until);
         let line = opened.map_err(|why| {
-            self.breaker.report(false, Instant::now());
+            breaker.report(false, Instant::now());
             Failed::NotSent(self.said(format!("nothing was sent: {why}")))
         })?;
         may_send().map_err(Failed::NotSent)?;
         let answered = exchange(line, request, self.response_bytes_max);
         let is_clear = answered.as_ref().is_ok_and(|answer| answer.status < 500 && answer.status != 429);
-        self.breaker.report(is_clear, Instant::now());
+        breaker.report(is_clear, Instant::now());
         answered.map_err(|NoAnswer { is_sent, why, status }| {
             let status = status.map(i64::from);
             if is_sent {
@@ -197,7 +202,7 @@ impl HttpAdapter {
             }
         };
         let request = self.call_request(&send, job.key, condition)?;
-        let answer = self.send(request, until, halted)?;
+        let answer = self.send(&self.breaker, request, until, halted)?;
         Ok(outcome::of_call(answer.status, self.evidence(&answer)))
     }
 
@@ -208,7 +213,7 @@ impl HttpAdapter {
         };
         match &probe.send {
             Send::Http { method, path, body: None } if method == "GET" => {
-                let answer = self.send(self.request("GET", path, None)?, until, || Ok(()))?;
+                let answer = self.send(&self.breaker, self.request("GET", path, None)?, until, || Ok(()))?;
                 Ok(outcome::of_probe(answer.status, self.evidence(&answer)))
             }
             _ => Err(Failed::Never(self.said("a probe over HTTP is a GET without a body"))),

@@ -6,6 +6,7 @@ use crate::commands::Failure;
 use crate::config::Config;
 use crate::data::DataFolder;
 use crate::http::Reach;
+use crate::http::rate::RateSettings;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -53,7 +54,9 @@ impl Embedded {
         let gate = Arc::new(gate);
         let outbox = calls.then(|| Outbox::start(Arc::clone(&gate), adapters.clone())).transpose();
         let router = match calls {
-            true => crate::http::router(Arc::clone(&gate), Arc::new(adapters), Reach::Loopback),
+            true => {
+                crate::http::router(Arc::clone(&gate), Arc::new(adapters), Reach::Loopback, RateSettings::default())
+            }
             false => crate::http::router_for_command(Arc::clone(&gate)),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -148,7 +148,9 @@ fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
     for claim in &list.claims {
         let facts = claim.facts.join(", ");
         say(format_args!("{}  {}  until {}  {facts}", claim.claim, claim.by, time(claim.expires_at)));
-        say(format_args!("    {}", claim.reason));
+        if let Some(reason) = &claim.reason {
+            say(format_args!("    {reason}"));
+        }
     }
     if list.claims.is_empty() {
         note("No change is announced.");

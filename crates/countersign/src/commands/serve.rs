@@ -118,7 +118,7 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
     })?;
     let address = listener.local_addr()?;
     tracing::info!(connections = limits.connections, per_peer = limits.per_peer, "limits of the port");
-    let router = crate::http::router(Arc::clone(gate), Arc::new(adapters), Reach::of(address));
+    let router = crate::http::router(Arc::clone(gate), Arc::new(adapters), Reach::of(address), config.rate_limit);
     let socket = Socket::bind(config, &config.data(args.folder.data.as_deref()))?;
     if let Some(socket) = &socket {
         note(format_args!("Operators call unix:{}", socket.path().display()));

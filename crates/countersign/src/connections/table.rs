@@ -59,6 +59,11 @@ impl Slot {
         }
     }
 
+    /// Where the client is; `None` on loopback and on a socket of this machine.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

@@ -13,13 +13,11 @@ pub enum Needs {
     Nothing,
     /// Nothing on loopback; beyond it, an auditor.
     Metrics,
-    /// Any agent, whatever its standing: what it asks for gets a verdict that says so.
+    /// An active agent.
     Agent,
-    /// An agent whose standing is active.
-    ActiveAgent,
-    /// Any agent or active operator.
+    /// An active agent or operator.
     Known,
-    /// An agent, which is shown its own only, or an operator with one of these roles.
+    /// An active agent, which is shown its own only, or an operator with one of these roles.
     AgentOr(&'static [Role]),
     /// An operator with one of these roles.
     Operator(&'static [Role]),
@@ -46,7 +44,7 @@ const READERS: &[Role] = &[Role::Feeder, Role::Auditor, Role::Admin];
 
 /// Every operation of the interface.
 pub const TABLE: &[Row] = &[
-    row(Method::POST, "/v1/observe", Needs::ActiveAgent),
+    row(Method::POST, "/v1/observe", Needs::Agent),
     row(Method::POST, "/v1/actions", Needs::Agent),
     row(Method::POST, "/v1/actions/check", Needs::Agent),
     row(Method::GET, "/v1/actions/{entry}", Needs::Agent),

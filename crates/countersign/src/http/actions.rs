@@ -1,7 +1,7 @@
 //! What agents do: observe, act, check.
 
 use super::caller::Caller;
-use super::error::HttpError;
+use super::error::{HttpError, denied};
 use super::numbers::index;
 use super::{App, body, effects, json, verdict};
 use axum::extract::rejection::PathRejection;
@@ -9,7 +9,8 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict, VerdictKind};
 use countersign_core::call::EffectId;
-use countersign_core::ids::FactId;
+use countersign_core::denial::DenialCode;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, NotObservable, Shown};
@@ -31,6 +32,8 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     fields.done()?;
     let ids = fact_ids(facts)?;
     let observed = if app.lives_outside(&ids) {
+        app.gate.may_observe(&caller.name, &ids)?;
+        let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
         let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
         let read = move |gate: &Gate| match gate.read_outside(&asked, &adapters) {
             Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
@@ -38,7 +41,7 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
             }
             read => read.map_err(HttpError::from),
         };
-        let outside = app.blocking(read).await?;
+        let outside = app.blocking(move |gate| (read(gate), drop(reading)).0).await?;
         app.gate.observe_with(caller.name, ids, &outside)?
     } else {
         app.gate.observe(caller.name, ids)?
@@ -96,7 +99,13 @@ pub async fn act(
     let wait = effects::wait_of(query)?;
     let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
-    let verdict = match app.submit(request::Request::Act(Box::new(action))).await? {
+    let agent = action.agent.clone();
+    let submitted = app.submit(request::Request::Act(Box::new(action))).await.inspect_err(|error| {
+        if error.code == ErrorCode::TooManyKeys {
+            app.gate.deny(&agent, DenialCode::TooManyKeys, "");
+        }
+    });
+    let verdict = match submitted? {
         Answer::Entered(entered) => verdict::of_entry(&app.gate, &entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
         Answer::Repeated(entry) => app.stored_verdict(entry).await?,
@@ -144,6 +153,12 @@ impl App {
     fn lives_outside(&self, ids: &[FactId]) -> bool {
         let view = self.gate.view();
         ids.iter().any(|id| view.state.catalogue.source(id.ty()).is_some())
+    }
+
+    /// What an agent is told that waits for as many facts outside as it may.
+    fn reads_too_much(&self, agent: &AgentId) -> HttpError {
+        self.gate.deny(agent, DenialCode::RateLimited, "external reads");
+        denied(DenialCode::RateLimited, format!("{agent} waits for as many facts outside as one agent, or all, may"))
     }
 
     /// The verdict, or what became of its call within this time.

@@ -4,11 +4,15 @@ use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::bad_path;
 use super::{App, actions, body, json, receipt};
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ClaimEntered, ClaimInForce, ClaimList};
+use countersign_api::{ClaimEntered, ClaimInForce, ClaimList, ErrorCode};
+use countersign_core::denial::DenialCode;
+use countersign_core::disclose::{ShownClaim, disclose_claim};
 use countersign_core::fence::ClaimId;
+use countersign_core::identity::HolderKind;
 use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_engine::request::{self, Entered};
 use std::sync::Arc;
@@ -23,7 +27,13 @@ pub async fn claim(State(app): State<Arc<App>>, caller: Caller, request: Request
     let (for_ms, reason) = (fields.positive("for_ms")?, fields.string("reason")?.into());
     fields.done()?;
     let Caller { name: by, auth, .. } = caller;
-    let entered = app.enter(request::Request::Claim { by, auth, facts, for_ms, reason }).await?;
+    let (agent, ty) = (by.clone(), facts.first().map(|fact| fact.ty().clone()));
+    let entered =
+        app.enter(request::Request::Claim { by, auth, facts, for_ms, reason }).await.inspect_err(|error| {
+            if error.code == ErrorCode::ClaimNotAllowed {
+                app.gate.deny(&agent, DenialCode::ClaimNotAllowed, ty.as_ref().map_or("", |ty| ty.as_str()));
+            }
+        })?;
     let id = ClaimId(entered.entry.index);
     answer(&app, id, &entered)
 }
@@ -61,19 +71,26 @@ pub async fn withdraw(
 }
 
 /// `GET /v1/claims`
-pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+pub async fn list(State(app): State<Arc<App>>, caller: Option<Extension<Caller>>) -> Result<Response, HttpError> {
     let now_ms = app.gate.now_ms();
     let view = app.gate.view();
     let standing = view.state.fences.claims().filter(|(_, claim)| claim.stands(now_ms));
-    let claims = standing.map(|(id, claim)| ClaimInForce {
-        claim: id.to_string(),
-        by: claim.by.to_string(),
-        facts: claim.facts.iter().map(ToString::to_string).collect(),
-        at: claim.at_ms,
-        expires_at: claim.expires_at_ms,
-        until: claim.until_ms,
-        priority: claim.priority,
-        reason: claim.reason.to_string(),
+    let agent = caller.map(|Extension(caller)| caller).filter(|caller| caller.kind == Some(HolderKind::Agent));
+    let claims = standing.filter_map(|(id, claim)| {
+        let shown = match &agent {
+            Some(agent) => disclose_claim(&view.state, &agent.name, claim)?,
+            None => ShownClaim { facts: claim.facts.iter().collect(), reason: Some(&claim.reason) },
+        };
+        Some(ClaimInForce {
+            claim: id.to_string(),
+            by: claim.by.to_string(),
+            facts: shown.facts.iter().map(ToString::to_string).collect(),
+            at: claim.at_ms,
+            expires_at: claim.expires_at_ms,
+            until: claim.until_ms,
+            priority: claim.priority,
+            reason: shown.reason.map(ToOwned::to_owned),
+        })
     });
     json(&ClaimList { claims: claims.collect() })
 }

@@ -4,6 +4,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_api::{ErrorCode, Problem};
 use countersign_core::action::RequestError;
+use countersign_core::denial::DenialCode;
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::ClaimRefusal;
 use countersign_core::halt::HaltError;
@@ -15,6 +16,12 @@ use countersign_engine::identity::AuthError;
 use countersign_engine::identity::signature::SignatureError;
 use countersign_engine::request::Refusal;
 use std::borrow::Cow;
+
+const TOO_MANY_KEYS_HINT: &str =
+    "nothing was decided; keys are forgotten after one to two days, and an operator can raise `keys_per_agent`";
+
+const NOT_OBSERVABLE_HINT: &str =
+    "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
 
 /// Why a request did not come to be decided.
 #[derive(Debug, Clone)]
@@ -30,7 +37,7 @@ pub struct HttpError {
 impl HttpError {
     /// An error with its cause and what to do about it.
     pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
-        let retry_after_s = (code == ErrorCode::Busy).then_some(1);
+        let retry_after_s = matches!(code, ErrorCode::Busy | ErrorCode::RateLimited).then_some(1);
         Self { code, message: message.into(), hint: hint.into(), problems: Vec::new(), retry_after_s }
     }
 
@@ -131,6 +138,7 @@ impl From<Refusal> for HttpError {
                 Code::IdempotencyKeyReused,
                 "use a new random key for each action, and the very same body bytes for each retry",
             ),
+            Refusal::TooManyKeys(..) => (Code::TooManyKeys, TOO_MANY_KEYS_HINT),
             Refusal::VersionMismatch { .. } => {
                 (Code::VersionMismatch, "read the fact again, and send its version in `If-Match`")
             }
@@ -270,6 +278,7 @@ impl From<AdmitError> for HttpError {
             AdmitError::Request(RequestError::Json(_)) => invalid_json(message),
             AdmitError::Request(RequestError::Unknown(_)) => unknown_field(message),
             AdmitError::Request(_) => Self::field(message),
+            AdmitError::Denied { code, .. } => denied(code, message),
             AdmitError::Token { .. } => Self::new(
                 ErrorCode::ObservationRefused,
                 message,
@@ -286,9 +295,7 @@ impl From<AdmitError> for HttpError {
 
 impl From<NotObservable> for HttpError {
     fn from(error: NotObservable) -> Self {
-        let hint =
-            "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
-        Self::new(ErrorCode::NotObservable, error.to_string(), hint)
+        denied(DenialCode::NotObservable, error.to_string())
     }
 }
 
@@ -298,6 +305,26 @@ impl From<NotRead> for HttpError {
         let hint = "nothing was shown; see that the adapter's other side is up, then observe again";
         Self::new(ErrorCode::OutsideUnread, error.to_string(), hint)
     }
+}
+
+/// A request that is refused at the door.
+pub fn denied(code: DenialCode, message: String) -> HttpError {
+    let (code, hint) = match code {
+        DenialCode::AgentNotActive => (ErrorCode::AgentNotActive, "stop, and ask an operator to set its standing"),
+        DenialCode::UnknownAgent => (ErrorCode::UnknownAgent, "have an operator register it: `countersign agent new`"),
+        DenialCode::UnknownPact => {
+            (ErrorCode::UnknownPact, "check the name, or publish the pact with `countersign pact publish FILE`")
+        }
+        DenialCode::NotObservable => (ErrorCode::NotObservable, NOT_OBSERVABLE_HINT),
+        DenialCode::ClaimNotAllowed => {
+            (ErrorCode::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
+        }
+        DenialCode::RateLimited => {
+            (ErrorCode::RateLimited, "wait as long as `Retry-After` says, then send fewer a second")
+        }
+        DenialCode::TooManyKeys => (ErrorCode::TooManyKeys, TOO_MANY_KEYS_HINT),
+    };
+    HttpError::new(code, message, hint)
 }
 
 /// The body is larger than is taken.

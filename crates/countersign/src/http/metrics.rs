@@ -126,6 +126,10 @@ fn gate_text(out: &mut String, gate: &Gate) {
         family(out, name, "counter", help);
         line(out, name, count(counter));
     }
+    family(out, "countersign_denials_total", "counter", "Requests refused at the door, by code.");
+    for (code, total) in gate.denials().totals() {
+        line(out, &format!("countersign_denials_total{{code=\"{code}\"}}"), total);
+    }
     let (entries, facts, pacts, halts, [cooling, dispatched, in_doubt], held) = {
         let view = gate.view();
         let state = &view.state;

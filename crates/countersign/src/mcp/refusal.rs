@@ -3,8 +3,8 @@
 
 use super::message::{Message, Raw, raw};
 use super::tool::Tool;
-use crate::commands::is_unknown;
-use countersign_api::{ObserveResponse, Verdict, VerdictKind};
+use crate::commands::{is_refused_as, is_unknown};
+use countersign_api::{ErrorCode, ObserveResponse, Verdict, VerdictKind};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -101,6 +101,12 @@ impl Refusal {
     pub fn no_gate(error: &anyhow::Error) -> Self {
         let first = error.to_string();
         let first = first.lines().next().unwrap_or_default();
+        // Refused at the door: no later call fares better until an operator has done something about it.
+        for code in [ErrorCode::AgentNotActive, ErrorCode::UnknownAgent, ErrorCode::UnknownPact] {
+            if is_refused_as(error, code) {
+                return Self::error(code.as_str(), first.to_owned(), "Stop, and ask an operator.", "never");
+            }
+        }
         Self::error("gate_unreachable", format!("the gate gives no verdict: {first}"), "Try again later.", "later")
     }
 

@@ -158,6 +158,12 @@ impl World {
         Caller::new(SigningKey::from_pkcs8_pem(&pem).unwrap(), self.url())
     }
 
+    /// What a path that takes no signature answers, as text.
+    pub fn text(&self, path: &str) -> String {
+        let mut response = ureq::get(format!("{}{path}", self.url())).call().unwrap();
+        response.body_mut().read_to_string().unwrap()
+    }
+
     /// All entries of the ledger, as an auditor sees them.
     pub fn entries(&self) -> Vec<Json> {
         let text = self.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "1000"]);
@@ -200,6 +206,11 @@ impl Caller {
         let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
         let http = config.http_status_as_error(false).build().into();
         Self { key, host: url.strip_prefix("http://").unwrap().to_owned(), http }
+    }
+
+    /// The same caller over another connection.
+    pub fn again(&self) -> Self {
+        Self::new(self.key.clone(), &format!("http://{}", self.host))
     }
 
     /// Signs a request, and does not send it.

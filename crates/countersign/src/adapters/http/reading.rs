@@ -1,5 +1,6 @@
 //! Facts that live in the service: read before the call, under an ETag where there is one.
 
+use super::super::breaker::Breaker;
 use super::{Failed, HttpAdapter};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::json;
@@ -57,7 +58,7 @@ impl HttpAdapter {
         let mut read = Read { facts: Vec::new(), etags: Vec::new() };
         for outside in &job.call.outside {
             let schema = job.judge.schema(&outside.fact);
-            let (value, path, etag) = self.read_one(outside, &schema, until, halted)?;
+            let (value, path, etag) = self.read_one(&self.breaker, outside, &schema, until, halted)?;
             read.facts.push(Outside { fact: outside.fact.clone(), value });
             read.etags.push((path.to_owned(), etag));
         }
@@ -70,7 +71,7 @@ impl HttpAdapter {
         outside: &OutsideRead,
         schema: &FactSchema,
     ) -> Result<Option<Attributes>, String> {
-        let read = self.read_one(outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
+        let read = self.read_one(&self.looking, outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
         match read {
             Ok((value, ..)) => Ok(value),
             Err(Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence)) => {
@@ -82,6 +83,7 @@ impl HttpAdapter {
     /// One fact, the path it was read from, and its ETag.
     fn read_one<'r>(
         &self,
+        breaker: &Breaker,
         outside: &'r OutsideRead,
         schema: &FactSchema,
         until: Instant,
@@ -95,7 +97,7 @@ impl HttpAdapter {
         if *adapter != self.name {
             return Err(Failed::Never(unread(format!("it lives with {adapter}, and the call goes to {}", self.name))));
         }
-        let answer = self.send(self.request("GET", path, None)?, until, halted);
+        let answer = self.send(breaker, self.request("GET", path, None)?, until, halted);
         let answer = answer.map_err(|failed| match failed {
             // No answer to a read leaves no doubt: reading does nothing.
             Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),

@@ -4,6 +4,8 @@ use super::open::{agent, host, operator, refuse_strangers};
 use super::{App, Caller, HttpError};
 use crate::connections::Slot;
 use crate::http::access::{self, Needs};
+use crate::http::error::denied;
+use crate::http::rate::{Empty, INACTIVE_COST, Left, cost, too_often};
 use crate::http::{Reach, body};
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -12,10 +14,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::ErrorCode;
+use countersign_core::denial::DenialCode;
 use countersign_core::identity::{Auth, HolderKind, Role, authorise};
 use countersign_core::limits::PACT_BYTES_MAX;
 use countersign_engine::identity::Authenticated;
 use countersign_engine::identity::signature::{self, SignatureError, Wire, authority};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 const NOT_AUTHORISED_HINT: &str = "ask an admin for the role; docs/guides/identity.md has the table of who may do what";
@@ -40,12 +44,30 @@ pub async fn identify(
         };
         known(&app, needs, is_identity, request).await
     } else {
-        named(access::needs(request.method(), path.as_str()), request)
+        // Whoever calls an open gate is believed, so there is nobody to count requests for.
+        named(access::needs(request.method(), path.as_str()), request).map(|request| (request, None))
     };
     match let_through {
-        Ok(request) => next.run(request).await,
+        Ok((request, left)) => {
+            let mut response = next.run(request).await;
+            if let Some(left) = left {
+                app.rates.tell(response.headers_mut(), left);
+            }
+            response
+        }
         Err(error) => error.into_response(),
     }
+}
+
+/// Where a request comes from. `None` for loopback and the operators' socket: everything behind a proxy on this machine comes from
+/// there, and one of many callers must not be able to use up the requests of all.
+fn peer(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Arc<Slot>>()?.peer()
+}
+
+/// Whether a request is taken however many came before it: an operator's halt must always get through.
+fn is_never_too_often(request: &Request) -> bool {
+    request.method() == Method::POST && request.uri().path().starts_with("/v1/halts")
 }
 
 /// An operation without a row in the table does not exist, whatever the router thinks.
@@ -66,7 +88,7 @@ fn no_such_operation(path: &str) -> Response {
 fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpError> {
     refuse_strangers(&request)?;
     let name = match needs {
-        Some(Needs::Agent | Needs::ActiveAgent) => agent(request.headers())?,
+        Some(Needs::Agent) => agent(request.headers())?,
         Some(Needs::Operator(_) | Needs::Feed)
             if request.method() != Method::GET && request.method() != Method::HEAD =>
         {
@@ -81,23 +103,62 @@ fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpErro
 }
 
 /// In an identified gate: who signed, if that is enough for what is asked.
-async fn known(app: &App, needs: Needs, is_identity: bool, request: Request) -> Result<Request, HttpError> {
+async fn known(
+    app: &App,
+    needs: Needs,
+    is_identity: bool,
+    request: Request,
+) -> Result<(Request, Option<Left>), HttpError> {
     let needs = match needs {
-        Needs::Nothing => return Ok(request),
-        Needs::Metrics if app.reach == Reach::Loopback && refuse_strangers(&request).is_ok() => return Ok(request),
+        Needs::Nothing => return unsigned(app, request),
+        Needs::Metrics if app.reach == Reach::Loopback && is_from_here(&request) => return unsigned(app, request),
         Needs::Metrics => Needs::Operator(&[Role::Auditor]),
         Needs::Feed if is_identity => Needs::Operator(&[Role::Admin]),
         Needs::Feed => Needs::Operator(&[Role::Feeder]),
         other => other,
     };
-    let (caller, is_active, mut request) = authenticate(app, request).await?;
-    authorised(app, needs, &caller, is_active)?;
+    let (caller, is_active, left, mut request) = authenticate(app, request).await?;
+    let asked = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    authorised(app, needs, &caller, is_active, asked)?;
     request.extensions_mut().insert(caller);
-    Ok(request)
+    Ok((request, left))
+}
+
+/// A request that nobody has to sign.
+fn unsigned(app: &App, request: Request) -> Result<(Request, Option<Left>), HttpError> {
+    match peer(&request).map(|peer| app.rates.charge_unsigned(peer)) {
+        Some(Err(Empty)) => Err(too_often("this address")),
+        _ => Ok((request, None)),
+    }
+}
+
+/// Whether a request was sent by a program on this machine, and not by a proxy on it for somebody elsewhere.
+fn is_from_here(request: &Request) -> bool {
+    const FORWARDED: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+    refuse_strangers(request).is_ok() && !FORWARDED.iter().any(|name| request.headers().contains_key(*name))
+}
+
+/// Finds out who signed, as often as that may be asked; what is refused is charged to the peer that sent it.
+async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
+    let (peer, is_limited) = (peer(&request), !is_never_too_often(&request));
+    if is_limited && peer.is_some_and(|peer| app.rates.check_peer(peer).is_err()) {
+        return Err(too_often("this address"));
+    }
+    let found = verify(app, request, is_limited).await;
+    if let (Err(error), Some(peer)) = (&found, peer)
+        && error.code.status() == 401
+    {
+        app.rates.charge_failure(peer);
+    }
+    found
 }
 
 /// Reads the body, checks its digest and the signature, and gives back the request with the very bytes that were checked.
-async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Request), HttpError> {
+async fn verify(
+    app: &App,
+    request: Request,
+    is_limited: bool,
+) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
     let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
     let (parts, body) = request.into_parts();
     let bytes = body::whole(body, PACT_BYTES_MAX).await?;
@@ -113,12 +174,28 @@ async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Requ
         signature: field(&parts.headers, "signature")?,
     };
     let presented = signature::parse(&wire, app.gate.origin())?;
+    let key = presented.signed.key.public_key();
+    // Before the signature is verified and its nonce kept: more of the same would cost the most here.
+    if is_limited && app.rates.check_key(&key).is_err() {
+        return Err(too_often("the holder of this key"));
+    }
     let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
     if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| is_active) {
         connection.prove();
     }
     let caller = Caller { name: holder.name, auth, kind: Some(holder.kind) };
-    Ok((caller, is_active, Request::from_parts(parts, Body::from(bytes))))
+    let is_idle = caller.kind == Some(HolderKind::Agent) && !is_active;
+    let cost = if is_idle { INACTIVE_COST } else { cost(bytes.len()) };
+    let left = match is_limited.then(|| app.rates.charge_key(&key, cost)).transpose() {
+        Ok(left) => left,
+        Err(Empty) => {
+            // The path as the router has it: one that was sent may hold the id of a fact.
+            let asked = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+            app.gate.deny(&caller.name, DenialCode::RateLimited, asked);
+            return Err(too_often(caller.name.as_str()));
+        }
+    };
+    Ok((caller, is_active, left, Request::from_parts(parts, Body::from(bytes))))
 }
 
 fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, SignatureError> {
@@ -131,14 +208,16 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Sign
     }
 }
 
-fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool) -> Result<(), HttpError> {
+fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool, asked: &str) -> Result<(), HttpError> {
     let is_agent = caller.kind == Some(HolderKind::Agent);
     let roles: &[Role] = match needs {
-        Needs::Agent | Needs::ActiveAgent if !is_agent => {
-            return refused(format!("{} is an operator; only agents do this", caller.name));
+        // Whatever it asks for: an agent that is not active is shown nothing, and what it does is not written down one by one.
+        _ if is_agent && !is_active => {
+            app.gate.deny(&caller.name, DenialCode::AgentNotActive, asked);
+            return Err(denied(DenialCode::AgentNotActive, format!("agent {} is not active", caller.name)));
         }
-        Needs::ActiveAgent if !is_active => {
-            return refused(format!("agent {} is not active", caller.name));
+        Needs::Agent if !is_agent => {
+            return refused(format!("{} is an operator; only agents do this", caller.name));
         }
         Needs::Known if !is_agent && !is_active => {
             return refused(format!("operator {} is not active", caller.name));
@@ -147,7 +226,7 @@ fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool) -> Resu
         Needs::AgentOr(roles) | Needs::Operator(roles) => roles,
         // What these two take is settled before anybody is asked for.
         Needs::Feed | Needs::Metrics => &[Role::Admin],
-        Needs::Nothing | Needs::Agent | Needs::ActiveAgent | Needs::Known => return Ok(()),
+        Needs::Nothing | Needs::Agent | Needs::Known => return Ok(()),
     };
     if is_agent {
         return refused(format!("{} is an agent; this takes an operator", caller.name));

@@ -181,14 +181,14 @@ fn the_key_of_an_operator_does_not_act_and_that_of_an_agent_does_not_operate() {
 }
 
 #[test]
-fn a_revoked_agent_is_told_so_by_its_verdict_and_shown_nothing() {
+fn a_revoked_agent_is_refused_at_the_door_and_shown_nothing() {
     let server = identified();
     let revoked = json!({"value": {
         "key": name(AGENT).as_str(), "roles": ["refunder"], "standing": "revoked", "org": "acme", "trust": 700,
     }});
     assert_eq!(put(&server, ADMIN, "/v1/facts/Agent/refund-1", &revoked).status, 200);
-    let acting = post(&server, AGENT, BODY_PATH, &refund("revoked", 1, &[])).json();
-    assert_eq!((&acting["verdict"], &acting["code"]), (&json!("rejected"), &json!("agent_not_active")));
+    let acting = post(&server, AGENT, BODY_PATH, &refund("revoked", 1, &[]));
+    assert_error(&acting, 403, "agent_not_active");
     let observing = post(&server, AGENT, "/v1/observe", "{\"facts\":[\"Account::\\\"42\\\"\"]}");
-    assert_error(&observing, 403, "not_authorised");
+    assert_error(&observing, 403, "agent_not_active");
 }

@@ -1,6 +1,7 @@
 //! A server on a free loopback port, over a gate whose disk and clock the test holds.
 
 use super::client::{Reply, send};
+use crate::http::rate::RateSettings;
 use crate::http::{App, Reach, finish, listen, routes, serve_router};
 use axum::Router;
 use axum::routing::get;
@@ -50,7 +51,8 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let with_fault: Router<Arc<App>> = routes().route("/panic", get(fault));
-        let router = finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false);
+        let router =
+            finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false, RateSettings::default());
         let serving = runtime.spawn(async move {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();
