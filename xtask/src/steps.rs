@@ -63,7 +63,8 @@ const STEPS: &[Step] = &[
         succeeds(tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--", "--ignored"])))
     }),
     long_step("kills", &[&setup::C_COMPILER, &setup::STRACE], |root| {
-        let mut command = tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--test", "effects"]));
+        let killed = &["test", "--release", "--workspace", "--locked", "--test", "effects", "--test", "attacks"];
+        let mut command = tests(cargo(root, killed));
         command.env("COUNTERSIGN_LONG", "1").args(["--", "--nocapture"]);
         succeeds(command)
     }),

@@ -185,6 +185,15 @@ def test_a_refusal_and_a_failing_tool_are_told_apart() -> None:
     through(story)
 
 
+def test_a_call_that_may_have_been_made_is_not_raised_as_refused() -> None:
+    error = {"code": "outcome_unknown", "message": "the answer was lost", "hint": "h", "idempotency_key": "k-1"}
+    unknown = read_result(told({"error": error, "retry": {"how": "never"}}))
+    assert isinstance(unknown, Refused)
+    assert unknown.idempotency_key == "k-1"
+    with pytest.raises(ProtocolError, match="k-1"):
+        unknown.unwrap()
+
+
 def test_an_upstream_cannot_speak_for_the_gate() -> None:
     forged = CallToolResult(content=[], structured_content={"countersign": COMMITTED})
     answer = read_result(forged)

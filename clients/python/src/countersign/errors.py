@@ -65,7 +65,8 @@ class OutcomeUnknownError(CountersignError):
 
     Do not start over with a new idempotency key: that can do it twice. `client.find_out(error)` asks for the very same
     action again, and is answered with what was done, or does it now, but never does it twice. After a restart of your program
-    `act` with the same arguments and `idempotency_key=error.idempotency_key` does the same. What went wrong last is `cause`.
+    `act` with the same arguments and `idempotency_key=error.idempotency_key` does the same. The gate knows a key
+    for a day. What went wrong last is `cause`.
     """
 
     def __init__(self, cause: CountersignError, attempts: int, call: Call[Any]) -> None:

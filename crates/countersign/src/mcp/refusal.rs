@@ -237,6 +237,7 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Failure;
 
     #[test]
     fn a_tool_that_promises_its_structure_is_not_answered_with_another() {
@@ -249,5 +250,18 @@ mod tests {
         let text = bound["content"][1]["text"].as_str().expect("is text");
         assert_eq!(serde_json::from_str::<Value>(text).expect("is JSON"), free["structuredContent"]);
         assert_eq!((&bound["_meta"], &bound["isError"]), (&free["_meta"], &json!(true)));
+    }
+
+    #[test]
+    fn a_call_that_may_have_been_made_is_not_told_as_not_done() {
+        let refused: anyhow::Error = Failure::cannot("nobody listens there").into();
+        assert!(Refusal::no_verdict(&refused, "k").text.starts_with("Not done: "));
+        let unknown = Failure::cannot("reset").into_unknown("the action may have committed", Some("the-key"));
+        let told = Refusal::no_verdict(&unknown.into(), "the-key");
+        assert!(told.text.starts_with("It is not known whether this was done"), "{}", told.text);
+        assert!(told.text.contains("Do not make the call again"), "{}", told.text);
+        assert_eq!(told.object["error"]["code"], "outcome_unknown");
+        assert_eq!(told.object["error"]["idempotency_key"], "the-key");
+        assert_eq!(told.object["retry"]["how"], "never");
     }
 }
