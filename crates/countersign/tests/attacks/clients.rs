@@ -81,8 +81,11 @@ fn pasted(world: &World, told: &str, url: &str) -> Output {
 #[test]
 fn a_gate_that_was_killed_says_not_ready_until_it_accepts_what_is_signed_now() {
     let mut world = counting();
-    let mut refused = 0;
-    for round in 0..6 {
+    let mut not_ready = 0;
+    for round in 0..20 {
+        if round > 5 && not_ready > 0 {
+            break;
+        }
         world.kill_and_serve();
         let caller = world.caller("admin");
         let until = Instant::now() + PATIENCE;
@@ -94,13 +97,14 @@ fn a_gate_that_was_killed_says_not_ready_until_it_accepts_what_is_signed_now() {
                 break;
             }
             assert!(!is_ready, "round {round}: /readyz was green, and a fresh signature got {answer:?}");
-            assert_eq!(
-                (answer.status, &answer.json["error"]["code"]),
-                (503, &Json::from("not_ready")),
-                "round {round}"
-            );
-            assert!(answer.header("retry-after").is_some_and(|after| after.parse::<u64>().is_ok_and(|s| s >= 1)));
-            refused += 1;
+            // What was signed in the second that the gate refuses may arrive when that is over.
+            let code = &answer.json["error"]["code"];
+            if code != "signature_expired" {
+                assert_eq!((answer.status, code), (503, &Json::from("not_ready")), "round {round}");
+                let after_s = answer.header("retry-after").map(|after| after.parse::<u64>().unwrap());
+                assert!(after_s.is_some_and(|after_s| after_s >= 1), "{answer:?}");
+                not_ready += 1;
+            }
             assert!(Instant::now() < until, "it never became ready");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -108,7 +112,7 @@ fn a_gate_that_was_killed_says_not_ready_until_it_accepts_what_is_signed_now() {
         // At another place within the second each time.
         std::thread::sleep(Duration::from_millis(130));
     }
-    assert!(refused > 0, "no round was within the second");
+    assert!(not_ready > 0, "no round was within the second");
 }
 
 /// Passes requests on to a gate, and from the first action on loses answers or gives its own.
