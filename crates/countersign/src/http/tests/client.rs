@@ -14,6 +14,8 @@ const HEADERS: &[&str] = &[
     "content-type",
     "date",
     "etag",
+    "ratelimit",
+    "ratelimit-policy",
     "retry-after",
     "x-content-type-options",
     "x-request-id",
