@@ -123,11 +123,13 @@ class OurClient(unittest.TestCase):
             run("ledger", "list", *at, cwd=folder)
             run("fact", "put", "Account", "42", '{"status":"é"}', *at, cwd=folder)
             run("fact", "delete", "Account", "42", *at, cwd=folder)
+            run("fact", "delete", "Account", "42", "--if-match", "7", *at, cwd=folder)
             run("pact", "publish", "p.toml", *at, cwd=folder)
             run("observe", "Account::42", *at, cwd=folder)
         signed = [request for request in Recorder.seen if request[1] != "/log/checkpoint"]
         self.assertEqual({method for method, *_ in signed}, {"GET", "POST", "PUT", "DELETE"})
         self.assertTrue(any("?" in path for _, path, *_ in signed), "none had a query")
+        self.assertTrue(any("if-match" in map(str.lower, headers) for _, _, headers, _ in signed), "none had a condition")
         for method, path, headers, body in signed:
             with self.subTest(f"{method} {path}"):
                 self.verify(url, method, path, headers, body, did)
@@ -144,6 +146,7 @@ class OurClient(unittest.TestCase):
         needed = {"@method", "@authority", "@path"}
         needed |= {"@query"} if "?" in path else set()
         needed |= {"content-digest"} if body else set()
+        needed |= {"if-match"} if "if-match" in map(str.lower, headers) else set()
         self.assertEqual(covered, needed)
         request.method = "HEAD"
         with self.assertRaises(InvalidSignature):
@@ -193,9 +196,10 @@ class OurGate(unittest.TestCase):
         cls.server.wait()
         cls.server.stderr.close()
 
-    def request(self, key, method, path, body=None, **more):
+    def request(self, key, method, path, body=None, if_match=None, **more):
         """A request that the library signed."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers |= {"If-Match": if_match} if if_match is not None else {}
         data = None if body is None else json.dumps(body).encode()
         request = requests.Request(method, self.url + path, headers=headers, data=data).prepare()
         covered = ["@method", "@authority", "@path"]
@@ -204,6 +208,8 @@ class OurGate(unittest.TestCase):
         if data:
             request.headers["Content-Digest"] = digest_of(data)
             covered.append("content-digest")
+        if if_match is not None:
+            covered.append("if-match")
         settings = {"nonce": secrets.token_urlsafe(18), "tag": f"countersign:{ORIGIN}", **more}
         signer = HTTPMessageSigner(signature_algorithm=ED25519, key_resolver=Keys(key))
         settings.setdefault("covered_component_ids", covered)
@@ -249,6 +255,20 @@ class OurGate(unittest.TestCase):
         request = self.request(self.admin, "GET", "/v1/ledger/entries?start=0")
         request.url = request.url.replace("start=0", "start=1")
         self.refused(request, 401, "signature_invalid")
+
+    def test_a_condition_can_neither_be_stripped_nor_exchanged(self):
+        path, body = "/v1/facts/Account/43", {"value": {"status": "active", "balance": 1, "owner": "ada"}}
+        answer = self.send(self.request(self.admin, "PUT", path, body, if_match='"0"'))
+        self.assertEqual(answer.status_code, 200, answer.text)
+        request = self.request(self.admin, "PUT", path, body, if_match='"0"')
+        del request.headers["If-Match"]
+        self.refused(request, 401, "signature_incomplete")
+        request = self.request(self.admin, "PUT", path, body, if_match='"0"')
+        request.headers["If-Match"] = '"1"'
+        self.refused(request, 401, "signature_invalid")
+        request = self.request(self.admin, "PUT", path, body)
+        request.headers["If-Match"] = '"1"'
+        self.refused(request, 401, "signature_incomplete")
 
     def test_what_is_played_back_old_or_for_another_gate_is_refused(self):
         request = self.request(self.admin, "GET", "/v1/agents")

@@ -66,13 +66,17 @@ pub enum Code {
     EffectInvalid,
     /// As many calls are under way as are kept.
     TooManyEffects,
+    /// The reviewer acts in what it approves.
+    SelfApproval,
+    /// The approval came too late after the showing.
+    ApprovalExpired,
     /// What was approved is no longer as it was shown.
     ApprovalOutdated,
 }
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -102,8 +106,15 @@ impl Code {
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
+        Self::SelfApproval,
+        Self::ApprovalExpired,
         Self::ApprovalOutdated,
     ];
+
+    /// Reads a code back.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
+    }
 
     /// The code as it stands in records and answers.
     pub fn as_str(self) -> &'static str {
@@ -137,6 +148,8 @@ impl Code {
             Self::BudgetExceeded => "budget_exceeded",
             Self::EffectInvalid => "effect_invalid",
             Self::TooManyEffects => "too_many_effects",
+            Self::SelfApproval => "self_approval",
+            Self::ApprovalExpired => "approval_expired",
             Self::ApprovalOutdated => "approval_outdated",
         }
     }

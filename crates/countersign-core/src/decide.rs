@@ -16,12 +16,13 @@ mod halted;
 mod judge;
 mod preconditions;
 mod reads;
+mod standing;
 
-pub use approve::{Approval, approve, show};
+pub use approve::{Approval, Void, approve, show};
 pub use bind::bind;
 pub use call::{outside_read, percent_encoded};
-pub use halted::halt_on;
 pub use judge::{Cleared, judge, outside_fact};
+pub use standing::stop_on;
 
 use crate::action::Action;
 use crate::code::Code;
@@ -82,13 +83,18 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let approved = effect.approval.as_deref();
     let approval =
         approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
-    let (mut decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
-    if let Some(drift) = drift {
-        let message = format!("what was approved is no longer so: {drift}");
-        let blocked = blocked(Code::ApprovalOutdated, message, "act anew, and have it approved as it is now");
-        decision = Decision { verdict: Verdict::Rejected(blocked), charges: Vec::new(), waived_by: None, ..decision };
+    let (decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
+    // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
+    let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
+    let drift = drift.or_else(|| approve::pact_drift(approval?.shown, snapshot).filter(|_| !is_rejected));
+    match drift {
+        None => decision,
+        Some(drift) => {
+            let message = format!("what was approved is no longer so: {drift}");
+            let hint = "act again, and have it approved as it is now";
+            decision.rejected(blocked(Code::ApprovalOutdated, message, hint))
+        }
     }
-    decision
 }
 
 /// Decides one action at one stage, under what a reviewer waives, if anybody does; and says in what way what was shown is no
@@ -375,6 +381,12 @@ fn blocked(code: Code, message: String, hint: &str) -> Blocked {
 }
 
 impl Decision {
+    /// The same on what it read, but rejected: nothing is written or charged.
+    fn rejected(self, blocked: Blocked) -> Self {
+        let verdict = Verdict::Rejected(blocked);
+        Self { verdict, writes: Vec::new(), charges: Vec::new(), waived_by: None, shadowed: None, ..self }
+    }
+
     /// A rejection before anything was read.
     fn refused(pact: Option<PactRef>, blocked: Blocked) -> Self {
         Self {

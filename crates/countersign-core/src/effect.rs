@@ -147,6 +147,9 @@ pub enum EffectRefusal {
     /// The reason is empty or too long.
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
+    /// It was to end because it must not leave, and it may leave again.
+    #[error("nothing stops {0} any more")]
+    NotStopped(EffectId),
 }
 
 /// The effects under way, and those that ended lately.

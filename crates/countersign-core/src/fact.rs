@@ -144,3 +144,10 @@ impl Fact {
         Self { id, tag, value, written, changed, confirmed, previous_entry }
     }
 }
+
+/// The version that a strong entity tag names: digits in quotes, as in `If-Match: "7"`.
+pub fn version_in_tag(tag: &str) -> Option<u64> {
+    let digits = tag.strip_prefix('"')?.strip_suffix('"')?;
+    // A sign would be parsed as well.
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}

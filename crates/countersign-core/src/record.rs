@@ -107,7 +107,7 @@ pub enum Event {
         /// Whether an operator confirmed that the wall clock is right.
         confirmed: bool,
     },
-    /// A reviewer approved a parked action, which this entry executes.
+    /// A reviewer approved a parked action, which this entry executes; or the approval was void, and it says why.
     Approval(Box<Approved>),
     /// A reviewer refused a parked action.
     Refusal {
@@ -115,6 +115,11 @@ pub enum Event {
         review: ReviewId,
         /// Why, in the reviewer's words.
         reason: Arc<str>,
+    },
+    /// Nobody decided on a parked action in time.
+    Expiry {
+        /// The review.
+        review: ReviewId,
     },
     /// An operator stopped a scope.
     Halt {
@@ -189,6 +194,7 @@ pub const KINDS: &[&str] = &[
     "denials",
     "dispatch",
     "erasure",
+    "expiry",
     "extension",
     "feed",
     "genesis",
@@ -225,6 +231,8 @@ pub struct Settle {
     pub evidence: Evidence,
     /// What was read outside, and decided on.
     pub judged: Option<Judged>,
+    /// Why the call must not leave any more, where that is why it ended: decided at this very entry.
+    pub stopped: Option<Blocked>,
     /// What it writes.
     pub writes: Vec<Write>,
     /// What it gives back to budgets.
@@ -269,6 +277,13 @@ pub struct Approved {
     pub decision: Decision,
 }
 
+impl Approved {
+    /// Whether nothing was done by it.
+    pub fn is_void(&self) -> bool {
+        self.decision.blocked().is_some()
+    }
+}
+
 impl Event {
     /// The decision that it holds.
     pub fn decision(&self) -> Option<&Decision> {
@@ -295,6 +310,7 @@ impl Event {
             Self::Clock { .. } => "clock",
             Self::Approval(_) => "approval",
             Self::Refusal { .. } => "refusal",
+            Self::Expiry { .. } => "expiry",
             Self::Halt { .. } => "halt",
             Self::Resume { .. } => "resume",
             Self::Dispatch(_) => "dispatch",

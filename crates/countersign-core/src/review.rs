@@ -51,6 +51,8 @@ pub enum Ended {
     Approved,
     /// Refused.
     Refused,
+    /// Nobody decided in time.
+    Expired,
     /// The parked action was erased.
     Erased,
 }
@@ -61,13 +63,14 @@ impl Ended {
         match self {
             Self::Approved => "approved",
             Self::Refused => "refused",
+            Self::Expired => "expired",
             Self::Erased => "erased",
         }
     }
 
     /// Reads it back.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Approved, Self::Refused, Self::Erased].into_iter().find(|ended| ended.as_str() == text)
+        [Self::Approved, Self::Refused, Self::Expired, Self::Erased].into_iter().find(|ended| ended.as_str() == text)
     }
 }
 
@@ -107,7 +110,7 @@ pub enum ReviewRefusal {
     #[error("there is no review `{0}`, or it ended long ago")]
     NotFound(String),
     /// The review has ended.
-    #[error("{review} was {} in entry {entry}", .how.as_str())]
+    #[error("{review} ended in entry {entry}: {}", .how.as_str())]
     Closed {
         /// The review.
         review: ReviewId,
@@ -133,22 +136,24 @@ pub enum ReviewRefusal {
         /// The review.
         review: ReviewId,
     },
+    /// It has not expired.
+    #[error("{0} still waits")]
+    Waits(ReviewId),
     /// The reason is empty or too long.
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
 }
 
 impl Reviews {
-    /// Parks an action. Those that have expired make room.
+    /// Parks an action.
     pub fn park(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
-        self.make_room(at_ms);
         let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
         self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
     }
 
     /// Notes an action that was parked here and whose payload has been erased since.
     pub fn park_gone(&mut self, entry: u64, at_ms: u64) {
-        self.make_room(at_ms);
+        self.gone.retain(|_, expires_at_ms| *expires_at_ms >= at_ms);
         self.gone.insert(entry, at_ms.saturating_add(REVIEW_EXPIRES_MS));
     }
 
@@ -157,9 +162,18 @@ impl Reviews {
         self.gone.insert(entry, u64::MAX);
     }
 
-    fn make_room(&mut self, at_ms: u64) {
-        self.open.retain(|_, parked| parked.expires_at_ms >= at_ms);
-        self.gone.retain(|_, expires_at_ms| *expires_at_ms >= at_ms);
+    /// The one that waits longest, and when it expires. All wait equally long, so the first is the first to.
+    pub fn first(&self) -> Option<(ReviewId, u64)> {
+        self.open.first_key_value().map(|(entry, parked)| (ReviewId(*entry), parked.expires_at_ms))
+    }
+
+    /// Whether a review waits, and has waited too long.
+    pub fn check_expired(&self, review: ReviewId, now_ms: u64) -> Result<(), ReviewRefusal> {
+        match self.waiting(review, now_ms) {
+            Err(ReviewRefusal::Expired(..)) => Ok(()),
+            Err(refusal) => Err(refusal),
+            Ok(_) => Err(ReviewRefusal::Waits(review)),
+        }
     }
 
     /// Parks an action that was parked before those that are here.
@@ -209,12 +223,12 @@ impl Reviews {
         self.open.get(&review.0).map(|parked| Arc::clone(&parked.action))
     }
 
-    /// The entry that executed or refused a parked action.
+    /// The entry that executed, refused or expired a parked action.
     pub fn ended_in(&self, review: u64) -> Option<u64> {
         self.closed.get(&review).filter(|(how, _)| *how != Ended::Erased).map(|(_, entry)| *entry)
     }
 
-    /// Those that wait, expired ones among them until room is needed.
+    /// Those that wait, expired ones among them until their entry is made.
     pub fn open(&self) -> impl Iterator<Item = (ReviewId, &Parked)> {
         self.open.iter().map(|(entry, parked)| (ReviewId(*entry), parked))
     }

@@ -73,6 +73,7 @@ fn signed(body: Option<&str>) -> Auth {
         authority: "gate.test".into(),
         path: "/v1/x".into(),
         query: body.map(|_| "a=1".into()),
+        if_match: body.map(|_| "\"7\"".into()),
         body: body.map(Into::into),
         signature: [0xa5; 64],
     }))
@@ -146,6 +147,7 @@ fn settle(write: decision::Write) -> Settle {
         agent: None,
     };
     Settle {
+        stopped: None,
         effect: EffectId(2),
         agent: AgentId::new("a").unwrap(),
         outcome: Outcome::Failed,
@@ -175,7 +177,7 @@ fn settle(write: decision::Write) -> Settle {
 fn is_listed(event: &Event) -> bool {
     match event {
         // The gate's own are never signed.
-        Event::Genesis { .. } | Event::Dispatch(_) | Event::Denials(_) => false,
+        Event::Genesis { .. } | Event::Dispatch(_) | Event::Denials(_) | Event::Expiry { .. } => false,
         Event::Held { .. }
         | Event::Confirm { .. }
         | Event::Settle(_)

@@ -17,8 +17,9 @@ use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
+use countersign_core::fact::version_in_tag;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::Digest;
+use countersign_core::ids::{Digest, FactId};
 use countersign_core::record::{
     Approved, Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, StoredApproval, decode_with_auth,
 };
@@ -235,7 +236,7 @@ fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entr
             Event::Feed { write: state.feed(&write.fact, write.value.clone()), held: None }
         }
         Stored::Event(Event::Feed { held: Some(held), .. }) => effects::released_again(*held, state)?,
-        Stored::Event(Event::Settle(settle)) => effects::settled_again(settle, state)?,
+        Stored::Event(Event::Settle(settle)) => effects::settled_again(leaf, settle, state)?,
         Stored::Event(event @ (Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. })) => {
             effects::claimed_again(leaf, event, &auth, state)?
         }
@@ -276,6 +277,7 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             if state.must_hold(&write.fact) {
                 return Err(format!("{} was fenced, and was fed all the same", write.fact));
             }
+            check_condition(auth, &write.fact, state)?;
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(&write.fact)
         }
@@ -287,6 +289,10 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
         }
         Stored::Event(Event::Pact { .. }) => Role::Publisher,
         Stored::Approval(_) | Stored::Event(Event::Approval(_)) => Role::Reviewer,
+        Stored::Event(Event::Expiry { review }) => {
+            state.reviews.check_expired(*review, leaf.time).map_err(|refused| refused.to_string())?;
+            return effects::by_the_gate(leaf);
+        }
         Stored::Event(Event::Refusal { review, .. }) => {
             state.reviews.waiting(*review, leaf.time).map_err(|refused| refused.to_string())?;
             Role::Reviewer
@@ -306,13 +312,26 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
     authorise(state, &by, auth, role, leaf.time).map_err(|refused| refused.to_string())
 }
 
+/// Whether the version was current that the signed request asked for with `If-Match`.
+fn check_condition(auth: &Auth, fact: &FactId, state: &State) -> Result<(), String> {
+    let Some(tag) = auth.signed().and_then(|signed| signed.if_match.as_deref()) else { return Ok(()) };
+    let current = state.facts.get(fact).map_or(0, |fact| fact.version());
+    match version_in_tag(tag) {
+        Some(version) if version == current => Ok(()),
+        _ => Err(format!("it was to hold only for version {tag} of {fact}, which was at {current}")),
+    }
+}
+
 /// An approval decided again: the parked action under what its reviewer was shown.
 fn approved_again(leaf: &Leaf, stored: &StoredApproval, state: &State) -> Result<Approved, String> {
     let StoredApproval { shown, until_ms, .. } = stored.clone();
     let by = leaf.by().map_err(|error| error.to_string())?;
     let approval = Approval { by: &by, shown: &shown, until_ms };
     let parked = state.reviews.waiting(shown.review, leaf.time).map_err(|refused| refused.to_string())?;
-    let decision = approve(&approval, parked, state, leaf.time).map_err(|refused| refused.to_string())?;
+    let decision = match approve(&approval, parked, state, leaf.time) {
+        Ok(decision) => decision,
+        Err(void) => void.decision.ok_or_else(|| void.refusal.to_string())?,
+    };
     Ok(Approved { action: Arc::clone(&parked.action), shown, until_ms, decision })
 }
 

@@ -163,8 +163,11 @@ impl Fold {
             self.keys.insert(&leaf.by.as_str().into(), key, &action, leaf.index, leaf.time);
         }
         match (leaf.kind.as_str(), leaf.review) {
+            // One that is void ends nothing.
+            ("approval", Some(_)) if leaf.verdict.as_deref() == Some("rejected") => {}
             ("approval", Some(review)) => self.state.reviews.close(review, Ended::Approved, leaf.index),
             ("refusal", Some(review)) => self.state.reviews.close(review, Ended::Refused, leaf.index),
+            ("expiry", Some(review)) => self.state.reviews.close(review, Ended::Expired, leaf.index),
             _ => {}
         }
         if let Some(effect) = leaf.effect {

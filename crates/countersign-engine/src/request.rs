@@ -252,6 +252,8 @@ pub struct Settlement {
     pub evidence: Evidence,
     /// What was read outside, and decided on.
     pub judged: Option<Judged>,
+    /// Whether it ends because the call must not leave any more; why is decided at the entry's own place.
+    pub is_stopped: bool,
 }
 
 /// An entry whose payload is to be erased.

@@ -27,6 +27,9 @@ use rand_chacha::rand_core::Rng as _;
 use std::sync::Arc;
 use waiting::{Waiter, WaitingRoom, Waits};
 
+/// Most reviews that expire in one turn; the rest follows in the next.
+const EXPIRED_AT_ONCE: usize = 256;
+
 /// The sequencer: the state ahead of the disk, and the order.
 pub struct Sequencer {
     state: State,
@@ -108,6 +111,7 @@ impl Sequencer {
             self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
         }
         self.step_entered = stepped.is_some();
+        self.expire_reviews(batch, now_ms);
         let keys = Arc::clone(&self.keys);
         let mut keys = keys.lock();
         // Those that wait come before what has queued since: a claim that has run out must not be followed by the next
@@ -289,16 +293,34 @@ impl Sequencer {
         now_ms: u64,
     ) {
         let approval = Approval { by: &by, shown: &shown, until_ms };
-        let decided = self.state.reviews.waiting(shown.review, now_ms).and_then(|parked| {
-            let decision = approve(&approval, parked, &self.state, now_ms)?;
-            Ok((Arc::clone(&parked.action), decision))
-        });
+        let waiting = self.state.reviews.waiting(shown.review, now_ms);
+        let decided =
+            waiting.map(|parked| (Arc::clone(&parked.action), approve(&approval, parked, &self.state, now_ms)));
         match decided {
-            Ok((action, decision)) => {
+            Ok((action, Ok(decision))) => {
                 let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
                 self.enter(batch, now_ms, by, auth, event, None, Some(reply));
             }
+            Ok((action, Err(void))) => {
+                // What was tried is told by an entry of its own, and the reviewer by the refusal.
+                if let Some(decision) = void.decision {
+                    let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
+                    self.enter(batch, now_ms, by, auth, event, None, None);
+                }
+                batch.answers.push((reply, Err(void.refusal.into())));
+            }
             Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+        }
+    }
+
+    /// Ends the reviews that nobody decided in time, so that what became of every parked action is in the ledger.
+    fn expire_reviews(&mut self, batch: &mut Batch, now_ms: u64) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some((review, _)) = self.state.reviews.first().filter(|(_, expires_at_ms)| *expires_at_ms < now_ms)
+            else {
+                return;
+            };
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Expiry { review }, None, None);
         }
     }
 

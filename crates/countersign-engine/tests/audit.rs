@@ -189,7 +189,7 @@ fn effects(gate: &Gate) {
     let held = gate.call(feed("Note::\"1\"", r#"{"text":"later","open":true}"#)).unwrap();
     assert!(matches!(held, Answer::Entered(entered) if entered.entry.event.kind() == "held"));
     let evidence = Evidence { status: Some(201), result: Some("{}".into()), ..Evidence::said("created") };
-    let settlement = Settlement { effect, outcome: CallOutcome::Settled, evidence, judged: None };
+    let settlement = Settlement { effect, outcome: CallOutcome::Settled, evidence, judged: None, is_stopped: false };
     gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
 

@@ -38,6 +38,7 @@ pub fn signed(key: &SigningKey, origin: &str, body: &str, created_s: u64, nonce:
         authority: "sim.test".into(),
         path: "/v1/sim".into(),
         query: None,
+        if_match: None,
         body: Some(Arc::from(body)),
         signature: [0; 64],
     };

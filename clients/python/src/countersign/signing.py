@@ -24,11 +24,17 @@ class Signable:
     query: str | None
     """As sent, without the question mark."""
     body: bytes
+    if_match: str | None = None
+    """The field `If-Match`, where it is sent: without it the request means something else."""
 
     def component(self, name: str) -> str:
         """The value of one covered component."""
         if name == "content-digest":
             return content_digest(self.body)
+        if name == "if-match":
+            if self.if_match is None:
+                raise ValueError("`if-match` is covered and not sent")
+            return self.if_match
         values = {
             "@method": self.method,
             "@authority": self.authority,
@@ -44,6 +50,8 @@ class Signable:
             names.append("@query")
         if self.body:
             names.append("content-digest")
+        if self.if_match is not None:
+            names.append("if-match")
         return names
 
 

@@ -1,11 +1,12 @@
 //! Approving a parked action: the same stages as any decision, on the facts as they are now, with exactly those preconditions
 //! waived that the reviewer was shown to have failed.
 //!
-//! It either commits or is refused with a reason, and then nothing has happened: an approval is bound to what was shown, as a
-//! feed is bound to the version in its `If-Match`.
+//! It either commits or is void with a reason, and then nothing has happened but the entry that says so: an approval is bound to
+//! what was shown, as a feed is bound to the version in its `If-Match`.
 
-use super::{Deciding, Snapshot, Stage, decide_at};
+use super::{Deciding, Snapshot, Stage, blocked, decide_at};
 use crate::action::Observed;
+use crate::code::Code;
 use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs, Mention};
 use crate::fact::{Fact, Version};
@@ -28,44 +29,68 @@ pub struct Approval<'a> {
     pub until_ms: u64,
 }
 
+/// An approval that does nothing.
+#[derive(Debug, Clone)]
+pub struct Void {
+    /// What the reviewer is told.
+    pub refusal: ReviewRefusal,
+    /// What its entry says. `None` where what was shown is of another reviewer or another action: a token that was opened for
+    /// this reviewer and this review says neither.
+    pub decision: Option<Decision>,
+}
+
 /// Decides a parked action again under an approval. Gives the decision if it commits.
 pub fn approve(
     approval: &Approval<'_>,
     parked: &Parked,
     snapshot: &impl Snapshot,
     now_ms: u64,
-) -> Result<Decision, ReviewRefusal> {
+) -> Result<Decision, Box<Void>> {
     let Approval { by, shown, until_ms } = *approval;
     let (review, action) = (shown.review, &parked.action);
-    if action.members().any(|member| member == by) {
-        return Err(ReviewRefusal::SelfApproval { by: by.clone(), review });
-    }
-    let void = |why: String| Err(ReviewRefusal::Void(review, why));
+    let foreign = |why: String| Err(Box::new(Void { refusal: ReviewRefusal::Void(review, why), decision: None }));
     if shown.to != *by {
-        return void(format!("it was shown to {}, and {by} approves", shown.to));
+        return foreign(format!("it was shown to {}, and {by} approves", shown.to));
     }
     if shown.action != action.id {
-        return void("another action was shown".to_owned());
+        return foreign("another action was shown".to_owned());
+    }
+    let undecided = |refusal: ReviewRefusal, code: Code, hint: &str| {
+        let blocked = blocked(code, refusal.to_string(), hint);
+        Err(Box::new(Void { refusal, decision: Some(Decision::refused(Some(shown.pact.clone()), blocked)) }))
+    };
+    if action.members().any(|member| member == by) {
+        let refusal = ReviewRefusal::SelfApproval { by: by.clone(), review };
+        return undecided(refusal, Code::SelfApproval, "somebody who does not act in it must review it");
     }
     let until_ms = until_ms.min(shown.at_ms.saturating_add(APPROVAL_EXPIRES_MS));
     if now_ms > until_ms {
-        return Err(ReviewRefusal::ApprovalExpired(review, until_ms, now_ms));
+        let refusal = ReviewRefusal::ApprovalExpired(review, until_ms, now_ms);
+        return undecided(refusal, Code::ApprovalExpired, SHOW_AGAIN);
     }
-    let current = snapshot.pact(&action.pact).map(|pact| (pact.version, pact.hash));
-    if current != Some((shown.pact.version, shown.pact.hash)) {
-        let now = current.map_or_else(|| "not published".to_owned(), |(version, _)| format!("at version {version}"));
-        return void(format!("pact `{}` was shown at version {}, and is now {now}", action.pact, shown.pact.version));
+    if let Some(drift) = pact_drift(shown, snapshot) {
+        return undecided(ReviewRefusal::Void(review, drift), Code::ApprovalOutdated, SHOW_AGAIN);
     }
     let (decision, drift) = decide_at(Stage::Intent, Some(approval), action, snapshot, now_ms);
-    if let Some(drift) = drift {
-        return void(drift);
+    let (why, blocked) = match (drift, decision.blocked()) {
+        (None, None) => return Ok(decision),
+        (Some(drift), _) => (drift.clone(), blocked(Code::ApprovalOutdated, drift, SHOW_AGAIN)),
+        (None, Some(blocked)) => (format!("{}: {}", blocked.code, blocked.message), blocked.clone()),
+    };
+    let decision = decision.rejected(blocked);
+    Err(Box::new(Void { refusal: ReviewRefusal::Void(review, why), decision: Some(decision) }))
+}
+
+const SHOW_AGAIN: &str = "nothing was done; show the review again and decide on that";
+
+/// In what way the pact is not the one that was shown.
+pub(super) fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<String> {
+    let current = snapshot.pact(&shown.pact.name).map(|pact| (pact.version, pact.hash));
+    if current == Some((shown.pact.version, shown.pact.hash)) {
+        return None;
     }
-    match &decision.verdict {
-        Verdict::Committed | Verdict::InFlight(_) => Ok(decision),
-        Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => {
-            void(format!("{}: {}", blocked.code, blocked.message))
-        }
-    }
+    let now = current.map_or_else(|| "not published".to_owned(), |(version, _)| format!("at version {version}"));
+    Some(format!("pact `{}` was shown at version {}, and is now {now}", shown.pact.name, shown.pact.version))
 }
 
 /// What a reviewer is shown of a parked action at this time, and what would be decided without anybody's waiver. `None` where

@@ -25,10 +25,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             return;
         };
         self.principal = live(chain.root());
-        for agent in chain.agents() {
-            let id = FactId::of_agent(agent);
-            self.members.push(Resolved { record: snapshot.fact(&id), id });
-        }
+        self.members = members(chain, snapshot);
     }
 
     /// The fact whose `trust` counts: of a chain, the least trusted member's (a member without trust has least).
@@ -64,64 +61,9 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             };
         };
         check_shape(chain)?;
-        self.check_expiry(chain)?;
-        self.check_members(chain)?;
+        check_expiry(chain, self.now_ms)?;
+        check_members(chain, &self.members, self.now_ms)?;
         self.check_scope(chain)
-    }
-
-    fn check_expiry(&self, chain: &Chain) -> Result<(), Blocked> {
-        for (number, from, hop) in chain.numbered() {
-            if let Some(at_ms) = hop.expires_at_ms.filter(|at_ms| *at_ms <= self.now_ms) {
-                let message = format!("hop {number}, from {from} to {}, expired at {}", hop.to, Utc(at_ms));
-                let hint = format!("ask {from} for a new delegation; ledger time is {}", Utc(self.now_ms));
-                return Err(blocked(Code::DelegationExpired, message, &hint));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_members(&self, chain: &Chain) -> Result<(), Blocked> {
-        for (agent, member) in chain.agents().zip(&self.members) {
-            let Some(fact) = member.live() else {
-                let since = member.record.map_or_else(String::new, |fact| {
-                    format!(
-                        ", since entry {} at {} by {}",
-                        fact.written.entry,
-                        Utc(fact.written.at_ms),
-                        fact.written.by
-                    )
-                });
-                let message = format!("{agent}, a member of this delegation, is not registered{since}");
-                return Err(not_active(message));
-            };
-            let standing = fact.value.as_ref().and_then(|value| value.get("standing"));
-            if !matches!(standing, Some(Value::String(standing)) if standing == "active") {
-                let standing = standing.map_or_else(|| "without standing".to_owned(), ToString::to_string);
-                let written = fact.changed("standing");
-                let message = format!(
-                    "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} by {}",
-                    written.entry,
-                    Utc(written.at_ms),
-                    written.by
-                );
-                return Err(not_active(message));
-            }
-        }
-        for ((agent, key), member) in chain.members().zip(&self.members) {
-            if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, self.now_ms)) {
-                let written = fact.changed("key");
-                let message = format!(
-                    "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} by {}",
-                    key.as_str(),
-                    written.entry,
-                    Utc(written.at_ms),
-                    written.by
-                );
-                let hint = "ask for a delegation under the key that the agent has now";
-                return Err(blocked(Code::DelegationKeyNotCurrent, message, hint));
-            }
-        }
-        Ok(())
     }
 
     fn check_scope(&self, chain: &Chain) -> Result<(), Blocked> {
@@ -153,6 +95,71 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         }
         Ok(())
     }
+}
+
+/// Every member of a chain as its fact is now, root first.
+fn members<'a>(chain: &Chain, snapshot: &'a impl Snapshot) -> Vec<Resolved<'a>> {
+    let resolve = |agent: &AgentId| {
+        let id = FactId::of_agent(agent);
+        Resolved { record: snapshot.fact(&id), id }
+    };
+    chain.agents().map(resolve).collect()
+}
+
+/// Whether a chain still holds: no hop has expired, and every member is active under the key that it was named by.
+pub(super) fn check_standing(chain: &Chain, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Blocked> {
+    check_expiry(chain, now_ms)?;
+    check_members(chain, &members(chain, snapshot), now_ms)
+}
+
+fn check_expiry(chain: &Chain, now_ms: u64) -> Result<(), Blocked> {
+    for (number, from, hop) in chain.numbered() {
+        if let Some(at_ms) = hop.expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
+            let message = format!("hop {number}, from {from} to {}, expired at {}", hop.to, Utc(at_ms));
+            let hint = format!("ask {from} for a new delegation; ledger time is {}", Utc(now_ms));
+            return Err(blocked(Code::DelegationExpired, message, &hint));
+        }
+    }
+    Ok(())
+}
+
+fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result<(), Blocked> {
+    for (agent, member) in chain.agents().zip(members) {
+        let Some(fact) = member.live() else {
+            let since = member.record.map_or_else(String::new, |fact| {
+                format!(", since entry {} at {} by {}", fact.written.entry, Utc(fact.written.at_ms), fact.written.by)
+            });
+            let message = format!("{agent}, a member of this delegation, is not registered{since}");
+            return Err(not_active(message));
+        };
+        let standing = fact.value.as_ref().and_then(|value| value.get("standing"));
+        if !matches!(standing, Some(Value::String(standing)) if standing == "active") {
+            let standing = standing.map_or_else(|| "without standing".to_owned(), ToString::to_string);
+            let written = fact.changed("standing");
+            let message = format!(
+                "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} by {}",
+                written.entry,
+                Utc(written.at_ms),
+                written.by
+            );
+            return Err(not_active(message));
+        }
+    }
+    for ((agent, key), member) in chain.members().zip(members) {
+        if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, now_ms)) {
+            let written = fact.changed("key");
+            let message = format!(
+                "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} by {}",
+                key.as_str(),
+                written.entry,
+                Utc(written.at_ms),
+                written.by
+            );
+            let hint = "ask for a delegation under the key that the agent has now";
+            return Err(blocked(Code::DelegationKeyNotCurrent, message, hint));
+        }
+    }
+    Ok(())
 }
 
 /// What can be said of a chain without looking at anything else: no hop claims more than it was given, nor is it handed on

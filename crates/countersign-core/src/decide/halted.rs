@@ -23,7 +23,7 @@ pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) 
 }
 
 /// Why an action is halted now, if it is.
-pub fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Blocked> {
+pub(super) fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Blocked> {
     if snapshot.halts().is_empty() {
         return None;
     }

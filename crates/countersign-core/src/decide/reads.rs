@@ -1,13 +1,11 @@
 //! Resolving the facts an action reads: its agent, its resource, and what its templates lead to.
 
+use super::standing::check_actor;
 use super::{Deciding, Resolved, Snapshot, Stage, blocked};
 use crate::code::Code;
 use crate::decision::Blocked;
-use crate::fact::Fact;
-use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{FactId, IdError};
 use crate::pact::{Presence, Read, TemplatePart};
-use crate::utc::Utc;
 use crate::value::Value;
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::fmt::Write as _;
@@ -16,7 +14,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     /// Resolves everything, or says what is in the way.
     pub(super) fn resolve(&mut self) -> Result<(), Blocked> {
         self.resolve_members();
-        self.check_actor()?;
+        check_actor(self.action, self.actor, self.snapshot.is_identified(), self.now_ms)?;
         self.check_chain()?;
         self.check_right()?;
         for (at, read) in self.kind.reads.iter().enumerate() {
@@ -42,54 +40,6 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         self.check_aliases()?;
         if self.stage == Stage::Judgement { Ok(()) } else { self.check_fences() }
-    }
-
-    fn check_actor(&self) -> Result<(), Blocked> {
-        let agent = &self.action.agent;
-        if self.action.auth == Auth::None && self.snapshot.is_identified() {
-            let message = format!("the action is not signed, and this gate takes nothing unsigned from {agent}");
-            let hint = "sign the request with the agent's key: `countersign act --key FILE`";
-            return Err(blocked(Code::NotAuthenticated, message, hint));
-        }
-        let Some(actor) = self.actor else {
-            let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
-            return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
-        };
-        match actor.value.as_ref().and_then(|value| value.get("standing")) {
-            Some(Value::String(standing)) if standing == ACTIVE => self.check_key(actor),
-            Some(standing) => {
-                let written = actor.changed("standing");
-                let message = format!(
-                    "agent {agent} is {standing}, not \"active\", since entry {} at {} by {}",
-                    written.entry,
-                    Utc(written.at_ms),
-                    written.by
-                );
-                Err(blocked(Code::AgentNotActive, message, "ask the operator named in the message"))
-            }
-            None => {
-                let message = format!("agent {agent} has no standing");
-                Err(blocked(Code::AgentNotActive, message, "an operator sets Agent.standing to \"active\""))
-            }
-        }
-    }
-
-    /// The key must be the agent's at this very instant, not only when the signature was verified.
-    fn check_key(&self, principal: &Fact) -> Result<(), Blocked> {
-        let Some(signed) = self.action.auth.signed() else { return Ok(()) };
-        if holds_key(principal, &signed.key, self.now_ms) {
-            return Ok(());
-        }
-        let (agent, written) = (&self.action.agent, principal.changed("key"));
-        let message = format!(
-            "key {} is not a key of agent {agent} at {}; its keys were last set by entry {} at {} by {}",
-            signed.key,
-            Utc(self.now_ms),
-            written.entry,
-            Utc(written.at_ms),
-            written.by
-        );
-        Err(blocked(Code::KeyNotCurrent, message, "sign with the agent's current key"))
     }
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Blocked> {

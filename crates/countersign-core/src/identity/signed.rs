@@ -22,6 +22,8 @@ pub struct Signed {
     pub path: SmolStr,
     /// The query, without its `?`; `None` where there was none.
     pub query: Option<SmolStr>,
+    /// The field `If-Match`; `None` where there was none. The only field besides the digest that changes what a request means.
+    pub if_match: Option<SmolStr>,
     /// The raw body; `None` for an action, whose body the entry keeps anyway, and where there was none.
     pub body: Option<Arc<str>>,
     /// The signature.
@@ -82,8 +84,8 @@ impl Auth {
     pub fn bytes_bound(&self) -> usize {
         let Some(signed) = self.signed() else { return 0 };
         let texts = [signed.input.len(), signed.method.len(), signed.authority.len(), signed.path.len()];
-        let optional =
-            signed.query.as_ref().map_or(0, |query| query.len()) + signed.body.as_ref().map_or(0, |b| b.len());
+        let optional = [&signed.query, &signed.if_match].into_iter().flatten().map(SmolStr::len).sum::<usize>()
+            + signed.body.as_ref().map_or(0, |body| body.len());
         // Member names, the key and the signature in hexadecimal.
         texts.iter().sum::<usize>().saturating_add(optional).saturating_mul(6).saturating_add(320)
     }
@@ -105,6 +107,10 @@ impl Signed {
         if let Some(body) = &self.body {
             out.key("body");
             out.string(body);
+        }
+        if let Some(if_match) = &self.if_match {
+            out.key("if_match");
+            out.string(if_match);
         }
         out.key("input");
         out.string(&self.input);
@@ -130,6 +136,7 @@ impl Signed {
 pub(crate) struct StoredSigned {
     authority: SmolStr,
     body: Option<Arc<str>>,
+    if_match: Option<SmolStr>,
     input: Arc<str>,
     key: String,
     method: SmolStr,
@@ -149,6 +156,7 @@ impl StoredSigned {
             authority: self.authority,
             path: self.path,
             query: self.query,
+            if_match: self.if_match,
             body: self.body,
         })
     }

@@ -5,7 +5,7 @@
 
 use super::call::{StoredInFlight, StoredSend};
 use super::payload::{
-    Payload, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
+    Payload, StoredBlocked, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
 };
 use super::{Event, FORMAT, Judged, Leaf, Settle};
 use crate::action::Observed;
@@ -35,6 +35,9 @@ pub enum DecodeError {
     /// An authentication kind that this version does not know.
     #[error("authentication kind `{0}` is not known to this version; use a newer countersign")]
     Auth(String),
+    /// A rejection code that this version does not know.
+    #[error("rejection code `{0}` is not known to this version; use a newer countersign")]
+    Code(String),
     /// A name or digest is not acceptable.
     #[error("{0}")]
     Id(#[from] IdError),
@@ -228,12 +231,16 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect::<Result<_, _>>()?;
             let send = payload.send.map(StoredSend::decode).transpose()?;
             let outcome = leaf.verdict.as_deref().and_then(Outcome::parse);
+            // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
+            let is_judged = payload.judged_at.is_some() && send.is_none();
+            let stopped = payload.blocked.filter(|_| !is_judged).map(StoredBlocked::decode).transpose()?;
             Event::Settle(Box::new(Settle {
                 effect: EffectId(leaf.effect.ok_or(missing("effect"))?),
                 agent: AgentId::new(payload.agent.ok_or(missing("agent"))?)?,
                 outcome: outcome.ok_or(missing("verdict"))?,
                 evidence: payload.evidence.ok_or(missing("evidence"))?.decode(),
                 judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked: None, shadowed: None }),
+                stopped,
                 writes,
                 charges,
             }))
@@ -251,6 +258,7 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             review: ReviewId(leaf.review.ok_or(missing("review"))?),
             reason: payload.reason.ok_or(missing("reason"))?.into(),
         },
+        "expiry" => Event::Expiry { review: ReviewId(leaf.review.ok_or(missing("review"))?) },
         "approval" => {
             let pact = leaf.pact.as_ref().ok_or(missing("pact"))?;
             let shown = Shown {

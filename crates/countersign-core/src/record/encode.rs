@@ -97,7 +97,7 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.u64(*expires_at_ms);
             write_signed(out, entry);
         }
-        Event::Withdrawal { .. } => write_signed(out, entry),
+        Event::Withdrawal { .. } | Event::Expiry { .. } => write_signed(out, entry),
         Event::Erasure { reason, .. } | Event::Rotation { reason, .. } => {
             out.key("reason");
             out.string(reason);
@@ -201,7 +201,7 @@ fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle) {
     let judged = settle.judged.as_ref();
     out.key("agent");
     out.string(settle.agent.as_str());
-    if let Some(blocked) = judged.and_then(|judged| judged.blocked.as_ref()) {
+    if let Some(blocked) = judged.and_then(|judged| judged.blocked.as_ref()).or(settle.stopped.as_ref()) {
         out.key("blocked");
         blocked.write(out);
     }

@@ -39,7 +39,7 @@ pub struct Leaf {
     pub pact: Option<LeafPact>,
     /// The tags and versions read.
     pub reads: Option<Vec<(String, u64)>>,
-    /// The entry that parked what an approval or refusal speaks of.
+    /// The entry that parked what an approval, refusal or expiry speaks of.
     pub review: Option<u64>,
     /// What a halt or resume speaks of.
     pub scope: Option<String>,

@@ -23,6 +23,8 @@ impl State {
             }
             Event::Resume { scope, .. } => self.halts.resume(scope),
             Event::Action(decided) => self.take_in_action(entry, time_ms, &decided.action, &decided.decision),
+            // One that is void changes nothing: the review waits on.
+            Event::Approval(approved) if approved.is_void() => {}
             Event::Approval(approved) => {
                 self.reviews.close(approved.shown.review.0, Ended::Approved, entry);
                 let approval = Approved { by: by.clone(), shown: approved.shown.clone(), until_ms: approved.until_ms };
@@ -30,6 +32,7 @@ impl State {
                 self.begin(entry, time_ms, action, Some(approval), decision);
             }
             Event::Refusal { review, .. } => self.reviews.close(review.0, Ended::Refused, entry),
+            Event::Expiry { review } => self.reviews.close(review.0, Ended::Expired, entry),
             Event::Erasure { entries, .. } => {
                 for erased in entries {
                     self.reviews.close(*erased, Ended::Erased, entry);

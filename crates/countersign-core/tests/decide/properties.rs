@@ -175,6 +175,7 @@ fn set_up(world: &World, case: &Case) -> World {
             input: text.as_str().into(),
             path: text.into(),
             query: query.as_ref().map(Into::into),
+            if_match: query.as_ref().map(Into::into),
             ..Signed::clone(signed)
         };
         world.auth = Auth::Signature(Arc::new(signed));

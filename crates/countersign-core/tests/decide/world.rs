@@ -89,6 +89,7 @@ impl World {
             authority: "localhost".into(),
             path: "/v1/actions".into(),
             query: None,
+            if_match: None,
             body: None,
             signature: [3; 64],
         }));

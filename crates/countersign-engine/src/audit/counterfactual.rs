@@ -151,6 +151,10 @@ fn compare_approval(
     stored: &StoredApproval,
     under: &Under<'_>,
 ) {
+    // One that was void did nothing, and nothing followed from it.
+    if leaf.verdict.as_deref() == Some("rejected") {
+        return;
+    }
     let StoredApproval { mut shown, until_ms, .. } = stored.clone();
     let (Ok(by), Ok(parked)) = (leaf.by(), under.state.reviews.waiting(shown.review, leaf.time)) else {
         // The parked action was erased, or the log is not one of this gate, which an audit says.

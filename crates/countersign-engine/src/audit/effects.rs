@@ -31,8 +31,9 @@ pub(super) fn dispatched_again(leaf: &Leaf, stored: &StoredDispatch, state: &Sta
     Ok(Event::Dispatch(Box::new(Dispatch { effect: stored.effect, decision })))
 }
 
-/// A settlement: what it writes and gives back follows from the dispatch, and what was judged is judged again.
-pub(super) fn settled_again(settle: &Settle, state: &State) -> Result<Event, String> {
+/// A settlement: what it writes and gives back follows from the dispatch, what was judged is judged again, and what was stopped must
+/// be stopped.
+pub(super) fn settled_again(leaf: &Leaf, settle: &Settle, state: &State) -> Result<Event, String> {
     let effect = state.effects.settling(settle.effect, settle.outcome).map_err(|refused| refused.to_string())?;
     let (writes, charges) = effect.settlement(settle.outcome);
     let judged = settle.judged.as_ref().map(|judged| {
@@ -40,8 +41,15 @@ pub(super) fn settled_again(settle: &Settle, state: &State) -> Result<Event, Str
         let decided = decide::judge(effect, &facts, at_ms);
         Judged::new(at_ms, facts, decided)
     });
+    let stopped = match settle.stopped {
+        None => None,
+        Some(_) => match decide::stop_on(&effect.action, state, leaf.time) {
+            None => return Err(format!("nothing stopped {}, and it was settled as stopped", settle.effect)),
+            stopped => stopped,
+        },
+    };
     let agent = effect.action.agent.clone();
-    Ok(Event::Settle(Box::new(Settle { agent, judged, writes, charges, ..settle.clone() })))
+    Ok(Event::Settle(Box::new(Settle { agent, judged, stopped, writes, charges, ..settle.clone() })))
 }
 
 /// A person resolves only what is in doubt.

@@ -177,7 +177,8 @@ fn fitting(entries: &[Sequenced]) -> usize {
             Event::Approval(approved) => {
                 let shown = approved.shown.facts.iter().filter_map(|fact| fact.value.as_ref());
                 let shown: usize = shown.map(Attributes::bytes_bound).sum();
-                approved.action.body.len().saturating_mul(6).saturating_add(shown)
+                let explained = if approved.is_void() { EXPLAINED_BYTES_MAX } else { 0 };
+                approved.action.body.len().saturating_mul(6).saturating_add(shown).saturating_add(explained)
             }
             Event::Refusal { reason, .. } => reason.len().saturating_mul(6),
             Event::Pact { source, .. } => source.len().saturating_mul(6),

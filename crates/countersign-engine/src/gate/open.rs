@@ -221,7 +221,7 @@ impl Parts {
             failed: Mutex::new(None),
             closing: Mutex::new(None),
             wants_segment: false.into(),
-            wakes_at_ms: u64::MAX.into(),
+            wakes_at_ms: sequencer.wakes_at_ms().unwrap_or(u64::MAX).into(),
             waiting: 0.into(),
             bell,
             tried: Tried::default(),

@@ -291,6 +291,7 @@ impl Shared {
                         counters.shadowed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
+                Event::Approval(approved) if approved.is_void() => {}
                 Event::Approval(_) => {
                     committed += 1;
                     counters.approved.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Signatures on requests: HTTP Message Signatures (RFC 9421) with Ed25519, and `Content-Digest` (RFC 9530).
 //!
 //! Pure functions over what stood on the wire. Of the many things the standard allows, one is taken: a single signature, over
-//! at least method, authority, path, query and digest, with `created`, `nonce`, `keyid` and a `tag` that names this gate. The
+//! at least method, authority, path, query, digest and `If-Match`, with `created`, `nonce`, `keyid` and a `tag` that names this gate. The
 //! fields must be in canonical form, so that what was signed can be rebuilt from what an entry keeps, byte for byte, years
 //! later. Whether the key is known, the time right and the nonce new is for the gate to say; nothing here asks a clock.
 
@@ -40,6 +40,8 @@ pub struct Wire<'a> {
     pub path: &'a str,
     /// The query without its question mark, not decoded; `None` where there is none.
     pub query: Option<&'a str>,
+    /// The field `If-Match`: without it, or with another, a feed means something else.
+    pub if_match: Option<&'a str>,
     /// The body; empty and absent are the same.
     pub body: &'a str,
     /// The field `Content-Digest`.
@@ -76,7 +78,7 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
     let (label, input) = fields::input(input)?;
     let signature = fields::signature(signature, &label)?;
     let parameters = input.parameters(&tag(origin))?;
-    require_covered(&input, wire.query, wire.body)?;
+    require_covered(&input, wire.query, wire.if_match, wire.body)?;
     match wire.content_digest {
         Some(sent) => fields::check_digest(sent, wire.body.as_bytes())?,
         None if input.covers("content-digest") => return Err(SignatureError::Incomplete("content-digest".to_owned())),
@@ -89,14 +91,20 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
         authority: wire.authority.into(),
         path: wire.path.into(),
         query: wire.query.map(SmolStr::from),
+        if_match: wire.if_match.map(SmolStr::from),
         body: (!wire.body.is_empty()).then(|| Arc::from(wire.body)),
         signature,
     };
     Ok(Presented { signed, created_s: parameters.created_s, expires_s: parameters.expires_s, nonce: parameters.nonce })
 }
 
-/// What every signature must cover, so that nothing of a request can be exchanged.
-fn require_covered(input: &Input, query: Option<&str>, body: &str) -> Result<(), SignatureError> {
+/// What every signature must cover, so that nothing of a request can be exchanged, added or taken away.
+fn require_covered(
+    input: &Input,
+    query: Option<&str>,
+    if_match: Option<&str>,
+    body: &str,
+) -> Result<(), SignatureError> {
     input.require("@method")?;
     input.require("@authority")?;
     if !input.covers("@request-target") {
@@ -107,6 +115,10 @@ fn require_covered(input: &Input, query: Option<&str>, body: &str) -> Result<(),
     }
     if !body.is_empty() {
         input.require("content-digest")?;
+    }
+    // Both ways: what is sent must be covered, and what is covered must be sent, or somebody took it away.
+    if if_match.is_some() != input.covers("if-match") {
+        return Err(SignatureError::Incomplete("if-match".to_owned()));
     }
     Ok(())
 }
@@ -119,7 +131,8 @@ pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<
     if parameters.key != signed.key {
         return Err(SignatureError::Invalid);
     }
-    require_covered(&input, signed.query.as_deref(), signed.body.as_deref().or(kept).unwrap_or_default())?;
+    let body = signed.body.as_deref().or(kept).unwrap_or_default();
+    require_covered(&input, signed.query.as_deref(), signed.if_match.as_deref(), body)?;
     verify_strict(signed, kept)
 }
 
@@ -140,6 +153,10 @@ pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureErro
                 None => signed.path.to_string(),
             },
             "content-digest" => content_digest(body.as_bytes()),
+            "if-match" => {
+                let lacks = || SignatureError::Incomplete("if-match".to_owned());
+                signed.if_match.as_ref().ok_or_else(lacks)?.to_string()
+            }
             other => return Err(SignatureError::Component(other.to_owned())),
         };
         base.push('"');

@@ -55,14 +55,15 @@ pub struct Job<'a> {
     pub key: &'a str,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
-    /// Decides the action on facts outside, and looks at the halts.
+    /// Decides the action on facts outside, and says whether it may still leave.
     pub judge: &'a dyn Judge,
 }
 
 /// Decides, between reading and acting.
 pub trait Judge {
-    /// Whether a halt has come over the action: asked right before the first byte.
-    fn halted(&self) -> Option<Blocked>;
+    /// Why the call must not leave any more, if so: a halt, a revocation, a key or a delegation that is no longer good. Asked for
+    /// each attempt, as the last thing before the first byte, or before what makes it count.
+    fn stopped(&self) -> Option<Blocked>;
 
     /// The attributes of a fact's type: what is read outside must fit them.
     fn schema(&self, fact: &FactId) -> FactSchema;

@@ -5,16 +5,16 @@ use super::{Adapter, Attempt, Inner, Job, Judge, LastTry, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
-use countersign_core::decide::{halt_on, judge};
+use countersign_core::decide::{judge, stop_on};
 use countersign_core::decision::Blocked;
-use countersign_core::effect::{Effect, Flight, Phase};
+use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::record::Judged;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The first wait before another attempt; each further one is twice as long.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
@@ -95,6 +95,14 @@ impl Inner {
             let why = format!("its deadline passed before it could be sent{}", last.unwrap_or_default());
             return self.give_up(work, Evidence::said(why), None);
         }
+        // What an earlier attempt did is asked first where there is a receipt to ask for; there the adapter asks what stops it.
+        let is_asked_first = work.unknown > 0 && adapter.keeps_receipts();
+        if work.kind == Kind::Call
+            && !is_asked_first
+            && let Some(stopped) = self.stopped(effect)
+        {
+            return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.message)), None);
+        }
         let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
         let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
@@ -108,6 +116,11 @@ impl Inner {
         match found {
             Attempt::Done(evidence) => self.settle(work, Outcome::Settled, evidence, judged),
             Attempt::Refused(evidence) if is_certain => self.settle(work, Outcome::Failed, evidence, judged),
+            Attempt::Blocked(blocked) if judged.as_ref().is_none_or(|judged| judged.blocked.is_none()) => {
+                let evidence = Evidence::said(format!("nothing was sent: {}", blocked.message));
+                let work = if is_certain { Work { unknown: 0, ..work } } else { work };
+                self.stop(work, evidence, judged);
+            }
             Attempt::Blocked(blocked) if is_certain => {
                 let evidence = Evidence::said(blocked.message.clone());
                 self.settle(work, Outcome::Failed, evidence, judged);
@@ -117,9 +130,8 @@ impl Inner {
                 self.settle(work, Outcome::InDoubt, Evidence::said(blocked.message.clone()), judged);
             }
             Attempt::NotSent(evidence) => {
-                let is_halted = halt_on(&effect.action, &*self.gate.view()).is_some();
-                if is_halted {
-                    return self.give_up(work, evidence, judged);
+                if self.stopped(effect).is_some() {
+                    return self.stop(work, evidence, judged);
                 }
                 tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the call could not be sent");
                 self.note(&work, &evidence);
@@ -149,6 +161,26 @@ impl Inner {
     fn give_up(&self, work: Work, evidence: Evidence, judged: Option<Judged>) {
         let outcome = if work.unknown == 0 { Outcome::Failed } else { Outcome::InDoubt };
         self.settle(work, outcome, evidence, judged);
+    }
+
+    /// Why an effect must not leave now, by what is synced.
+    fn stopped(&self, effect: &Effect) -> Option<Blocked> {
+        stop_on(&effect.action, &*self.gate.view(), self.gate.now_ms())
+    }
+
+    /// Nothing more is sent, because it must not leave; the sequencer says why. What was lifted meanwhile is tried again.
+    fn stop(&self, work: Work, evidence: Evidence, judged: Option<Judged>) {
+        let outcome = if work.unknown == 0 { Outcome::Failed } else { Outcome::InDoubt };
+        let settlement = Settlement { is_stopped: true, ..settlement(&work, outcome, evidence, judged) };
+        let (later, unknown) = (self.later.clone(), work.unknown);
+        let effect = work.effect;
+        self.submit(settlement, move |error| match error {
+            Refusal::Effect(EffectRefusal::NotStopped(_)) => {
+                let task = Task::Attempt(work.again(unknown));
+                drop(later.send((Instant::now() + AGAIN_FIRST, task)));
+            }
+            error => Self::log_lost(effect, &error),
+        });
     }
 
     fn again(&self, work: Work, unknown: u32, deadline_ms: u64) {
@@ -207,19 +239,28 @@ impl Inner {
         }
     }
 
-    fn settle(&self, work: Work, outcome: Outcome, mut evidence: Evidence, judged: Option<Judged>) {
-        evidence.attempts = work.before.saturating_add(1);
+    fn settle(&self, work: Work, outcome: Outcome, evidence: Evidence, judged: Option<Judged>) {
         let effect = work.effect;
-        let settlement = Settlement { effect, outcome, evidence, judged };
+        self.submit(settlement(&work, outcome, evidence, judged), move |error| Self::log_lost(effect, &error));
+    }
+
+    fn submit(&self, settlement: Settlement, refused: impl FnOnce(Refusal) + std::marker::Send + 'static) {
+        let effect = settlement.effect;
         let reply = Box::new(move |answer| match answer {
+            Err(error @ Refusal::Effect(EffectRefusal::NotStopped(_))) => refused(error),
             // Ended meanwhile, by a person: their word stands.
             Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
-            Err(error) => Self::log_lost(effect, &error),
+            Err(error) => refused(error),
         });
         if let Err(error) = self.gate.submit_own(Request::Settle(Box::new(settlement)), reply) {
             Self::log_lost(effect, &error);
         }
     }
+}
+
+fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Option<Judged>) -> Settlement {
+    evidence.attempts = work.before.saturating_add(1);
+    Settlement { effect: work.effect, outcome, evidence, judged, is_stopped: false }
 }
 
 /// Decides for a worker, and remembers what on.
@@ -230,8 +271,8 @@ struct Judging<'a> {
 }
 
 impl Judge for Judging<'_> {
-    fn halted(&self) -> Option<Blocked> {
-        halt_on(&self.effect.action, &*self.gate.view())
+    fn stopped(&self) -> Option<Blocked> {
+        stop_on(&self.effect.action, &*self.gate.view(), self.gate.now_ms())
     }
 
     fn schema(&self, fact: &FactId) -> FactSchema {

@@ -114,7 +114,8 @@ impl Sequencer {
         if let Err(refusal) = in_doubt {
             return batch.answers.push((reply, Err(refusal.into())));
         }
-        let settlement = Settlement { effect, outcome, evidence: Evidence::said(reason), judged: None };
+        let evidence = Evidence::said(reason);
+        let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }
 
@@ -126,14 +127,23 @@ impl Sequencer {
         reply: Reply,
         now_ms: u64,
     ) {
-        let Settlement { effect: id, outcome, evidence, judged } = settlement;
-        let effect = match self.state.effects.settling(id, outcome) {
-            Ok(effect) => effect,
+        let Settlement { effect: id, outcome, evidence, judged, is_stopped } = settlement;
+        let settling = self.state.effects.settling(id, outcome).and_then(|effect| {
+            if !is_stopped {
+                return Ok((effect, None));
+            }
+            // The worker looked at what was synced; why it stops is decided here, at the entry's own place, so that an audit
+            // finds the same. What was lifted in between stops nothing.
+            let stopped = decide::stop_on(&effect.action, &self.state, now_ms);
+            stopped.map(|stopped| (effect, Some(stopped))).ok_or(EffectRefusal::NotStopped(id))
+        });
+        let (effect, stopped) = match settling {
+            Ok(settling) => settling,
             Err(refusal) => return batch.answers.push((reply, Err(Refusal::from(refusal)))),
         };
         let (writes, charges) = effect.settlement(outcome);
         let agent = effect.action.agent.clone();
-        let settle = Settle { effect: id, agent, outcome, evidence, judged, writes, charges };
+        let settle = Settle { effect: id, agent, outcome, evidence, judged, stopped, writes, charges };
         self.enter(batch, now_ms, by, auth, Event::Settle(Box::new(settle)), None, Some(reply));
         if outcome == Outcome::InDoubt {
             return;

@@ -80,9 +80,10 @@ impl WaitingRoom {
 }
 
 impl Sequencer {
-    /// When somebody that waits must be looked after although nothing was freed.
+    /// When somebody that waits must be looked after although nothing was freed, or a review expires.
     pub fn wakes_at_ms(&self) -> Option<u64> {
-        self.waiting.wakes_at_ms()
+        let expires_at_ms = self.state.reviews.first().map(|(_, at_ms)| at_ms.saturating_add(1));
+        self.waiting.wakes_at_ms().into_iter().chain(expires_at_ms).min()
     }
 
     /// How many wait.

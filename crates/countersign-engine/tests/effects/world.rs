@@ -74,7 +74,7 @@ impl Outsider {
 
 impl Adapter for Outsider {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
-        if let Some(halted) = job.judge.halted() {
+        if let Some(halted) = job.judge.stopped() {
             return Attempt::NotSent(Evidence::said(halted.message));
         }
         let sent = match &job.call.send {

@@ -105,13 +105,15 @@ pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
 
 /// A request, signed and presented as it would come off the wire.
 pub fn sign(key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
-    let request = Signable { method: "POST", authority: "gate.test", path: "/v1/actions", query: None, body };
+    let request =
+        Signable { method: "POST", authority: "gate.test", path: "/v1/actions", query: None, if_match: None, body };
     let headers = signature::sign(key, &request, ORIGIN, created_s, nonce).unwrap();
     let wire = Wire {
         method: request.method,
         authority: request.authority,
         path: request.path,
         query: None,
+        if_match: None,
         body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),

@@ -1,9 +1,10 @@
 //! What changes between showing and approving voids the approval, and nothing else is waived than what was shown.
 
 use crate::world::{World, name, void};
-use countersign_core::review::ReviewRefusal;
+use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_engine::request::Refusal;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// What happens between showing and approving, and what the refusal must say.
 type Step = (fn(&World), &'static str);
@@ -32,6 +33,15 @@ fn a_stale_approval_never_executes_and_says_why() {
         let why = void(world.approve(&token));
         assert!(why.contains(says), "step {at}: {why}");
         assert_eq!(world.balance(), before, "step {at}");
+        // That it was tried is in the ledger: who, which review, and why it did nothing.
+        let (leaf, payload) = world.last("approval");
+        assert_eq!(
+            (&leaf["by"], &leaf["verdict"], &leaf["review"]),
+            (&"vera".into(), &"rejected".into(), &review.0.into())
+        );
+        let told = format!("{}: {}", payload["decision"]["blocked"]["code"], payload["decision"]["blocked"]["message"]);
+        assert!(told.replace('"', "").contains(&says.replace('"', "")), "step {at}: {told}");
+        assert!(payload.get("writes").is_none() && payload.get("charges").is_none(), "step {at}: {payload}");
         // The review waits on, and nothing about it has changed for those who look again.
         assert!(world.gate.show_review(review, &name("vera")).is_ok(), "step {at}");
         world.audit();
@@ -98,6 +108,39 @@ fn after_its_time_neither_an_approval_nor_a_review_is_good() {
     let token = world.show(review);
     world.clock.0.fetch_add(3_600_000, Ordering::SeqCst);
     let late = world.approve(&token).unwrap_err();
-    assert!(matches!(late, Refusal::Review(ReviewRefusal::Expired(..))), "{late}");
+    assert!(matches!(late, Refusal::Review(ReviewRefusal::Closed { how: Ended::Expired, .. })), "{late}");
     assert_eq!(world.balance(), 900);
+    let (leaf, payload) = world.last("approval");
+    assert_eq!(payload["decision"]["blocked"]["code"], "approval_expired", "{leaf}");
+    assert_eq!(world.last("expiry").0["review"], review.0);
+    world.audit();
+}
+
+#[test]
+fn a_review_that_nobody_decides_ends_in_the_ledger_by_itself_also_while_the_gate_was_down() {
+    let world = World::new();
+    let (first, second) = (world.park("a", 500), world.park("b", 501));
+    world.clock.0.fetch_add(3_600_001, Ordering::SeqCst);
+    // Nobody asks for anything: the gate's own maintenance ends them.
+    wait_until(|| world.has("expiry", first) && world.has("expiry", second));
+    let third = world.park("c", 502);
+    let world = world.stopped_for(3_600_001);
+    wait_until(|| world.has("expiry", third));
+    // A retry under the same key is told what became of it, and nothing can be decided any more.
+    let refused = world.gate.show_review(third, &name("vera")).unwrap_err();
+    assert!(matches!(refused, ReviewRefusal::Closed { how: Ended::Expired, .. }), "{refused}");
+    // And it is so after a restart from a snapshot, too.
+    world.gate.snapshot().unwrap();
+    let world = world.reopen();
+    let refused = world.gate.show_review(first, &name("vera")).unwrap_err();
+    assert!(matches!(refused, ReviewRefusal::Closed { how: Ended::Expired, .. }), "{refused}");
+    world.audit();
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "it never happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

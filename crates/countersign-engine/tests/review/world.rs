@@ -93,6 +93,7 @@ pub fn signed(who: &str) -> Auth {
         authority: "localhost".into(),
         path: "/".into(),
         query: None,
+        if_match: None,
         body: None,
         signature: [3; 64],
     }))
@@ -123,6 +124,35 @@ impl World {
         let Self { gate, clock, auth, dir } = self;
         gate.close().unwrap();
         Self { gate: open(dir.path(), &clock), clock, auth, dir }
+    }
+
+    /// The same after a stop during which time went by.
+    pub fn stopped_for(self, span_ms: u64) -> Self {
+        let Self { gate, clock, auth, dir } = self;
+        gate.close().unwrap();
+        clock.0.fetch_add(span_ms, Ordering::SeqCst);
+        Self { gate: open(dir.path(), &clock), clock, auth, dir }
+    }
+
+    /// The leaves and payloads of all entries of one kind.
+    fn entries(&self, kind: &str) -> Vec<(serde_json::Value, serde_json::Value)> {
+        let position = self.gate.view().position;
+        let json = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap();
+        let entry = |index| self.gate.read_log(index).unwrap();
+        let entries = (0..position)
+            .map(entry)
+            .map(|entry| (json(&entry.leaf), entry.payload.as_deref().map_or(serde_json::Value::Null, json)));
+        entries.filter(|(leaf, _): &(serde_json::Value, _)| leaf["kind"] == kind).collect()
+    }
+
+    /// The latest entry of a kind.
+    pub fn last(&self, kind: &str) -> (serde_json::Value, serde_json::Value) {
+        self.entries(kind).pop().unwrap()
+    }
+
+    /// Whether an entry of a kind speaks of a review.
+    pub fn has(&self, kind: &str, review: ReviewId) -> bool {
+        self.entries(kind).iter().any(|(leaf, _)| leaf["review"] == review.0)
     }
 
     pub fn publish(&self, version: u64) {

@@ -159,7 +159,8 @@ impl Model {
                 Ok(None)
             }
             "action" | "shadow" => self.replay_action(index, time_ms, entry).map(Some),
-            "approval" => self.replay_approval(index, time_ms, entry).map(|()| Some("committed")),
+            "approval" => self.replay_approval(index, time_ms, entry).map(Some),
+            "expiry" => self.replay_expiry(index, time_ms, entry).map(|()| None),
             "refusal" => self.replay_refusal(index, time_ms, entry).map(|()| None),
             kind => Err(format!("unknown kind {kind}")),
         }

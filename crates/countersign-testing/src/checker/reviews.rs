@@ -122,7 +122,13 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn replay_approval(&mut self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<(), String> {
+    /// Gives the verdict: committed, or rejected where the approval was void.
+    pub(super) fn replay_approval(
+        &mut self,
+        index: u64,
+        time_ms: u64,
+        entry: &LogEntry,
+    ) -> Result<&'static str, String> {
         let (leaf, payload) = (&entry.leaf, &entry.payload);
         let review = number(leaf, "review")?;
         let fact = |shown: &Json| Some((shown["fact"].as_str()?.to_owned(), shown["version"].as_u64()?));
@@ -133,13 +139,31 @@ impl Model {
             pact: number(&leaf["pact"], "version")?,
         };
         let (by, until_ms) = (text(leaf, "by")?, number(payload, "until")?);
-        let expected = self.approve(review, by, &showing, until_ms, (index, time_ms))?;
         let parked = self.reviews.waiting(review, index, time_ms)?;
+        let expected = match self.approve(review, by, &showing, until_ms, (index, time_ms)) {
+            Ok(_) if leaf["verdict"] == "rejected" => return Err("it is void, and nothing was in its way".to_owned()),
+            Err(_) if leaf["verdict"] == "rejected" && entry.payload.get("writes").is_none() => return Ok("rejected"),
+            expected => expected?,
+        };
         let is_same = payload["body"] == parked.entry.payload["body"] && payload["agent"] == parked.entry.leaf["by"];
         let compared =
             if is_same { compare(&expected, "approval", entry) } else { Err("it does another action".to_owned()) };
         self.reviews.ended.insert(review, (index, true));
-        self.take(index, &expected, compared, entry)
+        self.take(index, &expected, compared, entry).map(|()| "committed")
+    }
+
+    pub(super) fn replay_expiry(&mut self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<(), String> {
+        let review = number(&entry.leaf, "review")?;
+        let at_ms = self.reviews.parked.get(&review).map(|parked| parked.at_ms);
+        let at_ms = at_ms.ok_or_else(|| format!("entry {review} parked nothing"))?;
+        if let Some((ended, _)) = self.reviews.ended.get(&review) {
+            return Err(format!("review {review} ended in entry {ended}"));
+        }
+        if time_ms <= at_ms + WAITS_MS || text(&entry.leaf, "by")? != "countersign" {
+            return Err(format!("review {review} had not expired"));
+        }
+        self.reviews.ended.insert(review, (index, true));
+        Ok(())
     }
 
     pub(super) fn replay_refusal(&mut self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<(), String> {

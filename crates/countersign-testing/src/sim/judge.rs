@@ -56,7 +56,7 @@ impl Simulation<'_> {
         self.stats.entries = entries.len();
         (self.stats.committed, self.stats.blocked) = (judged.committed, judged.blocked);
         let count = |wanted: &dyn Fn(&LogEntry) -> bool| entries.iter().filter(|entry| wanted(entry)).count();
-        self.stats.approved = count(&|entry| entry.leaf["kind"] == "approval");
+        self.stats.approved = count(&|entry| entry.leaf["kind"] == "approval" && entry.leaf["verdict"] != "rejected");
         self.stats.refused = count(&|entry| entry.leaf["kind"] == "refusal");
         self.stats.delegated =
             count(&|entry| entry.leaf["verdict"] == "committed" && entry.payload["chain"].is_object());

@@ -61,6 +61,8 @@ pub(super) fn refused(refusal: &ReviewRefusal) -> Result<ReviewRefused, String> 
         ReviewRefusal::Void(..) => ReviewRefused::Void,
         ReviewRefusal::ApprovalExpired(..) => ReviewRefused::Late,
         ReviewRefusal::SelfApproval { .. } => ReviewRefused::Own,
-        ReviewRefusal::Reason(_) => return Err(format!("nobody should be told this: {refusal}")),
+        ReviewRefusal::Waits(_) | ReviewRefusal::Reason(_) => {
+            return Err(format!("nobody should be told this: {refusal}"));
+        }
     })
 }

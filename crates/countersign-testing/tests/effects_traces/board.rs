@@ -137,7 +137,7 @@ impl Adapter for Board {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         let action = action_of(job);
         match self.sit(action, Seat::Attempt) {
-            Some(Order::Send) if job.judge.halted().is_some() => Attempt::NotSent(Evidence::said("halted")),
+            Some(Order::Send) if job.judge.stopped().is_some() => Attempt::NotSent(Evidence::said("halted")),
             Some(Order::Send) => {
                 self.lock().keys.entry(action).or_default().push(job.key.to_owned());
                 Self::found(self.sit(action, Seat::Sent))

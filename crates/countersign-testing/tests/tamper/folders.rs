@@ -75,13 +75,15 @@ pub fn requests() -> Vec<Vec<Request>> {
 
 /// How one who acts signs a body, as the gate would keep it.
 pub fn signed(key: &SigningKey, body: &str, nonce: u64) -> Auth {
-    let request = Signable { method: "POST", authority: "tamper.test", path: "/v1/actions", query: None, body };
+    let request =
+        Signable { method: "POST", authority: "tamper.test", path: "/v1/actions", query: None, if_match: None, body };
     let headers = signature::sign(key, &request, ORIGIN, 1_800_000_000, &format!("nonce-{nonce:020}")).unwrap();
     let wire = Wire {
         method: request.method,
         authority: request.authority,
         path: request.path,
         query: None,
+        if_match: None,
         body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),

@@ -133,7 +133,7 @@ impl Adapter for CommandAdapter {
             Ok(args) => args,
             Err(evidence) => return Attempt::Refused(evidence),
         };
-        if let Some(blocked) = job.judge.halted() {
+        if let Some(blocked) = job.judge.stopped() {
             return Attempt::NotSent(self.said(format!("nothing was started: {}", blocked.message)));
         }
         match self.run(args, job.key, job.call.timeout_ms) {

@@ -183,7 +183,7 @@ impl HttpAdapter {
 
     fn try_once(&self, job: &Job<'_>) -> Result<Attempt, Failed> {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
-        let halted = || match job.judge.halted() {
+        let halted = || match job.judge.stopped() {
             None => Ok(()),
             Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.message))),
         };

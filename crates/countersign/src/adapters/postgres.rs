@@ -179,7 +179,7 @@ impl Adapter for Postgres {
         }
         let mut round = 0;
         loop {
-            if let Some(blocked) = job.judge.halted() {
+            if let Some(blocked) = job.judge.stopped() {
                 return Attempt::Blocked(Box::new(blocked));
             }
             let failure = match self.once(job, deadline) {

@@ -56,7 +56,7 @@ pub fn blocked(message: &str) -> Blocked {
 }
 
 impl Judge for Told {
-    fn halted(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Blocked> {
         self.asked.set(self.asked.get() + 1);
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
     }

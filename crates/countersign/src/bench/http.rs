@@ -66,7 +66,7 @@ pub fn http_signed(bench: &mut Bench, accounts: u64, requests: u64) -> Result<Ht
 fn signed(key: &SigningKey, origin: &str, address: SocketAddr, number: u64, accounts: u64) -> Result<String> {
     let (authority, body) = (address.to_string(), body(number, number % accounts));
     let path = "/v1/actions";
-    let request = Signable { method: "POST", authority: &authority, path, query: None, body: &body };
+    let request = Signable { method: "POST", authority: &authority, path, query: None, if_match: None, body: &body };
     let created = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let headers = sign(key, &request, origin, created, &format!("bench-{number:016}"))?;
     Ok(format!(

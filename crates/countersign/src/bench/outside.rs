@@ -209,7 +209,7 @@ fn pay(adapter: &Postgres, number: u64) -> Result<()> {
 struct Payable;
 
 impl Judge for Payable {
-    fn halted(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Blocked> {
         None
     }
 

@@ -31,7 +31,10 @@ impl Signer {
         let body = std::str::from_utf8(call.body.as_deref().unwrap_or_default());
         let body = body.map_err(|_| Failure::usage("the body is not UTF-8 and cannot be signed"))?;
         let path = format!("{prefix}{path}");
-        let request = Signable { method: call.method, authority: &authority(host), path: &path, query, body };
+        let if_match = call.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("if-match"));
+        let if_match = if_match.map(|(_, value)| value.as_str());
+        let authority = authority(host);
+        let request = Signable { method: call.method, authority: &authority, path: &path, query, if_match, body };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
         let mut nonce = [0; 18];
         getrandom::fill(&mut nonce).context("the system gives no randomness")?;

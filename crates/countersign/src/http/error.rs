@@ -9,7 +9,7 @@ use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::ClaimRefusal;
 use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
-use countersign_core::review::ReviewRefusal;
+use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead};
 use countersign_engine::identity::AuthError;
@@ -174,6 +174,9 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
     use ErrorCode as Code;
     match refusal {
         ReviewRefusal::NotFound(_) => (Code::ReviewNotFound, "see GET /v1/reviews for what waits"),
+        ReviewRefusal::Closed { how: Ended::Expired, .. } => {
+            (Code::ReviewExpired, "the agent must observe and act again")
+        }
         ReviewRefusal::Closed { .. } => (Code::ReviewClosed, "nothing is to be done; the entry says how it ended"),
         ReviewRefusal::Expired(..) => (Code::ReviewExpired, "the agent must observe and act anew"),
         ReviewRefusal::Void(..) => (Code::ApprovalVoid, "nothing was done; show the review again and decide on that"),
@@ -181,6 +184,7 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
             (Code::ApprovalExpired, "nothing was done; show the review again and decide on that")
         }
         ReviewRefusal::SelfApproval { .. } => (Code::SelfApproval, "somebody who does not act in it must review it"),
+        ReviewRefusal::Waits(_) => (Code::ReviewNotFound, "see GET /v1/reviews for what waits"),
         ReviewRefusal::Reason(_) => (Code::InvalidField, "say why in a sentence"),
     }
 }
@@ -212,6 +216,7 @@ fn effect_hint(refusal: &EffectRefusal) -> (ErrorCode, &'static str) {
         EffectRefusal::NotFound(_) => (Code::EffectNotFound, "see GET /v1/effects for what is under way"),
         EffectRefusal::Ended { .. } => (Code::EffectEnded, "nothing is to be done; the entry says how it ended"),
         EffectRefusal::Phase { .. } => (Code::EffectNotInDoubt, "see GET /v1/effects for where it is"),
+        EffectRefusal::NotStopped(_) => (Code::EffectNotInDoubt, "see GET /v1/effects for where it is"),
         EffectRefusal::Reason(_) => (Code::InvalidField, "say in a sentence how it is known"),
     }
 }

@@ -12,6 +12,7 @@ use countersign_api::{
     Atomicity, ErrorCode, FactConfirmed, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse,
 };
 use countersign_core::canonical::Canonical;
+use countersign_core::fact::version_in_tag;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::FACT_BYTES_MAX;
 use countersign_core::record::Event;
@@ -215,9 +216,7 @@ fn typed(gate: &Gate, id: &FactId, value: &Value) -> Result<Attributes, HttpErro
 fn if_match(headers: &HeaderMap) -> Result<Option<u64>, HttpError> {
     let mut values = headers.get_all(header::IF_MATCH).into_iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let version = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
-    let digits = version.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|text| text.parse().ok()).filter(|_| values.next().is_none()) {
+    match value.to_str().ok().and_then(version_in_tag).filter(|_| values.next().is_none()) {
         Some(version) => Ok(Some(version)),
         None => Err(HttpError::new(
             ErrorCode::InvalidHeader,

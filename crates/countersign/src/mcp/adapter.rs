@@ -231,7 +231,7 @@ impl McpAdapter {
             Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(Evidence::said(why)),
             Err(error) => return Attempt::NotSent(Evidence::said(error.to_string())),
         }
-        if let Some(halted) = job.judge.halted() {
+        if let Some(halted) = job.judge.stopped() {
             return Attempt::NotSent(Evidence::said(halted.message));
         }
         match self.call(link, tool, arguments, Some(job.key), until) {

@@ -215,11 +215,16 @@ impl Caller {
 
     /// Signs a request, and does not send it.
     pub fn sign(&self, method: &str, target: &str, body: &str) -> Headers {
+        self.sign_if(method, target, None, body)
+    }
+
+    /// The same for one that is sent with this `If-Match`.
+    pub fn sign_if(&self, method: &str, target: &str, if_match: Option<&str>, body: &str) -> Headers {
         static NONCES: AtomicU64 = AtomicU64::new(0);
         let nonce = format!("attacks-{}-{:020}", std::process::id(), NONCES.fetch_add(1, Ordering::SeqCst));
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let request = Signable { method, authority: &self.host, path, query, body };
+        let request = Signable { method, authority: &self.host, path, query, if_match, body };
         sign(&self.key, &request, ORIGIN, now_s, &nonce).unwrap()
     }
 

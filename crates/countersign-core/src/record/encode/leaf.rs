@@ -70,7 +70,7 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
     match &entry.event {
         Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
         Event::Approval(approved) => write_review(out, approved.shown.review),
-        Event::Refusal { review, .. } => write_review(out, *review),
+        Event::Refusal { review, .. } | Event::Expiry { review } => write_review(out, *review),
         _ => {}
     }
     if let Event::Halt { scope, .. } | Event::Resume { scope, .. } = &entry.event {

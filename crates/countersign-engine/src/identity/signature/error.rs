@@ -94,11 +94,12 @@ impl SignatureError {
                 "send one signature, each field once and in canonical form, as RFC 9421 and RFC 9651 write them"
             }
             Self::Component(_) => {
-                "cover \"@method\", \"@authority\", \"@path\", \"@query\" and \"content-digest\", and nothing else"
+                "cover \"@method\", \"@authority\", \"@path\", \"@query\", \"content-digest\" and \"if-match\", and nothing else"
             }
             Self::Incomplete(_) => {
-                "cover \"@method\", \"@authority\", \"@path\", \"@query\" if there is a query and \"content-digest\" if there \
-                 is a body, with the parameters created, nonce, keyid and tag"
+                "cover \"@method\", \"@authority\", \"@path\", \"@query\" if there is a query, \"content-digest\" if there is a \
+                 body and \"if-match\" if there is such a field, with the parameters created, nonce, keyid and tag; what is \
+                 covered must also be sent"
             }
             Self::Nonce => "draw it at random for each request; 22 characters of base64 are plenty",
             Self::Tag { .. } => {

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 
 /// What can be covered: what an entry keeps, or what follows from it.
-const KNOWN: [&str; 6] = ["@method", "@authority", "@path", "@query", "@request-target", "content-digest"];
+const KNOWN: [&str; 7] = ["@method", "@authority", "@path", "@query", "@request-target", "content-digest", "if-match"];
 
 /// What a signature covers, and with which parameters.
 pub(super) struct Input {

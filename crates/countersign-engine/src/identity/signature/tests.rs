@@ -7,7 +7,14 @@ const ORIGIN: &str = "gate.example";
 const NONCE: &str = "0123456789abcdef";
 
 fn signable() -> Signable<'static> {
-    Signable { method: "POST", authority: "127.0.0.1:8420", path: "/v1/actions", query: None, body: "{\"a\":1}" }
+    Signable {
+        method: "POST",
+        authority: "127.0.0.1:8420",
+        path: "/v1/actions",
+        query: None,
+        if_match: None,
+        body: "{\"a\":1}",
+    }
 }
 
 fn wire<'a>(request: &Signable<'a>, headers: &'a Headers) -> Wire<'a> {
@@ -16,6 +23,7 @@ fn wire<'a>(request: &Signable<'a>, headers: &'a Headers) -> Wire<'a> {
         authority: request.authority,
         path: request.path,
         query: request.query,
+        if_match: request.if_match,
         body: request.body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),
@@ -63,8 +71,28 @@ fn nothing_that_is_covered_can_be_altered() {
     }
     let query = Signable { query: Some("a=1"), ..request };
     assert_eq!(parse(&wire(&query, &headers), ORIGIN).unwrap_err(), SignatureError::Incomplete("@query".to_owned()));
+    let added = Signable { if_match: Some("\"7\""), ..request };
+    assert_eq!(parse(&wire(&added, &headers), ORIGIN).unwrap_err(), SignatureError::Incomplete("if-match".to_owned()));
     let body = Signable { body: "{\"a\":2}", ..request };
     assert_eq!(parse(&wire(&body, &headers), ORIGIN).unwrap_err(), SignatureError::Digest);
+}
+
+#[test]
+fn a_condition_can_neither_be_stripped_nor_exchanged() {
+    let request = Signable { method: "PUT", path: "/v1/facts/Account/42", if_match: Some("\"7\""), ..signable() };
+    let headers = sign(&SigningKey::from_bytes(&[7; 32]), &request, ORIGIN, 1_794_700_000, NONCE).unwrap();
+    let presented = parse(&wire(&request, &headers), ORIGIN).unwrap();
+    assert_eq!(verify_strict(&presented.signed, None), Ok(()));
+    assert_eq!(verify_kept(&presented.signed, None, ORIGIN), Ok(()), "and years later");
+    let lacks = SignatureError::Incomplete("if-match".to_owned());
+    let stripped = Signable { if_match: None, ..request };
+    assert_eq!(parse(&wire(&stripped, &headers), ORIGIN).unwrap_err(), lacks);
+    let lost = Signed { if_match: None, ..presented.signed };
+    assert_eq!(verify_strict(&lost, None), Err(lacks.clone()));
+    assert_eq!(verify_kept(&lost, None, ORIGIN), Err(lacks));
+    let exchanged = Signable { if_match: Some("\"8\""), ..request };
+    let presented = parse(&wire(&exchanged, &headers), ORIGIN).unwrap();
+    assert_eq!(verify_strict(&presented.signed, None), Err(SignatureError::Invalid));
 }
 
 #[test]

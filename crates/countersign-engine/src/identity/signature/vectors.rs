@@ -21,11 +21,16 @@ fn key() -> SigningKey {
 
 fn action() -> Signable<'static> {
     let body = "{\"pact\":\"billing\",\"action\":\"refund\"}";
-    Signable { method: "POST", authority: "gate.example:8420", path: "/v1/actions", query: None, body }
+    Signable { method: "POST", authority: "gate.example:8420", path: "/v1/actions", query: None, if_match: None, body }
 }
 
 fn read() -> Signable<'static> {
     Signable { method: "GET", path: "/v1/ledger/entries", query: Some("start=0&limit=%32"), body: "", ..action() }
+}
+
+fn feed() -> Signable<'static> {
+    let body = "{\"value\":{\"status\":\"active\"}}";
+    Signable { method: "PUT", path: "/v1/facts/Account/42", if_match: Some("\"7\""), body, ..action() }
 }
 
 fn case(name: &str, request: &Signable<'_>, headers: &Headers, expect: &str) -> Value {
@@ -41,6 +46,9 @@ fn case(name: &str, request: &Signable<'_>, headers: &Headers, expect: &str) -> 
         case.insert("body".to_owned(), json!(request.body));
     }
     let mut fields = Map::new();
+    if let Some(if_match) = request.if_match {
+        fields.insert("If-Match".to_owned(), json!(if_match));
+    }
     if let Some(digest) = &headers.content_digest {
         fields.insert("Content-Digest".to_owned(), json!(digest));
     }
@@ -60,6 +68,7 @@ fn wire<'a>(request: &Signable<'a>, headers: &'a Headers) -> Wire<'a> {
         authority: request.authority,
         path: request.path,
         query: request.query,
+        if_match: request.if_match,
         body: request.body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),
@@ -88,6 +97,10 @@ fn altered(request: &Signable<'_>, from: &str, to: &str) -> Headers {
 
 fn cases() -> Vec<Value> {
     let (act, get) = (action(), read());
+    let put = feed();
+    let stripped = Signable { if_match: None, ..put };
+    let added = Signable { if_match: Some("\"7\""), ..act };
+    let exchanged = Signable { if_match: Some("\"8\""), ..put };
     let good = signed(&act);
     let elsewhere = Signable { path: "/v1/actions/check", ..act };
     let other_body = Signable { body: "{\"pact\":\"billing\",\"action\":\"payout\"}", ..act };
@@ -100,6 +113,7 @@ fn cases() -> Vec<Value> {
     vec![
         case("an action", &act, &good, "ok"),
         case("a read with a query", &get, &signed(&get), "ok"),
+        case("a feed with a condition", &put, &signed(&put), "ok"),
         case("another order", &act, &altered(&act, "\"@method\" \"@authority\"", "\"@authority\" \"@method\""), "ok"),
         case("the algorithm named", &act, &altered(&act, alg, &format!("{alg};alg=\"ed25519\"")), "ok"),
         case("an empty query covered", &act, &altered(&act, "\"@path\"", "\"@path\" \"@query\""), "ok"),
@@ -111,6 +125,10 @@ fn cases() -> Vec<Value> {
         case("the method not covered", &act, &altered(&act, "\"@method\" ", ""), "signature_incomplete"),
         case("the digest not covered", &act, &altered(&act, " \"content-digest\"", ""), "signature_incomplete"),
         case("the digest not sent", &act, &undigested, "signature_incomplete"),
+        case("the condition not covered", &put, &altered(&put, " \"if-match\"", ""), "signature_incomplete"),
+        case("the condition stripped", &stripped, &signed(&put), "signature_incomplete"),
+        case("a condition added", &added, &good, "signature_incomplete"),
+        case("the condition exchanged", &exchanged, &signed(&put), "signature_invalid"),
         case("no nonce", &act, &altered(&act, &format!(";nonce=\"{NONCE}\""), ""), "signature_incomplete"),
         case("a short nonce", &act, &altered(&act, NONCE, "short"), "signature_malformed"),
         case("another gate", &act, &altered(&act, "gate.example/log", "other.example/log"), "signature_tag"),
@@ -150,6 +168,7 @@ fn the_vectors_are_those_checked_in_and_say_what_becomes_of_each() {
             authority: case["authority"].as_str().unwrap(),
             path: case["path"].as_str().unwrap(),
             query: case["query"].as_str(),
+            if_match: field("If-Match"),
             body: case["body"].as_str().unwrap_or_default(),
             content_digest: field("Content-Digest"),
             input: field("Signature-Input"),

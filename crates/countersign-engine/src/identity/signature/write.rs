@@ -24,6 +24,8 @@ pub struct Signable<'a> {
     pub path: &'a str,
     /// The query without its question mark, encoded as it is sent.
     pub query: Option<&'a str>,
+    /// The field `If-Match`, where it is sent.
+    pub if_match: Option<&'a str>,
     /// The body; empty for none.
     pub body: &'a str,
 }
@@ -66,6 +68,7 @@ pub fn sign(
         authority: request.authority.into(),
         path: request.path.into(),
         query: request.query.map(SmolStr::from),
+        if_match: request.if_match.map(SmolStr::from),
         body: (!request.body.is_empty()).then(|| Arc::from(request.body)),
         signature: [0; 64],
     };
@@ -100,6 +103,9 @@ fn input(
     }
     if !request.body.is_empty() {
         let _ = covered.bare_item(text("content-digest")?);
+    }
+    if request.if_match.is_some() {
+        let _ = covered.bare_item(text("if-match")?);
     }
     let _ = covered
         .finish()

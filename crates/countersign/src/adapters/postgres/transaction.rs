@@ -57,6 +57,12 @@ pub fn run(
     // What holds if the time is up at whatever point the transaction has come to by then.
     let mut ended = Ended::Undone(Failure::Lost(TOO_LATE.to_owned()));
     let clean = session.run(deadline, async |link| match act(link, job, receipts, origin).await {
+        // Asked once more, with the rows locked and everything written: from here on it counts.
+        Ok(_) if let Some(blocked) = job.judge.stopped() => {
+            ended = Ended::Blocked(blocked);
+            link.client.batch_execute("rollback").await?;
+            Ok(true)
+        }
         Ok(evidence) => {
             ended = Ended::Unsure(TOO_LATE.to_owned());
             ended = commit(link, evidence).await;

@@ -168,6 +168,7 @@ async fn verify(
         authority: &authority,
         path: parts.uri.path(),
         query: parts.uri.query(),
+        if_match: field(&parts.headers, "if-match")?,
         body: text,
         content_digest: field(&parts.headers, "content-digest")?,
         input: field(&parts.headers, "signature-input")?,

@@ -77,7 +77,7 @@ fn payout(server: &Server, key: &str, query: &str) -> Value {
 fn settle(server: &Server, effect: &str, outcome: Outcome) {
     let effect: EffectId = effect.parse().unwrap();
     let evidence = Evidence { attempts: 1, result: Some("{\"id\":7}".into()), ..Evidence::said("created") };
-    let settlement = Settlement { effect, outcome, evidence, judged: None };
+    let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
     server.gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
 

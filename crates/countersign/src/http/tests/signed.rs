@@ -53,7 +53,7 @@ pub fn signable<'a>(method: &'a str, target: &'a str, authority: &'a str, body: 
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    Signable { method, authority, path, query, body }
+    Signable { method, authority, path, query, if_match: None, body }
 }
 
 /// The lines that make a request a signed one.
@@ -97,6 +97,7 @@ pub fn forge(by: u8, request: &Signable<'_>, covered: &[&str], parameters: &str)
         authority: request.authority.into(),
         path: request.path.into(),
         query: request.query.map(Into::into),
+        if_match: request.if_match.map(Into::into),
         body: Some(Arc::from(request.body)),
         signature: [0; 64],
     };

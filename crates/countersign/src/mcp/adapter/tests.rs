@@ -119,7 +119,7 @@ fn blocked(message: &str) -> Blocked {
 }
 
 impl Judge for Judging {
-    fn halted(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Blocked> {
         self.halted.then(|| blocked("everything is halted"))
     }
     fn schema(&self, _: &FactId) -> FactSchema {

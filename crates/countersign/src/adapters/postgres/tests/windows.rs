@@ -97,7 +97,7 @@ struct OpenIfAbsent<'a> {
 }
 
 impl Judge for OpenIfAbsent<'_> {
-    fn halted(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Blocked> {
         None
     }
 

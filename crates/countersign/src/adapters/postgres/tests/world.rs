@@ -195,7 +195,7 @@ impl<'a> Bank<'a> {
 }
 
 impl Judge for Bank<'_> {
-    fn halted(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Blocked> {
         self.halted.then(|| blocked("halted"))
     }
 

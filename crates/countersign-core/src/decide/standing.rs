@@ -1,0 +1,80 @@
+//! Whether those who act may still act: asked when an action is decided, and again right before each attempt of its call.
+
+use super::delegation::check_standing;
+use super::halted::halt_on;
+use super::{Snapshot, blocked};
+use crate::action::Action;
+use crate::code::Code;
+use crate::decision::Blocked;
+use crate::fact::Fact;
+use crate::identity::{ACTIVE, Auth, holds_key};
+use crate::ids::FactId;
+use crate::utc::Utc;
+use crate::value::Value;
+use std::sync::Arc;
+
+/// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
+/// chain, is no longer active or no longer holds the key; or a hop has expired. Facts and conditions are not asked: fences keep
+/// those as they were.
+pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Blocked> {
+    let standing = || {
+        let actor = snapshot.fact(&FactId::of_agent(&action.agent)).filter(|fact| fact.value.is_some());
+        check_actor(action, actor, snapshot.is_identified(), now_ms)?;
+        action.chain.as_ref().map_or(Ok(()), |chain| check_standing(chain, snapshot, now_ms))
+    };
+    halt_on(action, snapshot).or_else(|| standing().err())
+}
+
+/// Whether the one who acts is known, active and the holder of the key that signed.
+pub(super) fn check_actor(
+    action: &Action,
+    actor: Option<&Arc<Fact>>,
+    is_identified: bool,
+    now_ms: u64,
+) -> Result<(), Blocked> {
+    let agent = &action.agent;
+    if action.auth == Auth::None && is_identified {
+        let message = format!("the action is not signed, and this gate takes nothing unsigned from {agent}");
+        let hint = "sign the request with the agent's key: `countersign act --key FILE`";
+        return Err(blocked(Code::NotAuthenticated, message, hint));
+    }
+    let Some(actor) = actor else {
+        let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
+        return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
+    };
+    match actor.value.as_ref().and_then(|value| value.get("standing")) {
+        Some(Value::String(standing)) if standing == ACTIVE => check_key(action, actor, now_ms),
+        Some(standing) => {
+            let written = actor.changed("standing");
+            let message = format!(
+                "agent {agent} is {standing}, not \"active\", since entry {} at {} by {}",
+                written.entry,
+                Utc(written.at_ms),
+                written.by
+            );
+            Err(blocked(Code::AgentNotActive, message, "ask the operator named in the message"))
+        }
+        None => {
+            let message = format!("agent {agent} has no standing");
+            Err(blocked(Code::AgentNotActive, message, "an operator sets Agent.standing to \"active\""))
+        }
+    }
+}
+
+/// The key must be the agent's at this very instant, not only when the signature was verified.
+fn check_key(action: &Action, actor: &Fact, now_ms: u64) -> Result<(), Blocked> {
+    let Some(signed) = action.auth.signed() else { return Ok(()) };
+    if holds_key(actor, &signed.key, now_ms) {
+        return Ok(());
+    }
+    let (agent, written) = (&action.agent, actor.changed("key"));
+    let message = format!(
+        "key {} is not a key of agent {agent} at {}; its keys were last set by entry {} at {} by {}",
+        signed.key,
+        Utc(now_ms),
+        written.entry,
+        Utc(written.at_ms),
+        written.by
+    );
+    Err(blocked(Code::KeyNotCurrent, message, "sign with the agent's current key"))
+}
