@@ -26,6 +26,7 @@ def test_a_right_that_was_handed_on_is_used_and_limited(gate: Gate, account: str
         "lead",
         "helper",
         helper(gate).did,
+        gate=ORIGIN,
         actions=["billing.refund"],
         max={"amount": 1_000},
         only={"currency": ["USD"]},
@@ -50,7 +51,14 @@ def test_a_right_that_was_handed_on_is_used_and_limited(gate: Gate, account: str
 def test_two_hops_made_here_commit_and_the_chain_is_in_the_entry(gate: Gate, account: str) -> None:
     first = Key.load(gate.key("refund-1"))
     token = delegate(
-        lead(gate), "lead", "fraud-1", Key.load(gate.key("fraud-1")).did, actions=None, max={"amount": 500}, depth=1
+        lead(gate),
+        "lead",
+        "fraud-1",
+        Key.load(gate.key("fraud-1")).did,
+        gate=ORIGIN,
+        actions=None,
+        max={"amount": 500},
+        depth=1,
     )
     token = hand_on(token, Key.load(gate.key("fraud-1")), "refund-1", first.did, actions=["billing.refund"])
     assert [hop.max for hop in hops_of(token)] == [{"amount": 500}] * 2
@@ -67,7 +75,7 @@ def test_two_hops_made_here_commit_and_the_chain_is_in_the_entry(gate: Gate, acc
 
 def test_the_command_line_reads_what_is_made_here(gate: Gate) -> None:
     odd = fact("Account", 'a "quoted" \\ é')
-    token = delegate(lead(gate), "lead", "helper", helper(gate).did, actions=["billing.refund"], facts=[odd], depth=2)
+    token = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=["billing.refund"], facts=[odd], depth=2)
     shown = json.loads(gate.must("delegation", "show", token, "--json"))
     assert shown["root"] == "lead"
     [hop] = shown["hops"]
@@ -76,7 +84,7 @@ def test_the_command_line_reads_what_is_made_here(gate: Gate) -> None:
 
 def test_what_the_command_line_makes_is_read_and_handed_on_here(gate: Gate) -> None:
     token = gate.must(
-        *("delegate", "--key", "lead.key", "--as", "lead", "--to", "helper", "--to-key", helper(gate).did),
+        *("delegate", "--key", "lead.key", "--as", "lead", "--gate", ORIGIN, "--to", "helper", "--to-key", helper(gate).did),
         *("--action", "billing.refund", "--max", "amount=1000", "--only", "currency=USD"),
         *("--fact", 'Account::"42"', "--expires", "1h", "--depth", "1"),
     ).strip()
@@ -101,13 +109,13 @@ def test_what_the_command_line_makes_is_read_and_handed_on_here(gate: Gate) -> N
 
 
 def test_only_whom_it_was_made_to_hands_it_on(gate: Gate) -> None:
-    token = delegate(lead(gate), "lead", "helper", helper(gate).did, actions=None, depth=3)
+    token = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, depth=3)
     with pytest.raises(DelegationError, match="only that key"):
         hand_on(token, lead(gate), "x", Key.generate().did)
 
 
 def test_what_was_altered_is_not_read(gate: Gate) -> None:
-    token = delegate(lead(gate), "lead", "helper", helper(gate).did, actions=None)
+    token = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None)
     middle = len(token) // 2
     swapped = "B" if token[middle] == "A" else "A"
     for bad in (token[:middle] + swapped + token[middle + 1 :], token[:-8], "dlg2." + token[5:], "dlg1.", "dlg1.é"):
@@ -117,13 +125,13 @@ def test_what_was_altered_is_not_read(gate: Gate) -> None:
 
 def test_what_cannot_be_meant_is_refused(gate: Gate) -> None:
     with pytest.raises(DelegationError, match="did:key"):
-        delegate(lead(gate), "lead", "helper", "helper", actions=None)
+        delegate(lead(gate), "lead", "helper", "helper", gate=ORIGIN, actions=None)
     with pytest.raises(DelegationError, match=r"PACT\.ACTION"):
-        delegate(lead(gate), "lead", "helper", helper(gate).did, actions=["refund"])
+        delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=["refund"])
     with pytest.raises(DelegationError, match="PACT"):
-        delegate(lead(gate), "lead", "helper", helper(gate).did, actions=[])
+        delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=[])
     with pytest.raises(DelegationError, match="name of a fact"):
-        delegate(lead(gate), "lead", "helper", helper(gate).did, actions=None, facts=["Account::42"])
-    quoted = delegate(lead(gate), "lead", "helper", helper(gate).did, actions=None, only={"note": ['"']}, depth=1)
+        delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, facts=["Account::42"])
+    quoted = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, only={"note": ['"']}, depth=1)
     with pytest.raises(DelegationError, match="cannot read"):
         hand_on(quoted, helper(gate), "x", Key.generate().did)

@@ -14,10 +14,12 @@ pub use scope::{Limit, Scope, narrows};
 use crate::identity::KeyName;
 use crate::ids::{AgentId, Digest};
 use crate::limits::DELEGATION_HOPS_MAX;
+use smol_str::SmolStr;
 
 /// Who acts for whom: the root delegator, and one hop for each time the right was handed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
+    gate: SmolStr,
     root: AgentId,
     root_key: KeyName,
     hops: Vec<Scope>,
@@ -39,21 +41,33 @@ pub enum ChainError {
 }
 
 impl Chain {
-    /// Puts a chain together; loops and chains without a hop are refused. `token` is the digest of the token as sent.
-    pub fn new(root: AgentId, root_key: KeyName, hops: Vec<Scope>, token: Digest) -> Result<Self, ChainError> {
+    /// Puts a chain together; loops and chains without a hop are refused. `gate` is the origin of the gate that it is for, `token`
+    /// the digest of the token as sent.
+    pub fn new(
+        gate: SmolStr,
+        root: AgentId,
+        root_key: KeyName,
+        hops: Vec<Scope>,
+        token: Digest,
+    ) -> Result<Self, ChainError> {
         if hops.is_empty() {
             return Err(ChainError::Empty);
         }
         if hops.len() > DELEGATION_HOPS_MAX {
             return Err(ChainError::TooLong(hops.len()));
         }
-        let chain = Self { root, root_key, hops, token };
+        let chain = Self { gate, root, root_key, hops, token };
         let members: Vec<&AgentId> = chain.agents().collect();
         let twice = members.iter().enumerate().find(|(at, agent)| members.iter().take(*at).any(|seen| seen == *agent));
         match twice {
             Some((_, agent)) => Err(ChainError::Loop((*agent).clone())),
             None => Ok(chain),
         }
+    }
+
+    /// The origin of the only gate that it is for.
+    pub fn gate(&self) -> &str {
+        &self.gate
     }
 
     /// The root delegator: the principal of the action.

@@ -9,7 +9,7 @@ mod words;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
-use crate::delegation::reduce;
+use crate::delegation::reduce_for;
 use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, walk};
@@ -82,7 +82,7 @@ pub enum AuditError {
 
 /// Audits the log in a folder; `progress` is told the entries done.
 pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
-    let mut auditor = Auditor::default();
+    let mut auditor = Auditor { origin: key.origin().to_owned(), ..Auditor::default() };
     let end = walk_entries(disk, key, &mut |leaf, payload| {
         auditor.entry(leaf, payload)?;
         progress(auditor.fold.position);
@@ -107,6 +107,8 @@ fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool,
 
 #[derive(Default)]
 struct Auditor {
+    /// The log's: what is signed or handed on for another gate counts for nothing here.
+    origin: String,
     fold: Fold,
     report: AuditReport,
     /// Facts, by tag, with a version that was erased.
@@ -136,7 +138,7 @@ impl Auditor {
         match payload {
             Some(payload) => {
                 let (stored, auth) = decode_with_auth(&leaf, payload).map_err(unreadable)?;
-                let again = again(&leaf, &stored, auth.clone(), &self.fold.state);
+                let again = again(&leaf, &stored, auth.clone(), &self.fold.state, &self.origin);
                 self.compare(&leaf, leaf_bytes, payload, again);
                 self.fold.apply(&leaf, &stored)?;
                 if matches!(leaf.verdict.as_deref(), Some("review" | "in_flight")) {
@@ -213,7 +215,7 @@ impl Auditor {
 }
 
 /// The entry as it should have been, from its recorded inputs.
-fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entry, String> {
+fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State, origin: &str) -> Result<Entry, String> {
     let by = leaf.by().map_err(|error| error.to_string())?;
     check_authority(leaf, stored, &auth, state)?;
     let held = state.held(auth.clone());
@@ -226,7 +228,7 @@ fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State) -> Result<Entr
     }
     let mut event = match stored {
         Stored::Action(stored) => {
-            let action = action_again(leaf, stored, auth.clone())?;
+            let action = action_again(leaf, stored, auth.clone(), origin)?;
             let decision = decide(&action, state, leaf.time);
             Event::Action(Box::new(Decided { action, decision }))
         }
@@ -342,11 +344,16 @@ fn give_tags(writes: &mut [Write], recorded: &[Write]) {
     }
 }
 
-fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth) -> Result<Action, String> {
+fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth, origin: &str) -> Result<Action, String> {
     let request = ActionRequest::parse(&stored.body).map_err(|error| format!("the recorded body: {error}"))?;
     let by = leaf.by().map_err(|error| error.to_string())?;
     // Signatures are verified again, and the chain must be the token's: nobody can have written in another.
-    let chain = request.delegation.as_deref().map(reduce).transpose().map_err(|error| error.to_string())?;
+    let chain = request
+        .delegation
+        .as_deref()
+        .map(|token| reduce_for(token, origin))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     if chain.as_ref() != stored.chain.as_deref() {
         return Err("the recorded chain is not that of the delegation in the body".to_owned());
     }

@@ -13,7 +13,7 @@ mod vocabulary;
 
 pub use cache::Delegations;
 pub use mint::{extend, mint};
-pub use reduce::reduce;
+pub use reduce::{reduce, reduce_for};
 
 use countersign_core::delegation::ChainError;
 use countersign_core::identity::KeyName;
@@ -60,6 +60,16 @@ pub enum DelegationError {
         hop: usize,
         /// The key that should have signed.
         expected: KeyName,
+    },
+    /// It is for another gate.
+    #[error(
+        "the delegation is for the gate `{found}`, and this gate is `{expected}`; ask its delegator for one for this gate"
+    )]
+    OtherGate {
+        /// What it says.
+        found: String,
+        /// What it must say.
+        expected: String,
     },
     /// The hops are not a chain.
     #[error("the delegation is refused: {0}")]

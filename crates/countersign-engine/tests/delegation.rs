@@ -29,6 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 
+const GATE: &str = "test.example/log";
+
 const PACT: &str = r#"
 pact = "billing"
 version = 1
@@ -67,7 +69,7 @@ fn open(dir: &Path) -> Gate {
         log_key: SigningKey::from_bytes(&[1; 32]).into(),
         token_key: [2; 32],
     };
-    Gate::open(environment, Options::new("test.example/log")).unwrap().0
+    Gate::open(environment, Options::new(GATE)).unwrap().0
 }
 
 fn key(seed: u8) -> SigningKey {
@@ -111,7 +113,7 @@ fn scope(to: &str, seed: u8, depth: u32) -> Scope {
 }
 
 fn token() -> String {
-    let first = mint(&key(11), &id("lead"), &scope("middle", 12, 1)).unwrap();
+    let first = mint(&key(11), &id("lead"), GATE, &scope("middle", 12, 1)).unwrap();
     extend(&first, &key(12), &scope("last", 13, 0)).unwrap()
 }
 
@@ -228,7 +230,7 @@ fn attack_a_delegation_used_by_another_or_forged() {
     let refused = code(gate.call(Request::Act(Box::new(stolen))).unwrap());
     assert_eq!(refused.as_deref(), Some("delegation_out_of_scope"));
     // A key that is nobody's: the token is sound, and its root is not the agent it says.
-    let false_root = mint(&key(66), &id("lead"), &scope("thief", 19, 0)).unwrap();
+    let false_root = mint(&key(66), &id("lead"), GATE, &scope("thief", 19, 0)).unwrap();
     let action = admit(&gate, "thief", 3, &false_root).unwrap();
     let refused = code(gate.call(Request::Act(Box::new(action))).unwrap());
     assert_eq!(refused.as_deref(), Some("delegation_key_not_current"));
@@ -240,6 +242,14 @@ fn attack_a_delegation_used_by_another_or_forged() {
     assert!(matches!(admit(&gate, "last", 4, &forged), Err(AdmitError::Delegation(_))));
     let malformed = AdmitError::Delegation(DelegationError::Malformed);
     assert_eq!(admit(&gate, "last", 5, "dlg1.!").unwrap_err(), malformed);
+    assert_eq!(gate.view().position, position);
+    // Made by the right key to the right agent, for another gate: worth nothing here, and the second time neither.
+    let staging = mint(&key(11), &id("lead"), "staging.example/log", &scope("last", 13, 0)).unwrap();
+    for number in [6, 7] {
+        let refused = admit(&gate, "last", number, &staging).unwrap_err();
+        let (found, expected) = ("staging.example/log".to_owned(), GATE.to_owned());
+        assert_eq!(refused, AdmitError::Delegation(DelegationError::OtherGate { found, expected }));
+    }
     assert_eq!(gate.view().position, position);
     gate.close().unwrap();
     audited(dir.path());

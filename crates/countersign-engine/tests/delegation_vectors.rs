@@ -21,6 +21,8 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+const GATE: &str = "gate.example/log";
+
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/delegations.json")
 }
@@ -64,8 +66,8 @@ fn altered(token: &str, at: usize) -> String {
 
 fn vectors() -> Json {
     let lead = AgentId::new("lead").unwrap();
-    let whole = mint(&key(1), &lead, &scope("desk", 2, 0)).unwrap();
-    let first = mint(&key(1), &lead, &narrow("desk", 2, 1, 1_000)).unwrap();
+    let whole = mint(&key(1), &lead, GATE, &scope("desk", 2, 0)).unwrap();
+    let first = mint(&key(1), &lead, GATE, &narrow("desk", 2, 1, 1_000)).unwrap();
     let second = extend(&first, &key(2), &narrow("helper", 3, 0, 100)).unwrap();
     // The gate takes it for what it is, and refuses the action: a hop that claims more than it was given is no forgery.
     let wider = extend(&first, &key(2), &narrow("helper", 3, 0, 2_000)).unwrap();

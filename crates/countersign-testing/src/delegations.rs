@@ -4,6 +4,7 @@
 //! token, and whoever reads one wrongly is found.
 
 use crate::identities::{key_name, signing_key};
+use crate::sim::ORIGIN;
 use countersign_core::delegation::{Limit, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{ActionName, AgentId, PactName};
@@ -96,7 +97,7 @@ fn token(chain: &Json) -> Result<String, String> {
         let made = match &token {
             None => AgentId::new(root)
                 .map_err(|error| error.to_string())
-                .and_then(|root| mint(&key, &root, &scope).map_err(|error| error.to_string())),
+                .and_then(|root| mint(&key, &root, ORIGIN, &scope).map_err(|error| error.to_string())),
             Some(token) => extend(token, &key, &scope).map_err(|error| error.to_string()),
         };
         token = Some(made?);

@@ -124,7 +124,8 @@ fn delegation_token() {
         expires_at_ms: Some(1),
         depth,
     };
-    let first = mint(&SigningKey::from_bytes(&[1; 32]), &AgentId::new("a").unwrap(), &scope("b", 2, 1)).unwrap();
+    let first =
+        mint(&SigningKey::from_bytes(&[1; 32]), &AgentId::new("a").unwrap(), "gate.test", &scope("b", 2, 1)).unwrap();
     let second = extend(&first, &SigningKey::from_bytes(&[2; 32]), &scope("c", 3, 0)).unwrap();
     let bytes = |token: &str| URL_SAFE_NO_PAD.decode(token.strip_prefix("dlg1.").unwrap()).unwrap();
     let samples = [bytes(&first), bytes(&second)];

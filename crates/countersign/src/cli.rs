@@ -137,7 +137,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Act(args) => act::run(&args, config),
         Command::Claim(command) => claim::run(&command, config),
         Command::Effects(command) => effects::run(&command, config),
-        Command::Delegate(args) => delegate::run(&args),
+        Command::Delegate(args) => delegate::run(&args, config),
         Command::Delegation(command) => delegation::run(&command),
         Command::Mcp(args) => mcp::run(&args, config),
         Command::Entry(command) => entry::run(&command, config),

@@ -16,7 +16,7 @@ pub mod message;
 pub mod methods;
 mod observed;
 mod refusal;
-mod screen;
+pub mod screen;
 pub mod session;
 pub mod settings;
 mod sse;

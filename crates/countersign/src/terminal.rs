@@ -2,7 +2,12 @@
 //!
 //! Data goes to stdout and everything else to stderr, so that a pipe carries only data. Nothing here decides anything.
 
+mod escape;
+
+pub use escape::inline;
+
 use countersign_core::utc::Utc;
+use escape::{coloured, escaped, escaped_json};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write as _};
@@ -59,26 +64,41 @@ impl Paint {
             Tone::Warn => "1;33",
             Tone::Strong => "1",
         };
-        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_string() }
+        if self.0 { coloured(code, &text.to_string()) } else { text.to_string() }
     }
 }
 
-/// Writes one line of data. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools.
+/// Writes one line for people, as what it holds from elsewhere must be shown (see [`escape`]).
 pub fn say(line: impl Display) {
-    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
-        std::process::exit(0);
-    }
+    write_out(&escaped(&line.to_string()));
 }
 
 /// Writes one JSON document on a line of its own.
 pub fn say_json(json: &serde_json::Value) {
-    say(json);
+    say_json_text(&json.to_string());
+}
+
+/// The same for JSON that is text already, on as many lines as it has.
+pub fn say_json_text(json: &str) {
+    write_out(&escaped_json(json));
+}
+
+/// Writes a text whose very bytes count, such as the source of a pact; to a terminal it goes escaped all the same.
+pub fn say_exactly(text: &str) {
+    if std::io::stdout().is_terminal() { say(text) } else { write_out(text) }
+}
+
+/// Writes to stdout. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools.
+fn write_out(text: &str) {
+    if writeln!(std::io::stdout().lock(), "{text}").is_err() {
+        std::process::exit(0);
+    }
 }
 
 /// Writes one line for people, beside the data.
 pub fn note(line: impl Display) {
     // There is nobody left to tell when stderr is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&line.to_string()));
 }
 
 /// An error as it is shown: what happened on one line, then what to do.

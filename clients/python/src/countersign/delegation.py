@@ -65,6 +65,7 @@ def delegate(
     to: str,
     to_key: str,
     *,
+    gate: str,
     actions: Sequence[str] | None,
     max: Mapping[str, int] | None = None,  # noqa: A002 - the vocabulary's own word
     only: Mapping[str, Sequence[str]] | None = None,
@@ -72,13 +73,16 @@ def delegate(
     expires_in_s: float | None = None,
     depth: int = 0,
 ) -> str:
-    """Hands a part of `agent`'s own right to `to`, signed with `agent`'s key.
+    """Hands a part of `agent`'s own right at one gate to `to`, signed with `agent`'s key.
+
+    `gate` is that gate's origin, the first line of its /log/checkpoint: at any other gate the token is worth nothing.
 
     `actions` are written `billing.refund`; None, which must be said, hands on every action type.
     """
     hop = _hop(to, to_key, actions, max, only, facts, expires_in_s, depth)
     builder = BiscuitBuilder()
     builder.add_fact(Fact("from({agent}, {key})", {"agent": agent, "key": key.did}))
+    builder.add_fact(Fact("gate({gate})", {"gate": gate}))
     for fact in _statements(hop):
         builder.add_fact(fact)
     return _token(builder.build(_private(key)))
@@ -224,7 +228,7 @@ def _hop_of(statements: Sequence[tuple[str, list[str | int]]]) -> Hop:
     expires_at, depth = None, 0
     for name, terms in statements:
         match name, terms:
-            case "from", [str(), str()]:
+            case ("from", [str(), str()]) | ("gate", [str()]):
                 pass
             case "to", [str(agent), str(key)]:
                 to = (agent, key)

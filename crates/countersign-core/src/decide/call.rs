@@ -64,10 +64,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             SendRule::Http { method, path, body } => {
                 Send::Http { method: method.clone(), path: self.path(path)?, body: self.body(body, inputs)? }
             }
-            SendRule::Command { args } => {
-                let args = args.iter().map(|arg| self.text(arg, Ok).map(Into::into));
-                Send::Command { args: args.collect::<Result<_, _>>()? }
-            }
+            SendRule::Command { args } => Send::Command { args: self.args(args)? },
             SendRule::Sql { statements } => {
                 let statement = |(sql, params): &(Arc<str>, Vec<_>)| {
                     let params = params.iter().map(|param: &Expression| param.value(inputs));
@@ -91,6 +88,24 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         };
         Ok(send)
+    }
+
+    /// The arguments of a command. One that begins with something filled in must not begin with `-`, or a parameter could become an
+    /// option; after a `--` of the pact's own there are no options.
+    fn args(&self, rules: &[Vec<TextPart>]) -> Result<Vec<SmolStr>, Blocked> {
+        let is_literal = |arg: &[TextPart]| matches!(arg.first(), None | Some(TextPart::Literal(_)));
+        let mut has_ended = false;
+        let arg = |arg: &Vec<TextPart>| {
+            let text = self.text(arg, Ok)?;
+            if text.starts_with('-') && !is_literal(arg) && !has_ended {
+                let why =
+                    format!("the argument `{text}` would be taken for an option; the pact can put `--` before it");
+                return Err(invalid(why));
+            }
+            has_ended = has_ended || (text == "--" && is_literal(arg));
+            Ok(text.into())
+        };
+        rules.iter().map(arg).collect()
     }
 
     fn body(&self, rule: &BodyRule, inputs: &Inputs<'_>) -> Result<Option<Json>, Blocked> {

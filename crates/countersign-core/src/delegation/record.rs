@@ -18,6 +18,8 @@ impl Chain {
     /// Writes the chain; keys in ascending order.
     pub fn write(&self, out: &mut Canonical) {
         out.open('{');
+        out.key("gate");
+        out.string(&self.gate);
         out.key("hops");
         out.open('[');
         for hop in &self.hops {
@@ -108,6 +110,7 @@ impl Limit {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoredChain {
+    gate: SmolStr,
     hops: Vec<StoredScope>,
     root: String,
     root_key: String,
@@ -139,7 +142,7 @@ impl StoredChain {
     pub(crate) fn decode(self) -> Result<Chain, DecodeError> {
         let hops = self.hops.into_iter().map(StoredScope::decode).collect::<Result<_, _>>()?;
         let root_key = key(&self.root_key)?;
-        Chain::new(AgentId::new(self.root)?, root_key, hops, self.token.parse()?)
+        Chain::new(self.gate, AgentId::new(self.root)?, root_key, hops, self.token.parse()?)
             .map_err(|error| DecodeError::Chain(error.to_string()))
     }
 }

@@ -65,7 +65,7 @@ pub fn at_most(max: i64) -> Limit {
 
 pub fn chain(root: &str, key: u8, hops: Vec<Scope>) -> Arc<Chain> {
     let root = AgentId::new(root).unwrap();
-    Arc::new(Chain::new(root, KeyName::of([key; 32]), hops, Digest::of(b"dlg1.AAAA")).unwrap())
+    Arc::new(Chain::new("gate.test".into(), root, KeyName::of([key; 32]), hops, Digest::of(b"dlg1.AAAA")).unwrap())
 }
 
 impl World {
@@ -86,7 +86,8 @@ impl World {
         let (root, key) = before.members().next().unwrap();
         let mut hops = before.hops().to_vec();
         change(&mut hops[at]);
-        self.chain = Some(Arc::new(Chain::new(root.clone(), key.clone(), hops, before.token()).unwrap()));
+        self.chain =
+            Some(Arc::new(Chain::new("gate.test".into(), root.clone(), key.clone(), hops, before.token()).unwrap()));
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod binding;
 mod cedar;
+mod commands;
 mod delegation;
 mod disclosing;
 mod edges;

@@ -4,12 +4,14 @@ use crate::delegation::{at_most, chain, scope};
 use crate::world::{World, in_words};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::code::Code;
+use countersign_core::decision::Decision;
 use countersign_core::effect::{Effect, Phase};
 use countersign_core::fence::{Claim, ClaimId, Fenced};
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use countersign_core::limits::{EFFECTS_MAX, REVIEWS_MAX};
+use countersign_core::record::{Decided, Encoder, Entry, Event};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -156,6 +158,7 @@ fn each_row_mends_the_fault_of_the_row_above() {
         assert_eq!(blocked.code, *code, "row {at}: {}", blocked.message);
         assert!(!blocked.message.is_empty() && !blocked.hint.is_empty(), "row {at} explains nothing");
         assert!(decision.writes.is_empty() && decision.charges.is_empty(), "row {at} does something");
+        check_fields(&world, &decision, *code);
         mend(&mut world);
     }
     let decision = world.decide();
@@ -166,10 +169,53 @@ fn each_row_mends_the_fault_of_the_row_above() {
     assert_eq!(written[2]["balance"], 1_007);
 }
 
+/// What an auditor asks of the entry of every rejection: the action, the precondition, what was expected, what was found, and the
+/// gap. Where one does not apply, docs/formats/entry.md says what its absence means, and nothing else may be absent.
+fn check_fields(world: &World, decision: &Decision, code: Code) {
+    let action = world.request();
+    let (index, time_ms, by, auth) = (7, world.now_ms, action.agent.clone(), action.auth.clone());
+    let id = action.id;
+    let event = Event::Action(Box::new(Decided { action, decision: decision.clone() }));
+    let entry = Entry { index, time_ms, by, auth, event };
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let payload = json(Encoder::default().payload(&entry));
+    let leaf = json(Encoder::default().leaf(&entry, &[0; 32]));
+    // The action: by its id, and in the caller's own words.
+    assert_eq!(leaf["action"], id.to_string(), "{code}");
+    let body = json(payload["body"].as_str().unwrap());
+    assert_eq!((&body["pact"], &body["action"]), (&json!(world.pact), &json!(world.action)), "{code}");
+    let decided = payload["decision"].as_object().unwrap();
+    let blocked = decided["blocked"].as_object().unwrap();
+    assert_eq!(blocked["code"], code.as_str());
+    // The gap: of the oldest observation of what was read; there is none where nothing was observed of it.
+    let was_observed =
+        |fact: &str| payload["observed"].as_array().is_some_and(|all| all.iter().any(|it| it["fact"] == fact));
+    let reads = payload["reads"].as_array().cloned().unwrap_or_default();
+    let is_observed = reads.iter().any(|read| was_observed(read[0].as_str().unwrap()));
+    assert_eq!(decided.contains_key("gap_ms"), is_observed, "{code}: {payload}");
+    // The precondition: there is none where the reason is another, which the code names.
+    assert_eq!(blocked.contains_key("failed"), code == Code::PreconditionFailed, "{code}: {blocked:?}");
+    for failed in blocked.get("failed").and_then(|failed| failed.as_array()).into_iter().flatten() {
+        assert!(failed["precondition"].is_string() && failed["why"].is_string(), "{failed}");
+        let reads = failed["reads"].as_array().unwrap();
+        // One about parameters alone has the gap of the whole action.
+        let has_gap =
+            if reads.is_empty() { is_observed } else { reads.iter().any(|read| read["observed"] == json!(true)) };
+        assert_eq!(failed.get("gap_ms").is_some(), has_gap, "{failed}");
+        for read in reads {
+            // Expected: as it was observed. Actual: as it is now; it is there in every row of this table.
+            assert_eq!(read["observed"], json!(was_observed(read["fact"].as_str().unwrap())), "{read}");
+            assert_eq!(read.get("expected").is_some(), read["observed"] == json!(true), "{read}");
+            assert!(read.get("actual").is_some_and(|actual| !actual.is_null()), "{read}");
+        }
+    }
+}
+
 #[test]
 fn the_table_has_every_code_in_the_order_of_precedence() {
-    // An approval becomes void only at a later decision, of a dispatch.
-    let at_intent: Vec<Code> = Code::ALL.into_iter().filter(|code| *code != Code::ApprovalOutdated).collect();
+    // An approval becomes void only at a later decision: of the approval itself, or of a dispatch.
+    let of_approvals = [Code::SelfApproval, Code::ApprovalExpired, Code::ApprovalOutdated];
+    let at_intent: Vec<Code> = Code::ALL.into_iter().filter(|code| !of_approvals.contains(code)).collect();
     assert_eq!(ROWS.map(|(code, _)| code).as_slice(), at_intent);
     assert!(Code::ALL.is_sorted());
 }

@@ -112,7 +112,9 @@ pub fn replay(
                 let (stored, auth) = decoded.map_err(|source| FoldError::Decode { index, source })?;
                 let under = Under { state: &fold.state, pacts };
                 match &stored {
-                    Stored::Action(stored) => compare(&mut report, &leaf, payload, (stored, auth), &under),
+                    Stored::Action(stored) => {
+                        compare(&mut report, &leaf, payload, (stored, auth, key.origin()), &under)
+                    }
                     Stored::Approval(stored) => compare_approval(&mut report, &leaf, payload, stored, &under),
                     Stored::Event(_) | Stored::Dispatch(_) => {}
                 }
@@ -130,10 +132,10 @@ fn compare(
     report: &mut ReplayReport,
     leaf: &Leaf,
     payload: &[u8],
-    (stored, auth): (&StoredAction, Auth),
+    (stored, auth, origin): (&StoredAction, Auth, &str),
     under: &Under<'_>,
 ) {
-    let Ok(action) = action_again(leaf, stored, auth) else { return };
+    let Ok(action) = action_again(leaf, stored, auth, origin) else { return };
     if !under.pacts.contains_key(&action.pact) {
         report.other_pacts += 1;
         return;

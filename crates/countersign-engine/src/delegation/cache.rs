@@ -1,6 +1,6 @@
 //! Reductions that were made before, by the digest of the token.
 
-use super::{DelegationError, reduce};
+use super::{DelegationError, reduce_for};
 use countersign_core::delegation::Chain;
 use countersign_core::ids::Digest;
 use parking_lot::Mutex;
@@ -44,13 +44,13 @@ impl Generations {
 }
 
 impl Delegations {
-    /// The chain that a token stands for.
-    pub fn reduce(&self, token: &str) -> Result<Arc<Chain>, DelegationError> {
+    /// The chain that a token for the gate of this origin stands for.
+    pub fn reduce(&self, token: &str, origin: &str) -> Result<Arc<Chain>, DelegationError> {
         let digest = Digest::of(token.as_bytes());
         if let Some(chain) = self.generations.lock().get(digest) {
             return Ok(chain);
         }
-        let chain = Arc::new(reduce(token)?);
+        let chain = Arc::new(reduce_for(token, origin)?);
         self.generations.lock().put(digest, Arc::clone(&chain));
         Ok(chain)
     }
@@ -75,7 +75,9 @@ mod tests {
             expires_at_ms: None,
             depth: 0,
         };
-        let chain = Chain::new(AgentId::new("a").unwrap(), KeyName::of([1; 32]), vec![scope], token).unwrap();
+        let chain =
+            Chain::new("gate.test".into(), AgentId::new("a").unwrap(), KeyName::of([1; 32]), vec![scope], token)
+                .unwrap();
         (token, Arc::new(chain))
     }
 

@@ -12,11 +12,11 @@ use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use ed25519_dalek::SigningKey;
 
-/// Hands on a part of an agent's own right: the first hop, signed with the agent's key.
-pub fn mint(key: &SigningKey, from: &AgentId, scope: &Scope) -> Result<String, DelegationError> {
+/// Hands on a part of an agent's own right at the gate of this origin, and at no other: the first hop, signed with the agent's key.
+pub fn mint(key: &SigningKey, from: &AgentId, gate: &str, scope: &Scope) -> Result<String, DelegationError> {
     let own = KeyName::of(key.verifying_key().to_bytes());
     let mut builder = Biscuit::builder();
-    for fact in root_facts(from, &own).into_iter().chain(scope_facts(scope)) {
+    for fact in root_facts(from, &own, gate).into_iter().chain(scope_facts(scope)) {
         builder = builder.fact(fact).map_err(unmade)?;
     }
     encode(&builder.build(&KeyPair::from(&private(key)?)).map_err(unmade)?)

@@ -34,15 +34,25 @@ pub fn reduce(token: &str) -> Result<Chain, DelegationError> {
         hops.push(read(number, block)?);
     }
     let (root, root_key) = hops.first().and_then(|hop| hop.from.clone()).ok_or(DelegationError::Malformed)?;
+    let gate = hops.first().and_then(|hop| hop.gate.clone()).ok_or(DelegationError::Malformed)?;
     Biscuit::from(&bytes, public(&root_key)?).map_err(|_| DelegationError::Forged)?;
     let scopes = hops.into_iter().map(|hop| hop.scope).collect();
-    let chain = Chain::new(root, root_key, scopes, Digest::of(token.as_bytes()))?;
+    let chain = Chain::new(gate, root, root_key, scopes, Digest::of(token.as_bytes()))?;
     let mut written = Canonical::new();
     chain.write(&mut written);
     match written.as_str().len() {
         ..=CHAIN_BYTES_MAX => Ok(chain),
         bytes => Err(DelegationError::TooMuch(bytes)),
     }
+}
+
+/// The same of a token that must be for the gate of this origin: a right at one gate is none at another, whoever runs both.
+pub fn reduce_for(token: &str, origin: &str) -> Result<Chain, DelegationError> {
+    let chain = reduce(token)?;
+    if chain.gate() != origin {
+        return Err(DelegationError::OtherGate { found: chain.gate().to_owned(), expected: origin.to_owned() });
+    }
+    Ok(chain)
 }
 
 /// The bytes of a token's text.

@@ -12,6 +12,8 @@ use ed25519_dalek::SigningKey;
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
 
+const GATE: &str = "gate.example/log";
+
 fn key(seed: u8) -> SigningKey {
     SigningKey::from_bytes(&[seed; 32])
 }
@@ -44,7 +46,7 @@ fn scope(to: &str, seed: u8, depth: u32) -> Scope {
 
 /// `lead` to `middle` to `last`.
 fn token() -> String {
-    let first = mint(&key(1), &agent("lead"), &scope("middle", 2, 1)).unwrap();
+    let first = mint(&key(1), &agent("lead"), GATE, &scope("middle", 2, 1)).unwrap();
     extend(&first, &key(2), &scope("last", 3, 0)).unwrap()
 }
 
@@ -72,6 +74,7 @@ fn text(biscuit: &Biscuit) -> String {
 fn what_is_handed_on_offline_is_what_is_reduced() {
     let token = token();
     let expected = Chain::new(
+        GATE.into(),
         agent("lead"),
         name(1),
         vec![scope("middle", 2, 1), scope("last", 3, 0)],
@@ -105,7 +108,7 @@ fn attack_every_altered_byte_is_noticed() {
 
 #[test]
 fn attack_a_block_signed_by_the_wrong_key() {
-    let first = mint(&key(1), &agent("lead"), &scope("middle", 2, 1)).unwrap();
+    let first = mint(&key(1), &agent("lead"), GATE, &scope("middle", 2, 1)).unwrap();
     // Through the front door: only the key that was named can hand on.
     assert!(matches!(extend(&first, &key(9), &scope("last", 3, 0)), Err(DelegationError::NotYours(_))));
     // Through the back door: whoever holds the token can append, with a signature of its own.
@@ -122,7 +125,7 @@ fn attack_a_block_signed_by_the_wrong_key() {
     // A root that signs with another key than it names.
     let other = KeyPair::from(&thief);
     let mut builder = Biscuit::builder();
-    for fact in vocabulary::root_facts(&agent("lead"), &name(1))
+    for fact in vocabulary::root_facts(&agent("lead"), GATE, &name(1))
         .into_iter()
         .chain(vocabulary::scope_facts(&scope("thief", 9, 0)))
     {
@@ -138,7 +141,7 @@ fn attack_a_block_signed_by_the_wrong_key() {
 #[test]
 fn attack_a_block_moved_to_another_token() {
     // The same delegator, the same next agent, more room: the block signed under the small one does not fit the large one.
-    let (small, large) = (token(), mint(&key(1), &agent("lead"), &scope("middle", 2, 3)).unwrap());
+    let (small, large) = (token(), mint(&key(1), &agent("lead"), GATE, &scope("middle", 2, 3)).unwrap());
     let large = extend(&large, &key(2), &scope("last", 3, 2)).unwrap();
     let mut moved = decoded(&large);
     moved.blocks[0] = decoded(&small).blocks[0].clone();
@@ -152,7 +155,7 @@ fn attack_a_block_moved_to_another_token() {
 
 #[test]
 fn attack_a_hop_reordered_or_dropped() {
-    let first = mint(&key(1), &agent("lead"), &scope("a", 2, 3)).unwrap();
+    let first = mint(&key(1), &agent("lead"), GATE, &scope("a", 2, 3)).unwrap();
     let second = extend(&first, &key(2), &scope("b", 3, 2)).unwrap();
     let third = decoded(&extend(&second, &key(3), &scope("c", 4, 1)).unwrap());
     let mut reordered = third.clone();
@@ -174,13 +177,13 @@ fn attack_a_hop_reordered_or_dropped() {
 
 #[test]
 fn attack_a_delegation_in_a_loop_or_too_long() {
-    let first = mint(&key(1), &agent("lead"), &scope("middle", 2, 9)).unwrap();
+    let first = mint(&key(1), &agent("lead"), GATE, &scope("middle", 2, 9)).unwrap();
     for (to, seed) in [("lead", 1), ("middle", 2), ("middle", 7)] {
         let error = extend(&first, &key(2), &scope(to, seed, 0)).unwrap_err();
         assert_eq!(error, DelegationError::Chain(ChainError::Loop(agent(to))));
     }
     assert_eq!(
-        reduce(&mint(&key(1), &agent("lead"), &scope("lead", 1, 0)).unwrap()),
+        reduce(&mint(&key(1), &agent("lead"), GATE, &scope("lead", 1, 0)).unwrap()),
         Err(ChainError::Loop(agent("lead")).into())
     );
     let mut token = first;
@@ -194,7 +197,7 @@ fn attack_a_delegation_in_a_loop_or_too_long() {
 #[test]
 fn attack_foreign_datalog_is_refused_by_name() {
     let good = || {
-        let facts = vocabulary::root_facts(&agent("lead"), &name(1));
+        let facts = vocabulary::root_facts(&agent("lead"), &name(1), GATE);
         let facts = facts.into_iter().chain(vocabulary::scope_facts(&scope("middle", 2, 1)));
         facts.fold(Biscuit::builder(), |builder, fact| builder.fact(fact).unwrap())
     };
@@ -223,8 +226,11 @@ fn attack_foreign_datalog_is_refused_by_name() {
     refused(good().fact(fact("action", &[string("billing")])).unwrap(), "`action` has other terms");
     refused(good().root_key_id(7), "this is not a delegation");
     refused(Biscuit::builder().fact(fact("depth", &[int(1)])).unwrap(), "`from` is missing");
-    let from = vocabulary::root_facts(&agent("lead"), &name(1)).remove(0);
-    refused(Biscuit::builder().fact(from.clone()).unwrap(), "`to` is missing");
+    let from = vocabulary::root_facts(&agent("lead"), &name(1), GATE);
+    refused(Biscuit::builder().fact(from[0].clone()).unwrap(), "`gate` is missing");
+    refused(Biscuit::builder().fact(from[0].clone()).unwrap().fact(from[1].clone()).unwrap(), "`to` is missing");
+    refused(good().fact(fact("gate", &[string("other.example/log")])).unwrap(), "`gate` stands twice");
+    let from = from[0].clone();
     // In a later hop, by its rightful signer.
     let held = biscuit(&text(&good().build(&root()).unwrap()));
     let middle = PrivateKey::from_bytes(&[2; 32], Algorithm::Ed25519).unwrap();
@@ -248,7 +254,7 @@ fn attack_a_short_token_that_unfolds_to_a_long_chain() {
         let limit = Limit { max: None, one_of: Some(BTreeSet::from([value.as_str().into()])) };
         wide.limits.insert(format!("p{param}").into(), limit);
     }
-    let token = mint(&key(1), &agent("lead"), &wide).unwrap();
+    let token = mint(&key(1), &agent("lead"), GATE, &wide).unwrap();
     assert!(token.len() < DELEGATION_BYTES_MAX);
     assert!(matches!(reduce(&token), Err(DelegationError::TooMuch(_))));
 }

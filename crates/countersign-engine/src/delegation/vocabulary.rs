@@ -21,6 +21,8 @@ pub(super) enum Said {
 pub(super) struct Hop {
     /// In the first hop, the root delegator.
     pub(super) from: Option<(AgentId, KeyName)>,
+    /// In the first hop, the origin of the gate that it is for.
+    pub(super) gate: Option<SmolStr>,
     pub(super) scope: Scope,
 }
 
@@ -28,6 +30,7 @@ pub(super) struct Hop {
 #[derive(Default)]
 struct Draft {
     from: Option<(AgentId, KeyName)>,
+    gate: Option<SmolStr>,
     to: Option<(AgentId, KeyName)>,
     actions: Option<BTreeSet<(PactName, ActionName)>>,
     limits: BTreeMap<SmolStr, Limit>,
@@ -47,10 +50,12 @@ impl Hop {
                 return Err(DelegationError::Foreign { hop: number, what: format!("the fact `{name}`") });
             }
         }
-        match (number, &draft.from) {
-            (1, None) => return Err(refused("`from` is missing".to_owned())),
-            (2.., Some(_)) => return Err(refused("`from` stands in the first hop only".to_owned())),
-            _ => {}
+        for (name, is_there) in [("from", draft.from.is_some()), ("gate", draft.gate.is_some())] {
+            match (number, is_there) {
+                (1, false) => return Err(refused(format!("`{name}` is missing"))),
+                (2.., true) => return Err(refused(format!("`{name}` stands in the first hop only"))),
+                _ => {}
+            }
         }
         let (to, key) = draft.to.ok_or_else(|| refused("`to` is missing".to_owned()))?;
         let scope = Scope {
@@ -62,7 +67,7 @@ impl Hop {
             expires_at_ms: draft.expires_at_ms,
             depth: draft.depth.unwrap_or(0),
         };
-        Ok(Self { from: draft.from, scope })
+        Ok(Self { from: draft.from, gate: draft.gate, scope })
     }
 }
 
@@ -76,6 +81,12 @@ impl Draft {
             }
             ("to", Some(Said::Text(agent)), Some(Said::Text(key)), None) => {
                 once(name, &mut self.to, member(agent, &key)?)?;
+            }
+            ("gate", Some(Said::Text(origin)), None, None) => {
+                if origin.is_empty() || origin.len() > ID_BYTES_MAX {
+                    return Err(format!("`gate` has 1 to {ID_BYTES_MAX} bytes"));
+                }
+                once(name, &mut self.gate, origin.into())?;
             }
             ("action", Some(Said::Text(pact)), Some(Said::Text(action)), None) => {
                 let pact = PactName::new(pact).map_err(|error| error.to_string())?;
@@ -107,7 +118,7 @@ impl Draft {
                 let depth = u32::try_from(depth).map_err(|_| "`depth` is not a count")?;
                 once(name, &mut self.depth, depth)?;
             }
-            ("from" | "to" | "action" | "max" | "one_of" | "fact" | "expires" | "depth", ..) => {
+            ("from" | "gate" | "to" | "action" | "max" | "one_of" | "fact" | "expires" | "depth", ..) => {
                 return Err(format!("`{name}` has other terms than it should"));
             }
             _ => return Ok(false),
@@ -133,9 +144,9 @@ fn member(agent: String, key: &str) -> Result<(AgentId, KeyName), String> {
     Ok((agent, key.parse::<KeyName>().map_err(|error| error.to_string())?))
 }
 
-/// The facts that name the root delegator.
-pub(super) fn root_facts(from: &AgentId, key: &KeyName) -> Vec<Fact> {
-    vec![fact("from", &[string(from.as_str()), string(key.as_str())])]
+/// The facts that name the root delegator, and the gate.
+pub(super) fn root_facts(from: &AgentId, key: &KeyName, gate: &str) -> Vec<Fact> {
+    vec![fact("from", &[string(from.as_str()), string(key.as_str())]), fact("gate", &[string(gate)])]
 }
 
 /// The facts of a scope.

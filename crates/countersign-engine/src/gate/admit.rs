@@ -59,7 +59,8 @@ impl Gate {
             let opened = self.shared.sealer.open(token, &agent, now_ms);
             observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
         }
-        let chain = request.delegation.as_deref().map(|token| self.shared.delegations.reduce(token)).transpose()?;
+        let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
+        let chain = request.delegation.as_deref().map(reduce).transpose()?;
         let mut action = Action::new(agent, auth, body, request, observed);
         action.chain = chain;
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {

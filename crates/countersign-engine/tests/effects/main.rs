@@ -12,4 +12,5 @@ mod calls;
 mod claims;
 mod crashes;
 mod fences;
+mod stops;
 mod world;

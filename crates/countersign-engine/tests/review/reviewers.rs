@@ -76,7 +76,7 @@ fn parked_by_a_chain(world: &World) -> ReviewId {
     for member in CHAIN {
         world.member(member, "active");
     }
-    let first = mint(&secret_of(lead), &name(lead), &handed(middle, 1)).unwrap();
+    let first = mint(&secret_of(lead), &name(lead), "test.example/review", &handed(middle, 1)).unwrap();
     let token = extend(&first, &secret_of(middle), &handed(last, 0)).unwrap();
     let observed = world.gate.observe(name(last), vec!["Account::\"42\"".parse().unwrap()]).unwrap();
     let body = serde_json::json!({

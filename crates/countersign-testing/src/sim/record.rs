@@ -289,7 +289,7 @@ impl Simulation<'_> {
 /// The chain of a delegation. Each token is verified once, as the gate does with those that it has seen.
 fn reduced(token: &str) -> Result<Arc<Chain>, String> {
     static SEEN: OnceLock<Delegations> = OnceLock::new();
-    SEEN.get_or_init(Delegations::default).reduce(token).map_err(|error| error.to_string())
+    SEEN.get_or_init(Delegations::default).reduce(token, super::ORIGIN).map_err(|error| error.to_string())
 }
 
 /// A loaded pact; the first version is the same in every run, and loading is slow.

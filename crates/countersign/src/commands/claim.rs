@@ -4,7 +4,7 @@ use super::observe::agent;
 use super::{Connection, Outcome};
 use crate::client::{Call, escape};
 use crate::config::Config;
-use crate::terminal::{note, say, say_json, time};
+use crate::terminal::{inline, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{ClaimEntered, ClaimExtension, ClaimList, ClaimRequest};
@@ -149,7 +149,7 @@ fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
         let facts = claim.facts.join(", ");
         say(format_args!("{}  {}  until {}  {facts}", claim.claim, claim.by, time(claim.expires_at)));
         if let Some(reason) = &claim.reason {
-            say(format_args!("    {reason}"));
+            say(format_args!("    {}", inline(reason)));
         }
     }
     if list.claims.is_empty() {

@@ -1,6 +1,7 @@
 //! `countersign delegate`: hand a part of a right to another agent, offline.
 
 use super::{Failure, Outcome, delegation, fact_word};
+use crate::config::Config;
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
@@ -25,7 +26,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign delegate --key lead.pem --as lead --to refund-1 --to-key did:key:z6Mk… --action billing.refund \\
+  countersign delegate --key lead.pem --as lead --gate example.com/gate --to refund-1 --to-key did:key:z6Mk… --action billing.refund \\
       --max amount=1000 --only currency=USD --expires 1h
   countersign delegate --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… --from @lead.dlg \\
       --max amount=100")]
@@ -36,6 +37,9 @@ pub struct DelegateArgs {
     /// The delegator
     #[arg(long = "as", value_name = "NAME")]
     delegator: String,
+    /// The origin of the gate that it is for, unless `origin` in countersign.toml says so; with --from it stays as it is
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "from")]
+    gate: Option<String>,
     /// The agent that gets the right
     #[arg(long, value_name = "NAME")]
     to: String,
@@ -72,12 +76,12 @@ pub struct DelegateArgs {
 }
 
 /// Makes the delegation.
-pub fn run(args: &DelegateArgs) -> Result<Outcome> {
+pub fn run(args: &DelegateArgs, config: &Config) -> Result<Outcome> {
     let delegator = AgentId::new(args.delegator.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
     let key = key_file::read(&args.key)?;
     let mut scope = scope(args)?;
     let token = match &args.from {
-        None => mint(&key, &delegator, &scope),
+        None => mint(&key, &delegator, &gate(args, config)?, &scope),
         Some(from) => {
             let from = delegation::token(from)?;
             let chain = delegation::reduced(&from)?;
@@ -101,6 +105,16 @@ pub fn run(args: &DelegateArgs) -> Result<Outcome> {
     delegation::lines(&chain).iter().for_each(note);
     say(token);
     Ok(Outcome::Yes)
+}
+
+/// The origin of the gate that it is for.
+fn gate(args: &DelegateArgs, config: &Config) -> Result<String> {
+    let origin = args.gate.as_ref().or(config.origin.as_ref()).ok_or_else(|| {
+        Failure::usage("a delegation names the gate that it is for").hint(
+            "name it with --gate ORIGIN, or as `origin` in countersign.toml; it is the first line of /log/checkpoint",
+        )
+    })?;
+    Ok(origin.clone())
 }
 
 /// Refuses to make what every gate would reject.

@@ -75,7 +75,7 @@ pub fn show_recorded(payload: &str) {
 
 /// A chain for people.
 pub fn lines(chain: &Chain) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = vec![format!("at the gate {} and no other", chain.gate())];
     for ((from, key), (number, _, hop)) in chain.members().zip(chain.numbered()) {
         lines.push(format!("hop {number}: {from} ({}) to {} ({})", key.as_str(), hop.to, hop.key.as_str()));
         lines.extend(scope(hop).into_iter().map(|line| format!("    {line}")));

@@ -6,7 +6,7 @@ use super::verdict::show_failed;
 use super::{Connection, OPERATOR, Outcome};
 use crate::client::{Call, escape};
 use crate::config::Config;
-use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
+use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_api::{Effect, EffectList, EffectState, LastTry, ResolveRequest, Resolved};
@@ -162,7 +162,7 @@ fn show(effect: &Effect) {
         say(format_args!("  sends {send}"));
     }
     if let Some(evidence) = &effect.evidence {
-        say(format_args!("  {} (attempts: {})", evidence.summary, evidence.attempts));
+        say(format_args!("  {} (attempts: {})", inline(&evidence.summary), evidence.attempts));
         if let Some(result) = &evidence.result {
             say(format_args!("  answered {result}"));
         }
@@ -172,7 +172,7 @@ fn show(effect: &Effect) {
         say(format_args!("  {what} {number} at {}, in vain: {found}", time(*at)));
     }
     if let (Some(code), Some(message)) = (&effect.code, &effect.message) {
-        say(format_args!("  {code}: {message}"));
+        say(format_args!("  {code}: {}", inline(message)));
     }
     for failed in &effect.failed {
         show_failed(failed, Paint::of(Stream::Out));

@@ -3,7 +3,7 @@
 use super::{Connection, Outcome, delegation};
 use crate::client::Call;
 use crate::config::Config;
-use crate::terminal::{note, say, say_json};
+use crate::terminal::{note, say, say_json, say_json_text};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{EntryResponse, ReceiptResponse};
@@ -54,14 +54,14 @@ pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
         return Ok(Outcome::Yes);
     }
     note(format_args!("Entry {}: the leaf, which is public", entry.index));
-    say(pretty(entry.leaf.get())?);
+    say_json_text(&pretty(entry.leaf.get())?);
     match &entry.payload {
         Some(payload) => {
             if let Some(line) = signed(&entry) {
                 note(line);
             }
             note("The payload, which can be erased");
-            say(pretty(payload.get())?);
+            say_json_text(&pretty(payload.get())?);
             delegation::show_recorded(payload.get());
         }
         None => note("Its payload was erased; the leaf still commits to it."),

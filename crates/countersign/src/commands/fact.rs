@@ -3,7 +3,7 @@
 use super::{Connection, Failure, OPERATOR, Outcome, fact_id, fact_path};
 use crate::client::Call;
 use crate::config::Config;
-use crate::terminal::{note, say, say_json, time};
+use crate::terminal::{note, say, say_json, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse};
@@ -143,7 +143,7 @@ fn get(args: &GetArgs, config: &Config) -> Result<Outcome> {
     }
     let FactResponse { version, written_at, written_by, entry, .. } = &found;
     note(format_args!("{fact} version {version}, written by {written_by} at {} in entry {entry}", time(*written_at)));
-    say(serde_json::to_string_pretty(&found.value)?);
+    say_json_text(&serde_json::to_string_pretty(&found.value)?);
     if let (Some(at), Some(by)) = (found.confirmed_at.filter(|at| at != written_at), &found.confirmed_by) {
         note(format_args!("Last confirmed by {by} at {}", time(at)));
     }

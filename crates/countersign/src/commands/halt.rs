@@ -3,7 +3,7 @@
 use super::{Connection, OPERATOR, Outcome};
 use crate::client::Call;
 use crate::config::Config;
-use crate::terminal::{Paint, Stream, Tone, note, say, say_json, time};
+use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
 use anyhow::Result;
 use clap::Args;
 use countersign_api::{HaltEntered, HaltList, HaltRequest};
@@ -121,7 +121,13 @@ pub fn list(args: &HaltsArgs, config: &Config) -> Result<Outcome> {
     let paint = Paint::of(Stream::Out);
     for halt in &list.halts {
         let scope = paint.word(Tone::Bad, &halt.scope);
-        say(format_args!("{scope} since entry {} at {}, by {}: {}", halt.epoch, time(halt.at), halt.by, halt.reason));
+        say(format_args!(
+            "{scope} since entry {} at {}, by {}: {}",
+            halt.epoch,
+            time(halt.at),
+            halt.by,
+            inline(&halt.reason)
+        ));
     }
     for effect in &list.in_flight {
         say(format_args!("in flight: entry {}, {} under {}", effect.entry, effect.agent, effect.pact));

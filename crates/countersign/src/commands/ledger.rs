@@ -3,7 +3,7 @@
 use super::{Connection, Outcome};
 use crate::client::Call;
 use crate::config::Config;
-use crate::terminal::{note, say, time};
+use crate::terminal::{note, say, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{EntriesResponse, EntryResponse};
@@ -57,7 +57,10 @@ pub fn run(command: &LedgerCommand, config: &Config) -> Result<Outcome> {
         size = now;
         left = left.saturating_sub(u64::try_from(entries.len()).unwrap_or(u64::MAX));
         for entry in &entries {
-            say(if args.json { serde_json::to_string(entry)? } else { line(entry)? });
+            match args.json {
+                true => say_json_text(&serde_json::to_string(entry)?),
+                false => say(line(entry)?),
+            }
         }
         let Some(next) = next.filter(|_| !entries.is_empty()) else { break };
         start = next;

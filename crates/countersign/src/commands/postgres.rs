@@ -5,7 +5,7 @@ use crate::adapters::postgres::settings::Settings;
 use crate::adapters::postgres::setup::{SetupError, Step, Wanted, plan, run as set_up, script};
 use crate::config::Config;
 use crate::config::adapters::AdapterSettings;
-use crate::terminal::{note, say, say_json};
+use crate::terminal::{note, say, say_exactly, say_json};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::str::FromStr as _;
@@ -55,7 +55,7 @@ pub fn run(command: &PostgresCommand, config: &Config) -> Result<Outcome> {
     let wanted = Wanted { agents: args.agents.clone(), guard: args.guard.clone() };
     if args.print {
         let steps = plan(&settings, &wanted).map_err(refused)?;
-        say(script(&steps).trim_end());
+        say_exactly(script(&steps).trim_end());
         return Ok(Outcome::Yes);
     }
     let steps = set_up(&settings, owner(args)?, &wanted).map_err(refused)?;

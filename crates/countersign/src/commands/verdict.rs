@@ -1,6 +1,6 @@
 //! A verdict as people read it: what was decided, and for a rejection what changed, by whom, when and what to do.
 
-use crate::terminal::{Paint, Stream, Tone, note, say, span, time};
+use crate::terminal::{Paint, Stream, Tone, inline, note, say, span, time};
 use countersign_api::{FailedPrecondition, FailedRead, Verdict, VerdictKind, Why};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub fn show(verdict: &Verdict) {
         say(format_args!("  {wrote} {} version {}", write.fact, write.version));
     }
     if let (Some(code), Some(message)) = (&verdict.code, &verdict.message) {
-        say(format_args!("  {}: {message}", paint.word(Tone::Strong, code)));
+        say(format_args!("  {}: {}", paint.word(Tone::Strong, code), inline(message)));
     }
     for failed in &verdict.failed {
         show_failed(failed, paint);
@@ -32,7 +32,11 @@ pub fn show(verdict: &Verdict) {
         say(format_args!("  hint: {hint}"));
     }
     if let Some(shadowed) = &verdict.shadowed {
-        say(format_args!("  in shadow mode; enforced, it would be rejected: {}: {}", shadowed.code, shadowed.message));
+        say(format_args!(
+            "  in shadow mode; enforced, it would be rejected: {}: {}",
+            shadowed.code,
+            inline(&shadowed.message)
+        ));
         for failed in &shadowed.failed {
             show_failed(failed, paint);
         }
@@ -46,7 +50,7 @@ pub fn show(verdict: &Verdict) {
     }
     if let Some(evidence) = &verdict.evidence {
         let times = if evidence.attempts == 1 { "once".to_owned() } else { format!("{} times", evidence.attempts) };
-        say(format_args!("  tried {times}: {}", evidence.summary));
+        say(format_args!("  tried {times}: {}", inline(&evidence.summary)));
     }
     match (&verdict.effect, verdict.dispatch_at) {
         (Some(effect), Some(at)) => say(format_args!("  {effect} cools until {}, then it is decided again", time(at))),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Largest body of an approval: the largest token, with room for the words round it.
-const APPROVE_BYTES_MAX: usize = (1 << 20) + 4096;
+pub const APPROVE_BYTES_MAX: usize = (1 << 20) + 4096;
 
 type ReviewPath = Result<Path<String>, PathRejection>;
 

@@ -45,7 +45,8 @@ fn is_part_of_a_picture(before: Option<char>, char: char, after: Option<char>) -
     }
 }
 
-fn is_hidden(char: char) -> bool {
+/// Whether a character is not seen, or turns what is.
+pub fn is_hidden(char: char) -> bool {
     matches!(char,
         '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}'..='\u{9F}'
         | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'

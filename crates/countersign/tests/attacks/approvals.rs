@@ -2,7 +2,7 @@
 //! service received.
 
 use super::service::{Received, Reply, Service};
-use super::world::{Caller, World, wait_until};
+use super::world::{Caller, ORIGIN, World, wait_until};
 use serde_json::{Value as Json, json};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -128,7 +128,19 @@ fn an_agent_revoked_after_its_dispatch_is_still_paid() {
     let helper = world.agent("helper", "payer");
     let did = world.run_ok(&["key", "show", "helper.key"]);
     let delegated = |expires: &str| {
-        let words = ["delegate", "--key", "lead.key", "--as", "lead", "--to", "helper", "--to-key", did.trim()];
+        let words = [
+            "delegate",
+            "--key",
+            "lead.key",
+            "--as",
+            "lead",
+            "--gate",
+            ORIGIN,
+            "--to",
+            "helper",
+            "--to-key",
+            did.trim(),
+        ];
         let token = world.run_ok(&[&words[..], &["--any-action", "--expires", expires]].concat());
         token.trim().to_owned()
     };
@@ -208,4 +220,177 @@ fn an_agent_revoked_while_the_gate_is_down_is_paid_after_the_restart() {
     wait_until("nobody knows", || effect(&world, &id)["state"] == "in_doubt");
     assert_eq!(service.received().len(), 1, "the call was repeated for a revoked agent");
     assert_eq!(effect(&world, &id)["code"], "agent_not_active", "{}", effect(&world, &id));
+}
+
+/// Cools for a few seconds, and needs a person above 100.
+const COOLING: &str = r#"
+pact = "cooling"
+version = VERSION
+
+[facts.Account]
+attributes = { status = "String" }
+
+[action.pay]
+resource = 'Account::"{account}"'
+allow = 'true'
+call.http = "payments"
+call.path = "/payouts"
+call.body = { account = "context.account" }
+call.after = "5s"
+
+[action.pay.params]
+type = "object"
+additionalProperties = false
+required = ["account", "amount"]
+properties.account = { type = "string", maxLength = 64 }
+properties.amount = { type = "integer", minimum = 1, maximum = 5000 }
+
+[[action.pay.require]]
+id = "small"
+that = 'SMALL'
+on_fail = "review"
+"#;
+
+fn cooling(version: u64, small: &str) -> String {
+    COOLING.replace("VERSION", &version.to_string()).replace("SMALL", small)
+}
+
+#[test]
+fn an_approval_under_one_pact_waives_what_the_next_one_asks() {
+    let door = Door::default();
+    door.open();
+    let (world, service) = behind(&door, 200);
+    world.publish(&cooling(1, "context.amount <= 100"));
+    let agent = world.agent("agent", "payer");
+    world.run_ok(&["operator", "new", "vera", "--role", "reviewer"]);
+    let act = |account: &str, amount: u64| {
+        world.run_ok(&["fact", "put", "Account", account, r#"{"status":"active"}"#]);
+        let body = json!({
+            "pact": "cooling", "action": "pay", "params": {"account": account, "amount": amount},
+            "idempotency_key": format!("cooling-{account}-0123456789abcdef"),
+        });
+        agent.ask("POST", "/v1/actions", &body.to_string()).json
+    };
+    let parked = act("approved", 500);
+    assert_eq!(parked["verdict"], "review", "{parked}");
+    let review = parked["review"].as_str().unwrap();
+    let approved = world.run_ok(&["review", "approve", review, "--yes", "--json", "--key", "vera.key"]);
+    let approved: Json = serde_json::from_str(&approved).unwrap();
+    assert_eq!(approved["verdict"], "in_flight", "{approved}");
+    // One without an approval cools beside it.
+    let plain = act("plain", 50);
+    assert_eq!(plain["verdict"], "in_flight", "{plain}");
+    // Under the next pact, the condition of the same name is about something else: nothing is paid any more.
+    world.publish(&cooling(2, r#"resource.status == "never""#));
+    let (approved, plain) = (approved["effect"].as_str().unwrap(), plain["effect"].as_str().unwrap());
+    wait_until("both are cancelled", || [approved, plain].iter().all(|id| effect(&world, id)["state"] != "cooling"));
+    assert_eq!(paid(&service), [""; 0], "a waiver for one pact's condition waived the next one's");
+    assert_eq!(effect(&world, approved)["code"], "approval_outdated", "{}", effect(&world, approved));
+    assert_eq!(effect(&world, plain)["code"], "precondition_failed", "{}", effect(&world, plain));
+    world.run_ok(&["audit", "--data", "data"]);
+}
+
+/// Reads many large facts, and needs a person.
+const LARGE: &str = r#"
+pact = "large"
+version = 1
+
+[facts.Page]
+attributes = { text = "String" }
+
+[action.print]
+resource = 'Page::"0"'
+READS
+allow = 'true'
+set = { text = '"printed"' }
+
+[action.print.params]
+type = "object"
+additionalProperties = false
+
+[[action.print.require]]
+id = "never"
+that = 'resource.text == "x"'
+on_fail = "review"
+"#;
+
+#[test]
+fn a_review_grows_so_large_that_no_approval_of_it_can_be_sent() {
+    let world = World::serving("");
+    let reads: String = (1..24).map(|page| format!("reads.p{page} = 'Page::\"{page}\"'\n")).collect();
+    world.publish(&LARGE.replace("READS\n", &reads));
+    let text = "x".repeat(15_000);
+    for page in 0..24 {
+        let value = json!({ "text": text }).to_string();
+        world.run_ok(&["fact", "put", "Page", &page.to_string(), &value]);
+    }
+    let agent = world.agent("agent", "printer");
+    world.run_ok(&["operator", "new", "vera", "--role", "reviewer"]);
+    let body = json!({
+        "pact": "large", "action": "print", "params": {}, "idempotency_key": "large-0123456789abcdef0123456789",
+    });
+    let parked = agent.ask("POST", "/v1/actions", &body.to_string()).json;
+    assert_eq!(parked["verdict"], "review", "{parked}");
+    let review = parked["review"].as_str().unwrap();
+    let approved = world.run_ok(&["review", "approve", review, "--yes", "--json", "--key", "vera.key"]);
+    assert!(approved.contains("\"committed\""), "{approved}");
+    let fact = world.run_ok(&["fact", "get", "Page", "0", "--json"]);
+    assert!(fact.contains("printed"), "{fact}");
+}
+
+#[test]
+fn a_void_approval_is_tried_and_leaves_no_trace() {
+    let door = Door::default();
+    door.open();
+    let (world, service) = behind(&door, 200);
+    world.publish(&cooling(1, "context.amount <= 100"));
+    let agent = world.agent("agent", "payer");
+    world.run_ok(&["operator", "new", "vera", "--role", "reviewer"]);
+    world.run_ok(&["fact", "put", "Account", "a", r#"{"status":"active"}"#]);
+    let body = json!({
+        "pact": "cooling", "action": "pay", "params": {"account": "a", "amount": 500},
+        "idempotency_key": "voided-0123456789abcdef0123456789",
+    });
+    let parked = agent.ask("POST", "/v1/actions", &body.to_string()).json;
+    let review = parked["review"].as_str().unwrap();
+    let vera = world.caller("vera");
+    let shown = vera.ask("GET", &format!("/v1/reviews/{review}"), "").json;
+    // Between showing and approving, the agent is quarantined.
+    world.run_ok(&["agent", "quarantine", "agent"]);
+    let approval = json!({ "shown": shown["shown"] }).to_string();
+    let refused = vera.ask("POST", &format!("/v1/reviews/{review}/approve"), &approval);
+    assert_eq!((refused.status, &refused.json["error"]["code"]), (409, &json!("approval_void")), "{refused:?}");
+    let entry = world.entries().pop().unwrap();
+    let (leaf, blocked) = (&entry["leaf"], &entry["payload"]["decision"]["blocked"]);
+    assert_eq!(
+        (&leaf["kind"], &leaf["by"], &leaf["verdict"]),
+        (&json!("approval"), &json!("vera"), &json!("rejected"))
+    );
+    assert_eq!(format!("rev_{}", leaf["review"]), review);
+    assert_eq!(blocked["code"], "agent_not_active", "{entry}");
+    assert_eq!(paid(&service), [""; 0]);
+    world.run_ok(&["audit", "--data", "data"]);
+    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+}
+
+#[test]
+fn a_delegation_made_for_staging_is_used_in_production() {
+    let door = Door::default();
+    door.open();
+    let (world, service) = behind(&door, 200);
+    world.agent("lead", "payer");
+    let helper = world.agent("helper", "payer");
+    let did = world.run_ok(&["key", "show", "helper.key"]);
+    let delegated = |gate: &str| {
+        let words = ["delegate", "--key", "lead.key", "--as", "lead", "--gate", gate, "--to", "helper", "--to-key"];
+        world.run_ok(&[&words[..], &[did.trim(), "--any-action", "--expires", "1h"]].concat()).trim().to_owned()
+    };
+    let entries = world.entries().len();
+    let refused = ask(&world, &helper, "pay", "staged", Some(&delegated("staging.example/gate")));
+    assert_eq!(refused["error"]["code"], "delegation_refused", "{refused}");
+    // The account was fed, and nothing else happened.
+    assert_eq!((world.entries().len(), paid(&service).len()), (entries + 1, 0));
+    let id = pay(&world, &helper, "pay", "produced", Some(&delegated(ORIGIN)));
+    wait_until("it is paid", || effect(&world, &id)["state"] == "settled");
+    assert_eq!(paid(&service), ["produced"]);
 }

@@ -66,3 +66,77 @@ fn an_if_match_stripped_on_the_way_unfreezes_an_account() {
     world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
     world.run_ok(&["audit", "--data", "data"]);
 }
+
+/// Needs a person for everything, and takes any text.
+const NOTES: &str = r#"
+pact = "notes"
+version = 1
+
+[facts.Note]
+attributes = { text = "String" }
+
+[action.write]
+resource = 'Note::"{note}"'
+allow = 'true'
+set = { text = "context.text" }
+
+[action.write.params]
+type = "object"
+additionalProperties = false
+required = ["note", "text"]
+properties.note = { type = "string", maxLength = 64 }
+properties.text = { type = "string", maxLength = 512 }
+
+[[action.write.require]]
+id = "seen-by-a-person"
+that = 'resource.text == "never"'
+on_fail = "review"
+"#;
+
+/// Whatever of this reaches a terminal moves its cursor or turns its text.
+fn is_clean(shown: &[u8]) -> bool {
+    let unsafe_ = |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !std::str::from_utf8(shown).unwrap().chars().any(unsafe_)
+}
+
+#[test]
+fn a_parameter_rewrites_what_its_reviewer_sees() {
+    let world = World::serving("");
+    world.publish(NOTES);
+    // An id may hold what turns the direction of text; a parameter may hold anything.
+    let id = "invoice\u{202e}001";
+    world.run_ok(&["fact", "put", "Note", id, r#"{"text":"draft"}"#]);
+    let agent = world.agent("agent", "writer");
+    let text = "harmless\u{9b}2J\u{1b}[1A\u{202e}000,1 yap\u{2066}\r\u{85}";
+    let body = serde_json::json!({
+        "pact": "notes", "action": "write", "params": {"note": id, "text": text},
+        "idempotency_key": "terminal-0123456789abcdef01234567",
+    });
+    let parked = agent.ask("POST", "/v1/actions", &body.to_string()).json;
+    let review = parked["review"].as_str().unwrap_or_else(|| panic!("{parked}"));
+    world.run_ok(&["operator", "new", "vera", "--role", "reviewer"]);
+    world.run_ok(&["halt", "--agent", "agent", "--reason", "odd\u{202e}\u{9b}K"]);
+    let entry = parked["entry"].as_u64().unwrap().to_string();
+    let commands: [&[&str]; 9] = [
+        &["review", "show", review, "--key", "vera.key"],
+        &["review", "show", review, "--key", "vera.key", "--json"],
+        &["review", "list", "--key", "vera.key"],
+        &["ledger", "list"],
+        &["ledger", "list", "--json"],
+        &["entry", "show", &entry],
+        &["fact", "get", "Note", id],
+        &["halts"],
+        // An error, which repeats what was asked for.
+        &["fact", "get", "Note", "no\u{202e}\u{2067}such"],
+    ];
+    for words in commands {
+        let output = world.run(words);
+        assert!(is_clean(&output.stdout), "{words:?}: {}", String::from_utf8_lossy(&output.stdout).escape_debug());
+        assert!(is_clean(&output.stderr), "{words:?}: {}", String::from_utf8_lossy(&output.stderr).escape_debug());
+    }
+    let shown = world.run_ok(commands[0]);
+    assert!(shown.contains("\\u{9b}2J") && shown.contains("\\u{202e}"), "{shown}");
+    // As JSON it still means what it says.
+    let shown: serde_json::Value = serde_json::from_str(&world.run_ok(commands[1])).unwrap();
+    assert_eq!(shown["params"]["text"], text);
+}

@@ -35,7 +35,7 @@ fn sandbox() -> Sandbox {
 fn a_right_is_handed_on_twice_offline_and_used() {
     let sandbox = sandbox();
     let first = sandbox.run(&format!(
-        "delegate --key refund-1.pem --as refund-1 --to desk --to-key {} --action billing.refund --max amount=1000 --only \
+        "delegate --key refund-1.pem --as refund-1 --gate countersign.local/log --to desk --to-key {} --action billing.refund --max amount=1000 --only \
          currency=USD --fact Account::42 --expires 1h --depth 1",
         name(2)
     ));
@@ -59,14 +59,25 @@ fn a_right_is_handed_on_twice_offline_and_used() {
         assert!(run.stderr.contains(says), "{}", run.stderr);
     }
     let shown = sandbox.run("delegation show @helper.dlg").must(0).stdout;
-    assert!(shown.starts_with(&format!("hop 1: refund-1 ({}) to desk ({})", name(1), name(2))), "{shown}");
+    assert!(
+        shown.starts_with(&format!(
+            "at the gate countersign.local/log and no other\nhop 1: refund-1 ({}) to desk ({})",
+            name(1),
+            name(2)
+        )),
+        "{shown}"
+    );
     assert!(shown.contains("amount: at most 100\n"), "{shown}");
     assert!(shown.ends_with("may not be handed on\n"), "{shown}");
 
     let verdict = sandbox.run(&format!("{ACT} amount=100 --json")).must(0).json();
     assert_eq!(verdict["verdict"], "committed");
     let entry = sandbox.run(&format!("entry show {} --data data", verdict["entry"])).must(0);
-    assert!(entry.stderr.contains("Under this delegation\nhop 1: refund-1"), "{}", entry.stderr);
+    assert!(
+        entry.stderr.contains("Under this delegation\nat the gate countersign.local/log and no other\nhop 1: refund-1"),
+        "{}",
+        entry.stderr
+    );
     assert!(entry.stderr.contains("hop 2: desk"), "{}", entry.stderr);
     assert!(entry.stdout.contains(r#""by": "helper""#), "{}", entry.stdout);
     assert!(sandbox.run(&format!("{ACT} amount=101")).must(1).stdout.contains("delegation_out_of_scope"));

@@ -42,7 +42,8 @@ fn attack_a_hop_claims_more_than_it_was_given() {
 #[test]
 fn attack_a_delegation_in_a_loop() {
     let looped = |root: &str, hops: Vec<Scope>| {
-        Chain::new(AgentId::new(root).unwrap(), KeyName::of([1; 32]), hops, Digest::of(b"")).unwrap_err()
+        Chain::new("gate.test".into(), AgentId::new(root).unwrap(), KeyName::of([1; 32]), hops, Digest::of(b""))
+            .unwrap_err()
     };
     let twice = |agent: &str| ChainError::Loop(AgentId::new(agent).unwrap());
     assert_eq!(looped("a", vec![scope("a", 1)]), twice("a"));

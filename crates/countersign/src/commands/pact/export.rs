@@ -3,7 +3,7 @@
 use super::problems;
 use super::source::PactFile;
 use crate::commands::Outcome;
-use crate::terminal::{note, say};
+use crate::terminal::{note, say_exactly};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_core::pact::export::{cedar_policies, cedar_schema};
@@ -34,7 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<Outcome> {
     let Some(pact) = &file.pact else { return Ok(Outcome::No) };
     let (schema, policies) = (cedar_schema(pact), cedar_policies(pact));
     let Some(out) = &args.out else {
-        say(format_args!("{}\n{}", schema.trim_end(), policies.trim_end()));
+        say_exactly(&format!("{}\n{}", schema.trim_end(), policies.trim_end()));
         return Ok(Outcome::Yes);
     };
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;

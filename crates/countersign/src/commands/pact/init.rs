@@ -4,7 +4,7 @@ use crate::commands::mcp::read_tools;
 use crate::commands::{Failure, Outcome};
 use crate::mcp::draft;
 use crate::mcp::settings::{self, Place};
-use crate::terminal::{note, say};
+use crate::terminal::{note, say, say_exactly};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
         ));
     }
     let Some(file) = &args.out else {
-        say(text.trim_end());
+        say_exactly(text.trim_end());
         return Ok(Outcome::Yes);
     };
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);

@@ -6,6 +6,7 @@ use crate::connections::Slot;
 use crate::http::access::{self, Needs};
 use crate::http::error::denied;
 use crate::http::rate::{Empty, INACTIVE_COST, Left, cost, too_often};
+use crate::http::reviews::APPROVE_BYTES_MAX;
 use crate::http::{Reach, body};
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -161,7 +162,10 @@ async fn verify(
 ) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
     let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
     let (parts, body) = request.into_parts();
-    let bytes = body::whole(body, PACT_BYTES_MAX).await?;
+    // An approval carries back all that was shown, which can be more than the largest pact.
+    let is_approval = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().ends_with("/approve"));
+    let bytes_max = if is_approval { APPROVE_BYTES_MAX } else { PACT_BYTES_MAX };
+    let bytes = body::whole(body, bytes_max).await?;
     let text = body::utf8(&bytes)?;
     let wire = Wire {
         method: parts.method.as_str(),

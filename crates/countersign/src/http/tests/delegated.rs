@@ -27,7 +27,7 @@ fn handed_on(server: &Server) -> String {
         }});
         assert_eq!(put(server, ADMIN, &format!("/v1/facts/Agent/{agent}"), &value).status, 200);
     }
-    let first = mint(&key(AGENT), &id("refund-1"), &scope("desk", DESK, 1)).unwrap();
+    let first = mint(&key(AGENT), &id("refund-1"), ORIGIN, &scope("desk", DESK, 1)).unwrap();
     extend(&first, &key(DESK), &scope("helper", HELPER, 0)).unwrap()
 }
 

@@ -128,3 +128,46 @@ fn reasons_that_were_erased_are_not_made_up() {
     let again = said(&server.post("/v1/actions", &body));
     assert_eq!((&again["verdict"], &again["erased"], again.get("wrote")), (&json!("committed"), &json!(true), None));
 }
+
+#[test]
+fn every_rejection_says_the_same_in_its_answer_and_in_its_entry() {
+    let server = furnished();
+    let observed = observe(&server);
+    let token = observed["observation"].as_str().unwrap();
+    let frozen = account("frozen", 820_000).to_string();
+    let headers = ["Content-Type: application/json", "Countersign-Agent: fraud-1"];
+    assert_eq!(server.send("PUT", "/v1/facts/Account/42", &headers, frozen.as_bytes()).status, 200);
+    let rejected = [
+        ("unknown_action", refund("a", 80_000, &[token]).replace("\"refund\"", "\"rob\"")),
+        ("invalid_params", refund("b", 80_000, &[token]).replace("80000", "\"all\"")),
+        ("fact_missing", refund("c", 80_000, &[token]).replace("\"42\"", "\"43\"")),
+        ("precondition_failed", refund("d", 80_000, &[token])),
+        ("precondition_failed", refund("e", 80_000, &[])),
+    ];
+    for (code, body) in rejected {
+        let answer = said(&server.post("/v1/actions", &body));
+        assert_eq!((&answer["verdict"], &answer["code"]), (&json!("rejected"), &json!(code)), "{answer}");
+        let entry = server.get(&format!("/v1/ledger/entries/{}", answer["entry"])).json();
+        let blocked = entry["payload"]["decision"]["blocked"].as_object().unwrap();
+        // The action, by its id and its own words.
+        assert_eq!((&entry["leaf"]["action"], &entry["payload"]["body"]), (&answer["action"], &json!(body)));
+        // The gap, which is left out of both where nothing was observed of what was read.
+        let decided = entry["payload"]["decision"].as_object().unwrap();
+        assert_eq!(answer.get("gap_ms"), decided.get("gap_ms"), "{code}");
+        // The preconditions: none where the reason is another, and otherwise each with what was expected and found.
+        let none = Vec::new();
+        let told = answer.get("failed").and_then(Value::as_array).unwrap_or(&none);
+        let kept = blocked.get("failed").and_then(Value::as_array).unwrap_or(&none);
+        assert_eq!((told.len(), kept.is_empty()), (kept.len(), code != "precondition_failed"), "{code}");
+        for (told, kept) in told.iter().zip(kept) {
+            assert_eq!(told["precondition"], kept["precondition"]);
+            assert_eq!(told.get("gap_ms"), kept.get("gap_ms"), "{code}");
+            for (told, kept) in told["reads"].as_array().unwrap().iter().zip(kept["reads"].as_array().unwrap()) {
+                for member in ["expected", "actual"] {
+                    assert_eq!(told.get(member), kept.get(member), "{code}: {member}");
+                }
+                assert_eq!(told["observed"], kept["observed"]);
+            }
+        }
+    }
+}

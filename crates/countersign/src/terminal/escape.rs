@@ -1,0 +1,108 @@
+//! Text from elsewhere, made safe to look at.
+//!
+//! Names, parameters, reasons and answers of services are printed for people who decide on them. A control character moves the
+//! cursor or hides a line, a bidirectional one turns the order of what is read. So every line for people is escaped here, the one
+//! place that all of them pass, and JSON is escaped by JSON's own rules, which leaves its meaning alone.
+
+use crate::mcp::screen::is_hidden;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// What our own colours carry behind their escape character. It is drawn for each process, so nothing from elsewhere has it.
+static MARK: LazyLock<Option<String>> = LazyLock::new(|| {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes.iter().fold(String::new(), |mark, byte| mark + &format!("{byte:02x}")))
+});
+
+/// A text in a colour of ours; as it is where there is no randomness to mark it with.
+pub(super) fn coloured(code: &str, text: &str) -> String {
+    match &*MARK {
+        Some(mark) => format!("\u{1b}{mark}[{code}m{text}\u{1b}{mark}[0m"),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether a character must not reach a terminal. Joiners and selectors belong to writing and pictures.
+fn is_unsafe(char: char) -> bool {
+    char == '\r' || (is_hidden(char) && !matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE0E}' | '\u{FE0F}'))
+}
+
+/// A text for people: what they would not see, or what would move what they see, is spelled out. Lines and tabs stay.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        let after = rest.get(char.len_utf8()..).unwrap_or_default();
+        let ours = MARK.as_deref().and_then(|mark| after.strip_prefix(mark)).filter(|_| char == '\u{1b}');
+        rest = ours.unwrap_or(after);
+        match (ours.is_some(), is_unsafe(char)) {
+            (false, true) => out.extend(char.escape_unicode()),
+            _ => out.push(char),
+        }
+    }
+    out
+}
+
+/// The same on one line: for reasons and messages, which could otherwise go on with a line that looks like ours.
+pub fn inline(text: &str) -> String {
+    let spelled = |char: char| match char {
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        char if is_unsafe(char) => char.escape_unicode().to_string(),
+        char => char.to_string(),
+    };
+    text.chars().map(spelled).collect()
+}
+
+/// JSON with the same characters as JSON escapes. They can only stand in strings, so it still means the same.
+pub(super) fn escaped_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for char in json.chars() {
+        if !is_unsafe(char) {
+            out.push(char);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_move_or_hide_what_is_seen_is_spelled_out() {
+        let cases = [
+            ("plain – “text”, 日本語, עברית", "plain – “text”, 日本語, עברית"),
+            ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+            ("a\u{1b}[2Jb\rc\u{7}", "a\\u{1b}[2Jb\\u{d}c\\u{7}"),
+            ("a\u{9b}31mb\u{85}", "a\\u{9b}31mb\\u{85}"),
+            ("pay \u{202e}0001\u{2066}", "pay \\u{202e}0001\\u{2066}"),
+            ("a\u{e0041}b\u{200b}", "a\\u{e0041}b\\u{200b}"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(escaped(text), shown);
+        }
+        assert_eq!(inline("fine\n✓ committed\u{9b}K"), "fine\\n✓ committed\\u{9b}K");
+    }
+
+    #[test]
+    fn our_own_colours_pass_and_copies_of_them_do_not() {
+        assert_eq!(escaped(&coloured("1;31", "bad")), escaped(&coloured("1;31", "bad")));
+        let shown = escaped(&format!("{} \u{1b}[1;32mgood\u{1b}[0m", coloured("1;31", "bad")));
+        assert_eq!(shown, "\u{1b}[1;31mbad\u{1b}[0m \\u{1b}[1;32mgood\\u{1b}[0m");
+    }
+
+    #[test]
+    fn json_means_the_same_as_before() {
+        let value = serde_json::json!({"a\u{202e}": "\u{9b}31m\u{e0041}\u{1b}\n\"", "b": [1, "é"]});
+        let shown = escaped_json(&value.to_string());
+        assert!(!shown.chars().any(is_unsafe), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+}
