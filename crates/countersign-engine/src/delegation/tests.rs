@@ -82,8 +82,8 @@ fn what_is_handed_on_offline_is_what_is_reduced() {
     );
     assert_eq!(reduce(&token), Ok(expected.unwrap()));
     let kept = Delegations::default();
-    assert_eq!(kept.reduce(&token), kept.reduce(&token));
-    assert_eq!(kept.reduce("dlg1."), Err(DelegationError::Malformed));
+    assert_eq!(kept.reduce(&token, GATE), kept.reduce(&token, GATE));
+    assert_eq!(kept.reduce("dlg1.", GATE), Err(DelegationError::Malformed));
     // What a hop leaves out it has from the one before.
     let all = Scope { actions: None, limits: BTreeMap::new(), facts: None, expires_at_ms: None, ..scope("last", 3, 0) };
     assert_eq!(narrows(&scope("middle", 2, 1), &all.within(&scope("middle", 2, 1))), Ok(()));
@@ -125,7 +125,7 @@ fn attack_a_block_signed_by_the_wrong_key() {
     // A root that signs with another key than it names.
     let other = KeyPair::from(&thief);
     let mut builder = Biscuit::builder();
-    for fact in vocabulary::root_facts(&agent("lead"), GATE, &name(1))
+    for fact in vocabulary::root_facts(&agent("lead"), &name(1), GATE)
         .into_iter()
         .chain(vocabulary::scope_facts(&scope("thief", 9, 0)))
     {

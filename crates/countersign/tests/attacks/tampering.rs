@@ -95,8 +95,11 @@ on_fail = "review"
 
 /// Whatever of this reaches a terminal moves its cursor or turns its text.
 fn is_clean(shown: &[u8]) -> bool {
-    let unsafe_ = |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !std::str::from_utf8(shown).unwrap().chars().any(unsafe_)
+    let moves = |char: char| {
+        let turns = matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || (char.is_control() && !matches!(char, '\n' | '\t'))
+    };
+    !std::str::from_utf8(shown).unwrap().chars().any(moves)
 }
 
 #[test]

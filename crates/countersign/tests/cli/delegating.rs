@@ -35,8 +35,8 @@ fn sandbox() -> Sandbox {
 fn a_right_is_handed_on_twice_offline_and_used() {
     let sandbox = sandbox();
     let first = sandbox.run(&format!(
-        "delegate --key refund-1.pem --as refund-1 --gate countersign.local/log --to desk --to-key {} --action billing.refund --max amount=1000 --only \
-         currency=USD --fact Account::42 --expires 1h --depth 1",
+        "delegate --key refund-1.pem --as refund-1 --gate countersign.local/log --to desk --to-key {} --action \
+         billing.refund --max amount=1000 --only currency=USD --fact Account::42 --expires 1h --depth 1",
         name(2)
     ));
     let first = first.must(0);
