@@ -20,7 +20,9 @@ GOOD = [case for case in VECTORS["cases"] if case["expect"] == "ok"]
 
 
 def request_of(case: dict[str, Any]) -> Signable:
-    return Signable(case["method"], case["authority"], case["path"], case.get("query"), case.get("body", "").encode())
+    condition = case["headers"].get("If-Match")
+    body = case.get("body", "").encode()
+    return Signable(case["method"], case["authority"], case["path"], case.get("query"), body, condition)
 
 
 def parts_of(case: dict[str, Any]) -> tuple[list[str], str, bytes]:
