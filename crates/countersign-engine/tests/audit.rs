@@ -220,10 +220,15 @@ fn records_of_every_kind_are_canonical() {
     gate.call(Request::Resume { by: operator(), auth: Auth::None, scope: scope(), reason: "why".into() }).unwrap();
     gate.call(feed("Note::\"1\"", r#"{"text":"","open":true}"#)).unwrap();
     let parked = [act(&gate, 6, "ask", &[]), act(&gate, 5, "ask", &[])].map(|answer| ReviewId(index(answer)));
+    act(&gate, 9, "ask", &[]);
     let shown = gate.show_review(parked[0], &operator()).unwrap().shown;
     let until_ms = shown.at_ms + 60_000;
     gate.call(Request::Approve { by: operator(), auth: Auth::None, shown: Box::new(shown), until_ms }).unwrap();
     gate.call(Request::Refuse { by: operator(), auth: Auth::None, review: parked[1], reason: "why".into() }).unwrap();
+    // The last one waits for longer than anybody has.
+    clock.step(3_700_000);
+    gate.call(feed("Note::\"2\"", r#"{"text":"","open":false}"#)).unwrap();
+    gate.call(Request::ConfirmClock { by: operator(), auth: Auth::None }).unwrap();
     gate.call(feed("Note::\"1\"", r#"{"text":"again","open":true}"#)).unwrap();
     effects(&gate);
     let (agent, code) = (AgentId::new("writer").ok(), DenialCode::NotObservable);
