@@ -26,10 +26,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign delegate --key lead.pem --as lead --gate example.com/gate --to refund-1 --to-key did:key:z6Mk… --action billing.refund \\
-      --max amount=1000 --only currency=USD --expires 1h
-  countersign delegate --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… --from @lead.dlg \\
-      --max amount=100")]
+  countersign delegate --key lead.pem --as lead --gate example.com/gate --to refund-1 \\
+      --to-key did:key:z6Mk… --action billing.refund --max amount=1000 --expires 1h
+  countersign delegate --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… \\
+      --from @lead.dlg --max amount=100")]
 pub struct DelegateArgs {
     /// The delegator's private key, a PKCS#8 PEM file
     #[arg(long, value_name = "FILE")]
@@ -37,7 +37,7 @@ pub struct DelegateArgs {
     /// The delegator
     #[arg(long = "as", value_name = "NAME")]
     delegator: String,
-    /// The origin of the gate that it is for, unless `origin` in countersign.toml says so; with --from it stays as it is
+    /// The origin of its gate; unless given, `origin` in countersign.toml. Not with --from
     #[arg(long, value_name = "ORIGIN", conflicts_with = "from")]
     gate: Option<String>,
     /// The agent that gets the right
