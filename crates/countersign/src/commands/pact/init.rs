@@ -4,7 +4,7 @@ use crate::commands::mcp::read_tools;
 use crate::commands::{Failure, Outcome};
 use crate::mcp::draft;
 use crate::mcp::settings::{self, Place};
-use crate::terminal::{note, say, say_exactly};
+use crate::terminal::{note, say_exactly};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
