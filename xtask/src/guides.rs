@@ -52,7 +52,11 @@ pub fn run(root: &Path) -> Result<bool> {
         binary: std::path::absolute(binary)?,
         python: std::path::absolute(python)?,
         isolated: shell::can_isolate(),
+        end_wait: END_WAIT,
     };
+    if !place.isolated {
+        shell::ports_are_free()?;
+    }
     let only = std::env::var("GUIDE").unwrap_or_default();
     let mut failed = 0;
     let mut skipped = Vec::new();
@@ -85,6 +89,8 @@ struct Place {
     python: PathBuf,
     /// Whether each guide has a network of its own, so that its ports are free whatever else runs on this machine.
     isolated: bool,
+    /// How long what a guide has started may take to end.
+    end_wait: Duration,
 }
 
 fn pages(root: &Path) -> Result<Vec<String>> {
@@ -150,15 +156,15 @@ fn in_folder(place: &Place, path: &str, blocks: &[Block], folder: &Path) -> Resu
     if let Some(cluster) = cluster {
         cluster.stop(&mut shell)?;
     }
-    ends_clean(shell, &here)?;
+    ends_clean(place, shell, &here)?;
     Ok(pasted)
 }
 
 /// A reader is left with nothing that runs and nothing on the disk.
-fn ends_clean(mut shell: Shell, here: &Path) -> Result<()> {
-    if shell.paste("wait", END_WAIT).is_err() {
-        let jobs = shell.printed();
-        bail!("the guide leaves processes running\nhint: end it with `kill %1 && wait`\n{jobs}");
+fn ends_clean(place: &Place, mut shell: Shell, here: &Path) -> Result<()> {
+    let running = shell.paste("jobs -rl", BLOCK_WAIT)?.printed;
+    if shell.paste("wait", place.end_wait).is_err() {
+        bail!("the guide leaves processes running\nhint: end it with `kill %1 && wait`\n{running}");
     }
     let left: Vec<String> = std::fs::read_dir(here)
         .with_context(|| format!("cannot read {}", here.display()))?
@@ -177,4 +183,69 @@ fn postgres_programs() -> Result<PathBuf> {
     // A wrapper in `PATH` need not have its neighbours beside it.
     let real = std::fs::canonicalize(initdb).unwrap_or_else(|_| initdb.clone());
     Ok(real.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pastes a made-up guide; the error in words.
+    fn pasted(name: &str, page: &str) -> Result<usize, String> {
+        let root = PathBuf::from("/");
+        let (binary, python) = (PathBuf::from("/bin/true"), PathBuf::from("/usr/bin/python3"));
+        let place = Place { root, binary, python, isolated: false, end_wait: Duration::from_secs(1) };
+        walk(&place, name, &page::blocks(page)).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn a_guide_is_pasted_into_one_shell_in_its_own_folder() {
+        let page = "\
+```sh
+mkdir a && cd a
+NAME=kettle
+sleep 1000 &
+```
+```text
+# stock.txt
+one
+two
+```
+```sh
+cat stock.txt
+echo \"a $NAME\"
+test -e gone \\
+    -o -e lost      # not there: exit code 1
+```
+```text
+two
+a kettle
+```
+```sh
+kill %1 && wait
+cd .. && rm -r a
+```
+";
+        assert_eq!(pasted("good", page), Ok(4));
+    }
+
+    #[test]
+    fn whatever_does_not_work_as_written_is_found() {
+        let rows = [
+            ("fails", "```sh\ntrue\nfalse\n```\n", "exit code 1: false"),
+            ("fails-inside", "```sh\nX=$(exit 7)\n```\n", "exit code 7"),
+            ("fails-in-a-pipe", "```sh\nfalse | cat\n```\n", "exit code 1"),
+            ("is-missing", "```sh\nno-such-command\n```\n", "exit code 127"),
+            ("works", "```sh\ntrue     # rejected: exit code 1\n```\n", "expected: [1]"),
+            ("fails-otherwise", "```sh\n(exit 3)     # rejected: exit code 1\n```\n", "exit code 3"),
+            ("prints-otherwise", "```sh\necho a\n```\n```text\nb\n```\n", "it was not printed"),
+            ("leaves-a-file", "```sh\ntouch left\n```\n", "leaves files behind: left"),
+            ("leaves-a-process", "```sh\nsleep 1000 &\n```\n", "leaves processes running"),
+            ("ends-the-shell", "```sh\nexit\n```\n", "the shell ended"),
+            ("is-no-toml", "```toml\na = = 1\n```\n", "not TOML"),
+        ];
+        for (name, page, said) in rows {
+            let error = pasted(name, page).expect_err(name);
+            assert!(error.contains(said), "{name}: {error}");
+        }
+    }
 }

@@ -75,7 +75,6 @@ impl Shell {
             command.args(["--net", "--", "bash"]);
             command
         } else {
-            ports_are_free()?;
             Command::new("bash")
         };
         bash.args(["--noprofile", "--norc"]).current_dir(here).process_group(0);
@@ -177,7 +176,8 @@ fn path(place: &Place, programs: &Path) -> Result<String> {
     Ok(folders.join(":"))
 }
 
-fn ports_are_free() -> Result<()> {
+/// Makes sure that nothing else listens where guides do.
+pub fn ports_are_free() -> Result<()> {
     for port in PORTS {
         if std::net::TcpStream::connect(("127.0.0.1", *port)).is_ok() {
             bail!(
