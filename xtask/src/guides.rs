@@ -115,8 +115,9 @@ fn walk(place: &Place, path: &str, blocks: &[Block]) -> Result<usize> {
     if !blocks.iter().any(|block| matches!(block.does, Does::Paste(_))) {
         return Ok(0);
     }
-    let name = path.replace(['/', '.'], "-");
-    let folder = std::env::temp_dir().join(format!("countersign-guide-{name}-{}", std::process::id()));
+    // Short: the path of a socket in a data folder in this folder may have 107 bytes.
+    let name = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    let folder = std::env::temp_dir().join(format!("guide-{}-{name}", std::process::id()));
     let outcome = in_folder(place, path, blocks, &folder);
     let removed = std::fs::remove_dir_all(&folder);
     let pasted = outcome?;
