@@ -74,9 +74,9 @@ fn a_tool_that_was_never_approved_runs_as_read_only_while_everything_is_halted()
     assert_eq!(client.call("look", &json!({}))["content"][0]["text"], "done");
     client.end();
     world.write("grown", "");
+    let mut client = gateway(&world);
     world.run_ok(&["agent", "quarantine", "coder-1"]);
     world.run_ok(&["halt", "--all", "--reason", "it lies"]);
-    let mut client = gateway(&world);
     // The first calls let the gateway know that no pact maps the tool, which used to be when it was sent at once.
     for _ in 0..4 {
         for tool in ["wipe_disk", "look"] {
