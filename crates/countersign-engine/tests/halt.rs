@@ -285,10 +285,12 @@ fn calls_that_are_due_by_the_thousand_do_not_keep_a_halt_or_a_revocation_waiting
     let revoked = r#"{"roles":[],"standing":"revoked","org":"odd","trust":1}"#;
     let value = Some(Attributes::from_untyped_json(&serde_json::from_str(revoked).unwrap()).unwrap());
     let fact = "Agent::\"a1\"".parse().unwrap();
-    submit(halt("agent:a0")).expect("there is room for a halt");
-    submit(Request::Feed { by: operator(), auth: Auth::None, fact, value, if_match: None })
-        .expect("there is room for a revocation");
+    let halted = submit(halt("agent:a0"));
+    let revoked = submit(Request::Feed { by: operator(), auth: Auth::None, fact, value, if_match: None });
+    // Before anything can fail: a gate whose clock is held cannot be closed.
     clock.hold(false);
+    halted.expect("there is room for a halt");
+    revoked.expect("there is room for a revocation");
     let answers: Vec<_> = (0..waiting + 22).map(|_| answered.recv().unwrap()).collect();
     let entered = answers.into_iter().filter_map(Result::ok).map(|answer| match answer {
         Answer::Entered(entered) => entered.entry,
