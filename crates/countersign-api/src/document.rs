@@ -40,9 +40,9 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
     components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail)),
     paths(
         paths::observe, paths::act, paths::check, paths::get_action,
-        paths::get_fact, paths::put_fact, paths::delete_fact, paths::confirm_fact, paths::fact_history,
+        paths::list_facts, paths::get_fact, paths::put_fact, paths::delete_fact, paths::confirm_fact, paths::fact_history,
         paths::list_agents, paths::list_operators, paths::get_caller,
-        paths::list_pacts, paths::publish_pact, paths::get_pact,
+        paths::list_pacts, paths::publish_pact, paths::check_pact, paths::get_pact,
         paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
         paths::list_reviews, paths::get_review, paths::approve, paths::refuse,
         paths::list_claims, paths::claim, paths::extend_claim, paths::withdraw_claim,

@@ -95,6 +95,32 @@ pub struct FactResponse {
     pub claim: Option<String>,
 }
 
+/// Facts of one type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FactList {
+    /// The facts, by id.
+    pub facts: Vec<FactSummary>,
+    /// The id after which the next page begins; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<String>,
+}
+
+/// One fact of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FactSummary {
+    /// The fact.
+    pub fact: String,
+    /// Its version.
+    pub version: u64,
+    /// Its value.
+    #[schema(value_type = Object)]
+    pub value: Value,
+    /// When this version was written, in ledger milliseconds.
+    pub written_at: u64,
+    /// Who wrote it.
+    pub written_by: String,
+}
+
 /// A feed that waits for effects in flight to end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HeldFeed {

@@ -64,7 +64,8 @@ pub struct ErasureRequest {
     /// The entries whose payloads are to be erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<u64>>,
-    /// The fact of which every copy is to be erased, except its current value.
+    /// The fact whose copies are to be found; only with `dry_run`. The request of an erasure is kept for ever with its signature,
+    /// so it names entries and not the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Account::\"42\"")]
     pub fact: Option<String>,
@@ -83,9 +84,23 @@ pub struct ErasureResponse {
     pub records: Vec<u64>,
     /// The entries whose payloads are gone, or would be.
     pub erased: Vec<u64>,
-    /// Entries that also hold a current value: write or delete that first, then erase again.
+    /// Entries that hold a copy and are kept, because something of them is in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<u64>,
+    pub kept: Vec<KeptEntry>,
+}
+
+/// An entry that an erasure leaves as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeptEntry {
+    /// The entry.
+    pub entry: u64,
+    /// What of it is in force.
+    pub why: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Until when, in ledger milliseconds, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
 }
 
 /// The wall clock was confirmed.

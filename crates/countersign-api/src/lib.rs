@@ -38,14 +38,14 @@ pub use effects::{
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, Problem, Severity};
 pub use facts::{
-    FactConfirm, FactConfirmed, FactPut, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse,
-    ObserveRequest, ObserveResponse, ObservedFact,
+    FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactSummary, FactVersion, FactWritten, HeldFeed,
+    HistoryResponse, ObserveRequest, ObserveResponse, ObservedFact,
 };
 pub use ledger::{
     ClockConfirmed, ConsistencyResponse, EntriesResponse, EntryResponse, ErasureRequest, ErasureResponse, Health,
-    LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
+    KeptEntry, LogKeyRotated, LogKeyRotation, Ready, ReceiptResponse,
 };
-pub use pacts::{PactList, PactPublished, PactResponse, PactSummary};
+pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
 pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

@@ -59,3 +59,17 @@ pub struct PactPublished {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Problem>,
 }
+
+/// A pact that could be published now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PactChecked {
+    /// The pact.
+    #[serde(flatten)]
+    pub pact: PactSummary,
+    /// Whether this very text is published already, so that there is nothing to publish.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
+    /// What is worth a look, and stops nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Problem>,
+}

@@ -24,6 +24,14 @@ pub struct HaltEntered {
     pub entry: u64,
     /// When, in ledger milliseconds.
     pub at: u64,
+    /// How many agents or pacts the scope of a halt names; absent for `all`, and for a resume. With 0 the halt is in force, and stops
+    /// nothing that there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matches: Option<u64>,
+    /// Where it names none: the name that is closest to it, if one is close.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "refund-1")]
+    pub closest: Option<String>,
     /// The entry's receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "rct1.AAAA")]

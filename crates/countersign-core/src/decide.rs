@@ -46,6 +46,8 @@ pub trait Snapshot {
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>>;
     /// The current version of a pact.
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>>;
+    /// The version that a new fact begins above.
+    fn version_floor(&self) -> u64;
     /// What a budget's window already holds.
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
     /// Whether operators are known, so that nothing unsigned is taken.

@@ -24,6 +24,7 @@ pub mod delegation;
 pub mod denial;
 pub mod disclose;
 pub mod effect;
+pub mod erase;
 pub mod expression;
 pub mod fact;
 pub mod fence;

@@ -21,6 +21,7 @@ use crate::call::{EffectId, Evidence, Outcome, Send};
 use crate::decide::Cleared;
 use crate::decision::{Blocked, Charge, Decision, Write};
 use crate::denial::Denied;
+use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
@@ -97,6 +98,8 @@ pub enum Event {
     Erasure {
         /// The entries whose payloads were erased, ascending.
         entries: Vec<u64>,
+        /// The deleted facts that are forgotten with them.
+        forgotten: Vec<Forgotten>,
         /// Why, in the operator's words.
         reason: String,
     },

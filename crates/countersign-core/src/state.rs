@@ -29,6 +29,9 @@ use std::sync::Arc;
 pub struct State {
     /// The facts.
     pub facts: FactMap,
+    /// The highest version of a fact that was erased with its id. New facts begin above it: an observation or a version that
+    /// somebody noted before an erasure never fits what comes after.
+    pub version_floor: u64,
     /// The pacts by name, each at its current version.
     pub pacts: BTreeMap<PactName, Arc<Pact>>,
     /// The fact types of all pacts.
@@ -259,7 +262,7 @@ impl State {
         Write {
             fact: id.clone(),
             tag: before.map(|fact| fact.tag),
-            version: before.map_or(0, |fact| fact.version()).saturating_add(1),
+            version: before.map_or(self.version_floor, |fact| fact.version()).saturating_add(1),
             value,
             previous_entry: before.map(|fact| fact.written.entry),
         }
@@ -293,6 +296,9 @@ impl Snapshot for State {
     }
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
         self.pacts.get(name)
+    }
+    fn version_floor(&self) -> u64 {
+        self.version_floor
     }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.budgets.get(budget).filter(|held| held.window == window).map_or(0, |held| held.used)

@@ -1,6 +1,7 @@
 //! Ledger time for people.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Ledger milliseconds as people read them: `2026-11-15T09:30:00.123Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,55 @@ impl fmt::Display for Utc {
     }
 }
 
+/// A text is not a time of this form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a time is written 2026-11-15T09:30:00Z")]
+pub struct NotATime;
+
+impl FromStr for Utc {
+    type Err = NotATime;
+
+    /// Reads the form that it is shown in; seconds and their fraction may be left out.
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        let (date, time) = text.strip_suffix('Z').and_then(|text| text.split_once('T')).ok_or(NotATime)?;
+        let numbers = |text: &str, separator: char| -> Result<Vec<u64>, NotATime> {
+            let is_number =
+                |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
+            let number = |part: &str| if is_number(part) { part.parse().map_err(|_| NotATime) } else { Err(NotATime) };
+            text.split(separator).map(number).collect()
+        };
+        let (clock, milli) = match time.split_once('.') {
+            Some((clock, milli)) if milli.len() == 3 => (clock, milli.parse().map_err(|_| NotATime)?),
+            Some(_) => return Err(NotATime),
+            None => (time, 0_u64),
+        };
+        let &[year, month, day] = numbers(date, '-')?.as_slice() else { return Err(NotATime) };
+        let (hour, minute, second) = match *numbers(clock, ':')?.as_slice() {
+            [hour, minute, second] => (hour, minute, second),
+            [hour, minute] => (hour, minute, 0),
+            _ => return Err(NotATime),
+        };
+        if year < 1970
+            || !(1..=12).contains(&month)
+            || !(1..=31).contains(&day)
+            || hour > 23
+            || minute > 59
+            || second > 59
+        {
+            return Err(NotATime);
+        }
+        // The reverse of what is shown: years that start in March.
+        let (year, shifted) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let (era, year_of_era) = (year / 400, year % 400);
+        let day_of_year = (153 * shifted + 2) / 5 + day - 1;
+        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+        let days = era * 146_097 + day_of_era - 719_468;
+        let parsed = Self((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli);
+        // What is not a day of its month comes out as another.
+        if parsed.to_string().starts_with(date) { Ok(parsed) } else { Err(NotATime) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Utc;
@@ -35,6 +85,15 @@ mod tests {
         assert_eq!(text(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(text(1_794_700_000_123), "2026-11-14T23:46:40.123Z");
         assert_eq!(text(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
+        for ms in [0, 951_782_400_000, 1_794_700_000_123, 4_107_542_399_999] {
+            assert_eq!(text(ms).parse(), Ok(Utc(ms)));
+        }
+        assert_eq!("2026-11-14T23:46Z".parse(), Ok(Utc(1_794_699_960_000)));
+        for wrong in
+            ["", "2026-11-14", "2026-02-30T00:00Z", "2026-13-01T00:00Z", "2026-11-14T24:00Z", "2026-1-1T00:00Z"]
+        {
+            assert!(wrong.parse::<Utc>().is_err(), "{wrong}");
+        }
         // However absurd a time is, it is shown.
         assert!(text(u64::MAX).ends_with('Z'));
     }

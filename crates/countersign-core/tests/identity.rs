@@ -123,7 +123,7 @@ fn events() -> Vec<Event> {
         Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
         Event::Withdrawal { claim: ClaimId(2) },
         Event::Action(Box::new(Decided { action, decision })),
-        Event::Erasure { entries: vec![1], reason: "asked for".into() },
+        Event::Erasure { entries: vec![1], forgotten: Vec::new(), reason: "asked for".into() },
         Event::Clock { wall_ms: 7, confirmed: true },
         Event::Halt { scope: Scope::All, reason: "why".into() },
         Event::Resume { scope: Scope::All, reason: "why".into() },

@@ -5,6 +5,7 @@
 
 mod counterfactual;
 mod effects;
+mod lost;
 mod words;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
@@ -14,6 +15,7 @@ use crate::fold::{Fold, FoldError, walk_options};
 use crate::storage::disk::Disk;
 use crate::storage::{StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
+use countersign_core::code::Code;
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
@@ -26,9 +28,10 @@ use countersign_core::record::{
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
+use lost::{FENCED, Lost};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use words::{differ_in_words_only, says_over_budget};
+use words::{differ_in_words_only, says_one_of};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -118,6 +121,8 @@ struct Auditor {
     erased_by: BTreeMap<u64, u64>,
     /// Entries whose payloads are erased.
     gone: BTreeSet<u64>,
+    /// What was under way by entries that are erased.
+    lost: Lost,
     payloads: Encoder,
     leaves: Encoder,
 }
@@ -147,6 +152,7 @@ impl Auditor {
             }
             None => self.erased(&leaf),
         }
+        self.lost.ended(&leaf);
         self.fold.advance(&leaf, leaf_bytes)
     }
 
@@ -157,6 +163,7 @@ impl Auditor {
             self.tainted.entry(tag.clone()).or_insert(leaf.index);
         }
         self.gone.insert(leaf.index);
+        self.lost.begun(leaf);
         if matches!(leaf.verdict.as_deref(), Some("committed" | "in_flight" | "failed")) {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
@@ -164,7 +171,7 @@ impl Auditor {
     }
 
     fn compare(&mut self, leaf: &Leaf, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
-        let (mut is_reworded, mut is_over_budget) = (false, false);
+        let (mut is_reworded, mut is_over_budget, mut is_fenced) = (false, false, Lost::concerns(leaf));
         let what = match again {
             Ok(entry) => {
                 let commitment = leaf.commitment().unwrap_or(Digest([0; 32]));
@@ -177,7 +184,10 @@ impl Auditor {
                     }
                     (same_leaf, false) => {
                         is_reworded = same_leaf && differ_in_words_only(payload, payload_again);
-                        is_over_budget = [payload, payload_again].into_iter().any(says_over_budget);
+                        let says =
+                            |codes| [payload, payload_again].into_iter().any(|payload| says_one_of(payload, codes));
+                        is_over_budget = says(&[Code::BudgetExceeded]);
+                        is_fenced |= says(FENCED);
                         difference("payload", payload, payload_again)
                     }
                     (false, true) => difference("leaf", leaf_bytes, leaf_again),
@@ -188,9 +198,13 @@ impl Auditor {
         let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
         let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
         // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
-        let parked = leaf.review.into_iter().chain(leaf.effect).find(|entry| self.gone.contains(entry));
+        let rests_on = [leaf.review, leaf.effect, leaf.held, leaf.claim];
+        let parked = rests_on.into_iter().flatten().find(|entry| self.gone.contains(entry));
+        let lost = self.lost.under_way(leaf).filter(|_| is_fenced);
+        // The leaf of a claim says nothing of the agent's own fact, of which a version may be gone.
+        let standing = self.tainted.values().next_back().filter(|_| leaf.claim.is_some() || leaf.kind == "claim");
         // What rests on something erased may say something else because of that.
-        if let Some(depends_on) = tainted.copied().or(over_budget).or(parked) {
+        if let Some(depends_on) = tainted.or(standing).copied().or(over_budget).or(parked).or(lost) {
             self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
         } else if is_reworded {
             self.report.reworded_count += 1;

@@ -1,12 +1,12 @@
 //! Folding stored entries back into state: after a restart, and in an audit.
 
 use crate::idempotency::Idempotency;
-use crate::request::EraseTarget;
 use crate::storage::WalkOptions;
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::decision::Charge;
 use countersign_core::effect::Approved;
+use countersign_core::erase::EraseTarget;
 use countersign_core::fact::Fact;
 use countersign_core::identity::Auth;
 use countersign_core::ids::Digest;
@@ -39,6 +39,8 @@ pub struct Fold {
     pub waiting: Vec<(u64, Vec<Observed>)>,
     /// Entries whose payloads an erasure names.
     pub erased: Vec<u64>,
+    /// The latest erasure.
+    pub erasure: Option<u64>,
     /// Effects under way that must be read from their entries, because a snapshot names them or they rest on something that
     /// waited when it was taken.
     pub under_way: BTreeMap<u64, Moved>,
@@ -136,7 +138,10 @@ impl Fold {
         let decoded = |source| FoldError::Decode { index, source };
         let leaf = Leaf::decode(leaf_bytes).map_err(decoded)?;
         self.check_place(&leaf)?;
-        self.erased.extend(leaf.erased.iter().flatten());
+        if let Some(erased) = &leaf.erased {
+            self.erased.extend(erased);
+            self.erasure = Some(leaf.index);
+        }
         if let Some(payload) = payload {
             // Only what waits or is under way is decided again, and needs to know who sent it.
             if matches!(leaf.verdict.as_deref(), Some("review" | "in_flight")) {
@@ -155,7 +160,7 @@ impl Fold {
     }
 
     /// Takes in what the leaf alone says, which outlives an erasure: its place, its time, its
-    /// idempotency key, and which review it ends.
+    /// idempotency key, which review it ends, and which held feed it releases.
     pub fn advance(&mut self, leaf: &Leaf, leaf_bytes: &[u8]) -> Result<(), FoldError> {
         let decoded = |source| FoldError::Decode { index: self.position, source };
         if let (Some(key), Some(action)) = (leaf.key_digest().map_err(decoded)?, &leaf.action) {
@@ -172,6 +177,9 @@ impl Fold {
         }
         if let Some(effect) = leaf.effect {
             self.moved(leaf, effect);
+        }
+        if let Some(held) = leaf.held {
+            self.state.release(held);
         }
         self.tree.push(leaf_hash(leaf_bytes));
         self.position += 1;
@@ -192,6 +200,8 @@ impl Fold {
                 if let Some(moved) = self.under_way.get_mut(&effect) {
                     moved.in_doubt = Some(leaf.index);
                 }
+                let fences = &mut self.state.fences;
+                self.state.effects.settle(EffectId(effect), Outcome::InDoubt, leaf.index, leaf.time, fences);
                 return;
             }
             ("settle", Some("settled")) => Outcome::Settled,
@@ -311,12 +321,6 @@ impl Fold {
 
     /// What an entry holds that must no longer be in force when it is erased.
     pub fn erase_target(leaf: &Leaf, payload: &[u8]) -> Result<EraseTarget, DecodeError> {
-        let stored = decode(leaf, payload)?;
-        let mut writes: Vec<_> = stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
-        // How fresh the current version is rests on its confirmations.
-        if let Stored::Event(Event::Confirm { fact, version, .. }) = &stored {
-            writes.push((fact.clone(), *version));
-        }
-        Ok(EraseTarget { entry: leaf.index, writes, charges: stored.charges().to_vec() })
+        Ok(EraseTarget::new(leaf.index, leaf.effect, &decode(leaf, payload)?))
     }
 }

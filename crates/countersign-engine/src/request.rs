@@ -4,19 +4,19 @@ use crate::commit::BatchProof;
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
 use countersign_core::call::{EffectId, Evidence, Outcome};
-use countersign_core::decision::Charge;
 use countersign_core::denial::Denied;
 use countersign_core::effect::EffectRefusal;
+use countersign_core::erase::{EraseTarget, InForce};
 use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
-use countersign_core::pact::catalogue::{Catalogue, OPERATOR};
+use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
-use countersign_core::state::{PublishError, State};
+use countersign_core::state::PublishError;
 use countersign_core::value::Attributes;
 use std::sync::Arc;
 
@@ -256,42 +256,6 @@ pub struct Settlement {
     pub is_stopped: bool,
 }
 
-/// An entry whose payload is to be erased.
-#[derive(Debug, Clone)]
-pub struct EraseTarget {
-    /// The entry.
-    pub entry: u64,
-    /// The facts and versions it wrote, which must no longer be current.
-    pub writes: Vec<(FactId, u64)>,
-    /// What it charged to budgets, whose windows must have closed.
-    pub charges: Vec<Charge>,
-}
-
-impl EraseTarget {
-    /// Refuses what is still in force.
-    pub(crate) fn check(&self, state: &State) -> Result<(), Refusal> {
-        if self.writes.iter().any(|(fact, _)| fact.ty().as_str() == OPERATOR) {
-            return Err(Refusal::NotErasable(self.entry, "it names an operator; who might do what must stay provable"));
-        }
-        let current =
-            |(fact, version): &&(FactId, u64)| state.facts.get(fact).is_some_and(|held| held.version() == *version);
-        if let Some((fact, _)) = self.writes.iter().find(current) {
-            return Err(Refusal::CurrentValue { entry: self.entry, fact: fact.clone() });
-        }
-        if state.is_under_way(self.entry) {
-            return Err(Refusal::NotErasable(
-                self.entry,
-                "an effect, a claim or a held feed that it began has not ended",
-            ));
-        }
-        let open = |charge: &Charge| state.budgets.get(&charge.budget).is_some_and(|held| held.window == charge.window);
-        if self.charges.iter().any(open) {
-            return Err(Refusal::NotErasable(self.entry, "it is charged to a budget window that is still open"));
-        }
-        Ok(())
-    }
-}
-
 /// What the sequencer answers once everything it rests on is durable.
 #[derive(Debug)]
 pub enum Answer {
@@ -352,13 +316,13 @@ pub enum Refusal {
     /// The pact cannot be published.
     #[error("{0}")]
     Publish(#[from] PublishError),
-    /// The entry holds the current value of a fact.
-    #[error("entry {entry} holds the current version of {fact}; write or delete the fact first, then erase")]
-    CurrentValue {
+    /// Something of the entry is in force, or is kept for ever.
+    #[error("entry {entry} cannot be erased: {what}")]
+    InForce {
         /// The entry.
         entry: u64,
-        /// The fact.
-        fact: FactId,
+        /// What, and until when.
+        what: InForce,
     },
     /// The entry cannot be erased.
     #[error("entry {0} cannot be erased: {1}")]

@@ -10,9 +10,10 @@ mod waiting;
 
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
-use crate::request::{EraseTarget, Published, Refusal, Reply, Request, Submission};
+use crate::request::{Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::decide::{Approval, approve, decide};
+use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
@@ -207,9 +208,9 @@ impl Sequencer {
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
-            Request::Erase { by, auth, targets, reason } => match self.check_erase(&targets) {
-                Ok(entries) => {
-                    let event = Event::Erasure { entries, reason };
+            Request::Erase { by, auth, targets, reason } => match self.check_erase(&targets, now_ms) {
+                Ok((entries, forgotten)) => {
+                    let event = Event::Erasure { entries, forgotten, reason };
                     self.enter(batch, now_ms, by, auth, event, None, Some(reply));
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
@@ -398,20 +399,25 @@ impl Sequencer {
         }
     }
 
-    fn check_erase(&self, targets: &[EraseTarget]) -> Result<Vec<u64>, Refusal> {
+    fn check_erase(&self, targets: &[EraseTarget], now_ms: u64) -> Result<(Vec<u64>, Vec<Forgotten>), Refusal> {
         if targets.len() > ERASED_MAX {
             return Err(Refusal::TooManyErased(targets.len()));
         }
+        let eraser = Eraser::new(&self.state, now_ms);
+        let mut forgotten = Vec::new();
         for target in targets {
             if target.entry >= self.next_index {
                 return Err(Refusal::NotErasable(target.entry, "there is no such entry"));
             }
-            target.check(&self.state)?;
+            let checked = eraser.check(target).map_err(|what| Refusal::InForce { entry: target.entry, what })?;
+            forgotten.extend(checked);
         }
+        // A held deletion and the feed that it became both speak of the same version.
+        forgotten.dedup();
         let mut entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
         entries.sort_unstable();
         entries.dedup();
-        Ok(entries)
+        Ok((entries, forgotten))
     }
 }
 

@@ -37,15 +37,25 @@ pub fn take(
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, tree, pacts, stops, key) = {
+    let (position, time_ms, floor, tree, pacts, stops, key) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
-        (view.position, view.time_ms, view.tree.clone(), pacts, Stops::of(&view.state), log_keys.private())
+        (
+            view.position,
+            view.time_ms,
+            view.state.version_floor,
+            view.tree.clone(),
+            pacts,
+            Stops::of(&view.state),
+            log_keys.private(),
+        )
     };
     let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
     lines.push(|out| {
         out.open('{');
+        out.key("floor");
+        out.u64(floor);
         out.key("time");
         out.u64(time_ms);
         out.close('}');
@@ -286,6 +296,7 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[derive(Deserialize)]
 struct Head {
+    floor: u64,
     time: u64,
 }
 
@@ -325,7 +336,10 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
     let bad = |why: String| RestoreError::Record { section: section.to_owned(), why };
     let json = |error: serde_json::Error| bad(error.to_string());
     match section {
-        "head" => fold.time_ms = serde_json::from_slice::<Head>(line).map_err(json)?.time,
+        "head" => {
+            let Head { floor, time } = serde_json::from_slice(line).map_err(json)?;
+            (fold.time_ms, fold.state.version_floor) = (time, floor);
+        }
         "pacts" => fold.restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?)?,
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;

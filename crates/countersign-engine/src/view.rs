@@ -36,6 +36,9 @@ impl Snapshot for View {
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
         self.state.pact(name)
     }
+    fn version_floor(&self) -> u64 {
+        self.state.version_floor()
+    }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.state.budget_used(budget, window)
     }

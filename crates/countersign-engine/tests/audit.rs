@@ -13,6 +13,7 @@ use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::decision::{Blocked, Verdict};
 use countersign_core::denial::{DenialCode, Denied};
+use countersign_core::erase::InForce;
 use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
@@ -347,7 +348,7 @@ fn erasure_takes_every_copy_and_says_what_it_leaves_unverifiable() {
 
     // What is current is refused.
     let refused = gate.erase(operator(), Auth::None, &[current], "asked for".into()).unwrap_err();
-    assert!(matches!(refused, EraseError::Refused(Refusal::CurrentValue { .. })), "{refused:?}");
+    assert!(matches!(refused, EraseError::Refused(Refusal::InForce { what: InForce::Current(_), .. })), "{refused:?}");
 
     let second = index(write(&gate, 1, "a second secret"));
     index(write(&gate, 2, "plain"));

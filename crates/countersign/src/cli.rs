@@ -4,15 +4,16 @@
 //! not (docs/guides/command-line.md).
 
 use crate::commands::{
-    Exit, Failure, Outcome, act, agent, audit, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
+    Exit, Failure, act, agent, audit, backup, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
     init, key, ledger, mcp, observe, operator, pact, postgres, replay, review,
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
-use crate::terminal::{Report, Stream, colours};
+use crate::terminal::{Report, Stream, colours, note};
 use crate::{bench, demo};
 use anyhow::Result;
-use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,7 +36,10 @@ Exit codes:
   1  the answer is no: rejected, broken, or with problems
   2  the command line or the configuration was not understood
   3  it could not be done: a file, the network, a folder that another process holds
-  5  unknown: it may have been done, and no answer says so; the message has the way to find out
+  4  the action waits for a person
+  5  in doubt or unknown: it may have happened, and the message has the way to find out
+  6  in flight: the call is under way and not over
+  7  failed: the call did not happen
 
 Settings come from countersign.toml, then COUNTERSIGN_… variables, then flags; the later wins.";
 
@@ -85,6 +89,7 @@ enum Command {
     Audit(audit::AuditArgs),
     Replay(replay::ReplayArgs),
     Erase(erase::EraseArgs),
+    Backup(backup::BackupArgs),
     #[command(subcommand)]
     Review(review::ReviewCommand),
     Halt(halt::HaltArgs),
@@ -102,21 +107,30 @@ enum Command {
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
-    let cli = match parse() {
-        Ok(cli) => cli,
+    let (cli, json) = match parse() {
+        Ok(parsed) => parsed,
         Err(code) => return code,
     };
     let config = match Config::load(cli.config.as_deref()) {
         Ok(config) => config,
-        Err(error) => return fail(&error, Exit::Usage),
+        Err(error) => return fail(&error, Exit::Usage, json),
     };
-    run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot))
+    run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot, json))
 }
 
-fn parse() -> Result<Cli, ExitCode> {
+/// Whether the command was asked for JSON.
+fn wants_json(mut matches: &ArgMatches) -> bool {
+    while let Some((_, deeper)) = matches.subcommand() {
+        matches = deeper;
+    }
+    matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or(false)
+}
+
+fn parse() -> Result<(Cli, bool), ExitCode> {
     let colour = if colours(Stream::Out) && colours(Stream::Err) { ColorChoice::Auto } else { ColorChoice::Never };
     let matches = Cli::command().color(colour).try_get_matches();
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+    let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, wants_json(&matches))));
+    parsed.map_err(|error| {
         // Help goes to stdout, complaints to stderr; clap knows which is which. Nobody is left to tell if that fails.
         let _ = error.print();
         if error.use_stderr() { ExitCode::from(Exit::Usage as u8) } else { ExitCode::SUCCESS }
@@ -147,6 +161,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Audit(args) => audit::run(&args, config),
         Command::Replay(args) => replay::run(&args, config),
         Command::Erase(args) => erase::run(&args, config),
+        Command::Backup(args) => backup::run(&args, config),
         Command::Review(command) => review::run(&command, config),
         Command::Halt(args) => halt::halt(&args, config),
         Command::Resume(args) => halt::resume(&args, config),
@@ -154,17 +169,23 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Postgres(command) => postgres::run(&command, config),
         Command::Bench(args) => return bench::run(&args),
     };
-    outcome.map(|outcome| match outcome {
-        Outcome::Yes => ExitCode::SUCCESS,
-        Outcome::No => ExitCode::from(Exit::No as u8),
-    })
+    outcome.map(|outcome| ExitCode::from(outcome.code()))
 }
 
 /// Shows an error and gives its exit code, or the usual one where it has none of its own.
-fn fail(error: &anyhow::Error, usual: Exit) -> ExitCode {
-    Report::of_error(error).show();
-    let exit = error.downcast_ref::<Failure>().map_or(usual, |failure| failure.exit);
-    ExitCode::from(exit as u8)
+fn fail(error: &anyhow::Error, usual: Exit, json: bool) -> ExitCode {
+    let failure = error.downcast_ref::<Failure>();
+    let exit = failure.map_or(usual, |failure| failure.exit) as u8;
+    let report = Report::of_error(error);
+    if json {
+        // On stderr: stdout has the data that was asked for, or nothing.
+        let code = failure.and_then(Failure::code);
+        let Report { message, hints } = report;
+        note(json!({"error": {"code": code, "message": message, "hints": hints, "exit": exit}}));
+    } else {
+        report.show();
+    }
+    ExitCode::from(exit)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod act;
 pub mod agent;
 pub mod audit;
+pub mod backup;
 pub mod claim;
 pub mod clock;
 pub mod delegate;
@@ -31,7 +32,7 @@ use crate::client::Client;
 use crate::config::{Config, SERVER};
 use anyhow::Result;
 use clap::Args;
-use countersign_api::ErrorCode;
+use countersign_api::{EffectState, ErrorCode, VerdictKind};
 use countersign_core::ids::{FactId, FactType};
 use std::fmt;
 use std::path::PathBuf;
@@ -46,6 +47,52 @@ pub enum Outcome {
     Yes,
     /// The answer is no: a rejected action, a broken log, a pact with problems.
     No,
+    /// The action waits for a person.
+    Waiting,
+    /// It may have happened, and nobody knows.
+    InDoubt,
+    /// It is under way, and not over.
+    InFlight,
+    /// The call did not happen.
+    Failed,
+}
+
+impl Outcome {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Yes => 0,
+            Self::No => 1,
+            Self::Waiting => 4,
+            Self::InDoubt => 5,
+            Self::InFlight => 6,
+            Self::Failed => 7,
+        }
+    }
+}
+
+impl From<VerdictKind> for Outcome {
+    fn from(verdict: VerdictKind) -> Self {
+        match verdict {
+            VerdictKind::Committed | VerdictKind::Settled => Self::Yes,
+            VerdictKind::Rejected => Self::No,
+            VerdictKind::Review => Self::Waiting,
+            VerdictKind::InFlight => Self::InFlight,
+            VerdictKind::InDoubt => Self::InDoubt,
+            VerdictKind::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<EffectState> for Outcome {
+    fn from(state: EffectState) -> Self {
+        match state {
+            EffectState::Settled => Self::Yes,
+            EffectState::Cooling | EffectState::Dispatched => Self::InFlight,
+            EffectState::InDoubt => Self::InDoubt,
+            EffectState::Failed => Self::Failed,
+        }
+    }
 }
 
 /// How a command ended otherwise.
@@ -99,6 +146,21 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// The code that a gate refused with.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
     }
 
     /// Says which code a gate refused with.
@@ -211,6 +273,34 @@ pub fn fact_word(word: &str) -> Result<FactId> {
 /// The path of a fact.
 pub fn fact_path(fact: &FactId) -> String {
     format!("/v1/facts/{}/{}", crate::client::escape(fact.ty().as_str()), crate::client::escape(fact.id()))
+}
+
+/// How long to wait for a call, in whole seconds: `10`, or a span of time as pacts write them.
+pub fn wait_seconds(text: &str) -> Result<u32, String> {
+    let seconds = match text.parse::<u64>() {
+        Ok(seconds) => Some(seconds),
+        Err(_) => countersign_core::pact::duration_ms(text).map(|ms| ms.div_ceil(1000)),
+    };
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).filter(|seconds| *seconds <= 60);
+    seconds.ok_or_else(|| "write 10, 10s or 1m; 60 seconds at most".to_owned())
+}
+
+/// A value from the command line: as it stands, from standard input (`-`), or from a file (`@FILE`).
+pub fn text_of(given: &str) -> Result<String> {
+    use anyhow::Context as _;
+    match (given, given.strip_prefix('@')) {
+        ("-", _) => std::io::read_to_string(std::io::stdin()).context("cannot read standard input"),
+        (_, Some(file)) => std::fs::read_to_string(file).with_context(|| format!("cannot read {file}")),
+        _ => Ok(given.to_owned()),
+    }
+}
+
+/// What to say of a name that there is none of: the one that was meant, or where to look.
+pub fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+    match countersign_core::pact::diagnostic::closest(name, names) {
+        Some(near) => format!("did you mean `{near}`? {otherwise}"),
+        None => otherwise.to_owned(),
+    }
 }
 
 /// A span of time, as pacts write them.

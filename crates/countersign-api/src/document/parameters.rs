@@ -37,7 +37,9 @@ fn limit_one(path: &str, parameter: &mut Parameter) {
             schema.minimum = Some(1_usize.into());
             schema.maximum = Some(if path.ends_with("/history") { 100_usize } else { 256 }.into());
         }
-        "index" | "entry" | "start" | "old" | "before" => schema.maximum = Some(INTEGER_MAX.into()),
+        "index" | "entry" | "start" | "end" | "old" | "before" | "since" | "until" => {
+            schema.maximum = Some(INTEGER_MAX.into())
+        }
         "type" => text(schema, IDENTIFIER.to_owned(), 64),
         "name" => text(schema, NAME.to_owned(), 64),
         "id" | "Countersign-Agent" => text(schema, ID.to_owned(), ID_CHARS_MAX),

@@ -5,10 +5,10 @@
 use crate::{
     ActionRequest, AgentList, ApproveRequest, CallerResponse, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest,
     ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest,
-    ErasureResponse, FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HaltEntered, HaltList,
+    ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactWritten, HaltEntered, HaltList,
     HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList,
-    PactList, PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList,
-    ReviewShown, Verdict,
+    PactChecked, PactList, PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest,
+    ReviewList, ReviewShown, Verdict,
 };
 
 /// Show facts to an agent, and seal what was shown. Writes nothing.
@@ -37,6 +37,14 @@ pub(super) fn check() {}
         ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who asks")),
     responses((status = 200, description = "The verdict, durable", body = Verdict)))]
 pub(super) fn get_action() {}
+
+/// The facts of a type, deleted ones not among them.
+#[utoipa::path(get, path = "/v1/facts/{type}", tag = "facts",
+    params(("type" = String, Path, description = "The facts' type"),
+        ("after" = Option<String>, Query, description = "Only ids after this one"),
+        ("limit" = Option<u64>, Query, description = "How many at most; 100 unless told, never more than 256")),
+    responses((status = 200, description = "The facts, by id", body = FactList)))]
+pub(super) fn list_facts() {}
 
 /// The current version of a fact.
 #[utoipa::path(get, path = "/v1/facts/{type}/{id}", tag = "facts",
@@ -105,15 +113,31 @@ pub(super) fn list_pacts() {}
     responses((status = 200, description = "The pact is in force from this entry on", body = PactPublished)))]
 pub(super) fn publish_pact() {}
 
+/// Whether a pact could be published now: refused with what publishing it would be refused with. Writes nothing.
+#[utoipa::path(post, path = "/v1/check/pact", tag = "pacts",
+    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is taken too"),
+    responses((status = 200, description = "It could be published, or is already", body = PactChecked)))]
+pub(super) fn check_pact() {}
+
 /// One pact with its text.
 #[utoipa::path(get, path = "/v1/pacts/{name}", tag = "pacts",
     params(("name" = String, Path, description = "The pact's name")),
     responses((status = 200, description = "The pact", body = PactResponse)))]
 pub(super) fn get_pact() {}
 
-/// Entries of the ledger, in order.
+/// Entries of the ledger, in order; with filters, those that match all of them. One request looks at 4096 entries at most, so a
+/// page may be empty and still have a `next`.
 #[utoipa::path(get, path = "/v1/ledger/entries", tag = "ledger",
     params(("start" = Option<u64>, Query, description = "The first entry; 0 unless told"),
+        ("end" = Option<u64>, Query, description = "The entry to stop before"),
+        ("by" = Option<String>, Query, description = "Only of this agent or operator"),
+        ("kind" = Option<String>, Query, description = "Only of this kind"),
+        ("verdict" = Option<String>, Query, description = "Only with this verdict"),
+        ("pact" = Option<String>, Query, description = "Only under this pact"),
+        ("action" = Option<String>, Query, description = "Only of this action type"),
+        ("fact" = Option<String>, Query, description = "Only those that name this fact, as `Type::\"id\"`"),
+        ("since" = Option<u64>, Query, description = "Only from this ledger time on, in milliseconds"),
+        ("until" = Option<u64>, Query, description = "Only before this ledger time, in milliseconds"),
         ("limit" = Option<u64>, Query, description = "How many at most; 100 unless told, never more than 256")),
     responses((status = 200, description = "The entries", body = EntriesResponse)))]
 pub(super) fn list_entries() {}

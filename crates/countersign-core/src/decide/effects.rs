@@ -30,7 +30,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         Ok(Some(Write {
             fact: resolved.id.clone(),
             tag: resolved.record.map(|fact| fact.tag),
-            version: resolved.version().saturating_add(1),
+            version: resolved
+                .record
+                .map_or_else(|| self.snapshot.version_floor(), |_| resolved.version())
+                .saturating_add(1),
             value,
             previous_entry: resolved.record.map(|fact| fact.written.entry),
         }))

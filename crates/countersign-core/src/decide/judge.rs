@@ -90,6 +90,10 @@ impl Snapshot for Judging<'_> {
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
         Some(&self.context.pact).filter(|pact| pact.name == *name)
     }
+    fn version_floor(&self) -> u64 {
+        // What is written was settled at the dispatch.
+        0
+    }
     fn budget_used(&self, _: &BudgetKey, _: u64) -> i64 {
         0
     }

@@ -12,6 +12,7 @@ use crate::action::Observed;
 use crate::call::{EffectId, Outcome};
 use crate::decision::{Charge, InFlight, PactRef, ReadVersion, Write};
 use crate::delegation::{Chain, StoredChain};
+use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::ScopeError;
 use crate::identity::{Auth, GATEWAY};
@@ -247,6 +248,9 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
         }
         "erasure" => Event::Erasure {
             entries: leaf.erased.clone().ok_or(missing("erased"))?,
+            forgotten: (payload.forgotten.into_iter())
+                .map(|(tag, version)| Ok(Forgotten { tag: tag.parse()?, version }))
+                .collect::<Result<_, DecodeError>>()?,
             reason: payload.reason.ok_or(missing("reason"))?,
         },
         "clock" => Event::Clock {

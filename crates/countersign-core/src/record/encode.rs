@@ -8,6 +8,7 @@ use super::{Approved, Decided, Dispatch, Entry, Event, Settle};
 use crate::action::Observed;
 use crate::canonical::Canonical;
 use crate::decision::{Charge, Decision, ReadVersion, Verdict, Write};
+use crate::erase::Forgotten;
 use crate::fact::Version;
 
 /// Writes entries into buffers that are reused.
@@ -98,7 +99,13 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             write_signed(out, entry);
         }
         Event::Withdrawal { .. } | Event::Expiry { .. } => write_signed(out, entry),
-        Event::Erasure { reason, .. } | Event::Rotation { reason, .. } => {
+        Event::Erasure { forgotten, reason, .. } => {
+            write_forgotten(out, forgotten);
+            out.key("reason");
+            out.string(reason);
+            write_signed(out, entry);
+        }
+        Event::Rotation { reason, .. } => {
             out.key("reason");
             out.string(reason);
             write_signed(out, entry);
@@ -126,6 +133,25 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
         }
     }
     out.close('}');
+}
+
+/// The tags and last versions of the facts that an erasure forgets.
+fn write_forgotten(out: &mut Canonical, forgotten: &[Forgotten]) {
+    if forgotten.is_empty() {
+        return;
+    }
+    out.key("forgotten");
+    out.open('[');
+    for Forgotten { tag, version } in forgotten {
+        out.element();
+        out.open('[');
+        out.element();
+        out.hex_string(&tag.0);
+        out.element();
+        out.u64(*version);
+        out.close(']');
+    }
+    out.close(']');
 }
 
 /// The signed request, where there is one: its member comes after `reason` and before `source`.

@@ -32,6 +32,8 @@ pub(super) struct Payload<'a> {
     pub(super) fact: Option<String>,
     #[serde(default)]
     pub(super) facts: Vec<String>,
+    #[serde(default)]
+    pub(super) forgotten: Vec<(String, u64)>,
     pub(super) judged_at: Option<u64>,
     #[serde(default)]
     pub(super) outside: Vec<StoredOutsideFact>,

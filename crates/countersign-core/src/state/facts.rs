@@ -1,8 +1,9 @@
 //! The facts by id, in shards that can be copied one at a time while the gate goes on.
 
 use crate::fact::Fact;
-use crate::ids::FactId;
+use crate::ids::{FactId, Tag};
 use hashbrown::hash_table::{Entry, HashTable};
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -15,13 +16,15 @@ pub const SHARDS: usize = 256;
 pub struct FactMap {
     hasher: hashbrown::DefaultHashBuilder,
     shards: Box<[HashTable<Arc<Fact>>]>,
+    /// The deleted facts by tag: an erasure names them so.
+    deleted: BTreeMap<Tag, FactId>,
     count: usize,
 }
 
 impl Default for FactMap {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| HashTable::new()).collect();
-        Self { hasher: hashbrown::DefaultHashBuilder::default(), shards, count: 0 }
+        Self { hasher: hashbrown::DefaultHashBuilder::default(), shards, deleted: BTreeMap::new(), count: 0 }
     }
 }
 
@@ -41,13 +44,33 @@ impl FactMap {
     pub(super) fn put(&mut self, fact: Arc<Fact>) {
         let hash = self.hasher.hash_one(&fact.id);
         let hasher = &self.hasher;
+        if fact.value.is_none() {
+            self.deleted.insert(fact.tag, fact.id.clone());
+        }
         let Some(shard) = self.shards.get_mut(Self::shard_of(hash)) else { return };
         match shard.entry(hash, |held| held.id == fact.id, |held| hasher.hash_one(&held.id)) {
-            Entry::Occupied(mut held) => *held.get_mut() = fact,
+            Entry::Occupied(mut held) => {
+                let is_back = held.get().value.is_none() && fact.value.is_some();
+                let before = std::mem::replace(held.get_mut(), fact);
+                if is_back {
+                    self.deleted.remove(&before.tag);
+                }
+            }
             Entry::Vacant(free) => {
                 free.insert(fact);
                 self.count += 1;
             }
+        }
+    }
+
+    /// Removes a deleted fact.
+    pub(super) fn forget(&mut self, tag: Tag) {
+        let Some(id) = self.deleted.remove(&tag) else { return };
+        let hash = self.hasher.hash_one(&id);
+        let shard = self.shards.get_mut(Self::shard_of(hash));
+        if let Some(held) = shard.and_then(|shard| shard.find_entry(hash, |fact| fact.id == id).ok()) {
+            held.remove();
+            self.count -= 1;
         }
     }
 

@@ -5,8 +5,9 @@ use crate::action::Action;
 use crate::call::{EffectId, Outcome};
 use crate::decision::{Charge, Decision, InFlight, ReadVersion, Verdict};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
+use crate::erase::Forgotten;
 use crate::fact::{Fact, Written};
-use crate::fence::Claim;
+use crate::fence::{Claim, ClaimId};
 use crate::halt::Halt;
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::record::Event;
@@ -33,9 +34,14 @@ impl State {
             }
             Event::Refusal { review, .. } => self.reviews.close(review.0, Ended::Refused, entry),
             Event::Expiry { review } => self.reviews.close(review.0, Ended::Expired, entry),
-            Event::Erasure { entries, .. } => {
+            Event::Erasure { entries, forgotten, .. } => {
                 for erased in entries {
                     self.reviews.close(*erased, Ended::Erased, entry);
+                    // It has ended, and is kept only until room is needed: with the facts that it names.
+                    self.fences.withdraw(ClaimId(*erased));
+                }
+                for forgotten in forgotten {
+                    self.forget(*forgotten);
                 }
             }
             Event::Dispatch(dispatch) => {
@@ -69,11 +75,7 @@ impl State {
                 self.hold(entry, held);
             }
             Event::Confirm { fact, version, .. } => self.confirm(entry, time_ms, by, fact, *version),
-            Event::Feed { held: Some(held), .. } => {
-                if let Some(released) = self.held.remove(held) {
-                    self.fences.release(&released.fact);
-                }
-            }
+            Event::Feed { held: Some(held), .. } => self.release(*held),
             _ => {}
         }
     }
@@ -196,15 +198,17 @@ impl State {
         }
     }
 
-    /// Whether an entry began something that has not ended.
-    pub fn is_under_way(&self, entry: u64) -> bool {
-        let of_effect = |(id, effect): (EffectId, &Effect)| {
-            let review = effect.approval.as_ref().map(|approval| approval.shown.review.0);
-            id.0 == entry || effect.flight().is_some_and(|flight| flight.entry == entry) || review == Some(entry)
-        };
-        self.held.contains_key(&entry)
-            || self.fences.claims().any(|(claim, _)| claim.0 == entry)
-            || self.effects.open().any(of_effect)
+    /// A held feed is written, and no longer waits.
+    pub fn release(&mut self, held: u64) {
+        if let Some(released) = self.held.remove(&held) {
+            self.fences.release(&released.fact);
+        }
+    }
+
+    /// Forgets a deleted fact whose deletion is erased.
+    fn forget(&mut self, Forgotten { tag, version }: Forgotten) {
+        self.facts.forget(tag);
+        self.version_floor = self.version_floor.max(version);
     }
 
     /// Who wrote what an entry writes. The gate makes the entries of settlements and of feeds that were held; what they write is

@@ -74,6 +74,9 @@ impl Snapshot for Under<'_> {
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
         self.pacts.get(name)
     }
+    fn version_floor(&self) -> u64 {
+        self.state.version_floor()
+    }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.state.budget_used(budget, window)
     }

@@ -28,11 +28,11 @@ pub(super) fn differ_in_words_only(recorded: &[u8], again: &[u8]) -> bool {
     recorded_value == again
 }
 
-/// Whether a payload says at one of those places that a budget was exceeded. What an agent wrote into its body says nothing.
-pub(super) fn says_over_budget(payload: &[u8]) -> bool {
+/// Whether a payload gives one of these codes at one of those places. What an agent wrote into its body says nothing.
+pub(super) fn says_one_of(payload: &[u8], codes: &[Code]) -> bool {
     let Ok(payload) = serde_json::from_slice::<Value>(payload) else { return false };
     let code = |place: &&str| payload.pointer(place).and_then(|blocked| blocked.get("code")?.as_str());
-    EXPLAINED.iter().filter_map(code).any(|code| code == Code::BudgetExceeded.as_str())
+    EXPLAINED.iter().filter_map(code).any(|said| codes.iter().any(|code| code.as_str() == said))
 }
 
 /// Leaves of every text for people only that it is there.

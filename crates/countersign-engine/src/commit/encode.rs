@@ -183,7 +183,7 @@ fn fitting(entries: &[Sequenced]) -> usize {
             Event::Refusal { reason, .. } => reason.len().saturating_mul(6),
             Event::Pact { source, .. } => source.len().saturating_mul(6),
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
-            Event::Erasure { .. } => LEAF_BYTES_MAX,
+            Event::Erasure { forgotten, .. } => LEAF_BYTES_MAX.saturating_add(forgotten.len().saturating_mul(64)),
             Event::Rotation { reason, .. } => reason.len().saturating_mul(6),
             _ => 0,
         };

@@ -44,6 +44,11 @@ impl Generations {
 }
 
 impl Delegations {
+    /// Forgets all of them: they name facts, and one may have been erased. Those in use are verified again.
+    pub fn clear(&self) {
+        *self.generations.lock() = Generations::default();
+    }
+
     /// The chain that a token for the gate of this origin stands for.
     pub fn reduce(&self, token: &str, origin: &str) -> Result<Arc<Chain>, DelegationError> {
         let digest = Digest::of(token.as_bytes());

@@ -1,17 +1,20 @@
 //! Erasing payloads: every copy of them, and nothing that is still in force.
+//!
+//! Plan and erasure go through one check, [`Eraser`], so what a plan promises is what an erasure does. The check is made once
+//! more at the erasure's own place in the order.
 
 use super::Gate;
-use super::outside::LogError;
-use crate::fold::Fold;
-use crate::request::{Answer, EraseTarget, Refusal, Request};
+use super::outside::{LogError, StoredEntry};
+use crate::request::{Answer, Refusal, Request};
 use crate::storage::StorageError;
-use crate::storage::snapshot::remove_older_than;
+use countersign_core::decide::percent_encoded;
+use countersign_core::erase::{EraseTarget, Eraser, InForce, kept_for_ever};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
-use countersign_core::pact::catalogue::OPERATOR;
-use countersign_core::record::{DecodeError, Leaf};
+use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 /// How many entries are read at a time while looking for copies.
 const READ_AT_ONCE: u64 = 4096;
@@ -21,8 +24,8 @@ const READ_AT_ONCE: u64 = 4096;
 pub struct ErasePlan {
     /// The entries, ascending.
     pub entries: Vec<u64>,
-    /// Entries that hold a copy but also the current version of a fact: they stay until that is written anew.
-    pub kept: Vec<u64>,
+    /// Entries that hold a copy and stay, each with what of it is in force.
+    pub kept: Vec<(u64, InForce)>,
 }
 
 /// Why nothing was erased.
@@ -39,44 +42,55 @@ pub enum EraseError {
     Refused(#[from] Refusal),
 }
 
+/// What was found of a fact.
+#[derive(Default)]
+struct Found {
+    /// Entries that can be erased once nothing of them is in force.
+    targets: Vec<EraseTarget>,
+    /// Entries that hold a copy and are kept for ever.
+    kept: Vec<(u64, InForce)>,
+}
+
 impl Gate {
-    /// Every entry whose payload speaks of a fact: that wrote it, read it, was shown it, or was rejected over it.
+    /// Every entry whose payload speaks of a fact: that wrote it, read it, was shown it, was rejected over it, announced a
+    /// change of it, or belongs to a call or a review that did.
     pub fn erase_plan(&self, fact: &FactId) -> Result<ErasePlan, EraseError> {
-        let name = fact.to_string();
-        let (mut plan, mut start) = (ErasePlan::default(), 0);
-        loop {
-            let entries = self.read_log_range(start, READ_AT_ONCE)?;
-            let Some(last) = entries.last() else { return Ok(plan) };
-            start = last.index + 1;
-            for entry in entries {
-                let Some(payload) = &entry.payload else { continue };
-                let json: Json = serde_json::from_slice(payload).unwrap_or_default();
-                if !names(&json, &name) && !asks_for(&json, fact.id()) {
-                    continue;
-                }
-                let damaged = |error: DecodeError| LogError::Damaged(entry.index, error.to_string());
-                let leaf = Leaf::decode(&entry.leaf).map_err(damaged)?;
-                let target = Fold::erase_target(&leaf, payload).map_err(damaged)?;
-                let view = self.view();
-                let current = |(id, version): &(FactId, u64)| {
-                    view.state.facts.get(id).is_some_and(|held| held.version() == *version)
-                };
-                let of_operator = |(id, _): &(FactId, u64)| id.ty().as_str() == OPERATOR;
-                if leaf.kind == "pact" || target.writes.iter().any(|write| current(write) || of_operator(write)) {
-                    plan.kept.push(entry.index);
-                } else {
-                    plan.entries.push(entry.index);
+        let Found { mut targets, kept } = self.find_copies(fact)?;
+        for target in &mut targets {
+            target.is_last = true;
+        }
+        let mut plan = ErasePlan { entries: Vec::new(), kept };
+        let deletion = self.fact(fact).filter(|held| held.value.is_none()).map(|held| held.written.entry);
+        let view = self.view();
+        let eraser = Eraser::new(&view.state, self.now_ms());
+        let mut earlier = None;
+        for target in &targets {
+            // The deletion goes last: while an earlier version is kept, a fold of the log would bring that back.
+            let checked = match earlier.filter(|_| deletion == Some(target.entry)) {
+                Some(earlier) => Err(InForce::Earlier { fact: fact.clone(), earlier }),
+                None => eraser.check(target),
+            };
+            match checked {
+                Ok(_) => plan.entries.push(target.entry),
+                Err(in_force) => {
+                    if target.writes.iter().any(|(wrote, _)| wrote == fact) {
+                        earlier.get_or_insert(target.entry);
+                    }
+                    plan.kept.push((target.entry, in_force));
                 }
             }
         }
+        plan.kept.sort_by_key(|(entry, _)| *entry);
+        Ok(plan)
     }
 
     /// Whether these entries could be erased now; gives those that are not erased yet. Changes nothing.
     pub fn check_erase(&self, entries: &[u64]) -> Result<Vec<u64>, EraseError> {
         let targets = self.erase_targets(entries)?;
         let view = self.view();
+        let eraser = Eraser::new(&view.state, self.now_ms());
         for target in &targets {
-            target.check(&view.state)?;
+            eraser.check(target).map_err(|what| Refusal::InForce { entry: target.entry, what })?;
         }
         Ok(targets.iter().map(|target| target.entry).collect())
     }
@@ -92,50 +106,165 @@ impl Gate {
             let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
             erasure = entered.entry.index;
         }
-        // Older snapshots may hold what was current then: one without takes their place.
-        let position = self.snapshot()?;
-        remove_older_than(self.shared.log.disk().as_ref(), position)?;
+        // What was verified may name facts too.
+        self.shared.delegations.clear();
+        self.shared.replace_snapshots(erasure)?;
         Ok(erasure)
     }
 
-    /// What these entries hold that can be erased.
+    /// What these entries hold. An unknown kind, one that is kept, and a list without anything left are refused.
     fn erase_targets(&self, entries: &[u64]) -> Result<Vec<EraseTarget>, EraseError> {
         let mut targets = Vec::with_capacity(entries.len());
         for index in entries {
-            let stored = self.read_log(*index)?;
-            let damaged = |error: DecodeError| LogError::Damaged(*index, error.to_string());
-            let leaf = Leaf::decode(&stored.leaf).map_err(damaged)?;
-            if !matches!(leaf.kind.as_str(), "action" | "shadow" | "feed" | "approval") {
-                return Err(Refusal::NotErasable(*index, "only feeds and actions hold what can be erased").into());
-            }
+            let entry = self.read_log(*index)?;
             // What is erased already stays so; naming it again is harmless.
-            let Some(payload) = &stored.payload else { continue };
-            targets.push(Fold::erase_target(&leaf, payload).map_err(damaged)?);
+            let Some(payload) = &entry.payload else { continue };
+            let (leaf, stored) = decoded(&entry, payload)?;
+            if let Some(why) = kept_for_ever(&stored) {
+                return Err(Refusal::InForce { entry: *index, what: InForce::Kind(why) }.into());
+            }
+            targets.push(self.target(&leaf, &stored)?);
         }
         if targets.is_empty() {
             let index = entries.first().copied().unwrap_or_default();
             return Err(Refusal::NotErasable(index, "its payload is erased already").into());
         }
+        self.check_deletions(&mut targets)?;
         Ok(targets)
+    }
+
+    /// What one entry holds that might be in force.
+    fn target(&self, leaf: &Leaf, stored: &Stored) -> Result<EraseTarget, LogError> {
+        let mut target = EraseTarget::new(leaf.index, leaf.effect, stored);
+        // Who fed what was held is told by the entry that held it, so that stays as long as what it became is current.
+        if let Stored::Event(Event::Held { fact, .. }) = stored
+            && let Some(held) = self.fact(fact)
+            && decoded_leaf(&self.read_log(held.written.entry)?)?.held == Some(leaf.index)
+        {
+            target.writes.push((fact.clone(), held.version()));
+        }
+        Ok(target)
+    }
+
+    /// The deletion of a fact goes only after every earlier version, or with them.
+    fn check_deletions(&self, targets: &mut [EraseTarget]) -> Result<(), EraseError> {
+        let named: BTreeSet<u64> = targets.iter().map(|target| target.entry).collect();
+        for target in targets {
+            target.is_last = true;
+            for (fact, version) in &target.writes {
+                let deleted = self.fact(fact).filter(|held| held.value.is_none() && held.version() == *version);
+                if deleted.is_none() {
+                    continue;
+                }
+                let others = self.find_copies(fact)?.targets.into_iter();
+                let mut writers = others.filter(|other| other.writes.iter().any(|(wrote, _)| wrote == fact));
+                if let Some(earlier) = writers.find(|other| !named.contains(&other.entry)) {
+                    let what = InForce::Earlier { fact: fact.clone(), earlier: earlier.entry };
+                    return Err(Refusal::InForce { entry: target.entry, what }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through the whole log for a fact.
+    fn find_copies(&self, fact: &FactId) -> Result<Found, EraseError> {
+        let copies = Copies::of(fact, self.fact(fact).map(|held| held.tag.to_string()));
+        let (mut found, mut start) = (Found::default(), 0);
+        let mut related = BTreeSet::new();
+        loop {
+            let entries = self.read_log_range(start, READ_AT_ONCE)?;
+            let Some(last) = entries.last() else { return Ok(found) };
+            start = last.index + 1;
+            for entry in &entries {
+                let leaf = decoded_leaf(entry)?;
+                let is_related = [leaf.effect, leaf.review, leaf.held].iter().flatten().any(|of| related.contains(of));
+                let json = entry.payload.as_deref().map(|payload| serde_json::from_slice(payload).unwrap_or_default());
+                if !is_related && !copies.is_tagged(&leaf) && !json.is_some_and(|json| copies.is_named(&json)) {
+                    continue;
+                }
+                related.insert(entry.index);
+                let Some(payload) = &entry.payload else { continue };
+                let (leaf, stored) = decoded(entry, payload)?;
+                match kept_for_ever(&stored) {
+                    Some(why) => found.kept.push((entry.index, InForce::Kind(why))),
+                    None => found.targets.push(self.target(&leaf, &stored)?),
+                }
+            }
+        }
     }
 }
 
-/// Whether an action that was rejected before its facts were resolved has the fact's id among its parameters. Such an
-/// entry had no effect, so rather one too many is erased than one too few.
-fn asks_for(payload: &Json, id: &str) -> bool {
-    let body = payload.get("body").and_then(Json::as_str).filter(|_| payload.get("reads").is_none());
-    let body: Json = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
-    body.get("params").is_some_and(|params| names(params, id))
+fn damaged(index: u64) -> impl Fn(DecodeError) -> LogError {
+    move |error| LogError::Damaged(index, error.to_string())
 }
 
-/// Whether a JSON value names a fact: as a member `fact`, or in a list of reads.
-fn names(json: &Json, name: &str) -> bool {
-    match json {
-        Json::String(text) => text == name,
-        Json::Array(items) => items.iter().any(|item| names(item, name)),
-        Json::Object(members) => {
-            members.iter().filter(|(key, _)| *key != "body").any(|(_, member)| names(member, name))
+fn decoded_leaf(entry: &StoredEntry) -> Result<Leaf, LogError> {
+    Leaf::decode(&entry.leaf).map_err(damaged(entry.index))
+}
+
+fn decoded(entry: &StoredEntry, payload: &[u8]) -> Result<(Leaf, Stored), LogError> {
+    let leaf = decoded_leaf(entry)?;
+    let stored = decode(&leaf, payload).map_err(damaged(entry.index))?;
+    Ok((leaf, stored))
+}
+
+/// How entries speak of a fact.
+struct Copies<'a> {
+    id: &'a str,
+    /// `Type::"id"`, as payloads and messages have it. The quotes keep `"4"` from being found in `"42"`.
+    name: String,
+    tag: Option<String>,
+}
+
+impl<'a> Copies<'a> {
+    fn of(fact: &'a FactId, tag: Option<String>) -> Self {
+        Self { id: fact.id(), name: fact.to_string(), tag }
+    }
+
+    /// Whether a leaf says that the fact was read or written.
+    fn is_tagged(&self, leaf: &Leaf) -> bool {
+        let versions = leaf.reads.iter().chain(&leaf.writes).flatten();
+        self.tag.as_ref().is_some_and(|tag| versions.into_iter().any(|(named, _)| named == tag))
+    }
+
+    fn is_named(&self, payload: &Json) -> bool {
+        self.names(payload) || self.asks_for(payload) || self.was_denied(payload)
+    }
+
+    /// Whether a sample of what was denied has the id, in whichever form it came. Nothing rests on such an entry.
+    fn was_denied(&self, payload: &Json) -> bool {
+        let denied = payload.get("denied").and_then(Json::as_array).into_iter().flatten();
+        let mut samples = denied.filter_map(|denied| denied.get("sample")?.as_str());
+        let encoded = percent_encoded(self.id);
+        samples.any(|sample| sample.contains(self.id) || sample.contains(&encoded))
+    }
+
+    /// Whether an action that was rejected before its facts were resolved has the fact's id among its parameters. Such an
+    /// entry had no effect, so rather one too many is erased than one too few.
+    fn asks_for(&self, payload: &Json) -> bool {
+        let body = payload.get("body").and_then(Json::as_str).filter(|_| payload.get("reads").is_none());
+        let body: Json = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+        body.get("params").is_some_and(|params| holds(params, self.id))
+    }
+
+    /// Whether a JSON value names the fact: as a member, in a list, or in a message for people.
+    fn names(&self, json: &Json) -> bool {
+        match json {
+            Json::String(text) => text.contains(&self.name),
+            Json::Array(items) => items.iter().any(|item| self.names(item)),
+            Json::Object(members) => members.values().any(|member| self.names(member)),
+            _ => false,
         }
+    }
+}
+
+/// Whether a JSON value holds this very text.
+fn holds(json: &Json, text: &str) -> bool {
+    match json {
+        Json::String(held) => held == text,
+        Json::Array(items) => items.iter().any(|item| holds(item, text)),
+        Json::Object(members) => members.values().any(|member| holds(member, text)),
         _ => false,
     }
 }

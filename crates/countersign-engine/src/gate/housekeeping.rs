@@ -3,6 +3,7 @@
 use super::{Gate, Shared};
 use crate::request::{Request, Submission};
 use crate::snapshot;
+use crate::storage::snapshot::remove_older_than;
 use crate::storage::{Fill, StorageError};
 use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
 use std::sync::Arc;
@@ -103,6 +104,19 @@ impl Shared {
         let _one = self.snapshotting.lock();
         let disk = Arc::clone(self.log.disk());
         snapshot::take(disk, &self.options.origin, &self.log_keys, &self.view, &self.keys)
+    }
+}
+
+impl Shared {
+    /// Takes a snapshot, and removes those from before an erasure: they may hold what was current then. They go even if none
+    /// can be taken in their place, since the log alone gives the same state.
+    pub(crate) fn replace_snapshots(&self, erasure: u64) -> Result<(), StorageError> {
+        if let Err(error) = self.take_snapshot() {
+            tracing::warn!(%error, "no snapshot could be taken after an erasure; reopening will replay more");
+        }
+        let _one = self.snapshotting.lock();
+        remove_older_than(self.log.disk().as_ref(), erasure.saturating_add(1))?;
+        Ok(())
     }
 }
 

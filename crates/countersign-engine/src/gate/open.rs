@@ -184,7 +184,7 @@ impl Parts {
         resume::under_way(&mut fold, &opened.log)?;
         park_waiting(&mut fold, &opened.log)?;
         let is_identified = fold.state.is_identified();
-        let Fold { state, keys, tree, position, time_ms, .. } = fold;
+        let Fold { state, keys, tree, position, time_ms, erasure, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
         let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
         let view = Arc::new(RwLock::new(view));
@@ -229,6 +229,10 @@ impl Parts {
             replays: Mutex::new(replays),
             counters: Counters::default(),
         });
+        // So are the snapshots from before it, which the gate may not have come to remove.
+        if let Some(erasure) = erasure.filter(|_| report.snapshot.is_some() || !report.ignored.is_empty()) {
+            shared.replace_snapshots(erasure)?;
+        }
         Ok(Self { sequencer, committer, shared, report })
     }
 }

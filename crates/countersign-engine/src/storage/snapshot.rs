@@ -128,7 +128,10 @@ pub fn newest(
 /// # Errors
 /// If a file cannot be removed.
 pub fn remove_older_than(disk: &dyn Disk, size: u64) -> Result<usize, StorageError> {
-    let old: Vec<String> = listed(disk)?.into_iter().filter(|(of, _)| *of < size).map(|(_, name)| name).collect();
+    let names = disk.list().on("list", "the data folder")?;
+    // What a failed attempt left holds the same.
+    let of = |name: &str| index_of_name(name, SUFFIX).or_else(|| index_of_name(name.strip_suffix(".tmp")?, SUFFIX));
+    let old: Vec<String> = names.into_iter().filter(|name| of(name).is_some_and(|of| of < size)).collect();
     remove_all(disk, &old)
 }
 

@@ -186,12 +186,14 @@ fn a_halt_stops_what_cools_and_what_has_not_left_while_settlements_go_on() {
 fn what_has_not_ended_is_not_erased() {
     let mut world = World::new();
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 1}));
-    let erased = world.gate().erase(operator(), Auth::None, &[effect], "asked for".to_owned());
-    assert!(format!("{erased:?}").contains("has not ended"), "{erased:?}");
+    let erase = |world: &World| world.gate().erase(operator(), Auth::None, &[effect], "asked for".to_owned());
+    let said = erase(&world).unwrap_err().to_string();
+    assert!(said.contains(&format!("eff_{effect} has not ended")), "{said}");
     world.outside.answer(done());
     world.until(effect, "settled");
     // Ended, only what it charged to a window that is still open keeps it.
-    let erased = world.gate().erase(operator(), Auth::None, &[effect], "asked for".to_owned());
-    assert!(format!("{erased:?}").contains("budget window"), "{erased:?}");
-    world.audited();
+    let said = erase(&world).unwrap_err().to_string();
+    assert!(said.contains("counts against budget") && said.contains(", until 20"), "{said}");
+    world.pass(24 * 60 * 60 * 1000);
+    erase(&world).unwrap();
 }

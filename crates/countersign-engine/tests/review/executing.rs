@@ -67,22 +67,23 @@ fn a_repeated_key_answers_with_what_became_of_the_action() {
 }
 
 #[test]
-fn an_erased_action_can_no_longer_be_approved() {
+fn what_waits_for_a_person_is_not_erased_and_how_it_ended_is_told_afterwards() {
     let world = World::new();
     let (erased, done) = (world.park("a", 500), world.park("b", 300));
-    let token = world.show(erased);
-    world.gate.erase(name("operator"), Auth::None, &[erased.0], "asked for".to_owned()).unwrap();
-    let refused = world.approve(&token).unwrap_err();
-    assert!(matches!(refused, Refusal::Review(ReviewRefusal::Closed { how: Ended::Erased, .. })), "{refused}");
+    let erase = |world: &World| world.gate.erase(name("operator"), Auth::None, &[erased.0], "asked for".to_owned());
+    let said = erase(&world).unwrap_err().to_string();
+    assert!(said.contains(&format!("{erased} waits for a person until ")), "{said}");
+    let refuse = || Request::Refuse { by: name("vera"), auth: Auth::None, review: erased, reason: "late".into() };
+    world.gate.call(refuse()).unwrap();
+    erase(&world).unwrap();
     // What was approved before its action is erased stays done, and says that it cannot be decided again.
     world.approve(&world.show(done)).unwrap();
     world.gate.erase(name("operator"), Auth::None, &[done.0], "asked for".to_owned()).unwrap();
     // How it ended is told the same after a restart, from entries or from a snapshot.
     let mut world = world.reopen();
     for _ in 0..2 {
-        let refuse = Request::Refuse { by: name("vera"), auth: Auth::None, review: erased, reason: "late".into() };
-        let refused = world.gate.call(refuse).unwrap_err();
-        assert!(matches!(refused, Refusal::Review(ReviewRefusal::Closed { how: Ended::Erased, .. })), "{refused}");
+        let refused = world.gate.call(refuse()).unwrap_err();
+        assert!(matches!(refused, Refusal::Review(ReviewRefusal::Closed { how: Ended::Refused, .. })), "{refused}");
         world.gate.snapshot().unwrap();
         world = world.reopen();
     }

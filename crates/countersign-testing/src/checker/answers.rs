@@ -135,8 +135,9 @@ impl Judge<'_> {
             (Asked::Erase { entries }, Answered::CurrentValue { index, fact }) => {
                 entries.contains(index) && model.at(fact, position).is_some_and(|version| version.entry == *index)
             }
-            (Asked::Erase { entries }, Answered::WindowOpen { index }) => {
-                entries.contains(index) && model.is_window_open(*index, position)
+            (Asked::Erase { entries }, Answered::InForce { index }) => {
+                let is_right = |now_ms| model.is_in_force(*index, position, now_ms);
+                entries.contains(index) && model.times_at(position).into_iter().any(is_right)
             }
             (Asked::Observe { facts }, Answered::NotObservable { facts: refused }) => {
                 let is_hidden = |fact: &&String| model.granted(&operation.by, fact, position).is_none();

@@ -133,8 +133,8 @@ pub enum Answered {
         /// The fact.
         fact: String,
     },
-    /// An entry was charged to a window that was still open.
-    WindowOpen {
+    /// An entry was charged to a window that was still open, or waited for a person.
+    InForce {
         /// The entry.
         index: u64,
     },

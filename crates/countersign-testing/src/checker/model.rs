@@ -3,7 +3,7 @@
 use super::deed::Deed;
 use super::history::LogEntry;
 use super::reviews::Reviews;
-use super::rules::{Outcome, Verdict, outcome};
+use super::rules::{Outcome, Verdict, WINDOW_MS, outcome};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,12 +110,18 @@ impl Model {
         Some((*version, *limit))
     }
 
-    /// Whether what an entry charged still counted before the entry at `position`.
-    pub(super) fn is_window_open(&self, entry: u64, position: u64) -> bool {
+    /// Whether an entry cannot be erased at this place and time: what it charged still counts, or it waits for a person.
+    pub(super) fn is_in_force(&self, entry: u64, position: u64, now_ms: u64) -> bool {
+        self.is_window_open(entry, position, now_ms) || self.reviews.is_waiting(entry, position, now_ms)
+    }
+
+    fn is_window_open(&self, entry: u64, position: u64, now_ms: u64) -> bool {
         let Some(charges) = self.charged.get(&entry) else { return false };
         charges.iter().any(|(agent, window, _)| {
             let mut before = self.charged.range(..position).rev().flat_map(|(_, charges)| charges);
-            before.find(|(by, ..)| by == agent).is_some_and(|(_, last, _)| last == window)
+            before
+                .find(|(by, ..)| by == agent)
+                .is_some_and(|(_, last, _)| last == window && now_ms < (window + 1) * WINDOW_MS)
         })
     }
 
@@ -205,14 +211,17 @@ impl Model {
     }
 
     fn replay_erasure(&mut self, index: u64, entry: &LogEntry) -> Result<(), String> {
+        let now_ms = number(&entry.leaf, "time")?;
         for erased in items(&entry.leaf["erased"]).filter_map(Json::as_u64) {
             let holds =
                 self.facts.iter().find(|(_, versions)| versions.last().is_some_and(|last| last.entry == erased));
             if let Some((fact, _)) = holds {
                 return Err(format!("it erases entry {erased}, which holds the current version of {fact}"));
             }
-            if self.is_window_open(erased, index) {
-                return Err(format!("it erases entry {erased}, which counts against an open window"));
+            if self.is_in_force(erased, index, now_ms) {
+                return Err(format!(
+                    "it erases entry {erased}, which counts against an open window or waits for a person"
+                ));
             }
             if erased >= index {
                 return Err(format!("it erases entry {erased}, which is not before it"));

@@ -52,6 +52,11 @@ impl Reviews {
         self.ended.iter().find(|(_, (entry, by_person))| *by_person && *entry == index).map(|(review, _)| *review)
     }
 
+    /// Whether a review waits at this place and time.
+    pub(super) fn is_waiting(&self, review: u64, position: u64, now_ms: u64) -> bool {
+        self.waiting(review, position, now_ms).is_ok()
+    }
+
     /// The review, if it waits at this place and time.
     fn waiting(&self, review: u64, position: u64, now_ms: u64) -> Result<&Parked, String> {
         let parked = self.parked.get(&review).filter(|_| review < position);

@@ -13,7 +13,7 @@ const STALE_AFTER_MS: u64 = 2_000;
 /// What an agent may refund in one window.
 const REFUNDS_MAX: i64 = 150_000;
 /// The length of a window.
-const WINDOW_MS: u64 = 60_000;
+pub(super) const WINDOW_MS: u64 = 60_000;
 /// Above this a person looks at a refund.
 const REVIEW_ABOVE: i64 = 60_000;
 /// By how much a source account may have shrunk since it was seen.

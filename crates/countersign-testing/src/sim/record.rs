@@ -7,6 +7,7 @@ use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::delegation::Chain;
 use countersign_core::disclose::{disclose, withheld};
+use countersign_core::erase::InForce;
 use countersign_core::fact::Version;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
@@ -273,10 +274,12 @@ impl Simulation<'_> {
             Err(Refusal::VersionMismatch { current, .. }) => Answered::VersionMismatch { current },
             Err(Refusal::Publish(_)) => Answered::NotNextVersion,
             Err(Refusal::UnknownType(_)) => Answered::UnknownType,
-            Err(Refusal::CurrentValue { entry, fact }) => {
+            Err(Refusal::InForce { entry, what: InForce::Current(fact) }) => {
                 Answered::CurrentValue { index: entry, fact: fact.to_string() }
             }
-            Err(Refusal::NotErasable(index, _)) => Answered::WindowOpen { index },
+            Err(Refusal::InForce { entry, what: InForce::Budget { .. } | InForce::Review { .. } }) => {
+                Answered::InForce { index: entry }
+            }
             Err(Refusal::Halt(_)) => Answered::NotHalted,
             Err(Refusal::NotAuthorised(_)) => Answered::NotAuthorised,
             Err(Refusal::Review(refusal)) => Answered::ReviewRefused(refused(&refusal)?),

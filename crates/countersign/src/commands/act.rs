@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use clap::Args;
-use countersign_api::{ActionRequest, PactResponse, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, PactResponse, Verdict};
 use countersign_core::ids::ActionName;
 use countersign_core::pact::load::load;
 use countersign_core::value::{FieldType, ValueType};
@@ -35,9 +35,10 @@ Examples:
   countersign act --agent refund-1 --pact billing --action refund --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
 
-Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt or waiting for a person,
-2 not understood, 3 not done, 5 unknown: the action may have committed; the message has the command
-that finds out, by the same --idempotency-key, and never does it twice")]
+Exit codes: 0 committed or settled, 1 rejected, 4 waiting for a person, 5 in doubt, 6 in flight,
+7 the call failed, 2 not understood, 3 not done. 5 also where no answer came and the action may have
+committed: the message has the command that finds out, by the same --idempotency-key, and never does
+it twice")]
 pub struct ActArgs {
     /// The agent that acts; with a key, whoever signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
@@ -66,8 +67,8 @@ pub struct ActArgs {
     /// Act under this claim: rejected if it no longer holds
     #[arg(long, value_name = "CLAIM")]
     claim: Option<String>,
-    /// Wait up to so many seconds for a call to the outside to be settled
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    /// Wait up to so long for a call to be settled: 10, 10s or 1m at most
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = super::wait_seconds)]
     wait: u32,
     /// The idempotency key; the same key and body never act twice [default: a random one]
     #[arg(long, value_name = "KEY")]
@@ -116,15 +117,14 @@ pub fn call(request: &ActionRequest, wait_seconds: u32) -> Result<Call> {
     call.json(request)
 }
 
-/// Shows a verdict, and says whether the action is done or under way.
+/// Shows a verdict; each has an exit code of its own.
 pub fn told(verdict: &Verdict, json: bool) -> Result<Outcome> {
     if json {
         say_json(&serde_json::to_value(verdict)?);
     } else {
         verdict::show(verdict);
     }
-    let is_done = matches!(verdict.verdict, VerdictKind::Committed | VerdictKind::Settled | VerdictKind::InFlight);
-    Ok(if is_done { Outcome::Yes } else { Outcome::No })
+    Ok(verdict.verdict.into())
 }
 
 fn random_key() -> Result<String> {

@@ -1,7 +1,7 @@
 //! `countersign claim`: announcing that facts are about to change.
 
 use super::observe::agent;
-use super::{Connection, Outcome};
+use super::{Connection, Outcome, fact_word};
 use crate::client::{Call, escape};
 use crate::config::Config;
 use crate::terminal::{inline, note, say, say_json, time};
@@ -95,8 +95,9 @@ struct Who {
 pub fn run(command: &ClaimCommand, config: &Config) -> Result<Outcome> {
     match command {
         ClaimCommand::New(args) => {
+            let facts = args.facts.iter().map(|fact| Ok(fact_word(fact)?.to_string()));
             let request = ClaimRequest {
-                facts: args.facts.clone(),
+                facts: facts.collect::<Result<_>>()?,
                 for_ms: super::duration(&args.time)?,
                 reason: args.reason.clone(),
             };

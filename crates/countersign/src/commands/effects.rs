@@ -36,11 +36,16 @@ pub struct ListArgs {
 
 /// Show one effect: where it is, what was sent, what came of it, and what it keeps fenced
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign effects show eff_813\n  countersign effects show eff_813 --wait 10")]
+#[command(after_help = "\
+Examples:
+  countersign effects show eff_813
+  countersign effects show eff_813 --wait 10s
+
+Exit codes with --wait: 0 settled, 5 in doubt, 6 still under way, 7 failed")]
 pub struct ShowArgs {
-    /// Wait up to so many seconds until it has ended or is in doubt
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
-    wait: u32,
+    /// Wait up to so long until it has ended or is in doubt, and let the exit code say how: 10, 10s or 1m at most
+    #[arg(long, value_name = "TIME", value_parser = super::wait_seconds)]
+    wait: Option<u32>,
     #[command(flatten)]
     which: Which,
 }
@@ -94,7 +99,9 @@ pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
         EffectsCommand::List(args) => list(args, config),
         EffectsCommand::Show(args) => {
             let call = Call::get(format!("/v1/effects/{}", escape(&args.which.effect)));
-            answer(&args.which, config, call.waiting_ms(u64::from(args.wait) * 1000))
+            let wait_ms = u64::from(args.wait.unwrap_or(0)) * 1000;
+            let state = answer(&args.which, config, call.waiting_ms(wait_ms))?;
+            Ok(args.wait.map_or(Outcome::Yes, |_| state.into()))
         }
         EffectsCommand::Resolve(args) => {
             let outcome = match args.outcome {
@@ -103,13 +110,14 @@ pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
             };
             let request = ResolveRequest { outcome, reason: args.reason.clone() };
             let path = format!("/v1/effects/{}/resolve", escape(&args.which.effect));
-            answer(&args.which, config, Call::post(path).json(&request)?)
+            answer(&args.which, config, Call::post(path).json(&request)?)?;
+            Ok(Outcome::Yes)
         }
         EffectsCommand::Undo(args) => undo::run(args, config),
     }
 }
 
-fn answer(which: &Which, config: &Config, call: Call) -> Result<Outcome> {
+fn answer(which: &Which, config: &Config, call: Call) -> Result<EffectState> {
     let client = which.connection.client(config)?;
     let effect: Effect = client.call(call.agent(&which.by))?;
     client.close()?;
@@ -118,7 +126,7 @@ fn answer(which: &Which, config: &Config, call: Call) -> Result<Outcome> {
     } else {
         show(&effect);
     }
-    Ok(Outcome::Yes)
+    Ok(effect.state)
 }
 
 fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::terminal::{count, note, say, say_json};
 use anyhow::Result;
 use clap::Args;
-use countersign_api::{ErasureRequest, ErasureResponse};
+use countersign_api::{ErasureRequest, ErasureResponse, KeptEntry};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 /// How many entries one request names; the gate takes no more at once.
@@ -16,8 +16,9 @@ const AT_ONCE: usize = 2048;
 ///
 /// Every entry has a public leaf, which stays, and a payload, which can be erased: the leaf holds only a salted commitment, so
 /// that nothing can be guessed from it and every proof still holds. With --fact, every copy is found: entries that wrote the
-/// fact, read it, were shown it or were rejected over it. Current values are kept; write or delete the fact first. The
-/// erasure is itself an entry, and `countersign audit` says which entries it leaves unverifiable.
+/// fact, read it, were shown it, were rejected over it or announced a change of it, and the calls and reviews that it had a part
+/// in. What is in force is kept, with what and until when. Once a fact is deleted, its id goes too. The erasure is itself an
+/// entry, and `countersign audit` says which entries it leaves unverifiable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -103,8 +104,11 @@ fn show_plan(plan: &ErasureResponse) {
         note(format_args!("To be erased: the payloads of entries {}", list(&plan.erased)));
     }
     if !plan.kept.is_empty() {
-        note(format_args!("Kept, since they hold what is in force: entries {}", list(&plan.kept)));
-        note("hint: write or delete the fact first, then erase again");
+        note("Kept, since something of them is in force:");
+    }
+    for KeptEntry { entry, why, hint, .. } in &plan.kept {
+        note(format_args!("  entry {entry}: {why}"));
+        note(format_args!("    hint: {hint}"));
     }
 }
 

@@ -1,12 +1,14 @@
 //! `countersign fact`: reading facts, and feeding them as an operator.
 
-use super::{Connection, Failure, OPERATOR, Outcome, fact_id, fact_path};
-use crate::client::Call;
+use super::{Connection, Failure, OPERATOR, Outcome, fact_id, fact_path, text_of};
+use crate::client::{Call, escape};
 use crate::config::Config;
 use crate::terminal::{note, say, say_json, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use countersign_api::{FactConfirm, FactConfirmed, FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse};
+use countersign_api::{
+    FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactWritten, HeldFeed, HistoryResponse,
+};
 use countersign_core::ids::FactId;
 use serde_json::Value;
 
@@ -16,10 +18,30 @@ use serde_json::Value;
 /// through actions; operators feed them from outside. Every write is a new version and a ledger entry.
 #[derive(Debug, Subcommand)]
 pub enum FactCommand {
+    List(ListArgs),
     Get(GetArgs),
     Put(PutArgs),
     Confirm(ConfirmArgs),
     Delete(DeleteArgs),
+}
+
+/// List the facts of a type, by id
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  countersign fact list Account\n  countersign fact list Account --json | jq .value.status"
+)]
+pub struct ListArgs {
+    /// The type
+    #[arg(value_name = "TYPE")]
+    ty: String,
+    /// How many to print at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: usize,
+    /// Print one JSON object for each fact, on a line of its own
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Print a fact as it is now, or all its versions
@@ -51,9 +73,10 @@ pub struct GetArgs {
 Examples:
   countersign fact put Account 42 '{\"status\":\"active\",\"balance\":900000,\"owner\":\"ada\"}'
   countersign fact put Agent refund-1 '{\"roles\":[\"refunder\"],\"standing\":\"active\",\"org\":\"acme\",\"trust\":700}'
+  countersign fact put Account 42 @account.json
   countersign fact put Account 42 --if-match 7 '{\"status\":\"frozen\",\"balance\":900000,\"owner\":\"ada\"}'")]
 pub struct PutArgs {
-    /// The fact, as TYPE ID or as 'Type::"id"', then its value
+    /// The fact, as TYPE ID or as 'Type::"id"', then its value: JSON, @FILE, or - for standard input
     #[arg(required = true, num_args = 2..=3, value_names = ["TYPE", "ID", "JSON"])]
     fact: Vec<String>,
     /// Write only if the fact is at this version; 0 if it must not exist
@@ -122,11 +145,35 @@ pub struct DeleteArgs {
 /// Runs one of them.
 pub fn run(command: &FactCommand, config: &Config) -> Result<Outcome> {
     match command {
+        FactCommand::List(args) => list(args, config),
         FactCommand::Get(args) => get(args, config),
         FactCommand::Put(args) => put(args, config),
         FactCommand::Confirm(args) => confirm(args, config),
         FactCommand::Delete(args) => delete(args, config),
     }
+}
+
+fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
+    let client = args.connection.client(config)?;
+    let (mut left, mut after) = (args.limit, String::new());
+    while left > 0 {
+        let path = format!("/v1/facts/{}?limit={}{after}", escape(&args.ty), left.min(256));
+        let FactList { facts, next_after } = client.call(Call::get(path))?;
+        left = left.saturating_sub(facts.len());
+        for fact in &facts {
+            if args.json {
+                say_json_text(&serde_json::to_string(fact)?);
+            } else {
+                say(format_args!("{} version {}: {}", fact.fact, fact.version, value_line(&fact.value)));
+            }
+        }
+        match next_after {
+            Some(id) => after = format!("&after={}", escape(&id)),
+            None => left = 0,
+        }
+    }
+    client.close()?;
+    Ok(Outcome::Yes)
 }
 
 fn get(args: &GetArgs, config: &Config) -> Result<Outcome> {
@@ -219,7 +266,7 @@ fn history(args: &GetArgs, fact: &FactId, config: &Config) -> Result<Outcome> {
 fn put(args: &PutArgs, config: &Config) -> Result<Outcome> {
     let (value, fact) = args.fact.split_last().ok_or_else(|| Failure::usage("no value is given"))?;
     let fact = fact_id(fact)?;
-    let value = countersign_core::json::parse_object(value).map_err(|error| {
+    let value = countersign_core::json::parse_object(&text_of(value)?).map_err(|error| {
         Failure::usage(format!("the value is not acceptable JSON: {error}"))
             .hint("write an object with every attribute, in single quotes: '{\"status\":\"active\"}'")
     })?;

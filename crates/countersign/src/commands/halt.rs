@@ -1,6 +1,6 @@
 //! `countersign halt`, `resume` and `halts`: the power to stop.
 
-use super::{Connection, OPERATOR, Outcome};
+use super::{Connection, Failure, OPERATOR, Outcome};
 use crate::client::Call;
 use crate::config::Config;
 use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
@@ -21,6 +21,9 @@ Examples:
 pub struct HaltArgs {
     #[command(flatten)]
     stop: StopArgs,
+    /// Halt something that there is none of yet, and do not call that a mistake
+    #[arg(long)]
+    allow_unknown: bool,
 }
 
 /// Let go on what was halted
@@ -86,23 +89,46 @@ pub struct HaltsArgs {
     connection: Connection,
 }
 
-/// Halts.
+/// Halts. What names nothing is in force all the same, and is told as what it most likely is: a slip of the keyboard.
 pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
-    run(&args.stop, config, "/v1/halts", "halted", "no action of it commits in a later one")
+    let entered = enter(&args.stop, config, "/v1/halts")?;
+    if entered.matches != Some(0) || args.allow_unknown {
+        return told(&args.stop, &entered, "halted", "no action of it commits in a later one");
+    }
+    let HaltEntered { scope, entry, .. } = &entered;
+    if args.stop.json {
+        say_json(&serde_json::to_value(&entered)?);
+    }
+    let message =
+        format!("`{scope}` names nothing that there is: NOTHING RUNNING WAS STOPPED (the halt is in entry {entry})");
+    let mut failure = Failure::no(message);
+    if let Some(closest) = &entered.closest {
+        let kind = scope.split(':').next().unwrap_or_default();
+        failure = failure.hint(format!("did you mean it? countersign halt --{kind} {closest} --reason …"));
+    }
+    Err(failure
+        .hint("`countersign agent list` and `countersign pact list` have the names; `countersign halt --all` stops everything")
+        .hint("add --allow-unknown if it is meant for something to come; `countersign resume` takes it back")
+        .into())
 }
 
 /// Resumes.
 pub fn resume(args: &ResumeArgs, config: &Config) -> Result<Outcome> {
-    run(&args.stop, config, "/v1/halts/resume", "resumed", "see `countersign halts` for what is still halted")
+    let entered = enter(&args.stop, config, "/v1/halts/resume")?;
+    told(&args.stop, &entered, "resumed", "see `countersign halts` for what is still halted")
 }
 
-fn run(args: &StopArgs, config: &Config, path: &str, done: &str, rest: &str) -> Result<Outcome> {
+fn enter(args: &StopArgs, config: &Config, path: &str) -> Result<HaltEntered> {
     let client = args.connection.client(config)?;
     let request = HaltRequest { scope: args.scope.scope(), reason: args.reason.clone() };
-    let entered: HaltEntered = client.call(Call::post(path).agent(&args.by).json(&request)?)?;
+    let entered = client.call(Call::post(path).agent(&args.by).json(&request)?)?;
     client.close()?;
+    Ok(entered)
+}
+
+fn told(args: &StopArgs, entered: &HaltEntered, done: &str, rest: &str) -> Result<Outcome> {
     if args.json {
-        say_json(&serde_json::to_value(&entered)?);
+        say_json(&serde_json::to_value(entered)?);
     } else {
         say(format_args!("{done} {} with entry {}; {rest}", entered.scope, entered.entry));
     }

@@ -2,13 +2,13 @@
 //!
 //! Every change goes out with `If-Match`, so that two admins cannot overwrite each other unseen.
 
-use super::{Exit, Failure, Outcome, fact_path};
+use super::{Exit, Failure, Outcome, did_you_mean, fact_path, is_refused_as};
 use crate::client::{Call, Client};
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::Args;
-use countersign_api::{FactPut, FactResponse, FactWritten, Ready, Registered};
+use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, Ready, Registered};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::pact::duration_ms;
@@ -102,10 +102,24 @@ fn change(
     fact: &FactId,
     with: impl FnOnce(&mut Map<String, Value>) -> Result<()>,
 ) -> Result<FactWritten> {
-    let found: FactResponse = client.call(Call::get(fact_path(fact)))?;
+    let found: FactResponse = client.call(Call::get(fact_path(fact))).map_err(|error| unknown(client, fact, error))?;
     let mut value = found.value.as_object().cloned().unwrap_or_default();
     with(&mut value)?;
     put(client, fact, found.version, value)
+}
+
+/// There is nobody of this name: says who may have been meant.
+fn unknown(client: &Client, fact: &FactId, error: anyhow::Error) -> anyhow::Error {
+    if !is_refused_as(&error, ErrorCode::FactNotFound) {
+        return error;
+    }
+    let kind = fact.ty().as_str().to_lowercase();
+    let list: Value = client.call(Call::get(format!("/v1/{kind}s"))).unwrap_or_default();
+    let listed = list.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_array).flatten();
+    let names = listed.filter_map(|who| who.get("name")?.as_str());
+    let otherwise = format!("`countersign {kind} list` has the names");
+    let hint = did_you_mean(fact.id(), names, &otherwise);
+    Failure::no(format!("there is no {kind} `{}`, and nothing was changed", fact.id())).hint(hint).into()
 }
 
 /// Writes a fact that must be at this version; 0 where there must be none.

@@ -32,7 +32,7 @@ pub enum PactCommand {
 pub fn run(command: &PactCommand, config: &Config) -> Result<Outcome> {
     match command {
         PactCommand::Init(args) => init::run(args),
-        PactCommand::Check(args) => check::run(args),
+        PactCommand::Check(args) => check::run(args, config),
         PactCommand::Publish(args) => publish::run(args, config),
         PactCommand::Export(args) => export::run(args),
         PactCommand::List(args) => list::run(args, config),

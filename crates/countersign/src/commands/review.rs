@@ -207,7 +207,7 @@ fn approve(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     } else {
         verdict::show(&answer);
     }
-    Ok(Outcome::Yes)
+    Ok(answer.verdict.into())
 }
 
 fn confirmed(review: &str) -> Result<bool> {

@@ -81,6 +81,12 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
     }
 }
 
+/// How many entries a log has, if it holds under its key; what is wrong with it otherwise.
+pub fn entries(folder: &LogFolder, key: &LogKey) -> Result<Result<u64, String>> {
+    let judged = judge(folder, key, &[])?;
+    Ok(judged.map(|found| found.summary.size).map_err(|flaw| flaw.problem))
+}
+
 /// Judges the log alone, or against what is held. The outer error is that it cannot be read, the inner that it does not hold.
 fn judge(folder: &LogFolder, key: &LogKey, held: &[Held]) -> Result<Result<Found, Flaw>> {
     let mut verifier = LogVerifier::new(key.clone());

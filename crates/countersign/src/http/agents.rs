@@ -36,14 +36,19 @@ pub async fn caller(State(app): State<Arc<App>>, request: Request) -> Result<Res
     })
 }
 
-/// All facts of a type that are there, by name. Writers are held up for one shard at a time.
-fn registered(gate: &Gate, ty: &str) -> Result<Vec<Registered>, HttpError> {
+/// All facts of a type, deleted ones among them, by id. Writers are held up for one shard at a time.
+pub fn facts_of_type(gate: &Gate, ty: &str) -> Vec<Arc<Fact>> {
     let mut found: Vec<Arc<Fact>> = Vec::new();
     for shard in 0..SHARDS {
         let view = gate.view();
         found.extend(view.state.facts.shard(shard).filter(|fact| fact.id.ty().as_str() == ty).cloned());
     }
     found.sort_by(|one, other| one.id.id().cmp(other.id.id()));
+    found
+}
+
+fn registered(gate: &Gate, ty: &str) -> Result<Vec<Registered>, HttpError> {
+    let found = facts_of_type(gate, ty);
     let shown = found.iter().filter_map(|fact| {
         let value = fact.value.as_ref()?.to_json();
         Some(Registered {

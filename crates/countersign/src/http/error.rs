@@ -145,10 +145,9 @@ impl From<Refusal> for HttpError {
             Refusal::UnknownType(_) => (Code::UnknownFactType, "publish a pact that declares the type first"),
             Refusal::InvalidValue { .. } => (Code::InvalidValue, "compare the value with the type in its pact"),
             Refusal::Publish(error) => (Code::PactConflict, publish_hint(error)),
-            Refusal::CurrentValue { .. } => (Code::EntryInForce, "write or delete the fact first, then erase"),
-            Refusal::NotErasable(..) => {
-                (Code::NotErasable, "name entries of kind `feed` or `action` that are not erased yet")
-            }
+            Refusal::InForce { what, .. } if what.is_for_ever() => (Code::NotErasable, what.hint()),
+            Refusal::InForce { what, .. } => (Code::EntryInForce, what.hint()),
+            Refusal::NotErasable(..) => (Code::NotErasable, "name entries that are not erased yet"),
             Refusal::TooManyErased(_) => (Code::NotErasable, "name fewer entries at a time"),
             Refusal::NotAuthorised(_) => {
                 (Code::NotAuthorised, "ask an admin for the role, or sign with the key of an operator that has it")

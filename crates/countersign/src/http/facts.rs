@@ -9,10 +9,11 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use countersign_api::{
-    Atomicity, ErrorCode, FactConfirmed, FactResponse, FactVersion, FactWritten, HeldFeed, HistoryResponse,
+    Atomicity, ErrorCode, FactConfirmed, FactList, FactResponse, FactSummary, FactVersion, FactWritten, HeldFeed,
+    HistoryResponse,
 };
 use countersign_core::canonical::Canonical;
-use countersign_core::fact::version_in_tag;
+use countersign_core::fact::{Fact, version_in_tag};
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::limits::FACT_BYTES_MAX;
 use countersign_core::record::Event;
@@ -22,6 +23,7 @@ use countersign_engine::gate::Gate;
 use countersign_engine::request::{Refusal, Request as GateRequest};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Largest body of a feed: the largest value, with room for spaces and for the words round it.
@@ -29,6 +31,9 @@ const FEED_BYTES_MAX: usize = 2 * FACT_BYTES_MAX + 1024;
 
 /// How many versions one page of history has unless told, and at most.
 const HISTORY_LIMIT: (u64, u64) = (20, 100);
+
+/// How many facts one page of a list has unless told, and at most.
+const LIST_LIMIT: (u64, u64) = (100, 256);
 
 type FactPath = Result<Path<(String, String)>, PathRejection>;
 
@@ -72,6 +77,63 @@ fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
         _ => format!("{message}; {waiting} of its feeds wait until no effect in flight relies on it"),
     };
     HttpError::new(ErrorCode::FactNotFound, message, "mend the type or id, or feed the fact with PUT")
+}
+
+/// The query of a page of facts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    after: Option<String>,
+    limit: Option<u64>,
+}
+
+/// `GET /v1/facts/{type}`
+pub async fn list(
+    State(app): State<Arc<App>>,
+    path: Result<Path<String>, PathRejection>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Response, HttpError> {
+    let Path(ty) = path.map_err(|error| bad_path(&error))?;
+    let ty = FactType::new(ty).map_err(|error| HttpError::path(&error))?;
+    let Query(ListQuery { after, limit }) = query.map_err(|error| bad_query(&error))?;
+    let limit = within("limit", limit.unwrap_or(LIST_LIMIT.0), 1..=LIST_LIMIT.1)?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if !app.gate.view().state.catalogue.types().contains_key(&ty) {
+        return Err(Refusal::UnknownType(ty.to_string()).into());
+    }
+    let find = move |gate: &Gate| Ok::<_, HttpError>(first_facts(gate, &ty, after.as_deref(), limit));
+    json(&app.blocking(find).await?)
+}
+
+/// The first facts of a type after an id. All facts are looked at, one shard at a time; only a page is kept.
+fn first_facts(gate: &Gate, ty: &FactType, after: Option<&str>, limit: usize) -> FactList {
+    let mut first: BTreeMap<String, Arc<Fact>> = BTreeMap::new();
+    for shard in 0..state::SHARDS {
+        let view = gate.view();
+        let facts = view.state.facts.shard(shard).filter(|fact| fact.id.ty() == ty && fact.value.is_some());
+        for fact in facts.filter(|fact| after.is_none_or(|after| fact.id.id() > after)) {
+            let is_full = first.len() > limit;
+            if !is_full || first.last_key_value().is_some_and(|(last, _)| fact.id.id() < last.as_str()) {
+                first.insert(fact.id.id().to_owned(), Arc::clone(fact));
+            }
+            if is_full && first.len() > limit + 1 {
+                first.pop_last();
+            }
+        }
+    }
+    let more = first.len() > limit;
+    if more {
+        first.pop_last();
+    }
+    let next_after = first.last_key_value().filter(|_| more).map(|(id, _)| id.clone());
+    let facts = first.into_values().map(|fact| FactSummary {
+        fact: fact.id.to_string(),
+        version: fact.version(),
+        value: fact.value.as_ref().map(Attributes::to_json).unwrap_or_default(),
+        written_at: fact.written.at_ms,
+        written_by: fact.written.by.to_string(),
+    });
+    FactList { facts: facts.collect(), next_after }
 }
 
 /// `GET /v1/facts/{type}/{id}`

@@ -1,16 +1,19 @@
 //! The ledger: its entries, their receipts, proofs that it only grew, and erasures.
 
+mod search;
+
+use self::search::PageQuery;
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::bad_query;
-use super::numbers::{index, position, within};
+use super::numbers::{index, position};
 use super::{App, body, json};
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use countersign_api::{
-    ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ErrorCode, ReceiptResponse,
+    ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ErrorCode, KeptEntry, ReceiptResponse,
 };
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::FactId;
@@ -36,30 +39,16 @@ const PROVE_TRIES_MAX: usize = 32;
 
 type IndexPath = Result<Path<u64>, PathRejection>;
 
-/// The query of a page of entries.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PageQuery {
-    start: Option<u64>,
-    limit: Option<u64>,
-}
-
 /// `GET /v1/ledger/entries`
 pub async fn entries(
     State(app): State<Arc<App>>,
     query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response, HttpError> {
     let Query(query) = query.map_err(|error| bad_query(&error))?;
-    let start = position("start", query.start.unwrap_or(0))?;
-    let limit = within("limit", query.limit.unwrap_or(PAGE.0), 1..=PAGE.1)?;
-    let read = move |gate: &Gate| {
-        let entries = gate.read_log_range(start, limit)?;
-        let entries = entries.into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
-        Ok::<_, LogError>((entries, gate.view().position))
-    };
-    let (entries, size) = app.blocking(read).await?;
-    let next = entries.last().map(|entry| entry.index.saturating_add(1)).filter(|next| *next < size);
-    json(&EntriesResponse { entries, size, next })
+    query.check()?;
+    let page = app.blocking(move |gate| query.page(gate)).await?;
+    let entries = page.entries.into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    json(&EntriesResponse { entries, size: page.size, next: page.next })
 }
 
 /// `GET /v1/ledger/entries/{index}`
@@ -164,6 +153,11 @@ pub async fn erase(State(app): State<Arc<App>>, caller: Caller, request: Request
         Some(_) => return Err(HttpError::field("field `dry_run` must be true or false")),
     };
     fields.done()?;
+    if matches!(what, Erase::Fact(_)) && !dry_run {
+        let message = "an erasure names entries: its request is kept for ever, and must not hold the fact's id";
+        let hint = "ask with `dry_run` first, then send the `entries` that it lists under `erased`";
+        return Err(HttpError::new(ErrorCode::InvalidField, message, hint));
+    }
     if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX {
         return Err(HttpError::field(format!("field `reason` must have 1 to {REASON_BYTES_MAX} bytes")));
     }
@@ -187,7 +181,13 @@ fn erase_all(
     for entries in plan.entries.chunks(ERASED_AT_ONCE_MAX).filter(|_| !dry_run) {
         records.push(gate.erase(caller.name.clone(), caller.auth.clone(), entries, reason.to_owned())?);
     }
-    Ok(ErasureResponse { records, erased: plan.entries, kept: plan.kept })
+    let kept = plan.kept.into_iter().map(|(entry, why)| KeptEntry {
+        entry,
+        why: why.to_string(),
+        hint: why.hint().to_owned(),
+        until: why.until_ms(),
+    });
+    Ok(ErasureResponse { records, erased: plan.entries, kept: kept.collect() })
 }
 
 fn indices(entries: &Value) -> Result<Vec<u64>, HttpError> {

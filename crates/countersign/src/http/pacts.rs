@@ -7,15 +7,16 @@ use super::{App, body, json, receipt};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ErrorCode, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
+use countersign_api::{ErrorCode, PactChecked, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
 use countersign_core::ids::PactName;
 use countersign_core::limits::PACT_BYTES_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::{self, Diagnostic};
 use countersign_core::pact::load::load;
 use countersign_core::pact::manifest::manifest;
+use countersign_core::state::PublishError;
 use countersign_engine::outbox::Adapters;
-use countersign_engine::request::Request as GateRequest;
+use countersign_engine::request::{Refusal, Request as GateRequest};
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -97,6 +98,26 @@ fn unknown_adapters(pact: &Pact, source: &str, adapters: &Adapters) -> Vec<Probl
         }
     };
     named.into_iter().filter(|name| !adapters.contains_key(*name)).map(warning).collect()
+}
+
+/// `POST /v1/check/pact`
+pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let source = body::text(request, body::TOML, PACT_BYTES_MAX).await?;
+    let text = Arc::clone(&source);
+    let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
+    // The very check that publishing makes at its place in the order, on what is published now.
+    let checked = app.gate.view().state.check_publish(&loaded.pact);
+    let unchanged = matches!(checked, Err(PublishError::Unchanged { .. }));
+    if let Err(refused) = checked
+        && !unchanged
+    {
+        return Err(Refusal::Publish(refused).into());
+    }
+    json(&PactChecked {
+        pact: summary(&loaded.pact),
+        unchanged,
+        warnings: loaded.warnings.iter().map(|found| problem(&source, found)).collect(),
+    })
 }
 
 fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {

@@ -19,6 +19,7 @@ mod erasure;
 mod external;
 mod gateway;
 mod rightless;
+mod scripts;
 mod service;
 mod tampering;
 mod world;

@@ -24,6 +24,7 @@ mod postgres;
 mod redact;
 mod rotating;
 mod sandbox;
+mod searching;
 mod serving;
 mod stopping;
 mod verifying;

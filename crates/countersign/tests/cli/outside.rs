@@ -134,7 +134,7 @@ fn what_undoes_is_decided_like_any_action_and_says_what_failed() {
 #[test]
 fn a_freeze_that_must_wait_for_a_doubt_says_so_and_shows_where_it_is() {
     let (sandbox, server) = serving();
-    let effect = act(&sandbox, "lose", 1);
+    let effect = act(&sandbox, "lose", 5);
     let shown = [
         sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0).shown(),
         sandbox.run("fact get Account 42").must(0).shown(),
@@ -152,7 +152,7 @@ fn a_freeze_that_must_wait_for_a_doubt_says_so_and_shows_where_it_is() {
 fn what_cannot_be_undone_is_refused_with_what_to_do() {
     let (sandbox, server) = serving();
     let told = act(&sandbox, "tell", 0);
-    let lost = act(&sandbox, "lose", 1);
+    let lost = act(&sandbox, "lose", 5);
     let mut shown = vec![
         sandbox.run(&format!("effects undo {told} --key payer-1.key")).must(1).shown(),
         sandbox.run(&format!("effects undo {lost} --key payer-1.key")).must(1).shown(),
@@ -174,9 +174,9 @@ fn what_cannot_be_undone_is_refused_with_what_to_do() {
 fn a_call_that_was_cancelled_shows_which_preconditions_failed() {
     let (sandbox, server) = serving();
     let line = "act --key payer-1.key --pact payments --action later account=42 amount=1 --json";
-    let effect = sandbox.run(line).must(0).json()["effect"].as_str().unwrap().to_owned();
+    let effect = sandbox.run(line).must(6).json()["effect"].as_str().unwrap().to_owned();
     sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0);
-    let shown = sandbox.run(&format!("effects show {effect} --wait 20 --key vera.key")).must(0);
+    let shown = sandbox.run(&format!("effects show {effect} --wait 20 --key vera.key")).must(7);
     insta::assert_snapshot!(shown.shown());
     assert_eq!(server.end().0, 0);
 }

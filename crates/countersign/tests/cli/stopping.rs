@@ -91,7 +91,7 @@ fn a_halt_stops_its_scope_until_it_is_resumed() {
 fn a_parked_action_is_listed_shown_approved_and_done_once() {
     let (sandbox, server) = serving();
     assert!(sandbox.run("review list").must(0).stderr.contains("Nothing waits for a person."));
-    let parked = sandbox.run(&format!("{REFUND} amount=480000 --observe Account::42 --json")).must(1).json();
+    let parked = sandbox.run(&format!("{REFUND} amount=480000 --observe Account::42 --json")).must(4).json();
     let review = parked["review"].as_str().unwrap();
     let listed = sandbox.run("review list --key vera.key").must(0).stdout;
     assert!(listed.starts_with(&format!("{review}  refund-1 does refunds.refund, since ")), "{listed}");
@@ -128,7 +128,7 @@ fn a_refused_action_is_never_done_and_its_agent_is_told() {
     let (sandbox, server) = serving();
     let key = "0123456789abcdef0123456789abcdef";
     let act = format!("{REFUND} amount=480000 --idempotency-key {key} --json");
-    let review = sandbox.run(&act).must(1).json()["review"].as_str().unwrap().to_owned();
+    let review = sandbox.run(&act).must(4).json()["review"].as_str().unwrap().to_owned();
     let refuse = format!("review refuse {review} --reason withdrawn --key vera.key");
     let refused = sandbox.run(&refuse).must(0).stdout;
     assert!(refused.starts_with(&format!("refused {review} in entry ")), "{refused}");

@@ -21,8 +21,8 @@ Examples:
   countersign effects undo eff_813 --key payer-1.key
   countersign effects undo eff_813 --key payer-1.key --observe Account::42 --wait 10
 
-Exit codes: 0 committed, in flight or settled, 1 rejected, failed, in doubt, waiting for a person
-or not to be undone, 2 not understood, 3 not done, 5 unknown: it may have happened")]
+Exit codes: 0 committed or settled, 1 rejected or not to be undone, 4 waiting for a person,
+5 in doubt or unknown: it may have happened, 6 in flight, 7 the call failed, 2 not understood, 3 not done")]
 pub struct UndoArgs {
     /// The effect, such as eff_813
     #[arg(value_name = "EFFECT")]
@@ -36,8 +36,8 @@ pub struct UndoArgs {
     /// Act under this delegation, or the one in @FILE: with a part of another agent's right
     #[arg(long, value_name = "TOKEN")]
     delegation: Option<String>,
-    /// Wait up to so many seconds for a call to the outside to be settled
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60))]
+    /// Wait up to so long for a call to be settled: 10, 10s or 1m at most
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = crate::commands::wait_seconds)]
     wait: u32,
     /// Print the verdict as one JSON object
     #[arg(long)]

@@ -2,10 +2,13 @@
 
 use super::problems;
 use super::source::{PactFile, read_all};
-use crate::commands::Outcome;
+use crate::client::Call;
+use crate::commands::{Connection, Failure, Outcome, is_refused_as};
+use crate::config::Config;
 use crate::terminal::{count, note, say, say_json};
 use anyhow::Result;
 use clap::Args;
+use countersign_api::{ErrorCode, PactChecked};
 use countersign_core::pact::diagnostic::Severity;
 use countersign_core::pact::manifest::manifest;
 use serde_json::{Value, json};
@@ -20,6 +23,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   countersign pact check pacts/
+  countersign pact check pacts/ --against http://127.0.0.1:8420  would the gate publish them?
   countersign pact check billing.toml --manifest > billing.md    what each action type asks for, to read and review
   countersign pact check pacts/ --json                           for editors and CI
 
@@ -28,6 +32,12 @@ pub struct CheckArgs {
     /// Pacts, or folders of pacts
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+    /// Ask this gate, or the gate on this data folder, whether it would publish them as they are
+    #[arg(long, value_name = "URL|DIR")]
+    against: Option<String>,
+    /// Sign with the key in this file; it takes a publisher or an auditor
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true)]
+    key: Option<PathBuf>,
     /// Print the documented preconditions of each action type as Markdown
     #[arg(long, conflicts_with = "json")]
     manifest: bool,
@@ -37,8 +47,11 @@ pub struct CheckArgs {
 }
 
 /// Checks.
-pub fn run(args: &CheckArgs) -> Result<Outcome> {
-    let files = read_all(&args.paths)?;
+pub fn run(args: &CheckArgs, config: &Config) -> Result<Outcome> {
+    let mut files = read_all(&args.paths)?;
+    if let Some(against) = &args.against {
+        ask(&mut files, against, args.key.clone(), config)?;
+    }
     let sound = files.iter().all(PactFile::is_sound);
     if args.json {
         say_json(&json!({"ok": sound, "files": files.iter().map(to_json).collect::<Vec<_>>()}));
@@ -59,6 +72,31 @@ pub fn run(args: &CheckArgs) -> Result<Outcome> {
     }
     summary(&files);
     Ok(if sound { Outcome::Yes } else { Outcome::No })
+}
+
+/// Has a gate check what is sound by itself: versions that do not follow, and fact types that disagree with what is published.
+fn ask(files: &mut [PactFile], against: &str, key: Option<PathBuf>, config: &Config) -> Result<()> {
+    let is_url = against.starts_with("http://") || against.starts_with("https://");
+    let (server, data) = if is_url { (Some(against.to_owned()), None) } else { (None, Some(against.into())) };
+    let client = Connection { server, data, key }.client(config)?;
+    for file in files.iter_mut().filter(|file| file.is_sound()) {
+        let call = Call::post("/v1/check/pact").body("application/toml", file.text.clone().into_bytes());
+        match client.call::<PactChecked>(call) {
+            Ok(checked) if checked.unchanged => {
+                note(format_args!("{} is published already, just as it is", file.path.display()));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let is_conflict =
+                    is_refused_as(&error, ErrorCode::PactConflict) || is_refused_as(&error, ErrorCode::PactInvalid);
+                let refused = error.downcast_ref::<Failure>().filter(|_| is_conflict);
+                let Some(refused) = refused else { return Err(error) };
+                let (message, hint) = (refused.message().to_owned(), refused.hints().join("; "));
+                file.refuse(message, &hint);
+            }
+        }
+    }
+    client.close()
 }
 
 fn summary(files: &[PactFile]) {

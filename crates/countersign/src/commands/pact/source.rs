@@ -38,7 +38,8 @@ impl PactFile {
         self.problems.iter().all(|problem| problem.severity != Severity::Error)
     }
 
-    fn refuse(&mut self, message: String, hint: &str) {
+    /// Adds a problem of the pact as a whole.
+    pub fn refuse(&mut self, message: String, hint: &str) {
         // These problems are about the pact as a whole, and its name is where it begins.
         let end = self.text.find('\n').unwrap_or(self.text.len());
         let (severity, hint) = (Severity::Error, Some(hint.to_owned()));

@@ -99,10 +99,14 @@ fn the_ledger_can_be_read_proved_and_erased() {
     receipt.verify(&server.gate.log_key()).unwrap();
     assert_eq!(receipt.index, 4);
 
-    let erased =
-        server.post("/v1/ledger/erasures", &json!({"fact": "Account::\"42\"", "reason": "asked for"}).to_string());
-    let erased = erased.json();
-    assert_eq!((&erased["records"], &erased["erased"], &erased["kept"]), (&json!([5]), &json!([3]), &json!([4])));
+    let erase = |body: Value| server.post("/v1/ledger/erasures", &body.to_string());
+    // The request of an erasure is kept for ever, so it must not name the fact.
+    assert_eq!(erase(json!({"fact": "Account::\"42\"", "reason": "asked for"})).status, 400);
+    let plan = erase(json!({"fact": "Account::\"42\"", "reason": "asked for", "dry_run": true})).json();
+    assert_eq!((&plan["records"], &plan["erased"], &plan["kept"][0]["entry"]), (&json!([]), &json!([3]), &json!(4)));
+    assert_eq!(plan["kept"][0]["why"], "it holds the current version of Account::\"42\"");
+    let erased = erase(json!({"entries": plan["erased"], "reason": "asked for"})).json();
+    assert_eq!((&erased["records"], &erased["erased"]), (&json!([5]), &json!([3])));
     let entry = server.get("/v1/ledger/entries/3").json();
     assert_eq!((&entry["erased"], entry.get("payload")), (&json!(true), None));
     assert_eq!(server.get("/v1/facts/Account/42/history").json()["erased_at_entry"], 3);
