@@ -4,10 +4,12 @@
 //! (docs/adr/0012). And what two readers could understand differently is refused: a name that stands twice would let a call
 //! look like one tool to the gateway and like another to the server.
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+mod members;
+mod names;
+
+pub use members::Members;
+
 use serde_json::value::{RawValue, to_raw_value};
-use std::collections::HashSet;
-use std::fmt;
 use std::time::Instant;
 
 /// JSON text that nobody has looked into.
@@ -25,106 +27,6 @@ pub const INVALID_PARAMS: i64 = -32602;
 pub const UPSTREAM_FAILED: i64 = -32001;
 /// The code for what the gate does not let pass.
 pub const REFUSED: i64 = -32003;
-
-/// From so many members on, names are looked up and not compared one by one: a server may send millions of them.
-const MEMBERS_FEW: usize = 32;
-
-/// The members of one JSON object, in order, each as it stands.
-#[derive(Debug, Clone, Default)]
-pub struct Members(Vec<(String, Raw)>);
-
-impl Members {
-    /// Reads an object; one with a name twice is refused.
-    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// A member.
-    pub fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
-    }
-
-    /// A member that is a string.
-    pub fn text(&self, name: &str) -> Option<String> {
-        serde_json::from_str(self.get(name)?.get()).ok()
-    }
-
-    /// A member that is an object.
-    pub fn object(&self, name: &str) -> Option<Self> {
-        Self::parse(self.get(name)?.get()).ok()
-    }
-
-    /// Puts a member in its old place, or at the end.
-    pub fn set(&mut self, name: &str, value: Raw) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name.to_owned(), value)),
-        }
-    }
-
-    /// Takes a member away.
-    pub fn remove(&mut self, name: &str) -> Option<Raw> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(at).1)
-    }
-
-    /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
-    }
-
-    /// Writes the object.
-    pub fn to_raw(&self) -> Raw {
-        RawValue::from_string(self.to_text()).unwrap_or_default()
-    }
-
-    fn to_text(&self) -> String {
-        let length = self.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>() + 2;
-        let mut text = String::with_capacity(length);
-        text.push('{');
-        for (at, (name, value)) in self.0.iter().enumerate() {
-            if at > 0 {
-                text.push(',');
-            }
-            text.push_str(&serde_json::Value::from(name.as_str()).to_string());
-            text.push(':');
-            text.push_str(value.get());
-        }
-        text.push('}');
-        text
-    }
-}
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members: Vec<(String, Raw)> = Vec::new();
-                let mut names: HashSet<String> = HashSet::new();
-                while let Some((name, value)) = map.next_entry::<String, Raw>()? {
-                    if members.len() == MEMBERS_FEW {
-                        names.extend(members.iter().map(|(name, _)| name.clone()));
-                    }
-                    let is_known = match members.len() < MEMBERS_FEW {
-                        true => members.iter().any(|(known, _)| *known == name),
-                        false => !names.insert(name.clone()),
-                    };
-                    if is_known {
-                        return Err(A::Error::custom(format_args!("`{name}` stands twice")));
-                    }
-                    members.push((name, value));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Reader)
-    }
-}
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +61,16 @@ pub enum Refused {
     /// JSON, but no message.
     #[error("not one JSON-RPC message: {0}")]
     NotAMessage(String),
+    /// A message whose members another reader could take for others.
+    #[error("refused, because readers of JSON can understand it differently: {why}")]
+    Ambiguous {
+        /// Its id, where it is a request.
+        id: Option<Raw>,
+        /// The code of JSON-RPC.
+        code: i64,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 impl Refused {
@@ -167,11 +79,30 @@ impl Refused {
         match self {
             Self::NotJson(_) => PARSE_ERROR,
             Self::NotAMessage(_) => INVALID_REQUEST,
+            Self::Ambiguous { code, .. } => *code,
         }
+    }
+
+    /// What the sender is answered.
+    pub fn answer(&self) -> Message {
+        let id = match self {
+            Self::Ambiguous { id: Some(id), .. } => id,
+            _ => RawValue::NULL,
+        };
+        Message::error(id, self.code(), &self.to_string())
     }
 }
 
 impl Message {
+    /// Reads one message of a client. What goes on to a server has no members but those of JSON-RPC, under their exact names.
+    pub fn parse_from_client(text: &str) -> Result<Self, Refused> {
+        let message = Self::parse(text)?;
+        match names::only_known(&message.members, message.kind) {
+            Ok(()) => Ok(message),
+            Err(why) => Err(message.ambiguous(INVALID_REQUEST, why)),
+        }
+    }
+
     /// Reads one message.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let members = Members::parse(text).map_err(|error| match error.classify() {
@@ -190,15 +121,34 @@ impl Message {
             return Err(wrong("an id is a number or a string"));
         }
         let method = members.text("method");
-        let answers = members.get("result").is_some() != members.get("error").is_some();
+        let (result, error) = (members.get("result").is_some(), members.get("error").is_some());
         let kind = match (&method, id) {
-            (Some(_), Some(_)) if !answers => Kind::Request,
-            (Some(_), None) if !answers && members.get("id").is_none() => Kind::Notification,
+            (Some(_), Some(_)) if !result && !error => Kind::Request,
+            (Some(_), None) if !result && !error && members.get("id").is_none() => Kind::Notification,
             // An error without an id is about something that could not be read.
-            (None, _) if answers && members.get("method").is_none() => Kind::Response,
+            (None, _) if result != error && members.get("method").is_none() => Kind::Response,
             _ => return Err(wrong("it is neither a request, a notification nor a response")),
         };
-        Ok(Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new(), not_after: None })
+        let message = Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new(), not_after: None };
+        if let Err(why) = names::outer(&message.members) {
+            return Err(message.ambiguous(INVALID_REQUEST, why));
+        }
+        if let Err(why) = names::params(&message.members) {
+            return Err(message.ambiguous(INVALID_PARAMS, why));
+        }
+        match (names::result(&message.members), message.id()) {
+            (Ok(()), _) => Ok(message),
+            // Whoever waits for it must not wait for ever.
+            (Err(why), Some(id)) => {
+                Ok(Self::error(id, UPSTREAM_FAILED, &format!("what is answered is no result: {why}")))
+            }
+            (Err(why), None) => Err(message.ambiguous(INVALID_REQUEST, why)),
+        }
+    }
+
+    fn ambiguous(&self, code: i64, why: String) -> Refused {
+        let id = self.id().filter(|_| self.kind == Kind::Request).map(ToOwned::to_owned);
+        Refused::Ambiguous { id, code, why }
     }
 
     /// A request of our own.
@@ -367,8 +317,16 @@ mod tests {
             let error = Message::parse(text).expect_err("is refused").to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
-        let message =
-            Message::parse(r#"{"jsonrpc":"2.0","method":"a","params":{"name":"a","name":"b"}}"#).expect("parses");
-        assert!(message.params_members().is_err());
+        for (text, why) in [
+            (r#"{"jsonrpc":"2.0","id":"s","method":"a","Method":"b"}"#, "`Method` can be read as `method`"),
+            (r#"{"jsonrpc":"2.0","id":"s","method":"a","params":{"name":"a","name":"b"}}"#, "`name` stands twice"),
+            (r#"{"jsonrpc":"2.0","id":"s","method":"a","x":1}"#, "`x` is no member"),
+        ] {
+            let refused = Message::parse_from_client(text).expect_err("is refused").answer();
+            assert_eq!(refused.id().map(RawValue::get), Some("\"s\""), "{text}");
+            assert!(refused.line().contains(why), "{}", refused.line());
+        }
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{},"_META":{"countersign":{}}}}"#;
+        assert_eq!(Message::parse(answer).expect("answers").error_code(), Some(UPSTREAM_FAILED));
     }
 }

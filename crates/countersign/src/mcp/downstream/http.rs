@@ -68,11 +68,10 @@ async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
     let Ok(body) = to_bytes(body, MESSAGE_BYTES_MAX).await else {
         return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
     };
-    let message = std::str::from_utf8(&body).map_err(|_| "not UTF-8".to_owned());
-    let message = message.and_then(|text| Message::parse(text).map_err(|error| error.to_string()));
-    let mut message = match message {
+    let Ok(text) = std::str::from_utf8(&body) else { return refused(StatusCode::BAD_REQUEST, "not UTF-8") };
+    let mut message = match Message::parse_from_client(text) {
         Ok(message) => message,
-        Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
+        Err(error) => return (StatusCode::BAD_REQUEST, json(&error.answer())).into_response(),
     };
     message.headers = params_in_headers(&parts.headers);
     let header = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());

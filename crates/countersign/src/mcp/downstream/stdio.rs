@@ -50,17 +50,18 @@ fn read(inbox: &mpsc::Sender<Message>) {
             Ok(_) => {}
         }
         let whole = line.last() == Some(&b'\n') || line.len() < MESSAGE_BYTES_MAX;
+        let refused = |code, why: &str| Err(Message::error(RawValue::NULL, code, why));
         let parsed = match std::str::from_utf8(&line) {
             _ if !whole => {
-                Err((INVALID_REQUEST, format!("more than {MESSAGE_BYTES_MAX} bytes; nothing after it is read")))
+                refused(INVALID_REQUEST, &format!("more than {MESSAGE_BYTES_MAX} bytes; nothing after it is read"))
             }
             Ok(text) if text.trim().is_empty() => continue,
-            Ok(text) => Message::parse(text).map_err(|error| (error.code(), error.to_string())),
-            Err(_) => Err((PARSE_ERROR, "not UTF-8".to_owned())),
+            Ok(text) => Message::parse_from_client(text).map_err(|error| error.answer()),
+            Err(_) => refused(PARSE_ERROR, "not UTF-8"),
         };
         let gone_on = match parsed {
             Ok(message) => inbox.blocking_send(message).is_ok(),
-            Err((code, why)) => write(&Message::error(RawValue::NULL, code, &why)).is_ok() && whole,
+            Err(answer) => write(&answer).is_ok() && whole,
         };
         if !gone_on {
             return;

@@ -55,11 +55,24 @@ fn serve() {
     let server = Arc::new(Server { mood, folder: folder.into(), out: Mutex::new(out) });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
-        let message: Value = serde_json::from_str(&line).unwrap();
+        let mut message: Value = serde_json::from_str(&line).unwrap();
+        if server.is("folding") {
+            message = folded(message);
+            let params = folded(message["params"].take());
+            message["params"] = params;
+        }
         let server = Arc::clone(&server);
         // Each message on a thread of its own: what waits for a sign holds nothing else up.
         std::thread::spawn(move || server.told(&message));
     }
+}
+
+/// What a reader has of an object that ignores the case of names, ends them at a NUL, and takes the last of two.
+fn folded(object: Value) -> Value {
+    let Value::Object(members) = object else { return object };
+    let fold = |name: &str| name.split('\0').next().unwrap_or_default().replace('\u{17f}', "s").to_lowercase();
+    let (exact, other): (Vec<_>, Vec<_>) = members.into_iter().partition(|(name, _)| fold(name) == *name);
+    Value::Object(exact.into_iter().chain(other).map(|(name, value)| (fold(&name), value)).collect())
 }
 
 impl Server {
