@@ -3,7 +3,10 @@
 //! Keys rest in `keys/` with mode 0600 and are made once. Whoever holds the folder is the gate; `verify` and `audit` need
 //! only what is public in it.
 
+mod draft;
 mod token_keys;
+
+pub use draft::Draft;
 
 use anyhow::{Context, Result, bail};
 use countersign_engine::clock::SystemClock;
@@ -12,9 +15,8 @@ use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::storage::disk::{Disk as _, RealDisk};
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use ed25519_dalek::SigningKey;
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,39 +26,22 @@ pub struct DataFolder {
     root: PathBuf,
     /// The log's origin.
     pub origin: String,
+    /// Whether it was made just now, so that its ledger may begin.
+    is_new: bool,
 }
 
 impl DataFolder {
-    /// Makes a new data folder: keys, origin, nothing else. Refuses a folder that is one already.
+    /// Makes a new data folder for a ledger that begins when it is first opened through what is returned here.
     pub fn create(root: &Path, origin: &str) -> Result<Self> {
-        Self::refuse_unfit(root, origin)?;
-        fs::create_dir_all(root.join("keys")).with_context(|| format!("cannot create {}", root.display()))?;
-        fs::create_dir_all(root.join("log"))?;
-        fs::set_permissions(root.join("keys"), fs::Permissions::from_mode(0o700))?;
-        for name in ["log", "token"] {
-            let mut key = [0; 32];
-            getrandom::fill(&mut key).context("the system gives no randomness")?;
-            write_key(&root.join("keys").join(name), &key)?;
-        }
-        let data = Self { root: root.to_owned(), origin: origin.to_owned() };
-        let public = data.log_key()?;
-        fs::write(root.join("log.vkey"), format!("{public}\n"))?;
-        // Last, so that a half-made folder is never taken for a whole one.
-        fs::write(root.join("origin"), format!("{origin}\n"))?;
-        Ok(data)
-    }
-
-    /// Refuses a folder that is one already, and an origin that cannot name a log, before anything is made.
-    pub fn refuse_unfit(root: &Path, origin: &str) -> Result<()> {
-        if root.join("origin").exists() {
-            bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
-        }
-        let any = SigningKey::from_bytes(&[0; 32]).verifying_key();
-        LogKey::new(origin, any).map(drop).with_context(|| format!("`{origin}` cannot name a log"))
+        let draft = Draft::begin(root, origin)?;
+        draft.make()?;
+        draft.sync()?;
+        draft.finish()
     }
 
     /// Finds an initialised data folder.
     pub fn find(root: &Path) -> Result<Self> {
+        draft::refuse_unfinished(root)?;
         let origin = fs::read_to_string(root.join("origin")).with_context(|| {
             format!(
                 "{} is not a data folder\nhint: make one with `countersign init --data {}`",
@@ -64,7 +49,7 @@ impl DataFolder {
                 root.display()
             )
         })?;
-        Ok(Self { root: root.to_owned(), origin: origin.trim().to_owned() })
+        Ok(Self { root: root.to_owned(), origin: origin.trim().to_owned(), is_new: false })
     }
 
     /// The folder of the log's own files.
@@ -80,7 +65,7 @@ impl DataFolder {
 
     /// The options of a gate on this folder.
     pub fn options(&self) -> Options {
-        Options::new(self.origin.clone())
+        Options { may_begin: self.is_new, ..Options::new(self.origin.clone()) }
     }
 
     /// What a gate on this folder needs from the world.
@@ -196,11 +181,4 @@ impl LogFolder {
         let anchor = fs::read_to_string(self.log.join("anchor")).ok()?;
         Checkpoint::parse_unverified(&anchor).ok().map(|checkpoint| checkpoint.size)
     }
-}
-
-fn write_key(path: &Path, key: &[u8; 32]) -> Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(key)?;
-    file.sync_all()?;
-    Ok(())
 }

@@ -12,26 +12,73 @@ use ed25519_dalek::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, Keypair
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A key file that a command has just made. Dropped before it is kept, it is removed: a command that failed for certain leaves
+/// nothing that the next try stumbles over.
+#[derive(Debug)]
+pub struct NewFile {
+    path: PathBuf,
+    name: KeyName,
+    is_kept: bool,
+}
+
+impl NewFile {
+    /// Writes a key to a new file, which must not exist.
+    pub fn write(path: &Path, key: &SigningKey) -> Result<Self> {
+        // Without the public key: what has it too is of a later version, which openssl does not read.
+        let pem = KeypairBytes { secret_key: key.to_bytes(), public_key: None }.to_pkcs8_pem(LineEnding::LF);
+        let pem = pem.map_err(|error| anyhow::anyhow!("the key cannot be written as PEM: {error}"))?;
+        let cannot = |error| Failure::cannot(format!("cannot make {}: {error}", path.display()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut file = file.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                Failure::cannot(format!("{} is there already, and a key is never overwritten", path.display()))
+                    .hint("choose another file; remove this one yourself if nobody needs its key")
+            }
+            _ => cannot(error),
+        })?;
+        let new = Self { path: path.to_owned(), name: name(key), is_kept: false };
+        file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot)?;
+        Ok(new)
+    }
+
+    /// A key that was there before, which is not removed.
+    pub fn found(path: &Path, key: &SigningKey) -> Self {
+        Self { path: path.to_owned(), name: name(key), is_kept: true }
+    }
+
+    /// Its public name.
+    pub fn name(&self) -> &KeyName {
+        &self.name
+    }
+
+    /// Leaves the file where it is.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // A file that cannot be removed does no harm, and what went wrong before is the better message.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A new key.
+pub fn generate() -> Result<SigningKey> {
+    let mut secret_key = [0; 32];
+    getrandom::fill(&mut secret_key).context("the system gives no randomness")?;
+    Ok(SigningKey::from_bytes(&secret_key))
+}
 
 /// Makes a new key in a new file, which must not exist.
 pub fn create(path: &Path) -> Result<SigningKey> {
-    let mut secret_key = [0; 32];
-    getrandom::fill(&mut secret_key).context("the system gives no randomness")?;
-    let key = SigningKey::from_bytes(&secret_key);
-    // Without the public key: what has it too is of a later version, which openssl does not read.
-    let pem = KeypairBytes { secret_key, public_key: None }.to_pkcs8_pem(LineEnding::LF);
-    let pem = pem.map_err(|error| anyhow::anyhow!("the key cannot be written as PEM: {error}"))?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = file.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            Failure::cannot(format!("{} is there already, and a key is never overwritten", path.display()))
-                .hint("choose another file; remove this one yourself if nobody needs its key")
-        }
-        _ => Failure::cannot(format!("cannot make {}: {error}", path.display())),
-    })?;
-    file.write_all(pem.as_bytes())?;
-    file.sync_all()?;
+    let key = generate()?;
+    NewFile::write(path, &key)?.keep();
     Ok(key)
 }
 

@@ -58,6 +58,9 @@ pub struct Options {
     pub keys_per_agent: u32,
     /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
     pub first_admin: Option<KeyName>,
+    /// Whether a log is made where there is none. A gate that goes on with a log must not: an empty folder is a lost or a
+    /// half-made one, and a log without an admin believes every caller.
+    pub may_begin: bool,
     /// Keys that sealed tokens before the current one, and still open them for a while.
     pub old_token_keys: Vec<OldTokenKey>,
 }
@@ -75,6 +78,7 @@ impl Options {
             // More than a hundred actions a second, day and night; 1.2 GB.
             keys_per_agent: 20_000_000,
             first_admin: None,
+            may_begin: true,
             old_token_keys: Vec::new(),
         }
     }
@@ -104,6 +108,12 @@ pub enum OpenError {
     /// The store refused.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// There is no log, and none may be made.
+    #[error(
+        "there is no ledger here, and only `countersign init` begins one (hint: restore the folder from a backup, or make \
+             another with `countersign init`)"
+    )]
+    NoLedger,
     /// The first entry could not be written.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -165,6 +175,10 @@ impl Parts {
             }
             Ok(())
         })?;
+        let created = fold.position == 0;
+        if created && !options.may_begin {
+            return Err(OpenError::NoLedger);
+        }
         // An erasure that was decided is finished before anything else happens.
         opened.log.erase(&fold.erased)?;
         // So is a rotation; one that was not entered is dropped. The anchor comes first, as when a rotation is made: a later
@@ -197,7 +211,6 @@ impl Parts {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
             store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&bell)),
         };
-        let created = position == 0;
         if created {
             let first_admin = options.first_admin.as_ref();
             committer.commit(sequencer.genesis(options.origin.clone(), public.to_string(), first_admin, &*clock))?;

@@ -1,16 +1,15 @@
 //! `countersign init`: a new data folder.
 
-use super::{Failure, Folder, Outcome};
+use super::{Folder, Outcome};
 use crate::config::Config;
-use crate::data::DataFolder;
-use crate::key_file;
+use crate::data::{DataFolder, Draft};
+use crate::key_file::{self, NewFile};
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::Args;
 use countersign_core::identity::KeyName;
-use countersign_engine::gate::Options;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The origin of a log whose operator named none; good enough for one machine.
 const ORIGIN: &str = "countersign.local/log";
@@ -49,12 +48,7 @@ pub struct InitArgs {
 pub fn run(args: &InitArgs, config: &Config) -> Result<Outcome> {
     let data = config.data(args.folder.data.as_deref());
     let origin = args.origin.as_deref().or(config.origin.as_deref()).unwrap_or(ORIGIN);
-    DataFolder::refuse_unfit(&data, origin)?;
-    let admin = if args.open { None } else { Some(key_file::name(&key_file::create(&args.admin_key)?)) };
-    let folder = DataFolder::create(&data, origin)?;
-    if let Some(admin) = &admin {
-        begin(&folder, admin)?;
-    }
+    let (folder, admin) = make(args, config, &data, origin)?;
     let key = folder.log_key()?.to_string();
     let shown = data.display();
     if args.json {
@@ -85,8 +79,28 @@ pub fn run(args: &InitArgs, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// Begins the ledger, with the admin in its first entries, so that the gate is never open.
-fn begin(folder: &DataFolder, admin: &KeyName) -> Result<()> {
-    let (gate, _) = folder.open(Options { first_admin: Some(admin.clone()), ..folder.options() })?;
-    gate.close().map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")).into())
+/// Makes the folder with its ledger, and the admin's key; where that fails, neither is left.
+fn make(args: &InitArgs, config: &Config, data: &Path, origin: &str) -> Result<(DataFolder, Option<KeyName>)> {
+    let draft = Draft::begin(data, origin)?;
+    let key = if args.open { None } else { Some(admin_key(&draft, &args.admin_key)?) };
+    let admin = key.as_ref().map(|key| key.name().clone());
+    draft.make()?;
+    draft.begin_ledger(|options| config.tune(options), admin.clone())?;
+    draft.sync()?;
+    // From here on the folder may be whole, whatever is reported: its admin's key is kept.
+    key.map(NewFile::keep);
+    Ok((draft.finish()?, admin))
+}
+
+/// The admin's key: a new one, or that of a run on this folder that was interrupted.
+fn admin_key(draft: &Draft, file: &Path) -> Result<NewFile> {
+    if let Some(earlier) = draft.earlier_admin()
+        && let Ok(key) = key_file::read(file)
+        && key_file::name(&key) == *earlier
+    {
+        return Ok(NewFile::found(file, &key));
+    }
+    let key = key_file::generate()?;
+    draft.mark(&key_file::name(&key))?;
+    NewFile::write(file, &key)
 }

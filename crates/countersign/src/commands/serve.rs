@@ -144,14 +144,10 @@ fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
 /// Says what opening found, so that whoever restarted the gate knows what happened to it.
 fn describe(report: &OpenReport, now_ms: u64) {
     let storage = &report.storage;
-    if report.created {
-        note("Began a new ledger.");
-    } else {
-        let ended = if storage.was_clean { "closed cleanly" } else { "not closed cleanly" };
-        let entries = count(storage.size, "entry", "entries");
-        let segments = count(u64::try_from(storage.segments).unwrap_or_default(), "segment", "segments");
-        note(format_args!("Opened a ledger of {entries} in {segments}, {ended}."));
-    }
+    let ended = if storage.was_clean { "closed cleanly" } else { "not closed cleanly" };
+    let entries = count(storage.size, "entry", "entries");
+    let segments = count(u64::try_from(storage.segments).unwrap_or_default(), "segment", "segments");
+    note(format_args!("Opened a ledger of {entries} in {segments}, {ended}."));
     match report.snapshot {
         Some(at) => note(format_args!(
             "Used the snapshot at {at}; replayed {} after it.",

@@ -13,6 +13,7 @@
 )]
 
 mod approvals;
+mod beginnings;
 mod clients;
 mod connections;
 mod erasure;

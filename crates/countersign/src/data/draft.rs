@@ -1,0 +1,233 @@
+//! Making a data folder, all or nothing.
+//!
+//! A ledger without an admin believes every caller, so a folder whose making was interrupted must never be served. A marker is
+//! the first thing that is made durable in it and the last that is removed: while it is there, the folder is refused by every
+//! command but `init`, which begins again. What fails is removed at once.
+//!
+//! The folder is made in its place and not beside it, since it may be the mount point of a volume, which nothing can be renamed to.
+
+use super::DataFolder;
+use crate::commands::Failure;
+use anyhow::{Context as _, Result, bail};
+use countersign_core::identity::KeyName;
+use countersign_engine::gate::Options;
+use countersign_ledger::checkpoint::LogKey;
+use ed25519_dalek::SigningKey;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The marker. It holds the name of the first admin's key, by which `init` knows the key file of its interrupted run.
+const MARKER: &str = "init.unfinished";
+
+/// What else is in a new folder, in the order in which it is removed.
+const MADE: [&str; 4] = ["origin", "log.vkey", "log", "keys"];
+
+/// A data folder that is being made. Dropped before it is finished, it removes what it made.
+#[derive(Debug)]
+pub struct Draft {
+    data: DataFolder,
+    /// Held, so that two runs cannot make one folder.
+    marker: File,
+    made_root: bool,
+    earlier: Option<KeyName>,
+    is_over: bool,
+}
+
+impl Draft {
+    /// Begins, or begins again where an earlier run was interrupted. Refuses a folder that a gate has used, and an origin that
+    /// cannot name a log, before anything is made.
+    pub fn begin(root: &Path, origin: &str) -> Result<Self> {
+        refuse_origin(origin)?;
+        refuse_used(root)?;
+        let made_root = !root.exists();
+        fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
+        let marker = hold_marker(root)?;
+        let data = DataFolder { root: root.to_owned(), origin: origin.to_owned(), is_new: true };
+        let mut draft = Self { data, marker, made_root, earlier: None, is_over: false };
+        let mut earlier = String::new();
+        // What an interrupted run left half-written names no key.
+        let _ = draft.marker.read_to_string(&mut earlier);
+        draft.earlier = earlier.trim().parse().ok();
+        draft.sync_marker()?;
+        Ok(draft)
+    }
+
+    /// The admin's key of the run that was interrupted here.
+    pub fn earlier_admin(&self) -> Option<&KeyName> {
+        self.earlier.as_ref()
+    }
+
+    /// Writes down the key of the admin that the ledger will begin with, before that key's own file is made.
+    pub fn mark(&self, admin: &KeyName) -> Result<()> {
+        self.marker.set_len(0)?;
+        self.marker
+            .write_all_at(format!("{admin}\n").as_bytes(), 0)
+            .with_context(|| format!("cannot write {}", self.data.root.join(MARKER).display()))?;
+        self.sync_marker()
+    }
+
+    fn sync_marker(&self) -> Result<()> {
+        self.marker.sync_all()?;
+        sync_dir(&self.data.root)?;
+        sync_dir(&parent(&self.data.root))
+    }
+
+    /// Makes the keys and the files that name the log.
+    pub fn make(&self) -> Result<()> {
+        let root = &self.data.root;
+        remove_made(root)?;
+        for name in ["keys", "log"] {
+            let path = root.join(name);
+            fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        }
+        fs::set_permissions(root.join("keys"), fs::Permissions::from_mode(0o700))?;
+        for name in ["log", "token"] {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).context("the system gives no randomness")?;
+            write(&root.join("keys").join(name), &key, 0o600)?;
+        }
+        let public = self.data.log_key()?;
+        write(&root.join("log.vkey"), format!("{public}\n").as_bytes(), 0o644)?;
+        write(&root.join("origin"), format!("{}\n", self.data.origin).as_bytes(), 0o644)
+    }
+
+    /// Begins the ledger, with the admin in its first batch.
+    pub fn begin_ledger(&self, tune: impl FnOnce(Options) -> Options, admin: Option<KeyName>) -> Result<()> {
+        let options = Options { first_admin: admin, ..tune(self.data.options()) };
+        let (gate, _) = self.data.open(options)?;
+        gate.close().map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")).into())
+    }
+
+    /// Makes everything durable; only then may it be finished.
+    pub fn sync(&self) -> Result<()> {
+        let root = &self.data.root;
+        [&root.join("keys"), &root.join("log"), root].into_iter().try_for_each(|folder| sync_dir(folder))
+    }
+
+    /// Removes the marker: from here on the folder is one.
+    pub fn finish(mut self) -> Result<DataFolder> {
+        let root = &self.data.root;
+        fs::remove_file(root.join(MARKER)).with_context(|| format!("cannot finish {}", root.display()))?;
+        self.is_over = true;
+        sync_dir(root)?;
+        Ok(self.data.clone())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        // The marker goes last: where something cannot be removed, it stays, and the folder is refused.
+        let root = &self.data.root;
+        if remove_made(root).is_ok() && fs::remove_file(root.join(MARKER)).is_ok() && self.made_root {
+            let _ = fs::remove_dir(root);
+        }
+    }
+}
+
+/// Makes the marker, or takes over that of an interrupted run, for as long as the file is open.
+fn hold_marker(root: &Path) -> Result<File> {
+    let path = root.join(MARKER);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let (marker, is_new) = match options.clone().create_new(true).open(&path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => (options.open(&path), false),
+        opened => (opened, true),
+    };
+    let marker = marker.with_context(|| format!("cannot create {}", path.display()))?;
+    match marker.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => bail!("another `countersign init` is making {}", root.display()),
+        Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the folder"),
+    }
+    // Another run may have finished between the look at the folder and the lock.
+    if is_new && MADE.iter().any(|name| root.join(name).exists()) {
+        fs::remove_file(&path)?;
+        refuse_used(root)?;
+    }
+    if fs::metadata(&path).is_ok_and(|there| marker.metadata().is_ok_and(|ours| there.ino() == ours.ino())) {
+        return Ok(marker);
+    }
+    bail!("another `countersign init` has made {}", root.display())
+}
+
+/// Refuses a folder whose making was interrupted.
+pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
+    if root.join(MARKER).exists() {
+        bail!(
+            "{} is not finished: the `countersign init` that made it was interrupted\nhint: run `countersign init --data {}` again",
+            root.display(),
+            root.display()
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a folder that a gate has used, or may have.
+fn refuse_used(root: &Path) -> Result<()> {
+    if root.join(MARKER).exists() {
+        return Ok(());
+    }
+    if root.join("origin").exists() {
+        bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
+    }
+    if let Some(name) = MADE.iter().find(|name| root.join(name).exists()) {
+        bail!(
+            "{} holds `{name}`, and no `origin`: it may be a data folder that has lost a file\nhint: restore it from a backup, or \
+             choose another with --data",
+            root.display()
+        );
+    }
+    Ok(())
+}
+
+/// The origin is permanent, so one that cannot be meant is refused.
+fn refuse_origin(origin: &str) -> Result<()> {
+    if let Some((_, rest)) = origin.split_once("://") {
+        return Err(Failure::usage(format!(
+            "`{origin}` cannot name a log: it has a scheme, and the name is permanent"
+        ))
+        .hint(format!("a host and a path, such as {}", if rest.is_empty() { "gate.example.com/log" } else { rest }))
+        .into());
+    }
+    let any = SigningKey::from_bytes(&[0; 32]).verifying_key();
+    LogKey::new(origin, any).map(drop).with_context(|| format!("`{origin}` cannot name a log"))
+}
+
+fn remove_made(root: &Path) -> Result<()> {
+    for name in MADE {
+        let path = root.join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn sync_dir(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.with_context(|| format!("cannot sync {}", path.display()))
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
