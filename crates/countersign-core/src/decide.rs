@@ -32,7 +32,7 @@ use crate::expression::{Base, Expression, Input, Inputs, Mention, Source};
 use crate::fact::{Fact, Version};
 use crate::fence::Fences;
 use crate::halt::Halts;
-use crate::ids::{FactId, PactName};
+use crate::ids::{AgentId, FactId, PactName};
 use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::review::Reviews;
@@ -58,8 +58,8 @@ pub trait Snapshot {
     fn reviews(&self) -> &Reviews;
     /// The fences that stand.
     fn fences(&self) -> &Fences;
-    /// Whether no more effects can be under way.
-    fn is_full_of_effects(&self) -> bool;
+    /// Whether no more effects of an agent can be under way.
+    fn is_full_of_effects(&self, agent: &AgentId) -> bool;
 }
 
 const NOT_ALLOWED_HINT: &str = "ask an operator for the role that the pact names";

@@ -9,7 +9,7 @@ use crate::decision::{Charge, Dispatched, Write};
 use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::ids::AgentId;
-use crate::limits::{EFFECTS_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
+use crate::limits::{EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
 use crate::pact::Pact;
 use crate::review::Shown;
 use std::collections::BTreeMap;
@@ -156,13 +156,15 @@ pub enum EffectRefusal {
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
     open: BTreeMap<u64, Effect>,
+    /// How many of each agent are under way.
+    by_agent: BTreeMap<AgentId, usize>,
     ended: BTreeMap<u64, (Outcome, u64)>,
 }
 
 impl Effects {
-    /// Whether no more can be under way.
-    pub fn is_full(&self) -> bool {
-        self.open.len() >= EFFECTS_MAX
+    /// Whether no more of an agent can be under way.
+    pub fn is_full_for(&self, agent: &AgentId) -> bool {
+        self.open.len() >= EFFECTS_MAX || self.by_agent.get(agent).is_some_and(|few| *few >= EFFECTS_PER_AGENT_MAX)
     }
 
     /// An effect that is under way.
@@ -218,6 +220,8 @@ impl Effects {
         if let Some(flight) = effect.flight() {
             fences.take(id.0, &flight.dispatched.fenced);
         }
+        let few = self.by_agent.entry(effect.action.agent.clone()).or_default();
+        *few = few.saturating_add(1);
         self.open.insert(id.0, effect);
     }
 
@@ -239,10 +243,14 @@ impl Effects {
             }
             return;
         }
-        if let Some(effect) = self.open.remove(&id.0)
-            && let Some(flight) = effect.flight()
-        {
-            fences.free(id.0, &flight.dispatched.fenced);
+        if let Some(effect) = self.open.remove(&id.0) {
+            match self.by_agent.get_mut(&effect.action.agent) {
+                Some(few) if *few > 1 => *few -= 1,
+                _ => drop(self.by_agent.remove(&effect.action.agent)),
+            }
+            if let Some(flight) = effect.flight() {
+                fences.free(id.0, &flight.dispatched.fenced);
+            }
         }
         self.remember(id, outcome, entry);
     }

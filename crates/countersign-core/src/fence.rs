@@ -6,6 +6,8 @@
 //! not, and both are folded from the ledger (I3). Nobody waits here, and nothing is held while waiting (docs/adr/0011).
 
 mod refusal;
+#[cfg(test)]
+mod tests;
 
 pub use refusal::ClaimRefusal;
 
@@ -15,7 +17,7 @@ use crate::fact::Fact;
 use crate::halt::Scope;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{AgentId, FactId, numbered};
-use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
+use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
 use crate::state::State;
 use crate::value::Value;
@@ -230,8 +232,13 @@ impl Fences {
 
     /// Ends a claim.
     pub fn withdraw(&mut self, id: ClaimId) {
-        if let Some(claim) = self.claims.remove(&id.0) {
-            self.claimed.retain(|fact, held_by| *held_by != id.0 || !claim.facts.contains(fact));
+        let Some(claim) = self.claims.remove(&id.0) else { return };
+        // Only its own facts are looked up: a walk over all that is claimed, for each of many claims that end at once, would
+        // stop every agent and every halt meanwhile.
+        for fact in &claim.facts {
+            if self.claimed.get(fact) == Some(&id.0) {
+                self.claimed.remove(fact);
+            }
         }
     }
 
@@ -296,8 +303,9 @@ pub fn grant_claim(
     if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
         return Err(ClaimRefusal::Reason(reason.len()));
     }
-    let standing = state.fences.claims.values().filter(|claim| claim.stands(now_ms)).count();
-    if standing >= CLAIMS_MAX {
+    let standing = || state.fences.claims.values().filter(|claim| claim.stands(now_ms));
+    let is_own = |claim: &&Claim| claim.by == *by;
+    if standing().count() >= CLAIMS_MAX || standing().filter(is_own).count() >= CLAIMS_PER_AGENT_MAX {
         return Err(ClaimRefusal::TooMany);
     }
     let rules =
@@ -332,8 +340,9 @@ pub fn extend_claim(state: &State, by: &AgentId, id: ClaimId, for_ms: u64, now_m
 
 /// A claim that stands and is this agent's.
 pub fn own_claim<'a>(state: &'a State, by: &AgentId, id: ClaimId, now_ms: u64) -> Result<&'a Claim, ClaimRefusal> {
-    let claim = state.fences.claim(id, now_ms).ok_or_else(|| ClaimRefusal::NotFound(id.to_string()))?;
-    if claim.by == *by { Ok(claim) } else { Err(ClaimRefusal::NotYours { claim: id, holder: claim.by.clone() }) }
+    let own = state.fences.claim(id, now_ms).filter(|claim| claim.by == *by);
+    // One answer: whether others hold a claim of this number is not for the one who asks.
+    own.ok_or_else(|| ClaimRefusal::NotFound(id.to_string()))
 }
 
 /// Whether some rule lets an agent announce a change of a fact.

@@ -112,6 +112,9 @@ pub const DELEGATION_HOPS_MAX: usize = 8;
 /// Most claims that stand at a time; all are kept in memory and in every snapshot.
 pub const CLAIMS_MAX: usize = 4096;
 
+/// Most claims of one agent that stand at a time: one agent cannot use up the claims of all.
+pub const CLAIMS_PER_AGENT_MAX: usize = 256;
+
 /// Most facts of one claim, as many as one action reads.
 pub const CLAIM_FACTS_MAX: usize = READS_MAX;
 
@@ -121,6 +124,9 @@ pub const CLAIM_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// Most effects under way at a time, cooling, dispatched or in doubt; each is kept whole in memory.
 pub const EFFECTS_MAX: usize = 65_536;
+
+/// Most effects of one agent that are under way at a time: one agent cannot use up the places of all.
+pub const EFFECTS_PER_AGENT_MAX: usize = 16_384;
 
 /// How many ended effects are remembered, to answer a repeated key with what became of it.
 pub const ENDED_EFFECTS_MAX: usize = 65_536;

@@ -315,7 +315,7 @@ impl Snapshot for State {
     fn fences(&self) -> &Fences {
         &self.fences
     }
-    fn is_full_of_effects(&self) -> bool {
-        self.effects.is_full()
+    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+        self.effects.is_full_for(agent)
     }
 }

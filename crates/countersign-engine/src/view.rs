@@ -5,7 +5,7 @@ use countersign_core::decision::BudgetKey;
 use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
-use countersign_core::ids::{FactId, PactName};
+use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::review::Reviews;
 use countersign_core::state::State;
@@ -54,7 +54,7 @@ impl Snapshot for View {
     fn fences(&self) -> &Fences {
         self.state.fences()
     }
-    fn is_full_of_effects(&self) -> bool {
-        self.state.is_full_of_effects()
+    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+        self.state.is_full_of_effects(agent)
     }
 }

@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::decision::{Blocked, Dispatched, InFlight, Write};
 use crate::expression::{Expression, Inputs};
 use crate::ids::FactId;
-use crate::limits::{CALL_TEXT_BYTES_MAX, EFFECTS_MAX};
+use crate::limits::{CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX};
 use crate::pact::{BodyRule, CallRule, FactSource, IdPart, SendRule, SourceRead, TextPart};
 use crate::value::Value;
 use serde_json::{Map, Value as Json};
@@ -22,8 +22,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Blocked> {
-        if self.snapshot.is_full_of_effects() && self.stage == Stage::Intent {
-            let message = format!("{EFFECTS_MAX} calls are under way already, which is the most");
+        if self.stage == Stage::Intent && self.snapshot.is_full_of_effects(&self.action.agent) {
+            let message = format!(
+                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are under way already, which is the most"
+            );
             let hint = "resolve those that are in doubt (`countersign effects list`), then act anew";
             return Err(blocked(Code::TooManyEffects, message, hint));
         }

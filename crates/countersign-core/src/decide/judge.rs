@@ -109,7 +109,7 @@ impl Snapshot for Judging<'_> {
     fn fences(&self) -> &Fences {
         &self.none.fences
     }
-    fn is_full_of_effects(&self) -> bool {
+    fn is_full_of_effects(&self, _: &AgentId) -> bool {
         false
     }
 }

@@ -1,24 +1,15 @@
 //! Why there is no claim.
 
-use super::ClaimId;
 use crate::ids::{AgentId, FactId};
-use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, REASON_BYTES_MAX};
+use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BYTES_MAX};
 use crate::utc::Utc;
 
 /// Why a claim cannot be. Nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimRefusal {
-    /// There is no such claim, or it has ended.
-    #[error("there is no claim `{0}`, or it has ended")]
+    /// There is no such claim of the one who asks, or it has ended.
+    #[error("there is no claim `{0}` of yours, or it has ended")]
     NotFound(String),
-    /// The claim is somebody else's.
-    #[error("there is no claim `{claim}` of yours, or it has ended")]
-    NotYours {
-        /// The claim.
-        claim: ClaimId,
-        /// Its holder.
-        holder: AgentId,
-    },
     /// No pact lets this agent announce changes of this fact.
     #[error("no pact lets {by} announce a change of {fact}")]
     NotAllowed {
@@ -62,7 +53,7 @@ pub enum ClaimRefusal {
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
     /// More claims than are kept.
-    #[error("{CLAIMS_MAX} claims stand already, which is the most")]
+    #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, stand already, which is the most")]
     TooMany,
     /// The agent may not act at all.
     #[error("{0}")]

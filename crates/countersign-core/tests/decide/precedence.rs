@@ -10,7 +10,7 @@ use countersign_core::fence::{Claim, ClaimId, Fenced};
 use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
-use countersign_core::limits::{EFFECTS_MAX, REVIEWS_MAX};
+use countersign_core::limits::{EFFECTS_PER_AGENT_MAX, REVIEWS_MAX};
 use countersign_core::record::{Decided, Encoder, Entry, Event};
 use serde_json::json;
 use std::sync::Arc;
@@ -109,14 +109,25 @@ fn fenced(fact: &str) -> Fenced {
     Fenced { fact: fact.parse().unwrap(), version: 1, sets: false }
 }
 
-/// As many calls as there may be, none of which fences anything.
+/// As many calls of the agent as there may be, none of which fences anything.
 fn fill_with_effects(world: &mut World) {
     let action = Arc::new(world.request());
-    for entry in 0..EFFECTS_MAX as u64 {
+    for entry in 0..EFFECTS_PER_AGENT_MAX as u64 {
         let (phase, action) = (Phase::Cooling { dispatch_at_ms: u64::MAX }, Arc::clone(&action));
         let effect = Effect { action, approval: None, at_ms: 1, phase, latest: entry };
         world.state.effects.begin(EffectId(entry), effect, &mut world.state.fences);
     }
+}
+
+#[test]
+fn one_agent_cannot_use_up_the_effects_of_all() {
+    let mut world = World::new(PACT, "rob", json!({}));
+    fill_with_effects(&mut world);
+    let (agent, other) = (AgentId::new("agent-1").unwrap(), AgentId::new("agent-2").unwrap());
+    assert!(world.state.effects.is_full_for(&agent));
+    assert!(!world.state.effects.is_full_for(&other), "the places of others are theirs");
+    world.state.effects.settle(EffectId(0), Outcome::Failed, 1, 1, &mut world.state.fences);
+    assert!(!world.state.effects.is_full_for(&agent), "one has ended");
 }
 
 #[test]

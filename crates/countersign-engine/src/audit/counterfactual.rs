@@ -10,7 +10,7 @@ use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::identity::Auth;
-use countersign_core::ids::{FactId, PactName};
+use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::record::{Leaf, Stored, StoredAction, StoredApproval, decode_with_auth};
 use countersign_core::review::Reviews;
@@ -92,8 +92,8 @@ impl Snapshot for Under<'_> {
     fn fences(&self) -> &Fences {
         self.state.fences()
     }
-    fn is_full_of_effects(&self) -> bool {
-        self.state.is_full_of_effects()
+    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+        self.state.is_full_of_effects(agent)
     }
 }
 

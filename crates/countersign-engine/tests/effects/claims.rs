@@ -4,6 +4,7 @@ use crate::world::{World, account_id, verdict};
 use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
+use countersign_core::limits::CLAIMS_PER_AGENT_MAX;
 use countersign_engine::request::{Refusal, Request};
 use serde_json::json;
 use std::sync::mpsc;
@@ -85,7 +86,20 @@ fn a_higher_priority_takes_the_fact_and_an_equal_one_does_not() {
     assert!(matches!(refused(world.claim("nobody", &[&account], 100)), ClaimRefusal::Agent(_)));
     assert_eq!(refused(world.claim("clerk-1", &[], 100)), ClaimRefusal::Facts);
     let not_yours = Request::WithdrawClaim { by: AgentId::new("clerk-1").unwrap(), auth: Auth::None, claim: fraud };
-    assert!(matches!(world.call(not_yours), Err(Refusal::Claim(ClaimRefusal::NotYours { .. }))));
+    assert!(matches!(world.call(not_yours), Err(Refusal::Claim(ClaimRefusal::NotFound(_)))));
+    world.audited();
+}
+
+#[test]
+fn one_agent_cannot_use_up_the_claims_of_all() {
+    let world = World::new();
+    for number in 0..CLAIMS_PER_AGENT_MAX {
+        world.claim("clerk-1", &[&account_id(&format!("x{number}"))], 5_000).unwrap();
+    }
+    assert_eq!(refused(world.claim("clerk-1", &[&account_id("a")], 5_000)), ClaimRefusal::TooMany);
+    world.claim("fraud-1", &[&account_id("a")], 5_000).unwrap();
+    world.pass(5_000);
+    world.claim("clerk-1", &[&account_id("b")], 5_000).unwrap();
     world.audited();
 }
 

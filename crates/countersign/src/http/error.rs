@@ -194,7 +194,6 @@ fn claim_hint(refusal: &ClaimRefusal) -> (ErrorCode, &'static str) {
         ClaimRefusal::NotFound(_) => {
             (Code::ClaimNotFound, "nothing is held by it any more; observe again, and claim anew")
         }
-        ClaimRefusal::NotYours { .. } => (Code::ClaimNotFound, "only its holder extends or withdraws a claim"),
         ClaimRefusal::NotAllowed { .. } => {
             (Code::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
         }
