@@ -155,12 +155,11 @@ impl GateClient {
                 self.may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped)).map(|()| Decided::Pass)
             }
             [] => {
-                let named = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
-                let facts = mapping.observed(upstream, &tool.name, &named);
+                // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
+                let named = serde_json::from_str::<Map<String, Value>>(arguments);
+                let facts = named.map(|named| mapping.observed(upstream, &tool.name, &named)).unwrap_or_default();
                 if facts.is_empty() {
-                    return self
-                        .may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped))
-                        .map(|()| Decided::Pass);
+                    return Err(Refusal::arguments(&mapping.accepted(upstream, &tool.name)));
                 }
                 self.observed(upstream, tool, arguments, &facts, seen).map(Decided::Answer)
             }

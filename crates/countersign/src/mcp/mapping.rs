@@ -123,6 +123,19 @@ impl Mapping {
         self.sources.iter().filter(|(_, source)| source.is(upstream, tool)).filter_map(named).collect()
     }
 
+    /// Which arguments a tool that reads facts is called with, in words.
+    pub fn accepted(&self, upstream: &str, tool: &str) -> String {
+        let sources = self.sources.iter().filter(|(_, source)| source.is(upstream, tool));
+        let accepted: Vec<String> = sources
+            .map(|(ty, source)| {
+                let arguments: Map<String, Value> =
+                    source.arguments.iter().map(|(name, parts)| (name.clone(), json!(filled(parts, "{id}")))).collect();
+                format!("{} for {ty}", Value::Object(arguments))
+            })
+            .collect();
+        format!("a pact reads facts by this tool, which takes exactly {}", accepted.join(" or "))
+    }
+
     /// The call that reads a fact again, where a tool of this upstream does.
     pub fn reread(&self, upstream: &str, fact: &FactId) -> Option<Value> {
         let source = self.sources.get(fact.ty().as_str()).filter(|source| source.upstream == upstream)?;
