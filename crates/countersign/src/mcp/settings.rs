@@ -205,9 +205,11 @@ pub fn derived_name(text: &str) -> Option<String> {
 /// A name that can stand in front of a tool's.
 fn checked(name: &str) -> Result<String> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(known) || name.contains(SEPARATOR) {
+    // `a_` and the tool `b` would have the name of `a` and the tool `_b`.
+    let is_split = name.contains(SEPARATOR) || name.ends_with('_');
+    if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.bytes().all(known) || is_split {
         bail!(
-            "`{name}` cannot name an upstream\nhint: up to {NAME_CHARS_MAX} letters, digits, `-` and single `_`, such as bank"
+            "`{name}` cannot name an upstream\nhint: up to {NAME_CHARS_MAX} letters, digits, `-` and single `_` inside, such as bank"
         );
     }
     Ok(name.to_owned())
@@ -286,6 +288,7 @@ mod tests {
             "allow_methods = [\"tools/call\"]",
             "allow_methods = [\"a b\"]",
             "[upstream.a__b]\ncommand = [\"x\"]",
+            "[upstream.a_]\ncommand = [\"x\"]",
             "[upstream.a]\ncommand = []",
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",
             "[upstream.a]\nurl = \"https://a\"",
