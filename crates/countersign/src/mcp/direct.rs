@@ -1,6 +1,6 @@
 //! The gateway as a client of its own: to read a server's tools before anybody is shown them, and to call what a pact maps.
 
-use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, raw};
+use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, raw};
 use super::session::next_cursor;
 use super::settings::Place;
 use super::tool::{LISTED_FOR, Tool};
@@ -169,6 +169,12 @@ impl Direct {
 /// An answer that is an error says which.
 fn understood(message: Message) -> Result<Message, NoAnswer> {
     let Some(error) = message.error_raw() else { return Ok(message) };
+    if message.is_own() {
+        // The server said nothing: its link did.
+        let why = Members::parse(error.get()).ok().and_then(|error| error.text("message")).unwrap_or_default();
+        let is_sent = message.error_code() != Some(NOT_SENT);
+        return Err(if is_sent { NoAnswer::Lost(why) } else { NoAnswer::NotSent(why) });
+    }
     let members = Members::parse(error.get()).unwrap_or_default();
     let code = members.get("code").and_then(|code| code.get().parse().ok()).unwrap_or_default();
     Err(NoAnswer::Error { code, message: members.text("message").unwrap_or_default() })

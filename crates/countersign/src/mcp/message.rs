@@ -23,10 +23,16 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The code of JSON-RPC for params that do not fit.
 pub const INVALID_PARAMS: i64 = -32602;
-/// The code for a server behind the gateway that gives no answer.
+/// The code that stands for one of a server's own that only the gateway may use.
+pub const SERVER_ERROR: i64 = -32000;
+/// The code for a server behind the gateway that gives no answer: it may have done what it was asked.
 pub const UPSTREAM_FAILED: i64 = -32001;
 /// The code for what the gate does not let pass.
 pub const REFUSED: i64 = -32003;
+/// The code for what did not leave the gateway.
+pub const NOT_SENT: i64 = -32004;
+/// The codes that only the gateway answers with.
+pub const OWN_CODES: [i64; 3] = [UPSTREAM_FAILED, REFUSED, NOT_SENT];
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,8 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
+    /// Whether the gateway itself says it.
+    is_own: bool,
 }
 
 /// Why text is no message.
@@ -129,18 +137,25 @@ impl Message {
             (None, _) if result != error && members.get("method").is_none() => Kind::Response,
             _ => return Err(wrong("it is neither a request, a notification nor a response")),
         };
-        let message = Self { members, kind, method: method.unwrap_or_default(), headers: Vec::new(), not_after: None };
+        let message = Self {
+            members,
+            kind,
+            method: method.unwrap_or_default(),
+            headers: Vec::new(),
+            not_after: None,
+            is_own: false,
+        };
         if let Err(why) = names::outer(&message.members) {
             return Err(message.ambiguous(INVALID_REQUEST, why));
         }
         if let Err(why) = names::params(&message.members) {
             return Err(message.ambiguous(INVALID_PARAMS, why));
         }
-        match (names::result(&message.members), message.id()) {
+        match (names::answer(&message.members), message.id()) {
             (Ok(()), _) => Ok(message),
             // Whoever waits for it must not wait for ever.
             (Err(why), Some(id)) => {
-                Ok(Self::error(id, UPSTREAM_FAILED, &format!("what is answered is no result: {why}")))
+                Ok(Self::error(id, UPSTREAM_FAILED, &format!("what is answered can be read in two ways: {why}")))
             }
             (Err(why), None) => Err(message.ambiguous(INVALID_REQUEST, why)),
         }
@@ -167,7 +182,14 @@ impl Message {
         if let Some(params) = params {
             members.set("params", params);
         }
-        Self { members, kind: Kind::Notification, method: method.to_owned(), headers: Vec::new(), not_after: None }
+        Self {
+            members,
+            kind: Kind::Notification,
+            method: method.to_owned(),
+            headers: Vec::new(),
+            not_after: None,
+            is_own: true,
+        }
     }
 
     /// An answer of our own.
@@ -189,7 +211,7 @@ impl Message {
     pub fn not_sent(&self) -> Option<Self> {
         let id = self.id().filter(|_| self.kind == Kind::Request)?;
         let why = "not sent: the server did not take it soon enough after the gate had let it pass; try again";
-        Some(Self::error(id, UPSTREAM_FAILED, why))
+        Some(Self::error(id, NOT_SENT, why))
     }
 
     /// The code of the error that it is, if it is one.
@@ -202,7 +224,19 @@ impl Message {
         members.set("jsonrpc", raw(&"2.0"));
         members.set("id", id.to_owned());
         members.set(name, value);
-        Self { members, kind: Kind::Response, method: String::new(), headers: Vec::new(), not_after: None }
+        Self {
+            members,
+            kind: Kind::Response,
+            method: String::new(),
+            headers: Vec::new(),
+            not_after: None,
+            is_own: true,
+        }
+    }
+
+    /// Whether the gateway itself says it, and not a server or a client.
+    pub fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// What kind it is.

@@ -19,7 +19,7 @@ use self::gather::Gather;
 use self::slot::Slot;
 use self::uses::{Sending, Use};
 use super::Gateway;
-use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, Raw, number, raw};
+use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, SERVER_ERROR, number, raw};
 use super::methods::{self, Rule};
 use super::observed::Observations;
 use super::refusal::Refusal;
@@ -35,6 +35,9 @@ const WAITING_MAX: usize = 256;
 
 /// How long answers are still waited for once the client has closed its side.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// The longest token or number of a progress that is passed on.
+const PROGRESS_BYTES_MAX: usize = 64;
 
 /// A client that is served. Ends when the client's sender is dropped.
 pub struct Session {
@@ -243,7 +246,7 @@ impl Session {
         message.set_id(number(id));
         self.pending.insert(id, Pending { slot, purpose });
         if let Err(why) = self.deliver(slot, message) {
-            self.failed(id, &why).await;
+            self.failed(id, NOT_SENT, &why).await;
         }
     }
 
@@ -281,6 +284,10 @@ impl Session {
                 .gateway
                 .note_once(format!("the notification `{method}` is not passed on: --allow-method allows it"));
         }
+        if methods::notification(&message.method) == Some(Rule::Record) {
+            return (0..self.slots.len()).for_each(|slot| self.record(slot, message.clone(), Sending::Notification));
+        }
+        let message = plain(&message);
         for slot in 0..self.slots.len() {
             // Nobody can be told that a notification did not arrive.
             let _ = self.deliver(slot, message.clone());
@@ -289,7 +296,7 @@ impl Session {
 
     /// Cancels upstream what the client does not want any more, under the id that it has there.
     fn cancelled_by_client(&mut self, mut message: Message) {
-        let Ok(mut params) = message.params_members() else { return };
+        let Ok(params) = message.params_members() else { return };
         let Some(id) = params.get("requestId").map(|id| id.get().to_owned()) else { return };
         let calls: Vec<u64> = self.calls.iter().filter(|(_, call)| call.is(&id)).map(|(number, _)| *number).collect();
         // Where the gate, or the list of tools, has not come yet, nothing is ever sent.
@@ -307,8 +314,7 @@ impl Session {
         let found: Vec<(u64, usize)> = found.map(|(upstream, pending)| (*upstream, pending.slot)).collect();
         for (upstream, slot) in found {
             self.pending.remove(&upstream);
-            params.set("requestId", number(upstream));
-            message.set_params(params.to_raw());
+            message.set_params(raw(&serde_json::json!({"requestId": upstream})));
             let _ = self.deliver(slot, message.clone());
         }
     }
@@ -320,10 +326,11 @@ impl Session {
             tracing::debug!("the client answered what nobody asked");
             return;
         };
-        message.set_id(asked.id);
+        message.set_id(asked.id.clone());
         let same = self.slots.get(asked.slot).is_some_and(|slot| slot.is_open_as(asked.generation));
-        if same && message.error_raw().is_some() {
-            let _ = self.deliver(asked.slot, message);
+        if same && let Some(code) = message.error_raw().map(|_| message.error_code().unwrap_or(SERVER_ERROR)) {
+            // That it does not answer needs no entry; what it might say beside that would.
+            let _ = self.deliver(asked.slot, Message::error(&asked.id, code, "the client answers with an error"));
         } else if same {
             // What the client answers tells the server something.
             let Asked { slot, generation, method, .. } = asked;
@@ -334,4 +341,20 @@ impl Session {
     fn name(&self, slot: usize) -> &str {
         self.slots.get(slot).map_or("?", |slot| slot.name.as_str())
     }
+}
+
+/// A notification that passes without an entry, with nothing in it that could tell a server more than what it is about: the numbers
+/// of a progress, and the token that the server itself gave it.
+fn plain(message: &Message) -> Message {
+    let params = message.params_members().unwrap_or_default();
+    let mut kept = Members::default();
+    if message.method == "notifications/progress" {
+        for name in ["progressToken", "progress", "total"] {
+            if let Some(value) = params.get(name).filter(|value| value.get().len() <= PROGRESS_BYTES_MAX) {
+                kept.set(name, value.to_owned());
+            }
+        }
+    }
+    let has_any = kept.iter().next().is_some();
+    Message::notification(&message.method, has_any.then(|| kept.to_raw()))
 }

@@ -3,6 +3,7 @@
 #[path = "../mcp/client.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
 mod client;
+mod messages;
 #[path = "../mcp/hostile/server.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
 mod server;
@@ -111,56 +112,6 @@ fn resources_prompts_and_unknown_methods_are_used_past_a_halt_and_past_the_ledge
     client.request("ping", &json!({}));
     client.end();
     assert_eq!(server::executed(world.path()), methods, "nothing more was executed");
-}
-
-/// Messages that the gateway reads as harmless and that a server which ignores the case of names reads as a call of `write`.
-const IN_ANOTHER_CASE: [&str; 10] = [
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/list","params":{},"Method":"tools/call","Params":{"name":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"ping","METHOD":"tools/call","params":{"name":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"ping","method\u0000":"tools/call","params":{"name":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/list","Method":"tools/call","param\u017f":{"name":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"look","Name":"write","Arguments":{}}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"look","name\u0000":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"look"},"Params":{"name":"write"}}"#,
-    r#"{"jsonrpc":"2.0","id":"s","method":"tools/list","params":{},"other":1}"#,
-    r#"{"jsonrpc":"2.0","method":"notifications/progress","METHOD":"tools/call","ID":7,"params":{"name":"write"}}"#,
-    r#"[{"jsonrpc":"2.0","method":"notifications/progress","Method":"tools/call","params":{"name":"write"}}]"#,
-];
-
-#[test]
-fn a_member_name_in_another_case_carries_a_call_past_the_gate() {
-    let world = world();
-    world.write("folding", "");
-    let mut client = gateway(&world);
-    assert_eq!(client.call("look", &json!({"a": 1, "A": 2}))["content"][0]["text"], "done", "arguments are not names");
-    for line in IN_ANOTHER_CASE {
-        client.send(line);
-        let refused = client.message();
-        let is_request = line.starts_with('{') && line.contains(r#""id""#);
-        assert_eq!(refused["id"], if is_request { json!("s") } else { Json::Null }, "{refused}");
-        assert!([json!(-32600), json!(-32602)].contains(&refused["error"]["code"]), "{line}: {refused}");
-    }
-    client.request("ping", &json!({}));
-    client.end();
-    let server = Listening::start(world.command(&["mcp", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
-    let session = server.begin(&[]).1.expect("has a session");
-    let in_it = [("mcp-session-id", session.as_str())];
-    server.post(&in_it, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    for line in IN_ANOTHER_CASE {
-        for headers in [&in_it, &[("mcp-protocol-version", "2026-07-28")]] {
-            let stateless = line.replace(
-                r#""params":{"#,
-                r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"#,
-            );
-            let message = serde_json::from_str(&stateless.replace(",}", "}")).unwrap();
-            let (status, _, refused) = server.post(headers, &message);
-            assert_eq!(status, 400, "{line}: {refused}");
-            assert!(refused["error"]["code"].is_i64(), "{line}: {refused}");
-        }
-    }
-    server.post(&in_it, &json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
-    assert_eq!(server::executed(world.path()), ["look"]);
-    assert_eq!(uses(&world), (1, 1));
 }
 
 /// Acts at the gate itself, past every gateway; the verdict when it is over.

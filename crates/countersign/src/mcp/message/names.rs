@@ -52,11 +52,15 @@ const RESULT: &[&str] = &[
     "tools",
 ];
 
+/// The members of errors.
+const ERROR: &[&str] = &["code", "countersign", "data", "message"];
+
 type Known = LazyLock<HashMap<String, &'static str>>;
 
 static OUTER_FOLDED: Known = LazyLock::new(|| folded(OUTER));
 static PARAMS_FOLDED: Known = LazyLock::new(|| folded(PARAMS));
 static RESULT_FOLDED: Known = LazyLock::new(|| folded(RESULT));
+static ERROR_FOLDED: Known = LazyLock::new(|| folded(ERROR));
 
 fn folded(names: &[&'static str]) -> HashMap<String, &'static str> {
     names.iter().map(|name| (fold(name), *name)).collect()
@@ -113,10 +117,12 @@ pub(super) fn params(members: &Members) -> Result<(), String> {
     inner(&params, &PARAMS_FOLDED, &["_meta", "ref"])
 }
 
-/// Checks the names in a result.
-pub(super) fn result(members: &Members) -> Result<(), String> {
-    let Some(result) = object(members, "result")? else { return Ok(()) };
-    inner(&result, &RESULT_FOLDED, &["_meta"])
+/// Checks the names in a result, or in an error.
+pub(super) fn answer(members: &Members) -> Result<(), String> {
+    if let Some(result) = object(members, "result")? {
+        inner(&result, &RESULT_FOLDED, &["_meta"])?;
+    }
+    object(members, "error")?.map_or(Ok(()), |error| inner(&error, &ERROR_FOLDED, &["data"]))
 }
 
 fn inner(members: &Members, known: &Known, below: &[&str]) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use super::calls::unspoken;
 use super::uses::Sending;
 use super::{Asked, Purpose, Session};
-use crate::mcp::message::{INVALID_PARAMS, Kind, METHOD_NOT_FOUND, Message, UPSTREAM_FAILED, number, raw};
+use crate::mcp::message::{INVALID_PARAMS, Kind, METHOD_NOT_FOUND, Message, NOT_SENT, UPSTREAM_FAILED, number, raw};
 use crate::mcp::methods;
 use crate::mcp::upstream::Event;
 use serde_json::json;
@@ -86,9 +86,9 @@ impl Session {
             tracing::warn!(upstream = self.name(slot), "an answer to nothing that was asked; it is passed over");
             return;
         };
+        let mut message = unspoken(message);
         match pending.purpose {
             Purpose::Relay { id } => {
-                let mut message = unspoken(message);
                 message.set_id(id);
                 self.answer(message).await;
             }
@@ -106,7 +106,6 @@ impl Session {
                     let purpose = Purpose::FirstOf { message: asked.clone(), left };
                     return self.record(next, asked, Sending::Request(purpose));
                 }
-                let mut message = unspoken(message);
                 message.set_id(id);
                 self.answer(message).await;
             }
@@ -120,19 +119,23 @@ impl Session {
         }
     }
 
-    /// A request that gets no answer from its upstream.
-    pub(super) async fn failed(&mut self, id: u64, why: &str) {
+    /// A request that gets no answer from its upstream: with `NOT_SENT` it was not asked.
+    pub(super) async fn failed(&mut self, id: u64, code: i64, why: &str) {
         let Some(pending) = self.pending.remove(&id) else { return };
-        let why = format!("no answer from the server `{}`: {why}", self.name(pending.slot));
-        let error = Message::error(&number(id), UPSTREAM_FAILED, &why);
+        let name = self.name(pending.slot);
+        let why = match code {
+            NOT_SENT => format!("not sent to the server `{name}`: {why}"),
+            _ => format!("no answer from the server `{name}`: {why}; it may have done it"),
+        };
+        let error = Message::error(&number(id), code, &why);
         match pending.purpose {
-            Purpose::Relay { id } | Purpose::Tools { id, .. } => self.answer_error(&id, UPSTREAM_FAILED, &why).await,
+            Purpose::Relay { id } | Purpose::Tools { id, .. } => self.answer_error(&id, code, &why).await,
             Purpose::Listen { id } => self.listen_answered(id, error).await,
             Purpose::Call { call } => self.call_answered(call, error).await,
             Purpose::Gather { gather } => Box::pin(self.gathered(gather, pending.slot, error)).await,
             Purpose::FirstOf { message, .. } => {
                 if let Some(id) = message.id() {
-                    self.answer_error(id, UPSTREAM_FAILED, &why).await;
+                    self.answer_error(id, code, &why).await;
                 }
             }
             Purpose::Reopening => {}
@@ -148,7 +151,7 @@ impl Session {
         let waiting: Vec<u64> =
             self.pending.iter().filter(|(_, pending)| pending.slot == slot).map(|(id, _)| *id).collect();
         for id in waiting {
-            self.failed(id, why).await;
+            self.failed(id, UPSTREAM_FAILED, why).await;
         }
     }
 }

@@ -5,10 +5,11 @@ use super::slot::Slot;
 use super::{Purpose, Session};
 use crate::mcp::gate::Decided;
 use crate::mcp::gated::CONTINUE;
-use crate::mcp::message::{INVALID_PARAMS, Members, Message, Raw, UPSTREAM_FAILED};
+use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
 use crate::mcp::observed;
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +101,7 @@ impl Session {
                 let tool = tool.clone();
                 if self.is_namespaced() {
                     let mut params = params.clone();
-                    params.set("name", crate::mcp::message::raw(&name));
+                    params.set("name", raw(&name));
                     message.set_params(params.to_raw());
                 }
                 let call = self.next_id();
@@ -193,7 +194,7 @@ impl Session {
     /// The upstream has answered a call.
     pub(super) async fn call_answered(&mut self, call: u64, message: Message) {
         if let Some(state) = self.calls.remove(&call) {
-            let mut answer = unspoken(message);
+            let mut answer = message;
             answer.set_id(state.id);
             self.answer(answer).await;
         }
@@ -203,6 +204,14 @@ impl Session {
 /// Takes out what only the gateway says: a server cannot speak for the gate. Anything else stays as it stands. What is no object,
 /// or can be read in two ways, is an error: a client could read in it what was not taken out.
 pub(super) fn unspoken(mut answer: Message) -> Message {
+    if answer.is_own() {
+        return answer;
+    }
+    if let Some(error) = answer.error_raw() {
+        let error = unspoken_error(error);
+        answer.set_error(error);
+        return answer;
+    }
     let Some(result) = answer.result_raw() else { return answer };
     let read = Members::parse(result.get()).map_err(|error| error.to_string());
     match read.and_then(|mut result| observed::unspoken(&mut result).map(|changed| changed.then_some(result))) {
@@ -216,9 +225,48 @@ pub(super) fn unspoken(mut answer: Message) -> Message {
     answer
 }
 
+/// The same for an error: without what only the gateway says in its data, and with another code than the gateway's own.
+fn unspoken_error(error: &RawValue) -> Raw {
+    let Ok(mut members) = Members::parse(error.get()) else {
+        return raw(&json!({"code": SERVER_ERROR, "message": "the server answered with an error that is no object"}));
+    };
+    // A fraction or an exponent could be one of the gateway's own in another spelling.
+    let code = members.get("code").and_then(|code| code.get().parse::<i64>().ok());
+    if code.is_none_or(|code| OWN_CODES.contains(&code)) {
+        members.set("code", raw(&SERVER_ERROR));
+    }
+    let data = members.get("data").filter(|data| data.get().starts_with('{'));
+    if let Some(Ok(mut data)) = data.map(|data| Members::parse(data.get()))
+        && data.remove(MEMBER).is_some()
+    {
+        members.set("data", data.to_raw());
+    }
+    members.to_raw()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_cannot_speak_for_the_gate_in_an_error() {
+        let said = r#"{"code":-32003,"message":"no","data":{"a":1.0,"countersign":{"code":"halted"}}}"#;
+        let heard = r#"{"code":-32000,"message":"no","data":{"a":1.0}}"#;
+        let other = r#"{"code":-32602,"message":"no","data":[ 1]}"#;
+        for (said, heard) in [
+            (said, heard),
+            (r#"{"code":-32001.0}"#, r#"{"code":-32000}"#),
+            (r#"{"code":-3.2001e4}"#, r#"{"code":-32000}"#),
+            (r#"{"message":"no"}"#, r#"{"message":"no","code":-32000}"#),
+            (other, other),
+        ] {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{said}}}"#);
+            let answer = unspoken(Message::parse(&answer).expect("answers"));
+            assert_eq!(answer.error_raw().map(RawValue::get), Some(heard));
+        }
+        let own = Message::error(RawValue::NULL, UPSTREAM_FAILED, "no answer");
+        assert_eq!(unspoken(own).error_code(), Some(UPSTREAM_FAILED));
+    }
 
     #[test]
     fn a_server_cannot_speak_for_the_gate() {

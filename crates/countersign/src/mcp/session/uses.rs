@@ -2,9 +2,10 @@
 //! disclose, so each is an entry of the gate's before it is sent, for each server that it is sent to.
 
 use super::calls::{VERDICT_GOOD_FOR, Verdict};
+use super::slot::Slot;
 use super::{Purpose, Session};
 use crate::mcp::gate::Using;
-use crate::mcp::message::{INVALID_PARAMS, Message, REFUSED, Raw, raw};
+use crate::mcp::message::{INVALID_PARAMS, Message, NOT_SENT, REFUSED, Raw, raw};
 use crate::mcp::refusal::Refusal;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +13,8 @@ use std::time::Instant;
 /// One that waits for the gate.
 pub struct Use {
     slot: usize,
+    /// The link that there was when the gate was asked.
+    link: Option<u64>,
     message: Message,
     sending: Sending,
 }
@@ -95,7 +98,8 @@ impl Session {
             about: about(&message).unwrap_or_default(),
             content: content.unwrap_or_default(),
         };
-        self.uses.insert(using, Use { slot, message, sending });
+        let link = self.slots.get(slot).and_then(Slot::linked);
+        self.uses.insert(using, Use { slot, link, message, sending });
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.may_use(&about);
@@ -107,7 +111,11 @@ impl Session {
     /// The gate has said whether something may be sent.
     pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<(), Refusal>, at: Instant) {
         // What was cancelled meanwhile is not there any more.
-        let Some(Use { slot, mut message, sending }) = self.uses.remove(&using) else { return };
+        let Some(Use { slot, link, mut message, sending }) = self.uses.remove(&using) else { return };
+        let is_other_link = link.is_some() && self.slots.get(slot).and_then(Slot::linked) != link;
+        if is_other_link && verdict.is_ok() {
+            return self.use_outrun(message, sending).await;
+        }
         message.not_after = Some(at + VERDICT_GOOD_FOR);
         match (sending, verdict) {
             (Sending::Request(purpose), Ok(())) => self.forward(slot, message, purpose).await,
@@ -136,6 +144,26 @@ impl Session {
                     self.answer(refusal.answer(id, REFUSED)).await;
                 }
             }
+        }
+    }
+}
+
+impl Session {
+    /// The server was started again while the gate decided: nothing is sent to one that was not decided for.
+    async fn use_outrun(&mut self, message: Message, sending: Sending) {
+        let why = "not sent: the server was started again while the gate decided; try again";
+        match sending {
+            Sending::Request(Purpose::Listen { id }) => {
+                let answer = Message::error(&id, NOT_SENT, why);
+                self.listen_answered(id, answer).await;
+            }
+            Sending::Request(_) => {
+                if let Some(id) = message.id() {
+                    self.answer_error(id, NOT_SENT, why).await;
+                }
+            }
+            // Whoever asked is gone, and nobody can be told that a notification did not arrive.
+            Sending::Answer { .. } | Sending::Notification => {}
         }
     }
 }

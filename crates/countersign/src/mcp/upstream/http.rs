@@ -1,8 +1,11 @@
 //! A server that runs, over streamable HTTP: every message is a POST, answered by JSON or by a stream of events; and, in the
 //! revisions with a handshake, one more stream for what the server says unasked.
 
+mod timed;
+
+use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
-use crate::mcp::message::{Kind, Message, UPSTREAM_FAILED};
+use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
 use crate::mcp::sse::SseReader;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -28,6 +31,20 @@ const TAKES_WITHIN: Duration = Duration::from_secs(5);
 /// How long to wait before a stream that ended is asked for again, and how often in a row.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_MAX: u32 = 5;
+
+/// Why there is no answer.
+enum Failed {
+    /// Nothing was sent.
+    NotSent(String),
+    /// It may have been.
+    NoAnswer(String),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::NoAnswer(why)
+    }
+}
 
 struct Link {
     client: Client<HttpConnector, Body>,
@@ -117,7 +134,9 @@ impl Link {
             Ok(Ok(answer)) => {
                 tracing::warn!(status = %answer.status(), method = message.method, "an upstream did not take a message")
             }
-            Ok(Err(error)) => tracing::warn!(error, method = message.method, "an upstream did not take a message"),
+            Ok(Err(Failed::NotSent(error) | Failed::NoAnswer(error))) => {
+                tracing::warn!(error, method = message.method, "an upstream did not take a message")
+            }
             Err(_) => tracing::warn!(method = message.method, "an upstream did not take a message in time"),
         }
     }
@@ -127,8 +146,12 @@ impl Link {
         let Some(id) = message.id().map(ToOwned::to_owned) else { return };
         let failed = match self.answered(&message, id.get()).await {
             Ok(()) => None,
-            Err(why) => {
-                Some(Message::error(&id, UPSTREAM_FAILED, &format!("no answer from the upstream server: {why}")))
+            Err(Failed::NotSent(why)) => {
+                Some(Message::error(&id, NOT_SENT, &format!("not sent to the upstream server: {why}")))
+            }
+            Err(Failed::NoAnswer(why)) => {
+                let why = format!("no answer from the upstream server: {why}; it may have done it");
+                Some(Message::error(&id, UPSTREAM_FAILED, &why))
             }
         };
         self.state().in_flight.remove(id.get());
@@ -137,7 +160,7 @@ impl Link {
         }
     }
 
-    async fn answered(&self, message: &Message, id: &str) -> Result<(), String> {
+    async fn answered(&self, message: &Message, id: &str) -> Result<(), Failed> {
         let begins = message.method == "initialize";
         let answer = self.post(message).await?;
         if begins && let Some(session) = answer.headers().get(SESSION) {
@@ -146,18 +169,20 @@ impl Link {
         let status = answer.status();
         if status == StatusCode::NOT_FOUND && self.state().session.take().is_some() {
             self.inlet.put(Event::Ended("it does not know the session any more".to_owned())).await;
-            return Err("it does not know the session any more".to_owned());
+            return Err("it does not know the session any more".to_owned().into());
         }
         if is_stream(answer.headers()) && status.is_success() {
             return if self.stream(answer, Some(id), &mut None).await? {
                 Ok(())
             } else {
-                Err("its stream ended early".to_owned())
+                Err("its stream ended early".to_owned().into())
             };
         }
         let body = whole(answer.into_body()).await?;
         let parsed = Message::parse(&body).ok().filter(|answer| answer.kind() == Kind::Response);
-        let Some(mut parsed) = parsed else { return Err(format!("it answered {status} without a JSON-RPC message")) };
+        let Some(mut parsed) = parsed else {
+            return Err(format!("it answered {status} without a JSON-RPC message").into());
+        };
         if begins {
             self.note_version(&parsed);
         }
@@ -167,7 +192,7 @@ impl Link {
             }
             Some(found) if found == id => {}
             // It must not stand for the answer to something else that is asked at the same time.
-            Some(_) => return Err("it answered another request than the one that it was sent".to_owned()),
+            Some(_) => return Err("it answered another request than the one that it was sent".to_owned().into()),
         }
         self.inlet.put(Event::Message(parsed)).await;
         Ok(())
@@ -242,20 +267,36 @@ impl Link {
         }
     }
 
-    async fn post(&self, message: &Message) -> Result<Response<Body>, String> {
+    async fn post(&self, message: &Message) -> Result<Response<Body>, Failed> {
         let headers = self.headers(Some(message));
-        self.send(Method::POST, headers, Body::from(message.line())).await
+        let Some(not_after) = message.not_after else {
+            return self.send(Method::POST, headers, Body::from(message.line())).await;
+        };
+        let latch = Latch::default();
+        let sending = self.send(Method::POST, headers, Body::new(Timed::new(message.line(), latch.clone())));
+        tokio::pin!(sending);
+        tokio::select! {
+            answer = &mut sending => return answer,
+            () = tokio::time::sleep_until(not_after.into()) => {}
+        }
+        if latch.is_closed_now() {
+            return Err(Failed::NotSent("it did not take it soon enough after the gate had let it pass".to_owned()));
+        }
+        sending.await
     }
 
-    async fn send(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Body>, String> {
-        let mut request =
-            Request::builder().method(method).uri(&self.url).body(body).map_err(|error| error.to_string())?;
+    async fn send(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Body>, Failed> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(&self.url)
+            .body(body)
+            .map_err(|error| Failed::NotSent(error.to_string()))?;
         *request.headers_mut() = headers;
         let answer = self.client.request(request).await.map_err(|error| {
             if error.is_connect() {
-                "nobody listens there".to_owned()
+                Failed::NotSent("nobody listens there".to_owned())
             } else {
-                format!("the connection failed: {error}")
+                Failed::NoAnswer(format!("the connection failed: {error}"))
             }
         })?;
         Ok(answer.map(Body::new))

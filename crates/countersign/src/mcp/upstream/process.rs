@@ -37,22 +37,38 @@ pub(super) fn open(
         return Err(format!("`{program}` has no standard input and output"));
     };
     tokio::spawn(async move {
-        let ended = relay(input, output, messages, &inlet).await;
+        let mut input = input;
+        let (why, is_stuck) = relay(&mut input, output, messages, &inlet).await;
+        if is_stuck {
+            // Before its input is closed: half a line must not become a whole one, nor one that the end of the input completes.
+            kill_group(group(&child), Signal::KILL);
+        }
+        drop(input);
         // Told first: whoever waits for an answer need not wait until the program is gone.
-        inlet.put(Event::Ended(ended)).await;
+        inlet.put(Event::Ended(why)).await;
         end(child).await;
         drop(alive);
     });
     Ok(())
 }
 
-/// Carries messages both ways until one side is closed; says why.
+/// Why nothing more is written.
+enum Written {
+    /// There is nothing more to write.
+    All,
+    /// The program has closed its input.
+    Closed,
+    /// The program does not read, and what it was being sent must not be sent any more.
+    Stuck,
+}
+
+/// Carries messages both ways until one side is closed; says why, and whether the program holds half a message.
 async fn relay(
-    mut input: ChildStdin,
+    input: &mut ChildStdin,
     output: ChildStdout,
     mut messages: mpsc::Receiver<Message>,
     inlet: &Inlet,
-) -> String {
+) -> (String, bool) {
     let incoming = incoming(output, inlet);
     let outgoing = async {
         while let Some(message) = messages.recv().await {
@@ -64,19 +80,30 @@ async fn relay(
             }
             let mut line = message.line();
             line.push('\n');
-            if input.write_all(line.as_bytes()).await.is_err() {
-                // It has closed its input: what it still has to say is read until it closes its output.
-                return false;
+            let write = input.write_all(line.as_bytes());
+            let written = match message.not_after {
+                Some(not_after) => tokio::time::timeout_at(not_after.into(), write).await,
+                None => Ok(write.await),
+            };
+            match written {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Written::Closed,
+                Err(_) => return Written::Stuck,
             }
         }
-        true
+        Written::All
     };
     tokio::pin!(incoming);
     tokio::select! {
-        why = &mut incoming => why,
+        why = &mut incoming => (why, false),
         // Also where the program reads nothing, so that a write to it never ends.
-        () = inlet.closed() => "it was closed here".to_owned(),
-        closed_here = outgoing => if closed_here { "it was closed here".to_owned() } else { incoming.await },
+        () = inlet.closed() => ("it was closed here".to_owned(), false),
+        written = outgoing => match written {
+            Written::All => ("it was closed here".to_owned(), false),
+            // What it still has to say is read until it closes its output.
+            Written::Closed => (incoming.await, false),
+            Written::Stuck => ("it did not read what it was sent while that might be sent".to_owned(), true),
+        },
     }
 }
 
@@ -110,15 +137,21 @@ async fn incoming(output: ChildStdout, inlet: &Inlet) -> String {
     }
 }
 
+fn group(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id.cast_signed()))
+}
+
+fn kill_group(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // A group that is gone already is what was wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
 /// Ends a program whose input has been closed: waits, tells it, kills it; with everything in its process group.
 async fn end(mut child: Child) {
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let signal = |signal| {
-        if let Some(group) = group {
-            // A group that is gone already is what was wanted.
-            let _ = kill_process_group(group, signal);
-        }
-    };
+    let group = group(&child);
+    let signal = |signal| kill_group(group, signal);
     for with in [Signal::TERM, Signal::KILL] {
         if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_ok() {
             break;

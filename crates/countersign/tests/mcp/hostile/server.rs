@@ -56,6 +56,11 @@ fn serve() {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let mut message: Value = serde_json::from_str(&line).unwrap();
+        if message["method"] == "ping" && server.folder.join("deaf").exists() {
+            // Reads nothing more until it is told to.
+            server.enter("deaf");
+            server.wait_for("hear");
+        }
         if server.is("folding") {
             message = folded(message);
             let params = folded(message["params"].take());
@@ -124,6 +129,9 @@ impl Server {
             Some("ping" | "logging/setLevel") => self.answer(id, &json!({})),
             Some(method) => {
                 self.enter(method);
+                if self.is("listening") {
+                    self.enter(&message["params"].to_string());
+                }
                 if !id.is_null() {
                     self.answer(id, &json!({"contents": [{"uri": "x://1", "text": "a secret"}], "messages": []}));
                 }
@@ -132,6 +140,9 @@ impl Server {
             None => {
                 let said = if message.get("error").is_some() { "refused" } else { "answered" };
                 self.enter(&format!("{said} {}", id.as_str().unwrap_or("?")));
+                if self.is("listening") {
+                    self.enter(&message["error"].to_string());
+                }
             }
         }
     }
@@ -217,6 +228,10 @@ impl Server {
                     self.text(&json!(other), "swapped");
                 }
                 self.text(id, "the right one");
+            }
+            "types" if arguments.get("error").is_some() => {
+                let error = arguments["error"].as_str().unwrap();
+                self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
             }
             "types" => {
                 let result = arguments["result"].as_str().unwrap();
