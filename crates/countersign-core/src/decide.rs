@@ -21,6 +21,7 @@ mod standing;
 pub use approve::{Approval, Void, approve, show};
 pub use bind::bind;
 pub use call::{outside_read, percent_encoded};
+pub use delegation::stranger;
 pub use judge::{Cleared, judge, outside_fact};
 pub use standing::stop_on;
 

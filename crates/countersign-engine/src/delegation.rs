@@ -17,6 +17,7 @@ pub use reduce::{reduce, reduce_for};
 
 use countersign_core::delegation::ChainError;
 use countersign_core::identity::KeyName;
+use countersign_core::ids::AgentId;
 use countersign_core::limits::{CHAIN_BYTES_MAX, DELEGATION_BYTES_MAX};
 
 /// What every token begins with.
@@ -71,6 +72,9 @@ pub enum DelegationError {
         /// What it must say.
         expected: String,
     },
+    /// A member is not registered, or under another key. Which of the two is not said.
+    #[error("{0} is in the delegation under a key that is not registered for it")]
+    Stranger(AgentId),
     /// The hops are not a chain.
     #[error("the delegation is refused: {0}")]
     Chain(#[from] ChainError),

@@ -106,6 +106,15 @@ fn members<'a>(chain: &Chain, snapshot: &'a impl Snapshot) -> Vec<Resolved<'a>> 
     chain.agents().map(resolve).collect()
 }
 
+/// The first member of a chain that is not registered under the key that it is named by. Asked at the door, with one answer for an
+/// agent that there is not and for another key: a delegation that anybody can make up must not tell who is registered, nor how they
+/// stand.
+pub fn stranger<'a>(chain: &'a Chain, snapshot: &impl Snapshot, now_ms: u64) -> Option<&'a AgentId> {
+    let holds =
+        |agent: &AgentId, key| snapshot.fact(&FactId::of_agent(agent)).is_some_and(|fact| holds_key(fact, key, now_ms));
+    chain.members().find(|(agent, key)| !holds(agent, key)).map(|(agent, _)| agent)
+}
+
 /// Whether a chain still holds: no hop has expired, and every member is active under the key that it was named by.
 pub(super) fn check_standing(chain: &Chain, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Blocked> {
     check_expiry(chain, now_ms)?;

@@ -4,7 +4,7 @@ use super::Gate;
 use crate::delegation::DelegationError;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
-use countersign_core::decide::decide;
+use countersign_core::decide::{decide, stranger};
 use countersign_core::decision::Decision;
 use countersign_core::denial::{DenialCode, at_the_door};
 use countersign_core::identity::Auth;
@@ -61,6 +61,9 @@ impl Gate {
         }
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
+        if let Some(agent) = chain.as_ref().and_then(|chain| stranger(chain, &*self.view(), now_ms).cloned()) {
+            return Err(DelegationError::Stranger(agent).into());
+        }
         let mut action = Action::new(agent, auth, body, request, observed);
         action.chain = chain;
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
