@@ -2,6 +2,8 @@
 //! other. It goes on, waits, or stops; it never acknowledges what is not there afterwards (I2).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal};
@@ -185,6 +187,27 @@ fn a_full_disk_makes_requests_wait_and_readiness_fail_until_there_is_space() {
     assert_eq!((acknowledged.len(), gate.not_ready()), (20, None));
     gate.close().unwrap();
     judge(&disk, &acknowledged, "a disk that was full");
+}
+
+#[test]
+fn an_erasure_on_a_full_disk_is_refused_and_the_gate_goes_on() {
+    let (disk, gate) = furnished(4);
+    let (old, _) = write(&gate, 0).unwrap();
+    let mut acknowledged = vec![write(&gate, 1).unwrap()];
+    let erase = || gate.erase(AgentId::new("operator").unwrap(), Auth::None, &[old], "asked for".to_owned());
+    for kind in [StepKind::Create, StepKind::Write] {
+        let fail = Fail { kind, nth: 1, lasts: true, errno: ENOSPC };
+        disk.set_faults(Faults { fail: Some(fail), ..Faults::default() });
+        let refused = erase().unwrap_err().to_string();
+        assert!(refused.contains("No space left"), "{refused}");
+        disk.set_faults(Faults::default());
+        assert_eq!(gate.not_ready(), None);
+        acknowledged.push(write(&gate, 2).unwrap());
+    }
+    let erasure = erase().unwrap();
+    assert_eq!(erasure, acknowledged.last().unwrap().0 + 1, "what was refused left no entry");
+    gate.close().unwrap();
+    judge(&disk, &acknowledged, "a disk that was full for an erasure");
 }
 
 #[test]

@@ -101,6 +101,8 @@ impl Gate {
         let targets = self.erase_targets(entries)?;
         let mut erasure = 0;
         for targets in targets.chunks(ERASED_MAX) {
+            let entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
+            self.shared.log.check_room_to_erase(&entries)?;
             let (by, auth, targets, reason) = (by.clone(), auth.clone(), targets.to_vec(), reason.clone());
             let answer = self.call(Request::Erase { by, auth, targets, reason })?;
             let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };

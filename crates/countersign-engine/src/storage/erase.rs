@@ -14,6 +14,8 @@ use super::walk::{BatchCursor, Step};
 use super::{Place, SegmentLog, StorageError, index_of_name, segment_name};
 
 const ERASING_FILE: &str = "erasing";
+/// The name under which the small file is first written, so that one that a crash left behind is written over.
+const ROOM_FILE: &str = "erasing.tmp";
 const ERASING_BYTES_MAX: usize = 16 << 20;
 
 impl SegmentLog {
@@ -40,9 +42,24 @@ impl SegmentLog {
         erased
     }
 
+    /// Tries whether an erasure could be written down. Asked before it is entered: from then on it must be done, and a disk
+    /// without room for its little file would stop the gate.
+    ///
+    /// # Errors
+    /// There is no room, or the disk fails. Nothing has happened, and the log goes on.
+    pub fn check_room_to_erase(&self, indexes: &[u64]) -> Result<(), StorageError> {
+        let _alone = self.erasing.write();
+        let tried = self.disk.create(ROOM_FILE).and_then(|file| {
+            file.write_all_at(listed(indexes).as_bytes(), 0)?;
+            file.sync_all()
+        });
+        let removed = self.disk.remove(ROOM_FILE);
+        tried.on("write", ROOM_FILE)?;
+        removed.on("remove", ROOM_FILE)
+    }
+
     fn erase_listed(&self, indexes: &[u64]) -> Result<u64, StorageError> {
-        let list: String = indexes.iter().map(|index| format!("{index}\n")).collect();
-        replace_small(&*self.disk, ERASING_FILE, list.as_bytes()).on("write", ERASING_FILE)?;
+        replace_small(&*self.disk, ERASING_FILE, listed(indexes).as_bytes()).on("write", ERASING_FILE)?;
         let mut erased = 0;
         for index in indexes {
             let found = self.locate(*index)?;
@@ -51,6 +68,10 @@ impl SegmentLog {
         forget(&*self.disk)?;
         Ok(erased)
     }
+}
+
+fn listed(indexes: &[u64]) -> String {
+    indexes.iter().map(|index| format!("{index}\n")).collect()
 }
 
 /// The entries whose erasure was begun and not finished.
