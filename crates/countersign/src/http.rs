@@ -13,7 +13,6 @@ mod caller;
 mod claims;
 mod effects;
 mod error;
-mod external_reads;
 mod facts;
 mod halts;
 mod keys;
@@ -23,6 +22,7 @@ mod metrics;
 mod numbers;
 mod outermost;
 mod pacts;
+mod places;
 pub mod rate;
 mod reviews;
 mod service;
@@ -43,8 +43,8 @@ use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Request};
 use error::HttpError;
-use external_reads::ExternalReads;
 use metrics::Metrics;
+use places::Places;
 use rate::{RateSettings, Rates};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,7 +61,9 @@ pub struct App {
     /// Whether those are all that the gate will have: a command that opens a gate for a moment has none.
     knows_adapters: bool,
     rates: Rates,
-    external_reads: Arc<ExternalReads>,
+    external_reads: Arc<Places>,
+    /// Of requests that wait for an effect.
+    waits: Arc<Places>,
 }
 
 /// From where a server can be reached.
@@ -184,7 +186,8 @@ fn finish(
         adapters,
         knows_adapters,
         rates: Rates::new(rates),
-        external_reads: Arc::default(),
+        external_reads: Places::of_external_reads(),
+        waits: Places::of_waits(),
     });
     routes
         .fallback(error::not_found)

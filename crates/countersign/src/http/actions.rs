@@ -111,7 +111,7 @@ pub async fn act(
         Answer::Repeated(entry) => app.stored_verdict(entry).await?,
     };
     app.metrics.action_took(started.elapsed());
-    json(&app.settled_verdict(verdict, wait).await?)
+    json(&app.settled_verdict(verdict, &agent, wait).await?)
 }
 
 /// `GET /v1/actions/{entry}`
@@ -140,7 +140,7 @@ pub async fn show(
         return Err(not_found());
     }
     let latest = app.gate.view().state.latest_of(entry);
-    json(&app.settled_verdict(app.stored_verdict(latest).await?, wait).await?)
+    json(&app.settled_verdict(app.stored_verdict(latest).await?, &caller.name, wait).await?)
 }
 
 fn leaf_of(gate: &Gate, entry: u64) -> Result<Leaf, LogError> {
@@ -162,12 +162,12 @@ impl App {
     }
 
     /// The verdict, or what became of its call within this time.
-    async fn settled_verdict(&self, verdict: Verdict, wait: Duration) -> Result<Verdict, HttpError> {
+    async fn settled_verdict(&self, verdict: Verdict, agent: &AgentId, wait: Duration) -> Result<Verdict, HttpError> {
         let effect = verdict.effect.as_ref().and_then(|effect| effect.parse::<EffectId>().ok());
         let Some(effect) = effect.filter(|_| !wait.is_zero() && verdict.verdict == VerdictKind::InFlight) else {
             return Ok(verdict);
         };
-        self.until_settled(effect, wait).await;
+        self.until_settled(effect, agent, wait).await;
         let latest = self.gate.view().state.effects.latest(effect.0);
         match latest.filter(|latest| *latest != effect.0) {
             Some(latest) => Ok(Verdict { repeated: verdict.repeated, ..self.stored_verdict(latest).await? }),

@@ -13,12 +13,13 @@ use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use countersign_api::{EffectList, ErrorCode, Verdict};
 use countersign_core::call::{EffectId, Outcome};
-use countersign_core::effect::Phase;
+use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
+use countersign_core::ids::AgentId;
 use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
-use countersign_engine::request;
+use countersign_engine::request::{self, Refusal};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,14 +78,18 @@ pub async fn show(
     query: Wait,
 ) -> Result<Response, HttpError> {
     let (id, wait) = (effect_id(path)?, wait_of(query)?);
-    app.until_settled(id, wait).await;
+    let caller = caller.map(|Extension(caller)| caller);
     let mut effect = app.blocking(move |gate| describe(gate, id)).await?;
-    if let Some(Extension(caller)) = caller.filter(|caller| caller.kind == Some(HolderKind::Agent)) {
-        if effect.agent != caller.name.as_str() {
-            let message = format!("{id} is not of {}", caller.name);
-            let hint = "agents are shown their own effects";
-            return Err(HttpError::new(ErrorCode::NotAuthorised, message, hint));
-        }
+    let is_agent = caller.as_ref().is_some_and(|caller| caller.kind == Some(HolderKind::Agent));
+    // Asked before anything is waited for, and answered as if there were none: whose effects there are is not for others.
+    if is_agent && caller.as_ref().is_some_and(|caller| effect.agent != caller.name.as_str()) {
+        return Err(Refusal::Effect(EffectRefusal::NotFound(id)).into());
+    }
+    let waits = caller.map_or_else(AgentId::gate, |caller| caller.name);
+    if app.until_settled(id, &waits, wait).await {
+        effect = app.blocking(move |gate| describe(gate, id)).await?;
+    }
+    if is_agent {
         // What was sent and what was read may hold more than its agent may see.
         (effect.call, effect.failed) = (None, Vec::new());
     }
@@ -111,11 +116,10 @@ pub async fn resolve(
 }
 
 impl App {
-    /// Waits until an effect has ended or is in doubt, or time is up.
-    pub(super) async fn until_settled(&self, id: EffectId, wait: Duration) {
-        if wait.is_zero() {
-            return;
-        }
+    /// Waits until an effect has ended or is in doubt, or time is up; not at all where the caller, or all together, wait for as
+    /// many as they may. Says whether it waited.
+    pub(super) async fn until_settled(&self, id: EffectId, caller: &AgentId, wait: Duration) -> bool {
+        let Some(_place) = (!wait.is_zero()).then(|| self.waits.begin(caller)).flatten() else { return false };
         let until = Instant::now() + wait;
         loop {
             let (moved, moves) = oneshot::channel();
@@ -131,7 +135,7 @@ impl App {
             };
             if !is_under_way || tokio::time::timeout_at(until, moves).await.is_err() {
                 self.gate.bell().cancel(listening);
-                return;
+                return true;
             }
         }
     }

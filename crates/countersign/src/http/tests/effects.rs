@@ -1,5 +1,6 @@
 //! Claims and calls over HTTP: their shapes, who is told what, and waiting for an outcome.
 
+use super::signed::*;
 use super::*;
 use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_engine::request::{Request, Settlement};
@@ -212,4 +213,35 @@ fn a_fact_outside_that_cannot_be_read_is_not_shown() {
     assert_eq!(code(&got), (404, "fact_not_found".to_owned()));
     let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("live outside, in `bank`"), "{message}");
+}
+
+#[test]
+fn an_agent_cannot_hold_connections_by_waiting_for_the_effect_of_another() {
+    const ROLELESS: u8 = 33;
+    let server = identified();
+    let published = send(&server, ADMIN, "POST", "/v1/pacts", &["Content-Type: application/toml"], &calls());
+    assert_eq!(published.status, 200, "{published:?}");
+    let value = json!({"key": name(ROLELESS).as_str(), "roles": [], "standing": "active", "org": "acme", "trust": 1});
+    assert_eq!(put(&server, ADMIN, "/v1/facts/Agent/roleless", &json!({"value": value})).status, 200);
+    let body = json!({
+        "pact": "payouts", "action": "payout", "idempotency_key": format!("{:x<22}", "a"),
+        "params": {"account": "42", "amount": 100},
+    });
+    let acted = post(&server, AGENT, "/v1/actions", &body.to_string()).json();
+    let effect = acted["effect"].as_str().unwrap();
+    let wait = |effect: &str| send(&server, ROLELESS, "GET", &format!("/v1/effects/{effect}?wait_ms=60000"), &[], "");
+    let begun = std::time::Instant::now();
+    let (there, not_there) = (wait(effect), wait("eff_999"));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(50), "it waited");
+    assert_eq!(code(&there), (404, "effect_not_found".to_owned()));
+    let message = |reply: &Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert_eq!(message(&there).replace(effect, "eff_999"), message(&not_there), "which there are is not told");
+    let own = send(&server, AGENT, "GET", &format!("/v1/effects/{effect}?wait_ms=1"), &[], "").json();
+    assert_eq!(own["state"], "dispatched");
+}
+
+/// The pact without what the other pact of the tests declares otherwise.
+fn calls() -> String {
+    let account = "attributes = { status = \"String\", balance = \"Long\" }";
+    PACT.replacen(account, "attributes = { status = \"String\", balance = \"Long\", note = \"String?\" }", 1)
 }
