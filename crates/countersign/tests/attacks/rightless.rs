@@ -291,6 +291,12 @@ fn a_fast_agent_takes_the_turn_of_all_others_and_of_the_operator() {
         }
     }
     assert!(refused > 0, "200 requests passed a limit of 20 a second");
+    let counted = format!("countersign_denials_total{{code=\"rate_limited\"}} {refused}\n");
+    assert!(world.text("/metrics").contains(&counted), "each of {refused} is counted");
+    // Halts are for operators, and so is their way past the limit.
+    let halt = json!({"scope": "all", "reason": "a test"}).to_string();
+    let halts = (0..200).map(|_| fast.ask("POST", "/v1/halts", &halt).status).collect::<Vec<_>>();
+    assert!(halts.contains(&429) && halts.iter().all(|status| [403, 429].contains(status)), "{halts:?}");
     assert_eq!(observe(&slow, "Account::\"42\"").status, 200, "others are not held up");
     // Somebody who only names the key, and cannot sign with it, uses up nothing of its holder's.
     let mut forged = slow.again();
@@ -305,7 +311,6 @@ fn a_fast_agent_takes_the_turn_of_all_others_and_of_the_operator() {
     for _ in 0..100 {
         limited += usize::from(admin.ask("GET", "/v1/agents", "").status == 429);
     }
-    let halt = json!({"scope": "all", "reason": "a test"}).to_string();
     assert_eq!((limited > 0, admin.ask("POST", "/v1/halts", &halt).status), (true, 200));
 }
 

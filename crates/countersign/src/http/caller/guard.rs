@@ -66,8 +66,9 @@ fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<Arc<Slot>>()?.peer()
 }
 
-/// Whether a request is taken however many came before it: an operator's halt must always get through.
-fn is_never_too_often(request: &Request) -> bool {
+/// Whether a request is looked at however many came before it: an operator's halt must always get through. Whether it is an
+/// operator's is known once its key is looked up.
+fn is_halt(request: &Request) -> bool {
     request.method() == Method::POST && request.uri().path().starts_with("/v1/halts")
 }
 
@@ -141,7 +142,7 @@ fn is_from_here(request: &Request) -> bool {
 
 /// Finds out who signed, as often as that may be asked; what is refused is charged to the peer that sent it.
 async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
-    let (peer, is_limited) = (peer(&request), !is_never_too_often(&request));
+    let (peer, is_limited) = (peer(&request), !is_halt(&request));
     if is_limited && peer.is_some_and(|peer| app.rates.check_peer(peer).is_err()) {
         return Err(too_often("this address"));
     }
@@ -181,7 +182,14 @@ async fn verify(
     let presented = signature::parse(&wire, app.gate.origin())?;
     let key = presented.signed.key.public_key();
     // Before the signature is verified and its nonce kept: more of the same would cost the most here.
+    let holder = || app.gate.view().state.keys().holder(&presented.signed.key).cloned();
+    let is_limited = is_limited || holder().is_some_and(|holder| holder.kind == HolderKind::Agent);
+    // The path as the router has it: one that was sent may hold the id of a fact.
+    let asked = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if is_limited && app.rates.check_key(&key).is_err() {
+        if let Some(holder) = holder() {
+            app.gate.deny(&holder.name, DenialCode::RateLimited, asked);
+        }
         return Err(too_often("the holder of this key"));
     }
     let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
@@ -194,8 +202,6 @@ async fn verify(
     let left = match is_limited.then(|| app.rates.charge_key(&key, cost)).transpose() {
         Ok(left) => left,
         Err(Empty) => {
-            // The path as the router has it: one that was sent may hold the id of a fact.
-            let asked = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
             app.gate.deny(&caller.name, DenialCode::RateLimited, asked);
             return Err(too_often(caller.name.as_str()));
         }
