@@ -101,6 +101,16 @@ pub fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&line.to_string()));
 }
 
+/// Whether a text can be shown as it is.
+pub fn is_printable(text: &str) -> bool {
+    escaped(text) == text
+}
+
+/// Tells people something that another renderer has coloured. The text without its colours must be printable.
+pub fn note_coloured(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// An error as it is shown: what happened on one line, then what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {

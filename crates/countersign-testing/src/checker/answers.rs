@@ -198,14 +198,21 @@ impl Judge<'_> {
         }
         let twice = claimed.iter().filter(|(_, count)| **count > 1);
         let mut complaints: Vec<String> = twice.map(|(index, _)| format!("entry {index} was answered twice")).collect();
-        let mut open: Vec<&Operation> = self.operations.iter().filter(|operation| operation.answer.is_none()).collect();
+        // What may have an entry that no answer names: what was never answered, and approvals that were void.
+        let may_have_entry = |operation: &&Operation| match (&operation.asked, &operation.answer) {
+            (_, None) => true,
+            (Asked::Approve { .. }, Some(Answered::ReviewRefused(_))) => true,
+            _ => false,
+        };
+        let mut open: Vec<&Operation> = self.operations.iter().filter(may_have_entry).collect();
         for (index, entry) in (0u64..).zip(self.entries).filter(|(index, _)| !claimed.contains_key(index)) {
-            // The gate makes two kinds of entries by itself: the first one, and the note that the wall clock has stepped.
+            // What the gate enters by itself: the beginning, a step of the wall clock, reviews that ran out, and what it denied.
             let is_own = match entry.leaf["kind"].as_str() {
                 Some("genesis") => index == 0,
                 // The admin that a log begins with.
                 Some("feed") => index == 1 && entry.leaf["by"] == "countersign",
                 Some("clock") => entry.payload["confirmed"] == false,
+                Some("expiry" | "denials") => entry.leaf["by"] == "countersign",
                 _ => false,
             };
             if is_own {
@@ -213,7 +220,7 @@ impl Judge<'_> {
             }
             match open.iter().position(|operation| is_of(operation, entry).is_ok()) {
                 Some(at) => drop(open.swap_remove(at)),
-                None => complaints.push(format!("entry {index} was asked for by nobody")),
+                None => complaints.push(format!("entry {index} was asked for by nobody: {}", entry.leaf["kind"])),
             }
         }
         complaints

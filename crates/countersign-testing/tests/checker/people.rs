@@ -203,8 +203,9 @@ pub const DOCTORS: &[(&str, Doctor)] = &[
     }),
 ];
 
+/// An approval that did its action; a void one has an entry too.
 fn is_approval(entry: &LogEntry) -> bool {
-    entry.leaf["kind"] == "approval"
+    entry.leaf["kind"] == "approval" && entry.leaf["verdict"] != "rejected"
 }
 
 fn is_ended(entry: &LogEntry) -> bool {

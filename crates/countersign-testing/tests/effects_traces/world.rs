@@ -128,6 +128,10 @@ impl World {
             Step::Submit(action) => self.submit(before, action)?,
             Step::TimeUp(_) => self.pass(WAIT_MS),
             Step::Dispatch(_) => self.pass(COOLING_MS),
+            // A second attempt does not even begin under a halt: the engine settles it before its adapter is asked.
+            Step::Send(action) if is_stopped_retry(before, action) => {
+                self.at(action, &[Seat::Sent, Seat::Recover], Order::Unknown)?;
+            }
             Step::Send(action) => {
                 self.ready_to_send(before, action)?;
                 self.life().board.tell(action, Order::Send);
@@ -156,6 +160,11 @@ impl World {
                 self.call(feed(&fact_id(fact), &format!("{{\"open\": {open}}}"))).map_err(|e| e.to_string())?;
             }
             Step::Halt => {
+                // The model's workers look at halts when they send. The engine's look when they begin, too; so they have begun.
+                for (action, line) in before.lines.iter().enumerate().filter(|(_, line)| line.worker == Worker::Fresh) {
+                    let seat = self.life().board.expect(action, &[Seat::Attempt, Seat::Recover]);
+                    seat.map_err(|why| format!("{why}, with {line:?}"))?;
+                }
                 let (by, reason) = (operator(), "as the trace says".into());
                 let halt = Request::Halt { by, auth: Auth::None, scope: Scope::All, reason };
                 self.call(halt).map_err(|e| e.to_string())?;
@@ -220,7 +229,7 @@ impl World {
     fn doubt(&self, before: &State, action: usize) -> Result<(), String> {
         self.at(action, &[Seat::Sent, Seat::Recover], Order::Unknown)?;
         let Worker::Unknown(attempts) = before.lines[action].worker else { return Err("nothing is unknown".into()) };
-        if attempts < self.model.config.actions[action].attempts {
+        if attempts < self.model.config.actions[action].attempts && !is_stopped_retry(before, action) {
             self.at(action, &[Seat::Attempt], Order::Unknown)?;
         }
         Ok(())
@@ -390,4 +399,9 @@ fn heard(answer: Result<Answer, Refusal>, code: Option<Code>) -> Result<Told, St
         }
     };
     Ok(Told::Decided { entry: entry.index, verdict })
+}
+
+/// Whether the next attempt of an action would be one more, under a halt.
+fn is_stopped_retry(before: &State, action: usize) -> bool {
+    before.durable.halt == Halt::Standing && matches!(before.lines[action].worker, Worker::Unknown(_))
 }

@@ -36,6 +36,20 @@ fn every_problem_is_shown_at_once_where_it_is() {
 }
 
 #[test]
+fn a_terminal_is_given_colours_and_not_their_spelling() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.toml", BAD);
+    let line = format!("{} pact check bad.toml", env!("CARGO_BIN_EXE_countersign"));
+    // `script` runs it on a terminal of its own; it comes with every Debian.
+    let mut script = std::process::Command::new("script");
+    let script = script.args(["-qec", &line, "/dev/null"]).current_dir(sandbox.path()).env("TERM", "xterm");
+    let output = script.env_remove("NO_COLOR").stdin(std::process::Stdio::null()).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("\u{1b}[1m") && shown.contains("error"), "coloured: {shown}");
+    assert!(!shown.contains("u{1b}"), "no escape is spelled out: {shown}");
+}
+
+#[test]
 fn pacts_are_also_checked_against_each_other() {
     let sandbox = Sandbox::new();
     sandbox.write("pacts/a.toml", BILLING);

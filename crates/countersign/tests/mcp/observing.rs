@@ -214,7 +214,7 @@ fn a_call_that_waits_for_a_person_is_asked_for_by_whichever_gateway() {
 
     let review = said(&parked)["review"].as_str().unwrap().to_owned();
     let approve = ["review", "approve", &review, "--as", "jo", "--yes", "--server", gate.url()];
-    sandbox.must(&approve);
+    assert_eq!(sandbox.run(&approve).status.code(), Some(6), "approved, and its call not over yet");
     let mut later = gateway(&sandbox, &gate);
     let ask = json!({"continuation": word, "wait_ms": 5000});
     let done = later.call("countersign_continue", &ask);

@@ -1,16 +1,22 @@
 //! Problems of a pact, drawn where they are, or as data.
 
 use super::source::PactFile;
-use crate::terminal::{Stream, colours, note};
+use crate::terminal::{Stream, colours, is_printable, note, note_coloured};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use serde_json::{Value, json};
 
 /// Draws every problem of a file on stderr.
 pub fn show(file: &PactFile) {
-    let renderer = if colours(Stream::Err) { Renderer::styled() } else { Renderer::plain() };
     for problem in &file.problems {
-        note(draw(file, problem, &renderer));
+        let plain = draw(file, problem, &Renderer::plain());
+        // Colours of the renderer's own would be escaped like those of a text that pretends. They are only trusted around what
+        // needs no escaping.
+        if colours(Stream::Err) && is_printable(&plain) {
+            note_coloured(&draw(file, problem, &Renderer::styled()));
+        } else {
+            note(plain);
+        }
         note("");
     }
 }
