@@ -30,7 +30,7 @@ pub use outside::{
 };
 pub use source::duration_ms;
 
-use crate::expression::{Expression, Mention};
+use crate::expression::{Base, Expression, Mention};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::value::FieldType;
 use smol_str::SmolStr;
@@ -129,24 +129,33 @@ pub struct ActionType {
 }
 
 impl ActionType {
-    /// What the expressions of an action type mention, each once.
-    pub(crate) fn mentioned(
-        allow: &Expression,
-        require: &[Require],
-        writes: &[WriteRule],
-        call: Option<&CallRule>,
-    ) -> Vec<(SmolStr, Mention)> {
-        let sets = writes.iter().flat_map(|rule| match &rule.change {
+    /// What its expressions mention, each once.
+    pub(crate) fn mentioned(&self) -> Vec<(SmolStr, Mention)> {
+        let mentioned: BTreeMap<_, _> = self.expressions().flat_map(Expression::mentions).cloned().collect();
+        mentioned.into_iter().collect()
+    }
+
+    /// Its expressions: of its conditions, of what it writes, and of what it sends.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let sets = self.writes.iter().flat_map(|rule| match &rule.change {
             Change::Set(sets) => sets.as_slice(),
             Change::Delete => &[],
         });
-        let expressions = std::iter::once(allow)
-            .chain(require.iter().map(|require| &require.that))
+        std::iter::once(&self.allow)
+            .chain(self.require.iter().map(|require| &require.that))
             .chain(sets.map(|(_, expression)| expression))
-            .chain(call.into_iter().flat_map(|call| call.send.expressions()))
-            .chain(call.and_then(|call| call.probe.as_ref()).into_iter().flat_map(|probe| probe.send.expressions()));
-        let mentioned: BTreeMap<_, _> = expressions.flat_map(Expression::mentions).cloned().collect();
-        mentioned.into_iter().collect()
+            .chain(self.call.iter().flat_map(CallRule::sends).flat_map(SendRule::expressions))
+    }
+
+    /// Every attribute that decides whether it happens, which facts it reads, what it writes or what it sends. An approval is
+    /// good only while all of them are as they were shown.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (Base, &SmolStr)> {
+        let templates = self.reads.iter().flat_map(|read| &read.template).filter_map(|part| match part {
+            TemplatePart::Attribute { read, attribute } => Some((Base::Read(*read), attribute)),
+            TemplatePart::Literal(_) | TemplatePart::Param(_) => None,
+        });
+        let sent = self.call.iter().flat_map(CallRule::sends).flat_map(SendRule::attributes);
+        self.expressions().flat_map(Expression::attributes).chain(sent).chain(templates)
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Deciding, Snapshot, Stage, blocked, decide_at};
 use crate::action::Observed;
 use crate::code::Code;
 use crate::decision::{Decision, Verdict, WaivedBy};
-use crate::expression::{Base, Inputs, Mention};
+use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
 use crate::ids::{AgentId, FactId};
 use crate::limits::APPROVAL_EXPIRES_MS;
@@ -144,7 +144,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         observed.max(shown.map(|approval| approval.shown.at_ms))
     }
 
-    /// The first attribute that a condition or effect reads and that is not as it was shown.
+    /// The first attribute that a condition, a write or the call uses and that is not as it was shown.
     pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<String> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
         agents.or_else(|| {
@@ -181,22 +181,19 @@ impl<S: Snapshot> Deciding<'_, S> {
             let (was, is) = if now.is_some() { ("absent", "there") } else { ("there", "gone") };
             return Some(format!("{id} was {was} when it was shown, and is now {is}{}", who("")));
         }
-        let mentioned = |attribute: &SmolStr| {
+        let is_used = |attribute: &SmolStr| {
             let counts = read.is_none() && self.kind.min_trust.is_some() && attribute == "trust";
             counts
-                || self.kind.inputs.iter().any(|(_, mention)| match mention {
-                    Mention::Attribute(base, name) => {
-                        let same = match base {
-                            Base::Principal | Base::Actor => read.is_none(),
-                            Base::Read(at) => read == Some(*at),
-                        };
-                        same && name == attribute
-                    }
-                    _ => false,
+                || self.kind.attributes().any(|(base, name)| {
+                    let same = match base {
+                        Base::Principal | Base::Actor => read.is_none(),
+                        Base::Read(at) => read == Some(at),
+                    };
+                    same && name == attribute
                 })
         };
         let names = shown.value.iter().chain(now).flat_map(|value| value.iter().map(|(name, _)| name));
-        names.filter(|name| mentioned(name)).find_map(|name| {
+        names.filter(|name| is_used(name)).find_map(|name| {
             let (was, is) = (shown.value.as_ref().and_then(|value| value.get(name)), now.and_then(|now| now.get(name)));
             (was != is).then(|| {
                 format!("{id}.{name} was {} when it was shown, and is now {}{}", text(was), text(is), who(name))

@@ -99,9 +99,8 @@ pub(super) fn read<'a>(
         return None;
     }
     let allow = allow?;
-    let inputs = ActionType::mentioned(&allow, &require, &writes, call.as_ref());
-    Some(ActionType {
-        inputs,
+    let mut kind = ActionType {
+        inputs: Vec::new(),
         name,
         doc,
         mode,
@@ -115,7 +114,9 @@ pub(super) fn read<'a>(
         writes,
         call,
         wait_ms,
-    })
+    };
+    kind.inputs = kind.mentioned();
+    Some(kind)
 }
 
 /// How long the action waits for fences.

@@ -9,7 +9,7 @@ use super::{
     ActionType, Atomicity, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require,
     TemplatePart,
 };
-use crate::expression::Base;
+use crate::expression::{Base, Mention};
 use crate::value::{FieldType, ValueType};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -147,42 +147,19 @@ fn write_reads(out: &mut String, action: &ActionType) {
 }
 
 fn agent_attributes_used(action: &ActionType, of: Base) -> Vec<String> {
-    let attributes = expressions(action).flat_map(|expression| expression.attributes());
-    let used: BTreeSet<String> =
-        attributes.filter(|(base, _)| *base == of).map(|(_, attribute)| format!("`{attribute}`")).collect();
+    let attributes = action.attributes().filter(|(base, _)| *base == of);
+    let used: BTreeSet<String> = attributes.map(|(_, attribute)| format!("`{attribute}`")).collect();
     used.into_iter().collect()
 }
 
-fn expressions(action: &ActionType) -> impl Iterator<Item = &crate::expression::Expression> {
-    let sets = action.writes.iter().flat_map(|write| match &write.change {
-        Change::Set(set) => set.as_slice(),
-        Change::Delete => &[],
-    });
-    std::iter::once(&action.allow)
-        .chain(action.require.iter().map(|require| &require.that))
-        .chain(sets.map(|(_, expression)| expression))
-        .chain(action.call.iter().flat_map(|call| call.send.expressions()))
-}
-
 fn attributes_used(action: &ActionType, read: usize) -> Vec<String> {
-    use crate::expression::Mention;
-    let mut used = BTreeSet::new();
-    for (_, mention) in expressions(action).flat_map(|expression| expression.mentions()) {
-        match mention {
-            Mention::Attribute(Base::Read(at), attribute) if *at == read => {
-                used.insert(format!("`{attribute}`"));
-            }
-            Mention::Observed(at, attribute) if *at == read => {
-                used.insert(format!("`{attribute}` as observed"));
-            }
-            _ => {}
-        }
-    }
-    for part in action.reads.iter().flat_map(|read| &read.template) {
-        if let TemplatePart::Attribute { read: at, attribute } = part
+    let now = action.attributes().filter(|(base, _)| *base == Base::Read(read));
+    let mut used: BTreeSet<String> = now.map(|(_, attribute)| format!("`{attribute}`")).collect();
+    for (_, mention) in action.expressions().flat_map(|expression| expression.mentions()) {
+        if let Mention::Observed(at, attribute) = mention
             && *at == read
         {
-            used.insert(format!("`{attribute}`"));
+            used.insert(format!("`{attribute}` as observed"));
         }
     }
     used.into_iter().collect()

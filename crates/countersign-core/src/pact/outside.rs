@@ -1,6 +1,6 @@
 //! What a pact says about the outside: where facts live that are not in the ledger, and what actions call.
 
-use crate::expression::Expression;
+use crate::expression::{Base, Expression};
 use crate::ids::ActionName;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -153,20 +153,45 @@ pub struct VersionRule {
     pub attribute: SmolStr,
 }
 
+impl CallRule {
+    /// Everything that is sent for it: the call, and its probe.
+    pub(crate) fn sends(&self) -> impl Iterator<Item = &SendRule> {
+        std::iter::once(&self.send).chain(self.probe.as_ref().map(|probe| &probe.send))
+    }
+}
+
 impl SendRule {
     /// The expressions in it.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        let (body, statements) = match self {
-            Self::Http { body, .. } | Self::Tool { arguments: body, .. } => (Some(body), None),
-            Self::Sql { statements } => (None, Some(statements)),
-            Self::Command { .. } => (None, None),
-        };
+        self.parts().0
+    }
+
+    /// Every attribute that it is rendered from, whether by an expression, in a text, or as a version.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (Base, &SmolStr)> {
+        let (expressions, texts, versions) = self.parts();
+        let placed = texts.filter_map(|part| match part {
+            TextPart::Attribute { read, attribute } => Some((Base::Read(*read), attribute)),
+            TextPart::Literal(_) | TextPart::Param(_) | TextPart::Key => None,
+        });
+        let versions = versions.iter().map(|rule| (Base::Read(rule.read), &rule.attribute));
+        expressions.flat_map(Expression::attributes).chain(placed).chain(versions)
+    }
+
+    /// All that it is rendered from. Every field is named here, so that a new one cannot be forgotten.
+    fn parts(&self) -> (impl Iterator<Item = &Expression>, impl Iterator<Item = &TextPart>, &[VersionRule]) {
+        let (body, statements, texts, versions): (_, &[(Arc<str>, Vec<Expression>)], &[Vec<TextPart>], &[_]) =
+            match self {
+                Self::Http { method: _, path, body } => (Some(body), &[], std::slice::from_ref(path), &[]),
+                Self::Command { args } => (None, &[], args, &[]),
+                Self::Sql { statements } => (None, statements, &[], &[]),
+                Self::Tool { tool: _, arguments, versions, fails_on_error: _ } => (Some(arguments), &[], &[], versions),
+            };
         let members = body.into_iter().flat_map(|body| match body {
             BodyRule::Members(members) => members.as_slice(),
             BodyRule::None | BodyRule::Params => &[],
         });
-        let params = statements.into_iter().flatten().flat_map(|(_, params)| params);
-        members.map(|(_, expression)| expression).chain(params)
+        let params = statements.iter().flat_map(|(_, params)| params);
+        (members.map(|(_, expression)| expression).chain(params), texts.iter().flatten(), versions)
     }
 }
 

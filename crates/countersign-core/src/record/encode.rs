@@ -193,7 +193,13 @@ fn write_approved(out: &mut Canonical, entry: &Entry, approved: &Approved) {
     write_outcome(out, decision);
     write_reads(out, decision);
     out.key("shown");
-    write_observed(out, &shown.facts, decision);
+    out.open('[');
+    for fact in &shown.facts {
+        out.element();
+        // With its value even where it is current: a call that cools is compared with it later, when the fact may have changed.
+        fact.write(out, true);
+    }
+    out.close(']');
     out.key("shown_at");
     out.u64(shown.at_ms);
     write_signed(out, entry);

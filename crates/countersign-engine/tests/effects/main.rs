@@ -8,6 +8,7 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod approvals;
 mod calls;
 mod claims;
 mod crashes;
