@@ -88,7 +88,9 @@ fn make(args: &InitArgs, config: &Config, data: &Path, origin: &str) -> Result<(
     draft.begin_ledger(|options| config.tune(options), admin.clone())?;
     draft.sync()?;
     // From here on the folder may be whole, whatever is reported: its admin's key is kept.
-    key.map(NewFile::keep);
+    if let Some(key) = key {
+        key.keep();
+    }
     Ok((draft.finish()?, admin))
 }
 
