@@ -88,10 +88,19 @@ pub fn say_exactly(text: &str) {
     if std::io::stdout().is_terminal() { say(text) } else { write_out(text) }
 }
 
-/// Writes to stdout. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools.
+/// Writes to stdout. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools. Whatever else
+/// keeps data from being written is an error: a receipt or a token that is lost must not look like one that was saved.
 fn write_out(text: &str) {
-    if writeln!(std::io::stdout().lock(), "{text}").is_err() {
-        std::process::exit(0);
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            let message = format!("what was asked for was done, and its output cannot be written: {error}");
+            let hints = vec!["it may be lost, in part or whole; make room, and ask for it again".to_owned()];
+            Report { message, hints }.show();
+            std::process::exit(3);
+        }
     }
 }
 

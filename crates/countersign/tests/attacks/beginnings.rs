@@ -117,3 +117,21 @@ fn an_init_that_cannot_be_made_leaves_no_key_in_the_way() {
     let (status, said) = countersign(folder.path(), &["init", "--origin", "gate.example.com/log"]);
     assert!(status.success(), "{said}");
 }
+
+#[test]
+fn output_that_cannot_be_written_is_not_called_a_success() {
+    let folder = TempDir::new().unwrap();
+    let (status, said) = countersign(folder.path(), &["init", "--data", "data"]);
+    assert!(status.success(), "{said}");
+    for arguments in
+        [&["verify", "--data", "data", "--key", "data/log.vkey", "--json"][..], &["key", "show", "admin.key"]]
+    {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).current_dir(folder.path()).stdin(Stdio::null());
+        command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(said.contains("cannot be written"), "{said}");
+    }
+}
