@@ -6,9 +6,6 @@ use std::fmt::Write as _;
 /// How many kinds of characters are named at most.
 const NAMED_MAX: usize = 8;
 
-/// From here on are arrows, symbols and pictures, in which a joiner or a selector has its ordinary use.
-const SYMBOLS: char = '\u{2190}';
-
 /// The characters in these texts that are not seen, by their numbers; `None` where there are none.
 pub fn hidden<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut found = BTreeSet::new();
@@ -36,23 +33,37 @@ pub fn hidden<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
 
 /// One joiner between two pictures, or one selector right behind one.
 fn is_part_of_a_picture(before: Option<char>, char: char, after: Option<char>) -> bool {
-    let picture =
-        |char: Option<char>| char.is_some_and(|char| char >= SYMBOLS && (!is_hidden(char) || char == '\u{FE0F}'));
+    let joined = |char: Option<char>| char.is_some_and(|char| is_picture(char) || char == '\u{FE0F}');
     match char {
-        '\u{200D}' => picture(before) && picture(after),
-        '\u{FE0E}' | '\u{FE0F}' => before.is_some_and(|before| before >= '\u{203C}' && !is_hidden(before)),
+        '\u{200D}' => joined(before) && joined(after),
+        '\u{FE0E}' | '\u{FE0F}' => before.is_some_and(is_picture),
         _ => false,
     }
 }
 
-/// Whether a character is not seen, or turns what is.
+/// The blocks in which emoji are, and the few of them elsewhere: what `emoji-variation-sequences.txt` and `emoji-zwj-sequences.txt`
+/// of Unicode 16 name, but for digits. Scripts are not among them, CJK ideographs neither.
+fn is_picture(char: char) -> bool {
+    matches!(char,
+        '\u{203C}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{21FF}' | '\u{2300}'..='\u{23FF}' | '\u{24C2}'
+        | '\u{25A0}'..='\u{27BF}' | '\u{2934}' | '\u{2935}' | '\u{2B05}'..='\u{2B55}' | '\u{3030}' | '\u{303D}' | '\u{3297}'
+        | '\u{3299}' | '\u{1F000}'..='\u{1FAFF}')
+}
+
+/// Whether a character is not seen, or turns what is: controls, private use, and all of
+/// - general category Cf (`DerivedGeneralCategory.txt`, Unicode 16), but for the signs U+0600..0605, U+06DD, U+0890, U+0891 and
+///   U+08E2, which are drawn,
+/// - `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt`), U+16FE4 beside it, which is drawn as nothing,
+/// - `Noncharacter_Code_Point` (`PropList.txt`).
 pub fn is_hidden(char: char) -> bool {
     matches!(char,
         '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{7F}'..='\u{9F}'
-        | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{2800}' | '\u{3164}'
-        | '\u{E000}'..='\u{F8FF}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}'
-        | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{10FFFF}')
+        | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{70F}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{2800}'
+        | '\u{3164}' | '\u{E000}'..='\u{F8FF}' | '\u{FDD0}'..='\u{FDEF}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF0}'..='\u{FFFB}' | '\u{110BD}' | '\u{110CD}' | '\u{13430}'..='\u{13440}' | '\u{16FE4}'
+        | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D159}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{10FFFF}')
+        || u32::from(char) & 0xFFFE == 0xFFFE
 }
 
 fn kind(char: char) -> &'static str {
@@ -91,6 +102,11 @@ mod tests {
             ("☺\u{FE0F}\u{FE0F}", "U+FE0F (selects a variant)"),
             ("a\u{1b}[31m", "U+001B (control)"),
             ("\u{2028}", "U+2028 (not seen)"),
+            ("日\u{FE0F}本", "U+FE0F (selects a variant)"),
+            ("日\u{200D}本", "U+200D (not seen)"),
+            ("\u{70F}\u{110BD}\u{13430}", "U+070F (not seen), U+110BD (not seen), U+13430 (not seen)"),
+            ("\u{13440}\u{16FE4}\u{1D159}", "U+13440 (not seen), U+16FE4 (not seen), U+1D159 (not seen)"),
+            ("\u{FDD0}\u{FFFE}\u{1FFFF}", "U+FDD0 (not seen), U+FFFE (not seen), U+1FFFF (not seen)"),
         ] {
             assert_eq!(hidden([text].into_iter()).as_deref(), Some(name), "{text:?}");
         }

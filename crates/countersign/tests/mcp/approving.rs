@@ -122,3 +122,33 @@ fn a_drafted_pact_passes_its_check() {
     );
     sandbox.must(&["pact", "check", "bank.toml"]);
 }
+
+#[test]
+fn an_approver_sees_every_string_and_approves_what_was_seen() {
+    let sandbox = Sandbox::new();
+    let upstream = format!("bank={}", crate::server::command("usual"));
+    let shown = sandbox.must(&["mcp", "approve", "--show", "--upstream", &upstream, "bank/get_account"]);
+    assert!(shown.contains("| ") && shown.contains("\"outputSchema\""), "{shown}");
+    let (_, hash) = shown.split_once("definition ").unwrap();
+    let right = format!("bank/get_account@{}", hash.trim());
+    let approve = |tool: &str, upstream: &str| {
+        let output = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", upstream, tool]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // The server shows one definition and has another when it is approved.
+    let (code, said) = approve(&right, &format!("bank={}", crate::server::command("changed")));
+    assert!(code == Some(1) && said.contains("another than the one that was named"), "{said}");
+    let server = sandbox.run(&["fact", "get", "McpServer", "bank", "--data", "data"]);
+    assert_ne!(server.status.code(), Some(0), "nothing was approved, so nothing of the server is");
+    let (code, said) = approve(&right, &upstream);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn what_a_server_says_on_stderr_cannot_move_the_cursor() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path().join("evil.sh"), "printf 'so \\033[2Jit is\\n' >&2\n").unwrap();
+    let output = sandbox.run(&["mcp", "approve", "--show", "--upstream", "evil=sh evil.sh"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("so \\u{1b}[2Jit is") && !said.contains('\u{1b}'), "{said}");
+}

@@ -7,11 +7,10 @@ use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path, is_refu
 use crate::config::Config;
 use crate::mcp::direct::Direct;
 use crate::mcp::gate::{PACT, PACT_NAME, SERVER_TYPE, tool_fact};
-use crate::mcp::message::Members;
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::Alive;
-use crate::terminal::{count, note, say};
+use crate::terminal::{count, inline, note, say};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
@@ -36,10 +35,11 @@ Examples:
   countersign mcp approve --upstream 'git=uvx mcp-server-git' --show     only read them
   countersign mcp approve --upstream 'git=uvx mcp-server-git'            approve all of them
   countersign mcp approve git/git_status git/git_log                     two tools of a server in countersign.toml
+  countersign mcp approve git/git_log@HASH                               only with the definition that --show printed
 
 Exit codes: 0 approved, 1 some cannot be, 3 a server or the gate does not answer")]
 pub struct ApproveArgs {
-    /// The tools, as SERVER/TOOL [default: all of them]
+    /// The tools, as SERVER/TOOL, or SERVER/TOOL@HASH with the hash of the definition that was read [default: all of them]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
     #[command(flatten)]
@@ -47,6 +47,9 @@ pub struct ApproveArgs {
     /// Only show them
     #[arg(long)]
     show: bool,
+    /// Approve tools only, and leave the server's resources, prompts and other methods as they are
+    #[arg(long)]
+    no_uses: bool,
     /// The operator
     #[arg(long = "as", value_name = "NAME", default_value = OPERATOR)]
     by: String,
@@ -67,21 +70,27 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
         if !args.tools.is_empty() && !args.tools.iter().any(|tool| tool.starts_with(&format!("{upstream}/"))) {
             continue;
         }
+        let mut approved = false;
         for tool in read_tools(upstream, place)? {
             let id = format!("{upstream}/{}", tool.name);
-            if !args.tools.is_empty() && !args.tools.contains(&id) {
+            let asked = args.tools.iter().find(|asked| named(asked).0 == id);
+            if !args.tools.is_empty() && asked.is_none() {
                 continue;
             }
-            left.retain(|named| **named != id);
-            show(&id, &tool);
+            left.retain(|asked| named(asked).0 != id);
+            show(&id, &tool)?;
             if let Some(why) = &tool.unfit {
                 note(format_args!("  cannot be approved: {why}"));
                 outcome = Outcome::No;
+            } else if asked.and_then(|asked| named(asked).1).is_some_and(|shown| shown != tool.definition) {
+                note("  not approved: its definition is another than the one that was named");
+                outcome = Outcome::No;
             } else if let Some(client) = &client {
                 say(approve(client, &args.by, upstream, &tool)?);
+                approved = true;
             }
         }
-        if let Some(client) = &client {
+        if let Some(client) = client.as_ref().filter(|_| approved && !args.no_uses) {
             approve_server(client, &args.by, upstream)?;
         }
     }
@@ -126,24 +135,32 @@ fn publish(client: &Client, by: &str) -> Result<()> {
     Ok(())
 }
 
-fn show(id: &str, tool: &Tool) {
+/// The id of a tool that was asked for, and the hash of the definition that it must have.
+fn named(asked: &str) -> (&str, Option<&str>) {
+    let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match asked.rsplit_once('@') {
+        Some((id, hash)) if is_hash(hash) => (id, Some(hash)),
+        _ => (asked, None),
+    }
+}
+
+/// Shows all that is approved: a model reads every string of a definition, so its approver must be able to.
+fn show(id: &str, tool: &Tool) -> Result<()> {
     let kind = if tool.read_only { "only reads" } else { "may change something" };
-    say(format_args!("{id}  ({kind})"));
-    let title = |name: &str| tool.member(name).and_then(|text| serde_json::from_str::<String>(text.get()).ok());
-    for line in title("description").or_else(|| title("title")).unwrap_or_default().trim().lines() {
-        // A definition that is unfit may hold what a terminal must not be given.
-        say(format_args!("    {}", line.chars().filter(|char| !char.is_control()).collect::<String>()));
+    say(format_args!("{}  ({kind})", inline(id)));
+    let text = |name: &str| tool.member(name).and_then(|text| serde_json::from_str::<String>(text.get()).ok());
+    for line in text("description").or_else(|| text("title")).unwrap_or_default().trim().lines() {
+        say(format_args!("    {line}"));
     }
-    let schema = tool.member("inputSchema").and_then(|schema| Members::parse(schema.get()).ok());
-    let names: Vec<String> = schema
-        .and_then(|schema| schema.object("properties"))
-        .iter()
-        .flat_map(Members::iter)
-        .map(|(name, _)| name.escape_debug().to_string())
-        .collect();
-    if !names.is_empty() {
-        say(format_args!("    arguments: {}", names.join(", ")));
+    // Twins and unreadable definitions are refused, so this is the one reading that the hash is of.
+    let whole: Value = serde_json::from_str(tool.raw().get()).context("a definition is no JSON")?;
+    for line in serde_json::to_string_pretty(&whole)?.lines() {
+        say(format_args!("    | {line}"));
     }
+    if !tool.definition.is_empty() {
+        say(format_args!("    definition {}", tool.definition));
+    }
+    Ok(())
 }
 
 /// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.

@@ -4,15 +4,19 @@
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
 use crate::mcp::lines::{Line, Lines};
 use crate::mcp::message::Message;
+use crate::terminal::note;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 /// How long a program may take to end by itself once its input is closed, and again once it was told to.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The longest line to stderr that is passed on.
+const ERROR_LINE_BYTES_MAX: usize = 64 << 10;
 
 /// How many lines in a row may be no messages before the link is given up: a program that only prints is no server.
 const GARBAGE_MAX: u32 = 100;
@@ -29,6 +33,7 @@ pub(super) fn open(
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
@@ -36,6 +41,7 @@ pub(super) fn open(
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(format!("`{program}` has no standard input and output"));
     };
+    let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors)));
     tokio::spawn(async move {
         let mut input = input;
         let (why, is_stuck) = relay(&mut input, output, messages, &inlet).await;
@@ -47,6 +53,10 @@ pub(super) fn open(
         // Told first: whoever waits for an answer need not wait until the program is gone.
         inlet.put(Event::Ended(why)).await;
         end(child).await;
+        if let Some(said) = said {
+            // Its last words say why it ended; what has left its process group may hold the pipe for ever.
+            let _ = tokio::time::timeout(ENDS_WITHIN, said).await;
+        }
         drop(alive);
     });
     Ok(())
@@ -145,6 +155,20 @@ fn kill_group(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         // A group that is gone already is what was wanted.
         let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Passes on what a program says to people, as a terminal may be given it.
+async fn pass_on(errors: ChildStderr) {
+    let mut lines = Lines::new(errors, ERROR_LINE_BYTES_MAX);
+    loop {
+        match lines.next().await {
+            Ok(Some(Line::Text(line))) => note(line.trim_end_matches(['\r', '\n'])),
+            Ok(Some(Line::NotText)) => note("(a line that is not UTF-8)"),
+            // Read on, so that the program does not wait for room in the pipe.
+            Ok(Some(Line::TooLong)) => note("(a line that is too long)"),
+            Ok(None) | Err(_) => return,
+        }
     }
 }
 
