@@ -1,10 +1,13 @@
 //! Calls of tools that a pact maps: made by the gate's workers, after the dispatch, over links of their own; and only of tools
 //! whose definition, on that very link, is the approved one.
 //!
-//! What a tool says counts only where it is clear. A result without an error means that it was done. That a request was malformed, or
+//! What a tool says counts only where it is clear. A whole result without an error means that it was done. That a request was malformed, or
 //! that there is no such tool, means that it was not. Anything else, also a result that is an error, means that nobody knows:
 //! a tool that failed half-way says the same as one that did nothing (I6); unless the pact says that this tool's errors do not.
 
+mod answered;
+
+use self::answered::{Answered, Says};
 use super::direct::{Direct, NoAnswer};
 use super::gate::tool_fact;
 use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
@@ -77,14 +80,6 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
     Ok(settings.upstreams.iter().map(adapter).collect())
 }
 
-/// What a tool answered.
-struct Answered {
-    result: Value,
-    /// The same, as it was sent.
-    text: String,
-    is_error: bool,
-}
-
 /// Why a fact could not be read.
 enum Unread {
     /// No answer came; one may come next time.
@@ -136,9 +131,7 @@ impl McpAdapter {
         let answer = self.threads.handle.block_on(link.request("tools/call", Some(raw(&params)), within))?;
         let no_result = || NoAnswer::Lost("its answer is no result".to_owned());
         let text = answer.result_raw().ok_or_else(no_result)?.get().to_owned();
-        let result: Value = serde_json::from_str(&text).map_err(|_| no_result())?;
-        let is_error = result.get("isError") == Some(&Value::Bool(true));
-        Ok(Answered { result, text, is_error })
+        Answered::parse(text).map_err(NoAnswer::Lost)
     }
 
     /// Compares a tool, as the server has it on this very link, with what was approved. Before anything is sent: what a tool of
@@ -195,8 +188,13 @@ impl McpAdapter {
             NoAnswer::NotApproved(why) => Unread::Answered(why),
             NoAnswer::NotSent(why) | NoAnswer::Lost(why) => Unread::Silent(why),
         })?;
-        if answered.is_error {
-            return Err(Unread::Answered(format!("{tool} could not read {}: {}", read.fact, said(&answered.result))));
+        let why = match answered.says {
+            Says::Completed => None,
+            Says::Failed => Some(said(&answered.result)),
+            Says::Neither(why) => Some(format!("it {why}")),
+        };
+        if let Some(why) = why {
+            return Err(Unread::Answered(format!("{tool} could not read {}: {why}", read.fact)));
         }
         let value = attributes(&answered.result, at, schema);
         let value = value.map_err(|why| Unread::Answered(format!("what {tool} says of {}: {why}", read.fact)))?;
@@ -235,13 +233,14 @@ impl McpAdapter {
             return Attempt::NotSent(Evidence::said(halted.message));
         }
         match self.call(link, tool, arguments, Some(job.key), until) {
-            Ok(answered) if answered.is_error && *fails_on_error => {
-                Attempt::Refused(evidence(format!("{tool} did nothing: {}", said(&answered.result)), answered.text))
-            }
-            Ok(answered) if answered.is_error => {
-                Attempt::Unknown(evidence(format!("{tool} answered with an error"), answered.text))
-            }
-            Ok(answered) => Attempt::Done(evidence(format!("{tool} was called"), answered.text)),
+            Ok(Answered { result, text, says }) => match says {
+                Says::Completed => Attempt::Done(evidence(format!("{tool} was called"), text)),
+                Says::Failed if *fails_on_error => {
+                    Attempt::Refused(evidence(format!("{tool} did nothing: {}", said(&result)), text))
+                }
+                Says::Failed => Attempt::Unknown(evidence(format!("{tool} answered with an error"), text)),
+                Says::Neither(why) => Attempt::Unknown(evidence(format!("{tool} {why}"), text)),
+            },
             Err(NoAnswer::NotSent(why)) => Attempt::NotSent(Evidence::said(why)),
             Err(NoAnswer::Error { code: code @ (INVALID_PARAMS | INVALID_REQUEST | METHOD_NOT_FOUND), message }) => {
                 let summary = format!("{} did not take the call: {message}", self.name);
@@ -278,7 +277,8 @@ impl Adapter for McpAdapter {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let checked = self.check_approved(&mut link, tool, until);
         let probed = match checked.and_then(|()| self.call(&mut link, tool, arguments, None, until)) {
-            Ok(answered) if answered.is_error => unknown(format!("{tool}: {}", said(&answered.result))),
+            Ok(Answered { says: Says::Neither(why), .. }) => unknown(format!("{tool} {why}")),
+            Ok(Answered { says: Says::Failed, result, .. }) => unknown(format!("{tool}: {}", said(&result))),
             Ok(answered) if is_nothing(answered.result.get("structuredContent")) => {
                 Probed::Absent(evidence(format!("{tool} finds nothing"), answered.text))
             }

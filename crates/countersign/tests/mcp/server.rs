@@ -231,6 +231,12 @@ fn transferred(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<Strin
             text(line),
         ],
         "failing" => vec![result(json!({"content": [{"type": "text", "text": "half-way"}], "isError": true}))],
+        "promising" => vec![result(json!({"task": {"taskId": "1", "status": "working"}}))],
+        "asking_more" => vec![result(json!({"content": [], "resultType": "input_required"}))],
+        "vague" => vec![result(json!({"content": [], "isError": "true"}))],
+        "twofold" => {
+            vec![format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"isError":true,"isError":false}}}}"#)]
+        }
         "refusing" => vec![failed(-32602)],
         "breaking" => vec![failed(-32603)],
         "forging" => {

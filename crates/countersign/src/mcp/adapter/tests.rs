@@ -30,6 +30,10 @@ fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static st
         "half_way" => {
             Ok(json!({"isError": true, "content": [{"type": "text", "text": "timed out at the central bank"}]}))
         }
+        "promises" => Ok(json!({"task": {"taskId": "1", "status": "working"}})),
+        "asks_more" => Ok(json!({"content": [], "resultType": "input_required"})),
+        "vague" => Ok(json!({"content": [], "isError": "true"})),
+        "lists" => Ok(json!([])),
         "no_such" => Err((-32602, "unknown tool")),
         "broken" => Err((-32603, "internal error")),
         _ => return None,
@@ -76,6 +80,10 @@ fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
                         "transfer",
                         "find_transfer",
                         "half_way",
+                        "promises",
+                        "asks_more",
+                        "vague",
+                        "lists",
                         "no_such",
                         "broken",
                         "hangs",
@@ -191,7 +199,7 @@ fn a_result_is_done_and_the_call_carries_its_key() {
 #[test]
 fn only_what_is_clear_counts_as_refused() {
     let world = World::new();
-    for name in ["half_way", "broken", "hangs"] {
+    for name in ["half_way", "broken", "hangs", "promises", "asks_more", "vague", "lists"] {
         let attempt = attempt(&world, &call(name, None), name, false);
         assert!(matches!(attempt, Attempt::Unknown(_)), "{name}: {attempt:?}");
     }
@@ -250,7 +258,9 @@ fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
     };
     assert!(matches!(probe("find_transfer", "paid"), Probed::There(_)));
     assert!(matches!(probe("find_transfer", "lost"), Probed::Absent(_)));
-    assert!(matches!(probe("half_way", "paid"), Probed::Unknown(_)));
+    for name in ["half_way", "promises", "asks_more", "vague", "lists"] {
+        assert!(matches!(probe(name, "paid"), Probed::Unknown(_)), "{name}");
+    }
     assert!(matches!(probe("hangs", "paid"), Probed::Unknown(_)));
 }
 
