@@ -68,6 +68,12 @@ UNMAPPED = {
     "retry": {"how": "never"},
 }
 
+UNKNOWN = {
+    "error": {"code": "outcome_unknown", "message": "the gate does not say", "hint": "h"},
+    "continuation": "cnt-1",
+    "retry": {"how": "continue", "after_ms": 20},
+}
+
 
 def told(said: dict[str, Any]) -> CallToolResult:
     """As the gateway answers where nothing was done."""
@@ -88,6 +94,7 @@ class Scripted:
     def __init__(self) -> None:
         self.asked = 0
         self.approve_after = 3
+        self.down_for = 0
         self.keys: list[str | None] = []
         self.server = MCPServer("gateway")
 
@@ -103,6 +110,8 @@ class Scripted:
         def countersign_continue(continuation: str, wait_ms: int = 0) -> CallToolResult:
             assert continuation == "cnt-1"
             self.asked += 1
+            if self.asked <= self.down_for:
+                return told(UNKNOWN)
             return relayed("sent", COMMITTED) if self.asked >= self.approve_after else told(REVIEW)
 
         @self.server.tool()
@@ -166,6 +175,22 @@ def test_waiting_has_an_end() -> None:
         assert isinstance(pending, Pending)
         assert isinstance(await gateway.wait(pending, timeout_s=0.3), Pending)
         assert 2 <= scripted.asked <= 5
+
+    through(story)
+
+
+def test_a_gate_that_cannot_be_asked_for_a_while_ends_no_waiting() -> None:
+    async def story(gateway: Gateway, scripted: Scripted) -> None:
+        scripted.down_for = 2
+        pending = await gateway.call("transfer", {"to": "large"})
+        assert isinstance(pending, Pending)
+        assert isinstance(await gateway.wait(pending, timeout_s=10), Answered)
+        scripted.down_for = 10**6
+        unknown = await gateway.wait(pending, timeout_s=0.3)
+        assert isinstance(unknown, Refused)
+        with pytest.raises(ProtocolError, match="does not say"):
+            unknown.unwrap()
+        assert len(scripted.keys) == 1
 
     through(story)
 

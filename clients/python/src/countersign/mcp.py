@@ -109,7 +109,8 @@ class Pending:
 class Refused:
     """There is no verdict: the tool is not mapped, its definition has changed, or the gate could not be asked.
 
-    With code `outcome_unknown` the call may have been made all the same: repeat it with the same idempotency key, or not at all.
+    With code `outcome_unknown` the call may have been made all the same: ask again where `retry.how` is `continue`, repeat it with the
+    same idempotency key, or not at all.
     """
 
     code: str
@@ -172,20 +173,29 @@ class Gateway:
         return read_result(await self._session.call_tool(CONTINUE, arguments, meta=None))
 
     async def wait(self, pending: Pending, *, timeout_s: float) -> Answer:
-        """Asks until the call is over or in doubt, or until the time is up: then it is still `Pending`."""
+        """Asks until the call is over or in doubt, or until the time is up: then it is still `Pending`, or not known."""
         ends = time.monotonic() + timeout_s
         answer: Answer = pending
-        while isinstance(answer, Pending) and not isinstance(answer.verdict, InDoubt):
+        while _is_worth_asking(answer):
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 break
             asked_at = time.monotonic()
-            answer = await self.ask(answer, wait_ms=int(left_s * 1000))
+            answer = await self.ask(pending, wait_ms=int(left_s * 1000))
+            if isinstance(answer, Pending):
+                pending = answer
             # A gateway that does not wait by itself is neither hurried nor trusted to next time.
-            pause_s = max(0.1, (answer.retry.after_ms or 0) / 1000 if isinstance(answer, Pending) else 0)
-            if isinstance(answer, Pending) and time.monotonic() - asked_at < pause_s:
+            pause_s = max(0.1, (answer.retry.after_ms or 0) / 1000 if isinstance(answer, Pending | Refused) else 0)
+            if _is_worth_asking(answer) and time.monotonic() - asked_at < pause_s:
                 await anyio.sleep(min(pause_s, max(0.0, ends - time.monotonic())))
         return answer
+
+
+def _is_worth_asking(answer: Answer) -> bool:
+    """Whether the gateway may say more later: the call is not over, or the gate could not be asked about it."""
+    if isinstance(answer, Refused):
+        return answer.code == "outcome_unknown" and answer.retry.how == "continue"
+    return isinstance(answer, Pending) and not isinstance(answer.verdict, InDoubt)
 
 
 def read_result(result: CallToolResult) -> Answer:

@@ -12,11 +12,12 @@ use super::refusal::Refusal;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
 use crate::client::{Call, Client};
+use crate::commands::is_refused_as;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use countersign_api::{ActionRequest, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
-use countersign_core::ids::{FactId, FactType};
+use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
+use countersign_core::ids::{FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -146,13 +147,27 @@ impl GateClient {
         key: Option<String>,
         seen: &Observations,
     ) -> Result<Decided, Refusal> {
+        let Some(key) = key else { return self.decide_under(upstream, tool, arguments, None, seen) };
+        // Before anything is kept under it.
+        IdempotencyKey::new(&key).map_err(|error| Refusal::arguments(&error.to_string()))?;
+        self.decide_under(upstream, tool, arguments, Some(key.clone()), seen).map_err(|refusal| refusal.under(&key))
+    }
+
+    fn decide_under(
+        &self,
+        upstream: &str,
+        tool: &Tool,
+        arguments: &str,
+        key: Option<String>,
+        seen: &Observations,
+    ) -> Result<Decided, Refusal> {
         let mapping = self.mapping()?;
         if let Some(pact) = mapping.unread_about(&tool.name) {
             return Err(Refusal::unread(&tool.name, pact));
         }
         match mapping.find(upstream, &tool.name) {
             [] if mapping.knows_nothing_of(upstream, &tool.name) => {
-                self.may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped)).map(|()| Decided::Pass)
+                self.may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass)
             }
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
@@ -171,22 +186,32 @@ impl GateClient {
         }
     }
 
-    /// Whether a call of a tool that no pact maps as an action may pass.
+    /// Whether a call of a tool that no pact maps as an action may pass. Under a client's own key it passes once: what came of
+    /// it is the server's answer, which is kept nowhere, so who repeats the key is told that and nothing is sent.
     pub(super) fn may_pass(
         &self,
         upstream: &str,
         tool: &Tool,
         arguments: &str,
         unless_it_reads: Unless,
+        key: Option<String>,
     ) -> Result<(), Refusal> {
         let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
         let params = json!({
             "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
             "unmapped": unless_it_reads.as_str(),
         });
-        let verdict = self.act("call", params).map_err(|error| Refusal::no_gate(&error))?;
-        match verdict.verdict {
-            VerdictKind::Committed => Ok(()),
+        let verdict = self.act("call", params, key.clone()).map_err(|error| match &key {
+            Some(key) if is_refused_as(&error, ErrorCode::IdempotencyKeyReused) => {
+                Refusal::made_before(key, super::gated::entry_in(&error.to_string()), None, None)
+            }
+            _ => Refusal::no_gate(&error),
+        })?;
+        match (verdict.verdict, key) {
+            (VerdictKind::Committed, Some(key)) if verdict.repeated => {
+                Err(Refusal::made_before(&key, verdict.entry, None, None))
+            }
+            (VerdictKind::Committed, _) => Ok(()),
             _ => Err(Refusal::of_unmapped(upstream, tool, &verdict)),
         }
     }
@@ -198,19 +223,19 @@ impl GateClient {
             about.chars().take(ABOUT_CHARS_MAX).map(|char| if char.is_control() { '?' } else { char }).collect();
         let content = super::tool::hash(content.as_bytes());
         let params = json!({"server": upstream, "method": method, "about": about, "content": content});
-        let verdict = self.act("use", params).map_err(|error| Refusal::no_gate(&error))?;
+        let verdict = self.act("use", params, None).map_err(|error| Refusal::no_gate(&error))?;
         match verdict.verdict {
             VerdictKind::Committed => Ok(()),
             _ => Err(Refusal::of_use(upstream, method, &verdict)),
         }
     }
 
-    fn act(&self, action: &str, params: Value) -> Result<Verdict> {
+    fn act(&self, action: &str, params: Value, key: Option<String>) -> Result<Verdict> {
         let Value::Object(params) = params else { return Err(anyhow::anyhow!("the params are no object")) };
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
             action: action.to_owned(),
-            idempotency_key: random_key()?,
+            idempotency_key: key.map_or_else(random_key, Ok)?,
             params,
             observations: Vec::new(),
             delegation: None,

@@ -145,7 +145,10 @@ impl GateClient {
             request.observations.clear();
             verdict = act(&request);
         }
-        let verdict = verdict.map_err(|error| Refusal::no_verdict(&error, &request.idempotency_key))?;
+        let verdict = verdict.map_err(|error| match is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
+            true => self.made_before(upstream, &error, &request.idempotency_key, seen),
+            false => Refusal::no_verdict(&error, &request.idempotency_key),
+        })?;
         let is_settled = verdict.verdict == VerdictKind::Settled;
         if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
             return Err(Refusal::of_unkept(&verdict));
@@ -153,25 +156,37 @@ impl GateClient {
         self.told(upstream, mapping, &verdict, Word::New(seen))
     }
 
-    /// Asks for a call that is not over.
+    /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
+    /// restarted since and no longer knows which observations went along. So what became of that one is told with it.
+    fn made_before(&self, upstream: &str, error: &anyhow::Error, key: &str, seen: &Observations) -> Refusal {
+        let entry = entry_in(&error.to_string());
+        let call = entry.map(|entry| Call::get(format!("/v1/actions/{entry}")).agent(&self.agent));
+        let verdict: Option<Verdict> = call.and_then(|call| self.client.call(call).ok());
+        let word = entry.and_then(|entry| sealed_word(upstream, entry, seen));
+        Refusal::made_before(key, entry, verdict.as_ref(), word)
+    }
+
+    /// Asks for a call that is not over. Without a verdict nothing here says that it was not done: it was asked for before.
     pub fn go_on(&self, arguments: &str, seen: &Observations) -> Result<Raw, Refusal> {
         let members = Members::parse(arguments).unwrap_or_default();
         let Some(given) = members.text("continuation") else {
-            return Err(Refusal::arguments("the argument `continuation` is missing"));
+            return Err(Refusal::no_word("the argument `continuation` is missing"));
         };
         let wait_ms =
             members.get("wait_ms").and_then(|wait| wait.get().parse::<u64>().ok()).unwrap_or(0).min(CONTINUE_MS_MAX);
         let Some((upstream, entry)) = parse_word(&given, seen) else {
-            return Err(Refusal::arguments("this is no continuation that this session was given"));
+            return Err(Refusal::no_word("this is no continuation that this session was given"));
         };
         let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(wait_ms).agent(&self.agent);
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused_as(&error, ErrorCode::ActionNotFound) {
-                return Refusal::arguments("this agent has no call of this continuation");
+                return Refusal::no_word("this agent has no call of this continuation");
             }
-            Refusal::no_gate(&error)
+            Refusal::not_known(&error, &given)
         })?;
-        self.told(upstream, &*self.mapping()?, &verdict, Word::Given(&given))
+        // The pacts only say what to read again; a verdict is told without them.
+        let mapping = self.mapping().unwrap_or_default();
+        self.told(upstream, &mapping, &verdict, Word::Given(&given))
     }
 
     /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
@@ -210,8 +225,18 @@ enum Word<'a> {
 /// other sessions of the same agent from guessing it.
 fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
     let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry)?;
+    sealed_word(upstream, entry, seen)
+}
+
+fn sealed_word(upstream: &str, entry: u64, seen: &Observations) -> Option<String> {
     let word = format!("{upstream}:{entry}");
     Some(format!("{word}:{}", seen.seal(&word)?))
+}
+
+/// The entry that a gate names where it refuses a key that was used before.
+pub(super) fn entry_in(message: &str) -> Option<u64> {
+    let (_, rest) = message.split_once("in entry ")?;
+    rest.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The number in the name of an effect or review, which is the entry that it began in.

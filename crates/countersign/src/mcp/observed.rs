@@ -101,7 +101,7 @@ impl GateClient {
         facts: &[FactId],
         seen: &Observations,
     ) -> Result<Raw, Refusal> {
-        self.may_pass(upstream, tool, arguments, Unless::Observes)?;
+        self.may_pass(upstream, tool, arguments, Unless::Observes, None)?;
         let not_read = |error: anyhow::Error| Refusal::not_read(&tool.name, &error);
         let mut shown = self.observe(facts).map_err(not_read)?;
         for _ in 1..TRIES_MAX {

@@ -119,9 +119,88 @@ impl Refusal {
         let message = format!("the gate gave no verdict: {}", first.lines().next().unwrap_or_default());
         let hint = "Do not make the call again. A client that gave it an idempotency key repeats it with the same key, which \
                     never does it twice; otherwise a person looks into the ledger.";
-        let error = json!({"code": "outcome_unknown", "message": message, "hint": hint, "idempotency_key": key});
+        let mut refusal = Self::unknown_outcome(&message, hint, "never");
+        refusal.put("error", "idempotency_key", json!(key));
+        refusal
+    }
+
+    /// An action was asked for before under the client's key. Whether it was this one only the client can say.
+    pub fn made_before(key: &str, entry: Option<u64>, verdict: Option<&Verdict>, word: Option<String>) -> Self {
+        let place = entry.map(|entry| format!(", in entry {entry}")).unwrap_or_default();
+        let verdict = verdict.map(|verdict| serde_json::to_value(verdict).unwrap_or_default());
+        let became = match verdict.as_ref().and_then(|verdict| verdict.get("verdict")?.as_str()) {
+            Some(kind) => format!(" and is now {kind}"),
+            None => ", and what came of it is not kept".to_owned(),
+        };
+        let message = format!(
+            "a call was made under this idempotency key before{place}{became}; this one was not made beside it"
+        );
+        let hint = match &word {
+            Some(_) => {
+                "Do not make the call again. Ask for the earlier one with the tool countersign_continue; a call with other \
+                 arguments needs a key of its own."
+            }
+            None => {
+                "Do not make the call again before you have looked at what it changes; a call with other arguments needs a key \
+                 of its own."
+            }
+        };
+        let mut refusal = Self::unknown_outcome(&message, hint, if word.is_some() { "continue" } else { "never" });
+        refusal.put("error", "idempotency_key", json!(key));
+        refusal.put("error", "entry", json!(entry));
+        if let (Some(object), Some(word)) = (refusal.object.as_object_mut(), word) {
+            object.insert("continuation".to_owned(), json!(word));
+        }
+        if let (Some(object), Some(verdict)) = (refusal.object.as_object_mut(), verdict) {
+            object.insert("earlier".to_owned(), verdict);
+        }
+        refusal
+    }
+
+    /// The gate could not be asked what became of a call.
+    pub fn not_known(error: &anyhow::Error, word: &str) -> Self {
+        let first = error.to_string();
+        let message = format!("the gate does not say what became of it: {}", first.lines().next().unwrap_or_default());
+        let hint = "Do not make the call again; ask again later with the same continuation.";
+        let mut refusal = Self::unknown_outcome(&message, hint, "continue");
+        if let Some(object) = refusal.object.as_object_mut() {
+            object.insert("continuation".to_owned(), json!(word));
+        }
+        refusal
+    }
+
+    /// A call was asked for by a word that names none here. One may have been made all the same.
+    pub fn no_word(why: &str) -> Self {
+        let hint = "Do not make the call again: it may have been made. A client that gave it an idempotency key repeats it with \
+                    the same key, which never does it twice; otherwise a person looks into the ledger.";
+        Self::unknown_outcome(why, hint, "never")
+    }
+
+    /// The same for a call under a client's own key: that this one was not made says nothing about an earlier one.
+    pub fn under(self, key: &str) -> Self {
+        let error = self.object.get("error");
+        let text = |name: &str| error.and_then(|error| error.get(name)?.as_str());
+        let (Some("gate_unreachable"), Some(message)) = (text("code"), text("message")) else { return self };
+        let message = format!("{message}; this call was not made, and an earlier one under its key may have been");
+        let mut refusal = Self::unknown_outcome(&message, "Repeat it later with the same key, and no other.", "later");
+        refusal.put("error", "idempotency_key", json!(key));
+        refusal
+    }
+
+    fn unknown_outcome(message: &str, hint: &str, how: &str) -> Self {
+        let mut retry = json!({"how": how});
+        if let ("continue", Some(retry)) = (how, retry.as_object_mut()) {
+            retry.insert("after_ms".to_owned(), json!(1000));
+        }
+        let error = json!({"code": "outcome_unknown", "message": message, "hint": hint});
         let text = format!("It is not known whether this was done: {message}. {hint}");
-        Self { text, object: json!({"error": error, "retry": {"how": "never"}}) }
+        Self { text, object: json!({"error": error, "retry": retry}) }
+    }
+
+    fn put(&mut self, inside: &str, name: &str, value: Value) {
+        if let Some(object) = self.object.get_mut(inside).and_then(Value::as_object_mut) {
+            object.insert(name.to_owned(), value);
+        }
     }
 
     /// A pact that this gateway cannot read may map the tool.

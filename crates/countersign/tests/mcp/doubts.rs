@@ -95,6 +95,72 @@ fn a_tool_that_says_it_failed_may_have_done_half_of_it() {
 }
 
 #[test]
+fn an_answer_that_is_no_whole_result_does_not_settle_a_call() {
+    for (mood, why) in [
+        ("promising", "answered with a task"),
+        ("asking_more", "asks for more"),
+        ("vague", "does not say clearly whether it failed"),
+        ("twofold", "a name stands twice"),
+    ] {
+        Called::new(mood).stays_in_doubt(why);
+    }
+}
+
+#[test]
+fn a_gate_that_cannot_be_asked_does_not_make_a_call_undone() {
+    let Called { sandbox, gate, mut client, result } = Called::new("failing");
+    let word = result["_meta"]["countersign"]["continuation"].clone();
+    assert!(word.is_string(), "{result}");
+    gate.end();
+    let asked = client.call("countersign_continue", &json!({"continuation": word}));
+    not_told_as_not_done(&asked);
+    assert_eq!(asked["_meta"]["countersign"]["retry"]["how"], "continue", "{asked}");
+    assert_eq!(asked["_meta"]["countersign"]["continuation"], word, "{asked}");
+    // Nor does it, asked for again under a key of the client's own, say anything about an earlier call under the key.
+    let key = json!({"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}});
+    let call = json!({"name": "transfer", "arguments": {"account": "42"}, "_meta": key});
+    let repeated = client.request("tools/call", &call)["result"].clone();
+    not_told_as_not_done(&repeated);
+    client.end();
+    let book = std::fs::read_to_string(sandbox.path().join("book")).unwrap();
+    assert_eq!(book.lines().count(), 1, "it was carried out once");
+}
+
+#[test]
+fn a_word_that_a_restarted_gateway_does_not_know_does_not_make_a_call_undone() {
+    let (sandbox, gate, client) = world_under(PACT, "failing");
+    client.end();
+    let listen = ["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"];
+    let call = |gateway: &Http, tool: &str, arguments: &Value| {
+        let session = gateway.post(None, &crate::http::hello()).session.expect("has a session");
+        gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        let params = json!({"name": tool, "arguments": arguments});
+        let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+        let answer = gateway.post(Some(&session), &message);
+        let answers = answer.body.as_array().cloned().unwrap_or_else(|| vec![answer.body.clone()]);
+        answers.into_iter().find(|answer| answer["id"] == 2).expect("is answered")["result"].clone()
+    };
+    let before = Http::start(sandbox.command(&listen));
+    let result = call(&before, "transfer", &json!({"account": "42"}));
+    let word = result["_meta"]["countersign"]["continuation"].clone();
+    assert!(word.is_string(), "{result}");
+    before.end();
+    let after = Http::start(sandbox.command(&listen));
+    not_told_as_not_done(&call(&after, "countersign_continue", &json!({"continuation": word})));
+    after.end();
+    gate.end();
+    let book = std::fs::read_to_string(sandbox.path().join("book")).unwrap();
+    assert_eq!(book.lines().count(), 1, "it was carried out once");
+}
+
+/// The client is told that it is not known whether the call was made.
+fn not_told_as_not_done(result: &Value) {
+    let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
+    assert!(text.starts_with("It is not known whether this was done"), "{text}");
+    assert_eq!(result["_meta"]["countersign"]["error"]["code"], "outcome_unknown", "{result}");
+}
+
+#[test]
 fn an_internal_error_of_a_server_says_nothing_about_what_was_done() {
     Called::new("breaking").stays_in_doubt("error -32603");
 }

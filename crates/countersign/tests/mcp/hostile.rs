@@ -146,6 +146,31 @@ fn a_definition_that_changes_unsaid_between_list_and_call_is_found_soon() {
 }
 
 #[test]
+fn a_key_repeated_for_a_tool_that_no_pact_maps_sends_nothing_a_second_time() {
+    let world = World::new();
+    let upstream = world.upstream("plain");
+    let call = |to: &str| {
+        let key = json!({"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}});
+        json!({"name": "write", "arguments": {"to": to}, "_meta": key})
+    };
+    for started in 0..2 {
+        let mut client = world.sandbox.client(&[], &["--unmapped", "pass", "--upstream", &upstream]);
+        client.initialize();
+        if started == 0 {
+            assert_eq!(text(&client.request("tools/call", &call("a"))["result"]), "done");
+        }
+        for to in ["a", "b"] {
+            let again = client.request("tools/call", &call(to))["result"].clone();
+            assert_eq!(said(&again)["error"]["code"], "outcome_unknown", "{again}");
+            assert!(said(&again)["error"]["entry"].is_u64(), "{again}");
+        }
+        client.end();
+    }
+    assert_eq!(world.executed(), ["write"]);
+    assert_eq!(world.sandbox.calls().len(), 1);
+}
+
+#[test]
 fn a_late_answer_reaches_nobody_after_a_cancel_and_nothing_after_the_end_of_a_session() {
     let world = World::new();
     let mut client = world.client("plain");

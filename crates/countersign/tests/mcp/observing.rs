@@ -110,10 +110,43 @@ fn a_repeated_key_gets_the_one_answer_although_more_was_seen_since() {
     assert_eq!(said(&again["result"])["entry"], said(&first["result"])["entry"], "{again}");
     // Another call under the same key is refused, not answered with this one's outcome.
     let other = client.request("tools/call", &call("43"));
-    let error = &said(&other["result"])["error"];
-    assert!(error["message"].as_str().is_some_and(|said| said.contains("idempotency_key_reused")), "{other}");
+    assert_eq!(said(&other["result"])["error"]["code"], "outcome_unknown", "{other}");
+    assert_eq!(other["result"]["isError"], true, "{other}");
     client.end();
     gate.end();
+}
+
+#[test]
+fn a_key_repeated_through_a_restarted_gateway_is_told_what_became_of_the_one_call() {
+    let (sandbox, gate) = world(PACT);
+    let mut client = gateway(&sandbox, &gate);
+    read(&mut client);
+    let key = json!({"countersign": {"idempotency_key": "a-key-of-twenty-two-chars"}});
+    let call = json!({"name": "transfer", "arguments": {"account": "42"}, "_meta": key});
+    let first = client.request("tools/call", &call)["result"].clone();
+    assert_eq!(said(&first)["verdict"], "settled", "{first}");
+    client.end();
+    // This one does not know what the agent had seen, so the body is another.
+    let mut client = gateway(&sandbox, &gate);
+    let again = client.request("tools/call", &call)["result"].clone();
+    let text = again["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("It is not known whether this was done") && text.contains("settled"), "{text}");
+    let object = said(&again);
+    assert_eq!((&object["error"]["code"], &object["retry"]["how"]), (&json!("outcome_unknown"), &json!("continue")));
+    assert_eq!(object["earlier"]["verdict"], "settled", "{again}");
+    let asked = client.call("countersign_continue", &json!({"continuation": object["continuation"]}));
+    assert_eq!(asked["content"], first["content"], "{asked}");
+    // A key that the gate would not take is not kept either.
+    let short =
+        json!({"name": "transfer", "arguments": {"account": "42"}, "_meta": {"countersign": {"idempotency_key": "k"}}});
+    let refused = client.request("tools/call", &short)["result"].clone();
+    assert_eq!(said(&refused)["error"]["code"], "invalid_arguments", "{refused}");
+    client.end();
+    gate.end();
+    let text = sandbox.must(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
+    let entries = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let actions = entries.filter(|entry| entry["leaf"]["kind"] == "action" && entry["leaf"]["pact"]["name"] == "bank");
+    assert_eq!(actions.count(), 1, "it was asked for once");
 }
 
 #[test]
