@@ -179,13 +179,13 @@ impl SendRule {
 
     /// All that it is rendered from. Every field is named here, so that a new one cannot be forgotten.
     fn parts(&self) -> (impl Iterator<Item = &Expression>, impl Iterator<Item = &TextPart>, &[VersionRule]) {
-        let (body, statements, texts, versions): (_, &[(Arc<str>, Vec<Expression>)], &[Vec<TextPart>], &[_]) =
-            match self {
-                Self::Http { method: _, path, body } => (Some(body), &[], std::slice::from_ref(path), &[]),
-                Self::Command { args } => (None, &[], args, &[]),
-                Self::Sql { statements } => (None, statements, &[], &[]),
-                Self::Tool { tool: _, arguments, versions, fails_on_error: _ } => (Some(arguments), &[], &[], versions),
-            };
+        type Parts<'a> = (Option<&'a BodyRule>, &'a [Statement], &'a [Vec<TextPart>], &'a [VersionRule]);
+        let (body, statements, texts, versions): Parts<'_> = match self {
+            Self::Http { method: _, path, body } => (Some(body), &[], std::slice::from_ref(path), &[]),
+            Self::Command { args } => (None, &[], args, &[]),
+            Self::Sql { statements } => (None, statements, &[], &[]),
+            Self::Tool { tool: _, arguments, versions, fails_on_error: _ } => (Some(arguments), &[], &[], versions),
+        };
         let members = body.into_iter().flat_map(|body| match body {
             BodyRule::Members(members) => members.as_slice(),
             BodyRule::None | BodyRule::Params => &[],
@@ -194,6 +194,9 @@ impl SendRule {
         (members.map(|(_, expression)| expression).chain(params), texts.iter().flatten(), versions)
     }
 }
+
+/// A statement of SQL, and the expressions that its places are filled from.
+type Statement = (Arc<str>, Vec<Expression>);
 
 /// The members of what is sent.
 #[derive(Debug)]

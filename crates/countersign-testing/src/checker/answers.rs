@@ -199,10 +199,9 @@ impl Judge<'_> {
         let twice = claimed.iter().filter(|(_, count)| **count > 1);
         let mut complaints: Vec<String> = twice.map(|(index, _)| format!("entry {index} was answered twice")).collect();
         // What may have an entry that no answer names: what was never answered, and approvals that were void.
-        let may_have_entry = |operation: &&Operation| match (&operation.asked, &operation.answer) {
-            (_, None) => true,
-            (Asked::Approve { .. }, Some(Answered::ReviewRefused(_))) => true,
-            _ => false,
+        let may_have_entry = |operation: &&Operation| {
+            let is_void = matches!(operation.answer, Some(Answered::ReviewRefused(_)));
+            operation.answer.is_none() || is_void && matches!(operation.asked, Asked::Approve { .. })
         };
         let mut open: Vec<&Operation> = self.operations.iter().filter(may_have_entry).collect();
         for (index, entry) in (0u64..).zip(self.entries).filter(|(index, _)| !claimed.contains_key(index)) {
