@@ -241,7 +241,7 @@ fn a_continuation_of_one_session_is_guessed_and_used_in_another() {
     let guess = format!("box:{}", parked["entry"]);
     for stolen in [word.as_str(), guess.as_str(), &format!("{guess}:{}", "0".repeat(32))] {
         let told = said(&thief, "countersign_continue", json!({"continuation": stolen}));
-        assert_eq!(told["error"]["code"], "invalid_arguments", "{stolen}: {told}");
+        assert_eq!(told["error"]["code"], "outcome_unknown", "{stolen}: {told}");
         assert!(told.get("entry").is_none() && told.get("review").is_none(), "{told}");
     }
     let told = said(&owner, "countersign_continue", json!({"continuation": word}));
