@@ -89,7 +89,8 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let (decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
     // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
-    let drift = drift.or_else(|| approve::pact_drift(approval?.shown, snapshot).filter(|_| !is_rejected));
+    let drift = drift.map(|drift| drift.recorded);
+    let drift = drift.or_else(|| approve::void_since(approval?, snapshot).filter(|_| !is_rejected));
     match drift {
         None => decision,
         Some(drift) => {
@@ -108,7 +109,7 @@ fn decide_at(
     action: &Action,
     snapshot: &impl Snapshot,
     now_ms: u64,
-) -> (Decision, Option<String>) {
+) -> (Decision, Option<approve::Drift>) {
     let Some(pact) = snapshot.pact(&action.pact) else {
         let message = format!("no pact named `{}` has been published", action.pact);
         let hint = "publish it with `countersign pact publish FILE`, or mend the name";
@@ -184,7 +185,7 @@ struct Deciding<'a, S> {
 }
 
 impl<S: Snapshot> Deciding<'_, S> {
-    fn run(mut self, pact: PactRef) -> (Decision, Option<String>) {
+    fn run(mut self, pact: PactRef) -> (Decision, Option<approve::Drift>) {
         if let Err(blocked) = self.resolve() {
             return (self.decision(pact, Verdict::Rejected(blocked)), None);
         }

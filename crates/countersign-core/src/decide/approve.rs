@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
+use crate::identity::{Role, still_has};
 use crate::ids::{AgentId, FactId};
 use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
@@ -74,7 +75,7 @@ pub fn approve(
     let (decision, drift) = decide_at(Stage::Intent, Some(approval), action, snapshot, now_ms);
     let (why, blocked) = match (drift, decision.blocked()) {
         (None, None) => return Ok(decision),
-        (Some(drift), _) => (drift.clone(), blocked(Code::ApprovalOutdated, drift, SHOW_AGAIN)),
+        (Some(drift), _) => (drift.told, blocked(Code::ApprovalOutdated, drift.recorded, SHOW_AGAIN)),
         (None, Some(blocked)) => (format!("{}: {}", blocked.code, blocked.message), blocked.clone()),
     };
     let decision = decision.rejected(blocked);
@@ -83,8 +84,25 @@ pub fn approve(
 
 const SHOW_AGAIN: &str = "nothing was done; show the review again and decide on that";
 
+/// In what way something is no longer as it was shown.
+pub(super) struct Drift {
+    /// What the reviewer is told, who was shown the values.
+    pub(super) told: String,
+    /// What the entry says. The agent reads it, so it has no value in it and no id that may be made of one.
+    pub(super) recorded: String,
+}
+
+/// Why an approval no longer counts, whatever the facts are: its pact is another, or its reviewer no longer reviews.
+pub(super) fn void_since(approval: &Approval<'_>, snapshot: &impl Snapshot) -> Option<String> {
+    let revoked = || {
+        let is_reviewer = still_has(snapshot, approval.by, Role::Reviewer);
+        (!is_reviewer).then(|| format!("{} approved it, and is no longer an active reviewer", approval.by))
+    };
+    pact_drift(approval.shown, snapshot).or_else(revoked)
+}
+
 /// In what way the pact is not the one that was shown.
-pub(super) fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<String> {
+fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<String> {
     let current = snapshot.pact(&shown.pact.name).map(|pact| (pact.version, pact.hash));
     if current == Some((shown.pact.version, shown.pact.hash)) {
         return None;
@@ -145,7 +163,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     /// The first attribute that a condition, a write or the call uses and that is not as it was shown.
-    pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<String> {
+    pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<Drift> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
         agents.or_else(|| {
             let mut reads = self.reads.iter().enumerate();
@@ -159,9 +177,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         read: Option<usize>,
         id: &FactId,
         record: Option<&Arc<Fact>>,
-    ) -> Option<String> {
+    ) -> Option<Drift> {
         let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == *id) else {
-            return Some(format!("{id} was not shown"));
+            return Some(self.drifted(read, None, format!("{id} was not shown")));
         };
         if shown.version == record.map_or(Version::NONE, |fact| fact.current()) {
             return None;
@@ -179,7 +197,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         if shown.value.is_some() != now.is_some() {
             let (was, is) = if now.is_some() { ("absent", "there") } else { ("there", "gone") };
-            return Some(format!("{id} was {was} when it was shown, and is now {is}{}", who("")));
+            let told = format!("{id} was {was} when it was shown, and is now {is}{}", who(""));
+            return Some(self.drifted(read, None, told));
         }
         let is_used = |attribute: &SmolStr| {
             let counts = read.is_none() && self.kind.min_trust.is_some() && attribute == "trust";
@@ -196,8 +215,20 @@ impl<S: Snapshot> Deciding<'_, S> {
         names.filter(|name| is_used(name)).find_map(|name| {
             let (was, is) = (shown.value.as_ref().and_then(|value| value.get(name)), now.and_then(|now| now.get(name)));
             (was != is).then(|| {
-                format!("{id}.{name} was {} when it was shown, and is now {}{}", text(was), text(is), who(name))
+                let (was, is, who) = (text(was), text(is), who(name));
+                let told = format!("{id}.{name} was {was} when it was shown, and is now {is}{who}");
+                self.drifted(read, Some(name), told)
             })
         })
+    }
+
+    /// A drift of a read, or of an agent; what is recorded names it as the pact does.
+    fn drifted(&self, read: Option<usize>, attribute: Option<&SmolStr>, told: String) -> Drift {
+        let name = match read {
+            Some(at) => self.kind.reads.get(at).map_or("", |read| read.name.as_str()),
+            None => "principal",
+        };
+        let attribute = attribute.map_or_else(String::new, |attribute| format!(".{attribute}"));
+        Drift { told, recorded: format!("`{name}{attribute}` is not as it was shown") }
     }
 }

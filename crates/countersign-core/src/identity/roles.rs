@@ -126,3 +126,10 @@ pub fn authorise(
     }
     Ok(())
 }
+
+/// Whether somebody who had a role when they decided is still active and still has it. An open gate asks nobody.
+pub fn still_has(snapshot: &impl Snapshot, by: &AgentId, role: Role) -> bool {
+    let operator = snapshot.fact(&FactId::of_operator(by)).and_then(|fact| fact.value.as_ref());
+    let has = |value: &Attributes| text(value, "standing") == Some(ACTIVE) && has_role(value, role.as_str());
+    !snapshot.is_identified() || operator.is_some_and(has)
+}
