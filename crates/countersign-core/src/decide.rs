@@ -293,6 +293,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         if let Some(message) = refusal {
             return Err(blocked(Code::NotAllowed, message, NOT_ALLOWED_HINT));
         }
+        self.check_trust()
+    }
+
+    fn check_trust(&self) -> Result<(), Blocked> {
         let least_trusted = self.least_trusted();
         let trust = least_trusted.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));
         match (self.kind.min_trust, trust) {
@@ -300,7 +304,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             (Some(least), Some(Value::Long(trust))) if *trust >= least => Ok(()),
             (Some(least), trust) => {
                 let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
-                let agent = least_trusted.map_or(agent.as_str(), |fact| fact.id.id());
+                let agent = least_trusted.map_or(self.action.principal().as_str(), |fact| fact.id.id());
                 // How much another member is trusted is not for the one who acts to read.
                 let has = if agent == self.action.agent.as_str() { trust } else { "less".to_owned() };
                 let message = format!("`{}` asks for a trust of at least {least}, {agent} has {has}", self.kind.name);

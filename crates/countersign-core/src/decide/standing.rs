@@ -2,27 +2,52 @@
 
 use super::delegation::check_standing;
 use super::halted::halt_on;
-use super::{Snapshot, blocked};
+use super::{Deciding, Snapshot, Stage, bind, blocked};
 use crate::action::Action;
 use crate::code::Code;
 use crate::decision::Blocked;
 use crate::fact::Fact;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::FactId;
+use crate::pact::Mode;
 use crate::utc::Utc;
 use crate::value::Value;
 use std::sync::Arc;
 
 /// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
-/// chain, is no longer active or no longer holds the key; or a hop has expired. Facts and conditions are not asked: fences keep
-/// those as they were.
+/// chain, is no longer active or no longer holds the key; a hop has expired; or what is known of the agents alone rules out that
+/// they may do it. Other facts and conditions are not asked: fences keep those as they were, but no fence keeps an agent.
 pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Blocked> {
     let standing = || {
         let actor = snapshot.fact(&FactId::of_agent(&action.agent)).filter(|fact| fact.value.is_some());
         check_actor(action, actor, snapshot.is_identified(), now_ms)?;
-        action.chain.as_ref().map_or(Ok(()), |chain| check_standing(chain, snapshot, now_ms))
+        action.chain.as_ref().map_or(Ok(()), |chain| check_standing(chain, snapshot, now_ms))?;
+        check_rights(action, snapshot, now_ms)
     };
     halt_on(action, snapshot).or_else(|| standing().err())
+}
+
+/// Whether the agents could still do this, by their roles and trust as they are now, under the pact as it is now. What the pact no
+/// longer describes was decided when it did.
+fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Blocked> {
+    let described = snapshot.pact(&action.pact).and_then(|pact| Some((pact, pact.actions.get(&action.action)?)));
+    let Some((pact, kind)) = described.filter(|(_, kind)| kind.mode == Mode::Enforce) else { return Ok(()) };
+    let rebound;
+    let binding = match action.bound_by(&pact.hash) {
+        Some(binding) => binding,
+        None => {
+            rebound = bind(kind, &action.params());
+            &rebound
+        }
+    };
+    let Ok(params) = binding else { return Ok(()) };
+    let (stage, members, reads) = (Stage::Dispatch, Vec::new(), Vec::new());
+    let (approval, principal, actor) = (None, None, None);
+    let mut deciding =
+        Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal, actor, members, reads };
+    deciding.resolve_members();
+    deciding.check_right()?;
+    deciding.check_trust()
 }
 
 /// Whether the one who acts is known, active and the holder of the key that signed.

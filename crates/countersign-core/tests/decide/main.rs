@@ -19,4 +19,5 @@ mod outside;
 mod precedence;
 mod properties;
 mod scopes;
+mod standing;
 mod world;

@@ -155,8 +155,14 @@ fn wait_until(is_so: impl Fn() -> bool) {
 #[test]
 fn attack_an_approved_call_outlives_its_reviewer_or_tells_the_agent_what_is_withheld() {
     let steps: [Step; 4] = [
-        (|world| world.operator("vera", &["reviewer"], "revoked"), "vera approved it, and is no longer an active reviewer"),
-        (|world| world.operator("vera", &["auditor"], "active"), "vera approved it, and is no longer an active reviewer"),
+        (
+            |world| world.operator("vera", &["reviewer"], "revoked"),
+            "vera approved it, and is no longer an active reviewer",
+        ),
+        (
+            |world| world.operator("vera", &["auditor"], "active"),
+            "vera approved it, and is no longer an active reviewer",
+        ),
         (|world| world.account("active", 900, "jane", 33), "`resource.risk` is not as it was shown"),
         (|world| world.operator("vera", &["reviewer"], "active"), ""),
     ];
