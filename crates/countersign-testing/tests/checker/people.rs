@@ -96,7 +96,10 @@ pub const DOCTORS: &[(&str, Doctor)] = &[
         Some(())
     }),
     ("a repeated action was told that it still waits", |history| {
-        let decided = history.entries.iter().find(|entry| is_ended(entry))?.leaf["review"].as_u64()?;
+        // Only what somebody was told of is known to have been decided before the repetition was sent.
+        let known = history.operations.iter().filter_map(|operation| index_of(&operation.answer)).max()?;
+        let known = history.entries.get(..=usize::try_from(known).ok()?)?;
+        let decided = known.iter().find(|entry| is_ended(entry))?.leaf["review"].as_u64()?;
         let parked = history.entries.get(usize::try_from(decided).ok()?)?;
         let (by, body) = (parked.leaf["by"].as_str()?.to_owned(), parked.payload["body"].as_str()?.to_owned());
         let last = history.operations.iter().filter_map(|operation| operation.ended).max()?;
