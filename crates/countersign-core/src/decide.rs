@@ -90,7 +90,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     let drift = drift.map(|drift| drift.recorded);
-    let drift = drift.or_else(|| approve::void_since(approval?, snapshot).filter(|_| !is_rejected));
+    let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
     match drift {
         None => decision,
         Some(drift) => {
