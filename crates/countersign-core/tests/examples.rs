@@ -27,5 +27,5 @@ fn every_example_loads_without_warnings() {
         names.push(loaded.pact.name.to_string());
     }
     names.sort();
-    assert_eq!(names, ["access", "billing", "hr", "oncall", "payouts", "trading", "transfer"]);
+    assert_eq!(names, ["access", "billing", "hr", "oncall", "payouts", "trading", "transfer", "treatment"]);
 }

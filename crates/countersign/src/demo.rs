@@ -29,10 +29,10 @@ const ORIGIN: &str = "countersign.example/demo";
 
 /// Watch agents race for one account, without the gate and with it
 ///
-/// Plays nine scenarios in a few seconds: a $4,800 refund against a freeze that has landed, that is announced, and that comes
-/// while the payout cools; a dismissed employee, a price that moves, a
-/// swapped source account, a grant against a revocation, two spends on one balance, and write skew. Each is played on a plain
-/// service that checks first and acts later, and then through a real gate, with what it answered.
+/// Plays ten scenarios in a few seconds: a $4,800 refund against a freeze that has landed, that is announced, and that comes
+/// while the payout cools; a dismissed employee, a price that moves, a swapped source account, a dose for failing kidneys, a
+/// grant against a revocation, two spends on one balance, and write skew. Each is played on a plain service that checks first
+/// and acts later, and then through a real gate, with what it answered.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -220,6 +220,7 @@ mod tests {
             ("AG-097-A", vec!["employee-is-active"], Some(45_000)),
             ("AG-097-B", vec!["within-mandate-ceiling", "price-within-two-percent"], Some(3_000)),
             ("AG-097-C", vec!["source-is-owned-by-requester"], Some(12_000)),
+            ("AG-097-D", vec!["kidneys-clear-the-dose"], Some(120_000)),
             ("CONC-5", vec!["member-was-not-revoked"], Some(150)),
             ("CONC-6", vec!["balance-covers-amount"], Some(150)),
             ("CONC-7", vec!["colleague-stays-on-call"], Some(150)),

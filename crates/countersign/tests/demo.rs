@@ -38,6 +38,7 @@ fn each_scenario_is_one_object_with_the_exact_gap() {
         ("AG-097-A", json!(["employee-is-active"]), 45_000),
         ("AG-097-B", json!(["within-mandate-ceiling", "price-within-two-percent"]), 3_000),
         ("AG-097-C", json!(["source-is-owned-by-requester"]), 12_000),
+        ("AG-097-D", json!(["kidneys-clear-the-dose"]), 120_000),
         ("CONC-5", json!(["member-was-not-revoked"]), 150),
         ("CONC-6", json!(["balance-covers-amount"]), 150),
         ("CONC-7", json!(["colleague-stays-on-call"]), 150),

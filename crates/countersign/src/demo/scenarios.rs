@@ -8,7 +8,7 @@ mod races;
 
 use super::rows::Rows;
 use super::schedule::Step;
-use agents::{PRICE_MOVED, SOURCE_SWAPPED, TERMINATED};
+use agents::{PRICE_MOVED, SOURCE_SWAPPED, TERMINATED, TREATMENT};
 use races::{GRANT_AND_REVOKE, REFUND_AND_FREEZE, TWO_SPENDS, WRITE_SKEW};
 
 /// A pact that a scenario runs under.
@@ -40,17 +40,18 @@ pub struct Scenario {
 }
 
 /// The ids of all scenarios, in the order of the show.
-pub const IDS: [&str; 9] =
-    ["CONC-2", "CONC-3", "CONC-4", "AG-097-A", "AG-097-B", "AG-097-C", "CONC-5", "CONC-6", "CONC-7"];
+pub const IDS: [&str; 10] =
+    ["CONC-2", "CONC-3", "CONC-4", "AG-097-A", "AG-097-B", "AG-097-C", "AG-097-D", "CONC-5", "CONC-6", "CONC-7"];
 
 /// All scenarios, in the order of [`IDS`].
-pub const ALL: [&Scenario; 9] = [
+pub const ALL: [&Scenario; 10] = [
     &REFUND_AND_FREEZE,
     &payouts::ANNOUNCED,
     &payouts::COOLING,
     &TERMINATED,
     &PRICE_MOVED,
     &SOURCE_SWAPPED,
+    &TREATMENT,
     &GRANT_AND_REVOKE,
     &TWO_SPENDS,
     &WRITE_SKEW,

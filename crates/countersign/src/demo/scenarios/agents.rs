@@ -168,3 +168,55 @@ pub static SOURCE_SWAPPED: Scenario = Scenario {
 fn source(rows: &Rows) -> String {
     format!(r#"Account::"{}""#, rows.text(PENDING, "source"))
 }
+
+const PLAN: &str = r#"Plan::"p-12""#;
+const PATIENT: &str = r#"Patient::"ruth""#;
+const DOSE: i64 = 600;
+
+pub static TREATMENT: Scenario = Scenario {
+    id: "AG-097-D",
+    title: "a dose is prepared, and a laboratory result says that the kidneys fail",
+    pact: PactFile { name: "treatment", source: include_str!("../../../../../examples/treatment.toml") },
+    agents: &[("ward-1", "care")],
+    facts: &[
+        (PATIENT, r#"{"status":"admitted","kidney_function":85,"allergies":["penicillin"],"given":0}"#),
+        (PLAN, r#"{"patient":"ruth","drug":"gentamicin","dose":600,"state":"signed"}"#),
+    ],
+    steps: &[
+        Step {
+            at_ms: 0,
+            agent: "ward-1",
+            says: "reads: 85 ml/min clear 600 mg",
+            deed: Read {
+                facts: &[PLAN, PATIENT],
+                check: |rows| rows.long(PLAN, "dose") <= rows.long(PATIENT, "kidney_function") * 10,
+            },
+        },
+        Step {
+            at_ms: 90_000,
+            agent: "laboratory",
+            says: "kidney function has fallen to 25",
+            deed: Feed {
+                fact: PATIENT,
+                value: r#"{"status":"admitted","kidney_function":25,"allergies":["penicillin"],"given":0}"#,
+            },
+        },
+        Step {
+            at_ms: 120_000,
+            agent: "ward-1",
+            says: "gives 600 mg of gentamicin",
+            deed: Act {
+                action: "administer",
+                params: r#"{"plan":"p-12"}"#,
+                effect: |rows| {
+                    rows.add(PATIENT, "given", DOSE);
+                    rows.set(PLAN, "state", "given");
+                },
+            },
+        },
+    ],
+    harm: |_, after| {
+        let (given, cleared) = (after.long(PATIENT, "given"), after.long(PATIENT, "kidney_function") * 10);
+        (given > cleared).then(|| format!("{given} mg given to kidneys that clear {cleared} mg"))
+    },
+};
