@@ -1,8 +1,13 @@
 //! Making a data folder, all or nothing.
 //!
-//! A ledger without an admin believes every caller, so a folder whose making was interrupted must never be served. A marker is
-//! the first thing that is made durable in it and the last that is removed: while it is there, the folder is refused by every
-//! command but `init`, which begins again. What fails is removed at once.
+//! A ledger without an admin believes every caller, so a folder whose making was interrupted must never be served; and a folder that
+//! is finished must never be made again, since that would wipe its ledger and keys. One file tells the two apart: `origin` is
+//! renamed into place as the very last step, when everything else is durable. A folder that has it is finished, whatever else lies
+//! in it, and nothing here removes it.
+//!
+//! Before that, a marker says that `init` is at work, and a lock on it that it still runs. Without `origin`, a marker lets the next
+//! `init` remove what was made and begin again. It does so only if the run that left it had written to it, which it does after it has
+//! found the folder unused: an empty marker allows nothing. What fails is removed at once.
 //!
 //! The folder is made in its place and not beside it, since it may be the mount point of a volume, which nothing can be renamed to.
 
@@ -21,8 +26,15 @@ use std::path::{Path, PathBuf};
 /// The marker. It holds the name of the first admin's key, by which `init` knows the key file of its interrupted run.
 const MARKER: &str = "init.unfinished";
 
-/// What else is in a new folder, in the order in which it is removed.
-const MADE: [&str; 4] = ["origin", "log.vkey", "log", "keys"];
+/// What the marker holds until it names a key: the run that wrote it found the folder unused.
+const BEGUN: &str = "begun";
+
+/// The file that makes a folder a finished one, and what it is called while it is written.
+const ORIGIN: &str = "origin";
+const ORIGIN_DRAFT: &str = "origin.new";
+
+/// What else is made, in the order in which it is removed.
+const MADE: [&str; 4] = [ORIGIN_DRAFT, "log.vkey", "log", "keys"];
 
 /// A data folder that is being made. Dropped before it is finished, it removes what it made.
 #[derive(Debug)]
@@ -40,17 +52,17 @@ impl Draft {
     /// cannot name a log, before anything is made.
     pub fn begin(root: &Path, origin: &str) -> Result<Self> {
         refuse_origin(origin)?;
-        refuse_used(root)?;
+        refuse_used(root, root.join(MARKER).exists())?;
         let made_root = !root.exists();
         fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
-        let marker = hold_marker(root)?;
+        let (marker, earlier) = hold_marker(root)?;
         let data = DataFolder { root: root.to_owned(), origin: origin.to_owned(), is_new: true };
-        let mut draft = Self { data, marker, made_root, earlier: None, is_over: false };
-        let mut earlier = String::new();
-        // What an interrupted run left half-written names no key.
-        let _ = draft.marker.read_to_string(&mut earlier);
-        draft.earlier = earlier.trim().parse().ok();
-        draft.sync_marker()?;
+        let draft = Self { data, marker, made_root, earlier: earlier.trim().parse().ok(), is_over: false };
+        if earlier.is_empty() {
+            draft.write_marker(BEGUN)?;
+        } else {
+            draft.sync_marker()?;
+        }
         Ok(draft)
     }
 
@@ -61,9 +73,13 @@ impl Draft {
 
     /// Writes down the key of the admin that the ledger will begin with, before that key's own file is made.
     pub fn mark(&self, admin: &KeyName) -> Result<()> {
-        self.marker.set_len(0)?;
+        self.write_marker(admin.as_str())
+    }
+
+    /// Writes over what the marker held, which is never longer: it is at no moment empty again.
+    fn write_marker(&self, text: &str) -> Result<()> {
         self.marker
-            .write_all_at(format!("{admin}\n").as_bytes(), 0)
+            .write_all_at(format!("{text}\n").as_bytes(), 0)
             .with_context(|| format!("cannot write {}", self.data.root.join(MARKER).display()))?;
         self.sync_marker()
     }
@@ -90,7 +106,7 @@ impl Draft {
         }
         let public = self.data.log_key()?;
         write(&root.join("log.vkey"), format!("{public}\n").as_bytes(), 0o644)?;
-        write(&root.join("origin"), format!("{}\n", self.data.origin).as_bytes(), 0o644)
+        write(&root.join(ORIGIN_DRAFT), format!("{}\n", self.data.origin).as_bytes(), 0o644)
     }
 
     /// Begins the ledger, with the admin in its first batch.
@@ -106,12 +122,15 @@ impl Draft {
         [&root.join("keys"), &root.join("log"), root].into_iter().try_for_each(|folder| sync_dir(folder))
     }
 
-    /// Removes the marker: from here on the folder is one.
+    /// Renames `origin` into place: from here on the folder is finished, and never made again.
     pub fn finish(mut self) -> Result<DataFolder> {
         let root = &self.data.root;
-        fs::remove_file(root.join(MARKER)).with_context(|| format!("cannot finish {}", root.display()))?;
+        let finished = fs::rename(root.join(ORIGIN_DRAFT), root.join(ORIGIN));
+        finished.with_context(|| format!("cannot finish {}", root.display()))?;
         self.is_over = true;
         sync_dir(root)?;
+        // A marker that cannot be removed does no harm.
+        let _ = fs::remove_file(root.join(MARKER));
         Ok(self.data.clone())
     }
 }
@@ -129,55 +148,58 @@ impl Drop for Draft {
     }
 }
 
-/// Makes the marker, or takes over that of an interrupted run, for as long as the file is open.
-fn hold_marker(root: &Path) -> Result<File> {
+/// Makes the marker, or takes over that of an interrupted run, for as long as the file is open. Gives it with what it held.
+fn hold_marker(root: &Path) -> Result<(File, String)> {
     let path = root.join(MARKER);
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    let (marker, is_new) = match options.clone().create_new(true).open(&path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => (options.open(&path), false),
-        opened => (opened, true),
-    };
-    let marker = marker.with_context(|| format!("cannot create {}", path.display()))?;
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut marker = options.open(&path).with_context(|| format!("cannot create {}", path.display()))?;
     match marker.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => bail!("another `countersign init` is making {}", root.display()),
         Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the folder"),
     }
-    // Another run may have finished between the look at the folder and the lock.
-    if is_new && MADE.iter().any(|name| root.join(name).exists()) {
-        fs::remove_file(&path)?;
-        refuse_used(root)?;
+    if !fs::metadata(&path).is_ok_and(|there| marker.metadata().is_ok_and(|ours| there.ino() == ours.ino())) {
+        bail!("another `countersign init` has made {}, or given it up", root.display());
     }
-    if fs::metadata(&path).is_ok_and(|there| marker.metadata().is_ok_and(|ours| there.ino() == ours.ino())) {
-        return Ok(marker);
+    let mut earlier = String::new();
+    // What an interrupted run left half-written names no key.
+    let _ = marker.read_to_string(&mut earlier);
+    // Looked at again under the lock: another run may have finished since.
+    if let Err(used) = refuse_used(root, !earlier.is_empty()) {
+        // If it stays, it does no harm.
+        let _ = fs::remove_file(&path);
+        return Err(used);
     }
-    bail!("another `countersign init` has made {}", root.display())
+    Ok((marker, earlier))
 }
 
-/// Refuses a folder whose making was interrupted.
+/// Refuses a folder whose making was interrupted. A marker in a finished one means nothing, and goes.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
-    if root.join(MARKER).exists() {
-        bail!(
-            "{} is not finished: the `countersign init` that made it was interrupted\nhint: run `countersign init --data {}` again",
-            root.display(),
-            root.display()
-        );
-    }
-    Ok(())
-}
-
-/// Refuses a folder that a gate has used, or may have.
-fn refuse_used(root: &Path) -> Result<()> {
-    if root.join(MARKER).exists() {
+    let marker = root.join(MARKER);
+    if !marker.exists() {
         return Ok(());
     }
-    if root.join("origin").exists() {
+    if root.join(ORIGIN).exists() {
+        let _ = fs::remove_file(marker);
+        return Ok(());
+    }
+    bail!(
+        "{} is not finished: the `countersign init` that made it was interrupted\nhint: run `countersign init --data {}` again",
+        root.display(),
+        root.display()
+    )
+}
+
+/// Refuses a folder that a gate has used, or may have. What an interrupted run made is not in use.
+fn refuse_used(root: &Path, was_begun: bool) -> Result<()> {
+    if root.join(ORIGIN).exists() {
         bail!("{} is a data folder already\nhint: use it as it is, or choose another with --data", root.display());
     }
-    if let Some(name) = MADE.iter().find(|name| root.join(name).exists()) {
+    let there = MADE.iter().find(|name| root.join(name).exists());
+    if let Some(name) = there.filter(|_| !was_begun) {
         bail!(
-            "{} holds `{name}`, and no `origin`: it may be a data folder that has lost a file\nhint: restore it from a backup, or \
+            "{} holds `{name}`, and no `{ORIGIN}`: it may be a data folder that has lost a file\nhint: restore it from a backup, or \
              choose another with --data",
             root.display()
         );

@@ -1,8 +1,9 @@
 //! A gate without an admin believes every caller, so an `init` that did not end well must never leave one behind.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
@@ -64,6 +65,76 @@ fn an_init_that_is_killed_at_any_moment_leaves_no_open_gate() {
         }
     }
     assert!(killed > 20, "only {killed} moments were found\nhint: is there an strace that may trace its children?");
+}
+
+/// What a folder is: its keys, and the names and bytes of its ledger's files.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for part in ["", "keys", "log"] {
+        let files = std::fs::read_dir(folder.join("data").join(part)).unwrap().map(|entry| entry.unwrap().path());
+        found.extend(files.filter(|path| path.is_file()).map(|path| (path.clone(), std::fs::read(&path).unwrap())));
+    }
+    found.retain(|(path, _)| path.file_name() != Some("init.unfinished".as_ref()));
+    found.sort();
+    found
+}
+
+/// The finished folder must be as it was, and its admin's key must still open it.
+fn assert_untouched(folder: &Path, before: &[(PathBuf, Vec<u8>)], when: &str) {
+    let (status, said) = countersign(folder, &["init", "--data", "data", "--admin-key", "other.key"]);
+    assert!(!status.success() && said.contains("is a data folder already"), "{when}: {status} {said}");
+    assert!(contents(folder) == before, "{when}: the finished folder has changed");
+    assert!(!folder.join("other.key").exists(), "{when}: a key without a folder");
+    let (status, said) = countersign(folder, &["operator", "list", "--data", "data", "--key", "admin.key"]);
+    assert!(status.success(), "{when}: {said}");
+}
+
+#[test]
+fn an_init_killed_while_another_finished_does_not_let_the_next_one_wipe_the_folder() {
+    let folder = TempDir::new().unwrap();
+    // The loser has found no folder, and stops there; when it goes on it is killed right after it has made its marker.
+    let mut loser = Command::new("strace");
+    loser.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=mkdir,flock"]);
+    loser.args(["-e", "inject=mkdir:signal=STOP:when=1", "-e", "inject=flock:signal=KILL:when=1", BINARY]);
+    loser.args(["init", "--data", "data", "--admin-key", "loser.key"]).current_dir(folder.path());
+    let mut loser = loser.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", loser.id())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    while !matches!(state(), 'T' | 't') || !folder.path().join("data").exists() {
+        assert!(Instant::now() < until, "the loser never stopped: {}", state());
+        std::thread::yield_now();
+    }
+    let (status, said) = countersign(folder.path(), &["init", "--data", "data"]);
+    assert!(status.success(), "{said}");
+    let before = contents(folder.path());
+    let resumed = Command::new("kill").args(["-CONT", &loser.id().to_string()]).status().unwrap();
+    assert!(resumed.success());
+    assert_eq!(loser.wait().unwrap().signal(), Some(SIGKILL));
+    assert!(folder.path().join("data/init.unfinished").exists(), "the loser was killed at another moment");
+    assert_untouched(folder.path(), &before, "after a race");
+}
+
+#[test]
+fn an_init_killed_at_its_last_steps_leaves_a_folder_that_is_never_wiped() {
+    let mut finished = 0;
+    for call in ["rename", "unlink", "fsync"] {
+        for nth in 1..=CALLS_MAX {
+            let folder = TempDir::new().unwrap();
+            let (status, _) = init_with(folder.path(), &format!("{call}:signal=KILL:when={nth}"));
+            if folder.path().join("data/origin").exists() {
+                finished += 1;
+                assert_untouched(folder.path(), &contents(folder.path()), &format!("killed before {call} {nth}"));
+            }
+            if status.signal() != Some(SIGKILL) {
+                break;
+            }
+        }
+    }
+    // Each call's last run is not killed; one more is, between the rename and the removal of the marker.
+    assert!(finished > 3, "no run was killed after it had finished");
 }
 
 #[test]
