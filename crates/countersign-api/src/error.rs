@@ -129,6 +129,10 @@ codes! {
     AgentNotActive = 403,
     /// The agent is not registered.
     UnknownAgent = 403,
+    /// The pact does not let the agent do this, whatever the parameters and facts are.
+    NotAllowed = 403,
+    /// The agent is trusted less than the pact asks for.
+    TrustTooLow = 403,
     /// No grant lets the agent observe a fact that it asked for.
     NotObservable = 403,
     /// There is no such resource.
@@ -205,6 +209,8 @@ codes! {
     PactInvalid = 422,
     /// No pact of this name has been published.
     UnknownPact = 422,
+    /// The pact has no such action type.
+    UnknownAction = 422,
     /// No published pact declares the fact's type.
     UnknownFactType = 422,
     /// The value does not fit the fact's type.
@@ -270,6 +276,8 @@ impl ErrorCode {
             Self::NotAuthorised => "not_authorised",
             Self::AgentNotActive => "agent_not_active",
             Self::UnknownAgent => "unknown_agent",
+            Self::NotAllowed => "not_allowed",
+            Self::TrustTooLow => "trust_too_low",
             Self::NotObservable => "not_observable",
             Self::NotFound => "not_found",
             Self::FactNotFound => "fact_not_found",
@@ -308,6 +316,7 @@ impl ErrorCode {
             Self::WrongHost => "wrong_host",
             Self::PactInvalid => "pact_invalid",
             Self::UnknownPact => "unknown_pact",
+            Self::UnknownAction => "unknown_action",
             Self::UnknownFactType => "unknown_fact_type",
             Self::InvalidValue => "invalid_value",
             Self::RateLimited => "rate_limited",

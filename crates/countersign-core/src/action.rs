@@ -231,19 +231,11 @@ pub struct Action {
 impl Action {
     /// Puts an action together; of several observations of one fact the latest counts.
     pub fn new(agent: AgentId, auth: Auth, body: Arc<str>, request: ActionRequest, observed: Vec<Observed>) -> Self {
-        let mut latest: Vec<Observed> = Vec::with_capacity(observed.len());
-        for observation in observed {
-            match latest.iter_mut().find(|seen| seen.fact == observation.fact) {
-                Some(seen) if seen.is_before(&observation) => *seen = observation,
-                Some(_) => {}
-                None => latest.push(observation),
-            }
-        }
         let id = Digest::of(body.as_bytes());
         let key = key_digest(&agent, &request.idempotency_key);
         let ActionRequest { pact, action, params, delegation, claim, .. } = request;
         let (is_delegated, params) = (delegation.is_some(), Some(params));
-        let observed = latest;
+        let observed = latest(observed);
         Self {
             id,
             agent,
@@ -259,6 +251,11 @@ impl Action {
             params,
             bound: None,
         }
+    }
+
+    /// Adds the observations that it carries, where they were opened after it was put together.
+    pub fn observe(&mut self, observed: Vec<Observed>) {
+        self.observed = latest(observed);
     }
 
     /// Whose right it uses: the root delegator, or the one who acts.
@@ -298,6 +295,19 @@ impl Action {
     pub fn observation_of(&self, fact: &FactId) -> Option<&Observed> {
         self.observed.iter().find(|observed| observed.fact == *fact)
     }
+}
+
+/// The latest observation of each fact.
+fn latest(observed: Vec<Observed>) -> Vec<Observed> {
+    let mut latest: Vec<Observed> = Vec::with_capacity(observed.len());
+    for observation in observed {
+        match latest.iter_mut().find(|seen| seen.fact == observation.fact) {
+            Some(seen) if seen.is_before(&observation) => *seen = observation,
+            Some(_) => {}
+            None => latest.push(observation),
+        }
+    }
+    latest
 }
 
 fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {

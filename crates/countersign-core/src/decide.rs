@@ -23,7 +23,7 @@ pub use bind::bind;
 pub use call::{outside_read, percent_encoded};
 pub use delegation::stranger;
 pub use judge::{Cleared, judge, outside_fact};
-pub use standing::stop_on;
+pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
 use crate::code::Code;
@@ -119,11 +119,9 @@ fn decide_at(
     if let Some(halted) = halted::halted(action, snapshot, &pact_ref) {
         return (halted, None);
     }
-    let Some(kind) = pact.actions.get(&action.action) else {
-        let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
-        let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);
-        let hint = format!("it has: {}", known.join(", "));
-        return (Decision::refused(Some(pact_ref), blocked(Code::UnknownAction, message, &hint)), None);
+    let kind = match standing::described(action, pact) {
+        Ok(kind) => kind,
+        Err(unknown) => return (Decision::refused(Some(pact_ref), unknown), None),
     };
     let rebound;
     let binding = match action.bound_by(&pact.hash) {
@@ -262,15 +260,17 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.check_budgets().map_err(Stopped::rejected)
     }
 
-    /// Asked before any fact is looked up: whoever may not do this, whatever the facts are, learns nothing of them.
-    fn check_right(&self) -> Result<(), Blocked> {
+    /// Asked before any fact is looked up: whoever may not do this, whatever is not known yet, learns nothing of the facts.
+    fn check_right(&self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Blocked> {
         let (inputs, rule) = (self.inputs(), &self.kind.allow);
-        if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, &|mention| mention.read().is_none()) {
+        if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, is_known) {
             return Ok(());
         }
         let (agent, kind) = (self.action.principal(), &self.kind.name);
         let why = match rule.holds(&inputs) {
-            _ if rule.facts().next().is_some() => "cannot be true, whatever the facts are".to_owned(),
+            _ if rule.mentions().any(|(_, mention)| !is_known(mention)) => {
+                "cannot be true, whatever else is so".to_owned()
+            }
             Err(error) => format!("cannot be evaluated: {error}"),
             Ok(_) => "is false".to_owned(),
         };

@@ -6,8 +6,11 @@
 //!
 //! A denial is a shortcut and never a verdict: what is admitted is asked the same again at its own place in the order.
 
+use crate::action::Action;
 use crate::canonical::Canonical;
-use crate::decide::Snapshot;
+use crate::code::Code;
+use crate::decide::{Snapshot, rules_out};
+use crate::decision::Blocked;
 use crate::identity::ACTIVE;
 use crate::ids::{AgentId, FactId, PactName};
 use crate::limits::{DENIAL_LINES_MAX, DENIAL_SAMPLE_BYTES_MAX};
@@ -21,12 +24,20 @@ pub enum DenialCode {
     AgentNotActive,
     /// No pact lets the agent announce a change of the fact.
     ClaimNotAllowed,
+    /// The delegation hands the agent nothing: it names another, has expired, or has a member that is not active.
+    DelegationRefused,
+    /// The pact does not let the agent do this, whatever the parameters and facts are.
+    NotAllowed,
     /// No grant lets the agent observe the fact.
     NotObservable,
     /// The agent sends more requests than it may.
     RateLimited,
     /// The agent has as many idempotency keys as are kept for one.
     TooManyKeys,
+    /// The agent is trusted less than the pact asks for.
+    TrustTooLow,
+    /// The pact has no such action type.
+    UnknownAction,
     /// The agent is not registered.
     UnknownAgent,
     /// No pact of this name has been published.
@@ -35,12 +46,16 @@ pub enum DenialCode {
 
 impl DenialCode {
     /// All codes, in alphabetical order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::AgentNotActive,
         Self::ClaimNotAllowed,
+        Self::DelegationRefused,
+        Self::NotAllowed,
         Self::NotObservable,
         Self::RateLimited,
         Self::TooManyKeys,
+        Self::TrustTooLow,
+        Self::UnknownAction,
         Self::UnknownAgent,
         Self::UnknownPact,
     ];
@@ -50,9 +65,13 @@ impl DenialCode {
         match self {
             Self::AgentNotActive => "agent_not_active",
             Self::ClaimNotAllowed => "claim_not_allowed",
+            Self::DelegationRefused => "delegation_refused",
+            Self::NotAllowed => "not_allowed",
             Self::NotObservable => "not_observable",
             Self::RateLimited => "rate_limited",
             Self::TooManyKeys => "too_many_keys",
+            Self::TrustTooLow => "trust_too_low",
+            Self::UnknownAction => "unknown_action",
             Self::UnknownAgent => "unknown_agent",
             Self::UnknownPact => "unknown_pact",
         }
@@ -153,9 +172,23 @@ pub fn inactive(agent: &AgentId, snapshot: &impl Snapshot) -> Option<DenialCode>
     }
 }
 
-/// Whether an action is refused before it is admitted.
+/// Whether an action is refused before anything that it carries is looked at.
 pub fn at_the_door(agent: &AgentId, pact: &PactName, snapshot: &impl Snapshot) -> Option<DenialCode> {
     inactive(agent, snapshot).or_else(|| snapshot.pact(pact).is_none().then_some(DenialCode::UnknownPact))
+}
+
+/// Whether an action is refused because of whose right it uses: its pact has no such action type, or does not let these agents
+/// use it, whatever the parameters and facts are; or its delegation hands the one who acts nothing now. Somebody who may do this,
+/// and asks for too much, gets a verdict.
+pub fn without_right(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<(DenialCode, Blocked)> {
+    let blocked = rules_out(action, snapshot, now_ms)?;
+    let code = match blocked.code {
+        Code::UnknownAction => DenialCode::UnknownAction,
+        Code::NotAllowed => DenialCode::NotAllowed,
+        Code::TrustTooLow => DenialCode::TrustTooLow,
+        _ => DenialCode::DelegationRefused,
+    };
+    Some((code, blocked))
 }
 
 #[cfg(test)]

@@ -272,9 +272,10 @@ impl Sequencer {
         }
         action.auth = self.state.held(action.auth);
         let decision = decide(&action, &self.state, now_ms);
-        if let Some(until_ms) = self.waits(&action, &decision, since.unwrap_or(now_ms), now_ms) {
+        let since_ms = since.unwrap_or(now_ms);
+        if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, until_ms, wakes_at_ms });
+            return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, since_ms, wakes_at_ms });
         }
         keys.insert(action.agent.smol(), key, &action.id, self.next_index, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());

@@ -107,7 +107,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// What comes along with an action.
-const ACTION: &[ErrorCode] = &[ObservationRefused, DelegationRefused, UnknownAgent, UnknownPact];
+const ACTION: &[ErrorCode] =
+    &[ObservationRefused, DelegationRefused, UnknownAgent, NotAllowed, TrustTooLow, UnknownPact, UnknownAction];
 
 /// What keeps a fact from being written.
 const FEED: &[ErrorCode] = &[InvalidHeader, KeyInUse, LastAdmin, FeedFenced, VersionMismatch];

@@ -67,10 +67,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
     }
 
     fn check_scope(&self, chain: &Chain) -> Result<(), Blocked> {
-        if *chain.actor() != self.action.agent {
-            let message = format!("this delegation names {}, and {} acts", chain.actor(), self.action.agent);
-            return Err(out_of_scope(message));
-        }
+        check_bearer(chain, &self.action.agent)?;
         if !self.action.is_delegated {
             return Err(out_of_scope("the body carries no delegation that the chain could come from".to_owned()));
         }
@@ -113,6 +110,14 @@ pub fn stranger<'a>(chain: &'a Chain, snapshot: &impl Snapshot, now_ms: u64) -> 
     let holds =
         |agent: &AgentId, key| snapshot.fact(&FactId::of_agent(agent)).is_some_and(|fact| holds_key(fact, key, now_ms));
     chain.members().find(|(agent, key)| !holds(agent, key)).map(|(agent, _)| agent)
+}
+
+/// Whether the right was handed to the one who acts.
+pub(super) fn check_bearer(chain: &Chain, agent: &AgentId) -> Result<(), Blocked> {
+    if chain.actor() == agent {
+        return Ok(());
+    }
+    Err(out_of_scope(format!("this delegation names {}, and {agent} acts", chain.actor())))
 }
 
 /// Whether a chain still holds: no hop has expired, and every member is active under the key that it was named by.

@@ -16,7 +16,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.resolve_members();
         check_actor(self.action, self.actor, self.snapshot.is_identified(), self.now_ms)?;
         self.check_chain()?;
-        self.check_right()?;
+        self.check_right(&|mention| mention.read().is_none())?;
         for (at, read) in self.kind.reads.iter().enumerate() {
             let id = self.fact_id(read)?;
             self.check_fact_scope(at, &id)?;

@@ -1,17 +1,18 @@
 //! Whether those who act may still act: asked when an action is decided, and again right before each attempt of its call.
 
-use super::delegation::check_standing;
+use super::delegation::{check_bearer, check_standing};
 use super::halted::halt_on;
 use super::{Deciding, Snapshot, Stage, bind, blocked};
 use crate::action::Action;
 use crate::code::Code;
 use crate::decision::Blocked;
+use crate::expression::{Base, Mention};
 use crate::fact::Fact;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::FactId;
-use crate::pact::Mode;
+use crate::pact::{ActionType, Mode, Pact};
 use crate::utc::Utc;
-use crate::value::Value;
+use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 /// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
@@ -25,6 +26,38 @@ pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option
         check_rights(action, snapshot, now_ms)
     };
     halt_on(action, snapshot).or_else(|| standing().err())
+}
+
+/// Why an action would be refused whatever its parameters and the facts are, by what is known of its agents alone: their roles and
+/// trust, under the pact as it is now, and whether their delegation still hands the one who acts anything. Asked at the door, where
+/// the standing and the key of the one who acts are asked before.
+pub fn rules_out(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Blocked> {
+    let pact = snapshot.pact(&action.pact)?;
+    let is_of_agents = |mention: &Mention| {
+        let (Mention::Entity(base) | Mention::Attribute(base, _)) = mention else { return false };
+        matches!(base, Base::Principal | Base::Actor)
+    };
+    let check = || {
+        let kind = described(action, pact)?;
+        if let Some(chain) = &action.chain {
+            check_bearer(chain, &action.agent)?;
+            check_standing(chain, snapshot, now_ms)?;
+        }
+        match kind.mode {
+            Mode::Shadow => Ok(()),
+            Mode::Enforce => check_agents(action, kind, &Attributes::default(), snapshot, now_ms, &is_of_agents),
+        }
+    };
+    check().err()
+}
+
+/// The action type that an action names.
+pub(super) fn described<'a>(action: &Action, pact: &'a Pact) -> Result<&'a ActionType, Blocked> {
+    pact.actions.get(&action.action).ok_or_else(|| {
+        let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
+        let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);
+        blocked(Code::UnknownAction, message, &format!("it has: {}", known.join(", ")))
+    })
 }
 
 /// Whether the agents could still do this, by their roles and trust as they are now, under the pact as it is now. What the pact no
@@ -41,12 +74,24 @@ fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Resul
         }
     };
     let Ok(params) = binding else { return Ok(()) };
+    check_agents(action, kind, params, snapshot, now_ms, &|mention| mention.read().is_none())
+}
+
+/// Asks for the right and the trust, and for nothing that takes a fact other than the agents' own.
+fn check_agents(
+    action: &Action,
+    kind: &ActionType,
+    params: &Attributes,
+    snapshot: &impl Snapshot,
+    now_ms: u64,
+    is_known: &dyn Fn(&Mention) -> bool,
+) -> Result<(), Blocked> {
     let (stage, members, reads) = (Stage::Dispatch, Vec::new(), Vec::new());
     let (approval, principal, actor) = (None, None, None);
     let mut deciding =
         Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal, actor, members, reads };
     deciding.resolve_members();
-    deciding.check_right()?;
+    deciding.check_right(is_known)?;
     deciding.check_trust()
 }
 

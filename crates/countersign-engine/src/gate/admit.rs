@@ -2,11 +2,12 @@
 
 use super::Gate;
 use crate::delegation::DelegationError;
+use crate::idempotency::Lookup;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::decide::{decide, stranger};
 use countersign_core::decision::Decision;
-use countersign_core::denial::{DenialCode, at_the_door};
+use countersign_core::denial::{DenialCode, at_the_door, without_right};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, PactName};
 use std::sync::Arc;
@@ -26,14 +27,14 @@ pub enum AdmitError {
         source: TokenError,
     },
     /// It is refused at the door, and counted there.
-    #[error("{}", told(.agent, *.code, .pact))]
+    #[error("{message}")]
     Denied {
-        /// The agent.
-        agent: AgentId,
         /// Why.
         code: DenialCode,
-        /// The pact that it named.
-        pact: PactName,
+        /// The same in words.
+        message: String,
+        /// What to do about it, where the pact says more than the code does.
+        hint: Option<String>,
     },
     /// The delegation was refused.
     #[error(transparent)]
@@ -41,35 +42,53 @@ pub enum AdmitError {
 }
 
 impl Gate {
-    /// Parses an action, opens its observations, reduces its delegation and binds its parameters by the current pact. What no
-    /// place in the order could let pass is refused before any of that, and leaves no entry of its own.
+    /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
+    /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
-        let request = ActionRequest::parse(&body)?;
+        let mut request = ActionRequest::parse(&body)?;
         let (pact, denied) = {
             let view = self.view();
             (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
         };
         if let Some(code) = denied {
             self.deny(&agent, code, request.pact.as_str());
-            return Err(AdmitError::Denied { agent, code, pact: request.pact });
+            return Err(AdmitError::Denied { code, message: told(&agent, code, &request.pact), hint: None });
         }
         let auth = auth.without_body(&body);
-        let (mut observed, now_ms) = (Vec::new(), self.now_ms());
-        for (at, token) in request.observations.iter().enumerate() {
-            let opened = self.shared.sealer.open(token, &agent, now_ms);
-            observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
-        }
+        let now_ms = self.now_ms();
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
-        if let Some(agent) = chain.as_ref().and_then(|chain| stranger(chain, &*self.view(), now_ms).cloned()) {
-            return Err(DelegationError::Stranger(agent).into());
-        }
-        let mut action = Action::new(agent, auth, body, request, observed);
+        let tokens = std::mem::take(&mut request.observations);
+        let mut action = Action::new(agent, auth, body, request, Vec::new());
         action.chain = chain;
+        self.check_right(&action, now_ms)?;
+        let mut observed = Vec::new();
+        for (at, token) in tokens.iter().enumerate() {
+            let opened = self.shared.sealer.open(token, &action.agent, now_ms);
+            observed.extend(opened.map_err(|source| AdmitError::Token { at: at + 1, source })?.observed);
+        }
+        action.observe(observed);
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
             action.bind(pact.hash, kind);
         }
         Ok(action)
+    }
+
+    /// Refuses what its agents may not do, unless it was decided before they lost the right: then its key tells what came of it.
+    fn check_right(&self, action: &Action, now_ms: u64) -> Result<(), AdmitError> {
+        let denied = {
+            let view = self.view();
+            if let Some(agent) = action.chain.as_ref().and_then(|chain| stranger(chain, &*view, now_ms)) {
+                return Err(DelegationError::Stranger(agent.clone()).into());
+            }
+            without_right(action, &*view, now_ms)
+        };
+        let Some((code, blocked)) = denied else { return Ok(()) };
+        if self.shared.keys.lock().lookup(&action.key, &action.id, now_ms) != Lookup::New {
+            return Ok(());
+        }
+        self.deny(&action.agent, code, &format!("{}.{}", action.pact, action.action));
+        Err(AdmitError::Denied { code, message: blocked.message, hint: Some(blocked.hint) })
     }
 
     /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.

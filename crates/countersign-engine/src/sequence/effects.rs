@@ -1,6 +1,6 @@
 //! Claims, dispatches and settlements at their place in the order.
 
-use super::waiting::{Waiter, Waits, is_fenced};
+use super::waiting::{Waiter, Waits};
 use super::{Batch, Sequencer};
 use crate::request::{Refusal, Reply, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome};
@@ -52,15 +52,8 @@ impl Sequencer {
         }
     }
 
-    /// Decides an effect again that has cooled: it goes off, waits for a fence, or is cancelled.
-    pub(super) fn dispatch(
-        &mut self,
-        batch: &mut Batch,
-        id: EffectId,
-        reply: Reply,
-        now_ms: u64,
-        waits_until_ms: Option<u64>,
-    ) {
+    /// Decides an effect again that has cooled: it goes off, waits for a fence, or is cancelled. `since` is when it began to wait.
+    pub(super) fn dispatch(&mut self, batch: &mut Batch, id: EffectId, reply: Reply, now_ms: u64, since: Option<u64>) {
         let effect = match self.state.effects.cooling(id) {
             Ok(effect) => effect,
             Err(refusal) => return batch.answers.push((reply, Err(refusal.into()))),
@@ -73,10 +66,11 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refusal.into())));
         }
         let decision = decide::dispatch(effect, &self.state, now_ms);
-        let until_ms = waits_until_ms.unwrap_or_else(|| now_ms.saturating_add(self.wait_ms(&effect.action)));
-        if is_fenced(&decision) && now_ms < until_ms {
+        let since_ms = since.unwrap_or(now_ms);
+        if let Some(until_ms) = self.waits(&effect.action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            return self.waiting.enter(Waiter { what: Waits::Dispatch(id), reply, until_ms, wakes_at_ms });
+            let what = Waits::Dispatch(id, effect.action.agent.clone());
+            return self.waiting.enter(Waiter { what, reply, since_ms, wakes_at_ms });
         }
         let event = Event::Dispatch(Box::new(Dispatch { effect: id, decision }));
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, Some(reply));

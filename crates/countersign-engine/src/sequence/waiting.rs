@@ -15,24 +15,34 @@ use std::collections::{HashMap, VecDeque};
 /// Most that wait at a time; past it, what is in front of a fence is rejected at once.
 const WAITERS_MAX: usize = 4096;
 
-/// Most of one agent; past it, what that agent asks for in front of a fence is rejected at once. So nobody takes the places of
-/// others.
+/// Most of one agent, its actions and its calls that have cooled; past it, what is in front of a fence is rejected at once. So nobody
+/// takes the places of others.
 const WAITERS_PER_AGENT_MAX: usize = 64;
 
 /// What waits.
 pub(super) enum Waits {
     /// An action, to be decided.
     Action(Box<Action>),
-    /// An effect that has cooled, to be dispatched.
-    Dispatch(EffectId),
+    /// An effect that has cooled, to be dispatched, and whose it is.
+    Dispatch(EffectId, AgentId),
+}
+
+impl Waits {
+    /// Whose place it takes.
+    fn agent(&self) -> &AgentId {
+        match self {
+            Self::Action(action) => &action.agent,
+            Self::Dispatch(_, agent) => agent,
+        }
+    }
 }
 
 /// Somebody that waits.
 pub(super) struct Waiter {
     pub(super) what: Waits,
     pub(super) reply: Reply,
-    /// When it is rejected.
-    pub(super) until_ms: u64,
+    /// Since when it waits.
+    pub(super) since_ms: u64,
     /// When to look again although nobody freed anything: a claim may have run out.
     pub(super) wakes_at_ms: u64,
 }
@@ -41,16 +51,14 @@ pub(super) struct Waiter {
 #[derive(Default)]
 pub(super) struct WaitingRoom {
     waiters: VecDeque<Waiter>,
-    /// How many actions of each agent wait.
+    /// How many of each agent wait.
     by_agent: HashMap<AgentId, usize>,
     freed: bool,
 }
 
 impl WaitingRoom {
     pub(super) fn enter(&mut self, waiter: Waiter) {
-        if let Waits::Action(action) = &waiter.what {
-            *self.by_agent.entry(action.agent.clone()).or_default() += 1;
-        }
+        *self.by_agent.entry(waiter.what.agent().clone()).or_default() += 1;
         self.waiters.push_back(waiter);
     }
 
@@ -98,13 +106,12 @@ impl Sequencer {
         }
     }
 
-    /// Until when a blocked action waits; `None` where it does not.
+    /// Until when something blocked waits, in its own right or as a call that has cooled; `None` where it does not.
     pub(super) fn waits(&self, action: &Action, decision: &Decision, since_ms: u64, now_ms: u64) -> Option<u64> {
         if !is_fenced(decision) || self.waiting.is_full_for(&action.agent) {
             return None;
         }
-        let wait_ms = self.state.pact(&action.pact)?.actions.get(&action.action)?.wait_ms;
-        let until_ms = since_ms.saturating_add(wait_ms);
+        let until_ms = since_ms.saturating_add(self.wait_ms(action));
         (now_ms < until_ms).then_some(until_ms)
     }
 
@@ -122,24 +129,21 @@ impl Sequencer {
         }
         for waiter in self.waiting.take() {
             // Whoever must wait on enters the room again, behind those who came before.
-            let Waiter { what, reply, until_ms, .. } = waiter;
+            let Waiter { what, reply, since_ms, .. } = waiter;
             match what {
-                Waits::Action(action) => {
-                    let wait_ms = self.wait_ms(&action);
-                    self.act(batch, keys, *action, reply, now_ms, Some(until_ms.saturating_sub(wait_ms)));
-                }
-                Waits::Dispatch(effect) => self.dispatch(batch, effect, reply, now_ms, Some(until_ms)),
+                Waits::Action(action) => self.act(batch, keys, *action, reply, now_ms, Some(since_ms)),
+                Waits::Dispatch(effect, _) => self.dispatch(batch, effect, reply, now_ms, Some(since_ms)),
             }
         }
     }
 
-    pub(super) fn wait_ms(&self, action: &Action) -> u64 {
+    fn wait_ms(&self, action: &Action) -> u64 {
         let kind = self.state.pact(&action.pact).and_then(|pact| pact.actions.get(&action.action));
         kind.map_or(0, |kind| kind.wait_ms)
     }
 }
 
 /// Whether a fence is in the way, and nothing else.
-pub(super) fn is_fenced(decision: &Decision) -> bool {
+fn is_fenced(decision: &Decision) -> bool {
     decision.blocked().is_some_and(|blocked| matches!(blocked.code, Code::FactClaimed | Code::FactFenced))
 }

@@ -125,3 +125,31 @@ fn whoever_waits_has_a_turn_between_two_claims() {
     assert_eq!((waited.len(), world.balance("a")), (20, 480));
     world.audited();
 }
+
+#[test]
+fn attack_calls_that_have_cooled_take_all_the_places_in_front_of_a_fence() {
+    const PLACES: u64 = 64;
+    let mut world = World::new();
+    let account = account_id("a");
+    let cooling: Vec<u64> = (0..100).map(|_| world.act("payer-1", "patient", json!({"account": "a"})).1).collect();
+    let claim = world.claim("fraud-1", &[&account], 10_000).unwrap();
+    world.pass(2_000);
+    // An agent has as many places as there are for its actions, and the rest is cancelled at once.
+    let ended = |world: &World| cooling.iter().filter(|effect| world.phase(**effect) == "failed").count() as u64;
+    world
+        .wait(|world| (world.gate().waiting(), ended(world)) == (PLACES, 100 - PLACES), "it took more than its places");
+    assert_eq!(world.act("payer-1", "debit", json!({"account": "a", "amount": 1})).0, "fact_claimed");
+    let (told, answered) = mpsc::channel();
+    let debit = world.request("payer-2", "debit", json!({"account": "a", "amount": 1}), None);
+    world.gate().submit(debit, Box::new(move |answer| drop(told.send(answer)))).unwrap();
+    world.wait(|world| world.gate().waiting() == PLACES + 1, "another agent found no place");
+    // Whatever waits is decided on what the claim left.
+    let freeze = world.request("fraud-1", "freeze", json!({"account": "a"}), Some(claim));
+    assert_eq!(verdict(world.call(freeze)).0, "committed");
+    let by = AgentId::new("fraud-1").unwrap();
+    world.call(Request::WithdrawClaim { by, auth: Auth::None, claim }).unwrap();
+    assert_eq!(verdict(answered.recv_timeout(Duration::from_secs(10)).unwrap()).0, "committed");
+    world.wait(|world| ended(world) == 100, "some never ended");
+    assert_eq!((world.asked(), world.gate().waiting()), (0, 0));
+    world.audited();
+}

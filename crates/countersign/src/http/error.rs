@@ -23,6 +23,8 @@ const TOO_MANY_KEYS_HINT: &str =
 const NOT_OBSERVABLE_HINT: &str =
     "leave them out, or ask an operator for a grant under [observe] in a pact; whether they exist is not said";
 
+const DELEGATION_HINT: &str = "look at it with `countersign delegation show`, and ask its delegator for a new one";
+
 /// Why a request did not come to be decided.
 #[derive(Debug, Clone)]
 pub struct HttpError {
@@ -281,17 +283,14 @@ impl From<AdmitError> for HttpError {
             AdmitError::Request(RequestError::Json(_)) => invalid_json(message),
             AdmitError::Request(RequestError::Unknown(_)) => unknown_field(message),
             AdmitError::Request(_) => Self::field(message),
-            AdmitError::Denied { code, .. } => denied(code, message),
+            AdmitError::Denied { code, hint: None, .. } => denied(code, message),
+            AdmitError::Denied { code, hint: Some(hint), .. } => Self { hint: hint.into(), ..denied(code, message) },
             AdmitError::Token { .. } => Self::new(
                 ErrorCode::ObservationRefused,
                 message,
                 "observe again, as the agent that acts, and send the token as it was given out",
             ),
-            AdmitError::Delegation(_) => Self::new(
-                ErrorCode::DelegationRefused,
-                message,
-                "look at it with `countersign delegation show`, and ask its delegator for a new one",
-            ),
+            AdmitError::Delegation(_) => Self::new(ErrorCode::DelegationRefused, message, DELEGATION_HINT),
         }
     }
 }
@@ -318,6 +317,10 @@ pub fn denied(code: DenialCode, message: String) -> HttpError {
         DenialCode::UnknownPact => {
             (ErrorCode::UnknownPact, "check the name, or publish the pact with `countersign pact publish FILE`")
         }
+        DenialCode::DelegationRefused => (ErrorCode::DelegationRefused, DELEGATION_HINT),
+        DenialCode::NotAllowed => (ErrorCode::NotAllowed, "ask an operator for the role that the pact names"),
+        DenialCode::TrustTooLow => (ErrorCode::TrustTooLow, "ask an operator to raise the agent's trust"),
+        DenialCode::UnknownAction => (ErrorCode::UnknownAction, "see GET /v1/pacts/{name} for what the pact has"),
         DenialCode::NotObservable => (ErrorCode::NotObservable, NOT_OBSERVABLE_HINT),
         DenialCode::ClaimNotAllowed => {
             (ErrorCode::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")

@@ -102,7 +102,15 @@ impl Refusal {
         let first = error.to_string();
         let first = first.lines().next().unwrap_or_default();
         // Refused at the door: no later call fares better until an operator has done something about it.
-        for code in [ErrorCode::AgentNotActive, ErrorCode::UnknownAgent, ErrorCode::UnknownPact] {
+        use ErrorCode as Code;
+        for code in [
+            Code::AgentNotActive,
+            Code::NotAllowed,
+            Code::TrustTooLow,
+            Code::UnknownAction,
+            Code::UnknownAgent,
+            Code::UnknownPact,
+        ] {
             if is_refused_as(error, code) {
                 return Self::error(code.as_str(), first.to_owned(), "Stop, and ask an operator.", "never");
             }

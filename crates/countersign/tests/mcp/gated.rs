@@ -70,6 +70,27 @@ fn a_mapped_call_is_made_by_the_gate_after_everything_held() {
 }
 
 #[test]
+fn an_agent_without_the_role_is_told_so_and_nothing_is_called() {
+    let pact = PACT.replace("principal.standing == \"active\"", "principal.roles.contains(\"banker\")");
+    let (sandbox, gate, mut client) = world_under(&pact, "usual");
+    client.initialize();
+    let refused = client.call("transfer", &json!({"account": "42"}));
+    let said = &refused["structuredContent"]["countersign"];
+    assert_eq!(
+        (&refused["isError"], &said["error"]["code"], &said["retry"]["how"]),
+        (&json!(true), &json!("not_allowed"), &json!("never")),
+        "{refused}"
+    );
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("Not done: coder-1 may not do `transfer`: "), "{text}");
+    client.end();
+    gate.end();
+    assert!(!sandbox.path().join("book").exists(), "the bank carried something out");
+    let entries = sandbox.must(&["ledger", "list", "--json", "--data", "data"]);
+    assert!(!entries.contains("\"transfer\""), "{entries}");
+}
+
+#[test]
 fn a_mapped_call_on_a_false_precondition_is_rejected_with_what_to_call_again() {
     let (_sandbox, gate, mut client) = world("frozen");
     client.initialize();

@@ -34,6 +34,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::DigestMismatch,
     ErrorCode::NotAuthorised,
     ErrorCode::AgentNotActive,
+    ErrorCode::TrustTooLow,
     ErrorCode::RateLimited,
     ErrorCode::TooManyKeys,
     ErrorCode::BadRequest,
@@ -221,6 +222,20 @@ fn resources() -> Vec<Row> {
             &["Content-Type: application/json", "Countersign-Agent: refund-1"],
             r#"{"pact":"biling","action":"refund","idempotency_key":"0000000000000000000000","params":{}}"#,
         ),
+        row(
+            Code::UnknownAction,
+            "POST",
+            "/v1/actions",
+            &["Content-Type: application/json", "Countersign-Agent: refund-1"],
+            r#"{"pact":"billing","action":"rob","idempotency_key":"0000000000000000000000","params":{}}"#,
+        ),
+        row(
+            Code::NotAllowed,
+            "POST",
+            "/v1/actions/check",
+            &["Content-Type: application/json", "Countersign-Agent: clerk"],
+            r#"{"pact":"billing","action":"refund","idempotency_key":"0000000000000000000000","params":{}}"#,
+        ),
         row(Code::ActionNotFound, "GET", "/v1/actions/1", &["Countersign-Agent: refund-1"], ""),
         row(Code::ActionNotFound, "GET", "/v1/actions/999", &["Countersign-Agent: refund-1"], ""),
         row(Code::InvalidPath, "GET", "/v1/actions/first", &["Countersign-Agent: refund-1"], ""),
@@ -235,9 +250,11 @@ fn every_error_has_one_shape_and_leaves_nothing() {
     let server = furnished();
     let agent = json!({"value": {"roles": ["refunder"], "standing": "active", "org": "evil", "trust": 1}});
     assert_eq!(server.put("/v1/facts/Agent/mallory", &agent).status, 200);
+    let clerk = json!({"value": {"roles": ["clerk"], "standing": "active", "org": "acme", "trust": 1}});
+    assert_eq!(server.put("/v1/facts/Agent/clerk", &clerk).status, 200);
     let other = ["Content-Type: application/json", "Countersign-Agent: mallory"];
     let stolen = server.send("POST", "/v1/observe", &other, br#"{"facts":["Account::\"42\""]}"#).json();
-    assert_eq!(server.post("/v1/actions", &action("used", "nothing", &json!({}), &[])).status, 200);
+    assert_eq!(server.post("/v1/actions", &refund("used", -1, &[])).status, 200);
     let position = server.gate.view().position;
     let mut met: BTreeSet<ErrorCode> = ELSEWHERE.iter().copied().collect();
     for Row { code, method, path, headers, body } in

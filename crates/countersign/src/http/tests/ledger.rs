@@ -167,7 +167,7 @@ fn the_gate_says_how_it_is() {
     let ready = server.get("/readyz").json();
     assert_eq!((&ready["ready"], &ready["position"]), (&json!(true), &json!(4)));
     server.post("/v1/actions", &refund("a", 1, &[]));
-    server.post("/v1/actions", &action("b", "nothing", &json!({}), &[]));
+    server.post("/v1/actions", &refund("b", -1, &[]));
     server.post("/v1/actions", "{");
     let text = server.get("/metrics").text().to_owned();
     for expected in [
