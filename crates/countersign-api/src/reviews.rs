@@ -67,8 +67,11 @@ pub struct ReviewShown {
 pub struct ReviewFact {
     /// The fact.
     pub fact: String,
-    /// Its version now; 0 where there is none.
+    /// Its version now; 0 where there is none, and for external facts.
     pub version: u64,
+    /// Of an external fact, the digest of its content as it was read to be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Its value now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,

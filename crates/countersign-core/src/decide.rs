@@ -93,11 +93,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
     match drift {
         None => decision,
-        Some(drift) => {
-            let message = format!("what was approved is no longer so: {drift}");
-            let hint = "act again, and have it approved as it is now";
-            decision.rejected(blocked(Code::ApprovalOutdated, message, hint))
-        }
+        Some(drift) => decision.rejected(approve::outdated(&drift)),
     }
 }
 

@@ -83,7 +83,7 @@ const ROWS: &[Row] = &[
     ("get", "/v1/ledger/consistency", &[PATH, LOG, &[BeyondLog]]),
     ("post", "/v1/ledger/erasures", &[CALLED, OPERATOR, JSON, ENTERED, LOG, &[BeyondLog, EntryInForce, NotErasable]]),
     ("get", "/v1/reviews", &[CALLED]),
-    ("get", "/v1/reviews/{review}", &[CALLED, OPERATOR, PATH, REVIEW]),
+    ("get", "/v1/reviews/{review}", &[CALLED, OPERATOR, PATH, REVIEW, &[OutsideUnread]]),
     ("post", "/v1/reviews/{review}/approve", &[CALLED, OPERATOR, JSON, PATH, ENTERED, LOG, REVIEW, APPROVAL]),
     ("post", "/v1/reviews/{review}/refuse", &[CALLED, OPERATOR, JSON, PATH, ENTERED, REVIEW]),
     ("get", "/v1/claims", &[CALLED]),

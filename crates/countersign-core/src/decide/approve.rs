@@ -7,7 +7,7 @@
 use super::{Deciding, Snapshot, Stage, blocked, decide_at};
 use crate::action::Observed;
 use crate::code::Code;
-use crate::decision::{Decision, Verdict, WaivedBy};
+use crate::decision::{Blocked, Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
 use crate::identity::{Role, still_has};
@@ -16,6 +16,7 @@ use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
 use crate::review::{Parked, ReviewId, ReviewRefusal, Shown};
 use crate::utc::Utc;
+use crate::value::Attributes;
 use smol_str::SmolStr;
 use std::sync::Arc;
 
@@ -92,6 +93,12 @@ pub(super) struct Drift {
     pub(super) recorded: String,
 }
 
+/// What is told of an approved call that must not leave any more.
+pub(super) fn outdated(drift: &str) -> Blocked {
+    let message = format!("what was approved is no longer so: {drift}");
+    blocked(Code::ApprovalOutdated, message, "act again, and have it approved as it is now")
+}
+
 /// Why an approval no longer counts, whatever the facts are: its pact is another, or its reviewer no longer reviews.
 pub(super) fn void_since(approval: &Approval<'_>, snapshot: &impl Snapshot) -> Option<String> {
     let revoked = || {
@@ -112,21 +119,28 @@ fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<String> {
 }
 
 /// What a reviewer is shown of a parked action at this time, and what would be decided without anybody's waiver. `None` where
-/// its pact is not published.
+/// its pact is not published. External facts are shown as they were read for this; one that was not read counts as absent, and
+/// no approval of that lets a call leave that finds it there.
 pub fn show(
     review: ReviewId,
     parked: &Parked,
     to: &AgentId,
     snapshot: &impl Snapshot,
+    outside: &[(FactId, Option<Attributes>)],
     now_ms: u64,
 ) -> Option<(Shown, Decision)> {
     let action = &parked.action;
     let first = decide_at(Stage::Intent, None, action, snapshot, now_ms).0;
-    let facts = first.reads.iter().map(|read| Observed {
-        fact: read.fact.clone(),
-        version: Version::Number(read.version),
-        at_ms: now_ms,
-        value: snapshot.fact(&read.fact).and_then(|fact| fact.value.clone()),
+    let facts = first.reads.iter().map(|read| {
+        let (version, value) = match outside.iter().find(|(fact, _)| *fact == read.fact) {
+            Some((_, Some(value))) => (Version::Content(value.content_digest()), Some(value.clone())),
+            Some((_, None)) => (Version::NONE, None),
+            None => {
+                let value = snapshot.fact(&read.fact).and_then(|fact| fact.value.clone());
+                (Version::Number(read.version), value)
+            }
+        };
+        Observed { fact: read.fact.clone(), version, at_ms: now_ms, value }
     });
     let facts = facts.collect();
     let (to, at_ms, pact) = (to.clone(), now_ms, first.pact.clone()?);
@@ -162,11 +176,13 @@ impl<S: Snapshot> Deciding<'_, S> {
         observed.max(shown.map(|approval| approval.shown.at_ms))
     }
 
-    /// The first attribute that a condition, a write or the call uses and that is not as it was shown.
+    /// The first attribute that a condition, a write or the call uses and that is not as it was shown. External facts are compared
+    /// at the judgement, right before the call is made: until then nobody has read them again.
     pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<Drift> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
         agents.or_else(|| {
-            let mut reads = self.reads.iter().enumerate();
+            let is_read = |at: usize| self.stage == Stage::Judgement || !self.is_outside(at);
+            let mut reads = self.reads.iter().enumerate().filter(|(at, _)| is_read(*at));
             reads.find_map(|(at, read)| self.drift_of(approval, Some(at), &read.id, read.record))
         })
     }

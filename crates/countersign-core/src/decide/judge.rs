@@ -2,6 +2,7 @@
 //!
 //! Agents, pact and the gate's own facts are those of the dispatch, so whoever replays the settlement has the same inputs (I3).
 
+use super::approve::outdated;
 use super::{Approval, Snapshot, Stage, blocked, decide_at};
 use crate::call::Send;
 use crate::code::Code;
@@ -45,7 +46,10 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     let approval = effect.approval.as_deref();
     let approval =
         approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
-    let (decision, _) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
+    let (decision, drift) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
+    if let Some(drift) = drift {
+        return Err(outdated(&drift.recorded));
+    }
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
         Some(send) => Ok(Cleared { send, shadowed: decision.shadowed }),
         None => Err(match decision.verdict {

@@ -70,6 +70,19 @@ pub struct OutsideFacts {
     facts: BTreeMap<FactId, OutsideFact>,
 }
 
+impl OutsideFacts {
+    /// When reading began, in ledger milliseconds; `None` where nothing was read.
+    pub(super) fn began_ms(&self) -> Option<u64> {
+        self.began_ms
+    }
+
+    /// What was read; `None` for what is not there.
+    pub(super) fn values(&self) -> Vec<(FactId, Option<Attributes>)> {
+        let value = |read: &OutsideFact| read.fact.as_ref().and_then(|fact| fact.value.clone());
+        self.facts.iter().map(|(id, read)| (id.clone(), value(read))).collect()
+    }
+}
+
 /// A fact outside as it was read.
 #[derive(Debug)]
 struct OutsideFact {

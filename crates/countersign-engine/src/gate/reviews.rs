@@ -1,10 +1,10 @@
 //! Reviews for those who decide them: what waits, and what a reviewer is shown, sealed so that an approval is bound to it (I8).
 
-use super::Gate;
+use super::{Gate, OutsideFacts};
 use crate::token::TokenError;
-use countersign_core::decide::show;
+use countersign_core::decide::{decide, show};
 use countersign_core::decision::Decision;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::review::{Parked, ReviewId, ReviewRefusal, Shown};
 use rand_chacha::rand_core::Rng as _;
 
@@ -30,14 +30,33 @@ impl Gate {
         waiting.map(|(review, parked)| (review, parked.clone())).collect()
     }
 
-    /// Shows a parked action to a reviewer: whole, with the facts as they are now.
-    pub fn show_review(&self, review: ReviewId, to: &AgentId) -> Result<ShownReview, ReviewRefusal> {
-        // Time is read before the facts: what is shown is never younger than it says.
+    /// The external facts that a parked action reads: a reviewer is shown them as they are read for the purpose.
+    pub fn outside_of_review(&self, review: ReviewId) -> Result<Vec<FactId>, ReviewRefusal> {
         let now_ms = self.now_ms();
+        let view = self.view();
+        let parked = view.state.reviews.waiting(review, now_ms)?;
+        let reads = decide(&parked.action, &view.state, now_ms).reads.into_iter().map(|read| read.fact);
+        Ok(reads.filter(|fact| view.state.catalogue.source(fact.ty()).is_some()).collect())
+    }
+
+    /// Shows a parked action that reads no external facts to a reviewer.
+    pub fn show_review(&self, review: ReviewId, to: &AgentId) -> Result<ShownReview, ReviewRefusal> {
+        self.show_review_with(review, to, &OutsideFacts::default())
+    }
+
+    /// Shows a parked action to a reviewer: whole, with the facts as they are now, external ones as they were read right before.
+    pub fn show_review_with(
+        &self,
+        review: ReviewId,
+        to: &AgentId,
+        outside: &OutsideFacts,
+    ) -> Result<ShownReview, ReviewRefusal> {
+        // Time is read before the facts: what is shown is never younger than it says.
+        let now_ms = outside.began_ms().unwrap_or_else(|| self.now_ms());
         let (parked, shown) = {
             let view = self.view();
             let parked = view.state.reviews.waiting(review, now_ms)?.clone();
-            let shown = show(review, &parked, to, &view.state, now_ms);
+            let shown = show(review, &parked, to, &view.state, &outside.values(), now_ms);
             (parked, shown)
         };
         let (shown, decision) = shown.ok_or_else(|| ReviewRefusal::NotFound(review.to_string()))?;

@@ -21,7 +21,9 @@ impl Simulation<'_> {
         let Some(review) = self.clients.waiting(&view).map(ReviewId) else { return };
         let Ok(to) = AgentId::new(by) else { return };
         let parked = view.state.reviews.waiting(review, at_ms).ok();
-        let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, &view.state, at_ms)) else { return };
+        let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, &view.state, &[], at_ms)) else {
+            return;
+        };
         let position = view.position;
         drop(view);
         let facts =

@@ -164,7 +164,10 @@ fn show(shown: &ReviewShown) -> Result<()> {
     say(format_args!("  parameters: {}", serde_json::to_string_pretty(&shown.params)?));
     for fact in &shown.facts {
         let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
-        say(format_args!("  {} version {}: {}", fact.fact, fact.version, value(&fact.value)));
+        match &fact.digest {
+            Some(_) => say(format_args!("  {} as read just now: {}", fact.fact, value(&fact.value))),
+            None => say(format_args!("  {} version {}: {}", fact.fact, fact.version, value(&fact.value))),
+        }
         match fact.observed_version {
             Some(version) if version == fact.version => say("      as the agent observed it"),
             Some(version) => {

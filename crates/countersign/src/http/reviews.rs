@@ -12,7 +12,7 @@ use countersign_core::action::Observed;
 use countersign_core::decision::Verdict;
 use countersign_core::limits::{APPROVAL_EXPIRES_MS, BODY_BYTES_MAX};
 use countersign_core::review::{Parked, ReviewId};
-use countersign_engine::gate::ShownReview;
+use countersign_engine::gate::{OutsideFacts, ShownReview};
 use countersign_engine::request;
 use serde_json::Value;
 use std::sync::Arc;
@@ -47,7 +47,15 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
 
 /// `GET /v1/reviews/{review}`
 pub async fn show(State(app): State<Arc<App>>, caller: Caller, path: ReviewPath) -> Result<Response, HttpError> {
-    let shown = app.gate.show_review(review_id(path)?, &caller.name).map_err(request::Refusal::from)?;
+    let review = review_id(path)?;
+    let outside = app.gate.outside_of_review(review).map_err(request::Refusal::from)?;
+    let read = if outside.is_empty() {
+        OutsideFacts::default()
+    } else {
+        let adapters = Arc::clone(&app.adapters);
+        app.blocking(move |gate| gate.read_outside(&outside, &adapters)).await?
+    };
+    let shown = app.gate.show_review_with(review, &caller.name, &read).map_err(request::Refusal::from)?;
     json(&on_the_wire(&shown))
 }
 
@@ -58,6 +66,7 @@ fn on_the_wire(review: &ShownReview) -> ReviewShown {
         ReviewFact {
             fact: now.fact.to_string(),
             version: now.version.number().unwrap_or_default(),
+            digest: now.version.digest().map(|digest| digest.to_string()),
             value: now.value.as_ref().map(|value| value.to_json()),
             observed_version: observed.and_then(|observed| observed.version.number()),
             observed_value: observed.and_then(|observed| observed.value.as_ref()).map(|value| value.to_json()),
