@@ -86,6 +86,7 @@ def test_the_same_key_is_answered_with_the_same_verdict(client: Client, account:
     with pytest.raises(GateError) as raised:
         client.act("billing", "refund", refund(account, 1), observations=[seen], idempotency_key=key)
     assert (raised.value.status, raised.value.code) == (409, "idempotency_key_reused")
+    assert isinstance(raised.value.entry, int)
 
 
 def test_an_action_that_a_person_must_approve_waits_and_is_answered_under_its_key(

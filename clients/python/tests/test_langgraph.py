@@ -133,6 +133,17 @@ def test_a_model_that_is_told_why_looks_again_and_gives_up(client: Client, fraud
     assert state["messages"][-1].content == "The account is frozen; I will not refund."
 
 
+def test_a_model_without_the_right_is_told_so_and_the_tool_does_not_run(fraud: Client, account: str) -> None:
+    desk = Desk(fraud)
+    turns: list[Turn] = [lambda _: calls("refund", account=account, amount=1), done]
+    state = graph_of(desk.node, turns).invoke({"messages": [HumanMessage("refund")]})
+    [refused] = tool_messages(state)
+    assert refused.status == "error"
+    assert "fraud-1 may not do `refund`" in str(refused.content)
+    assert refused.artifact["countersign"]["error"]["code"] == "not_allowed"
+    assert desk.paid == []
+
+
 def test_what_was_shown_counts_also_after_the_graph_was_saved_and_loaded(
     client: Client, fraud: Client, account: str
 ) -> None:

@@ -24,6 +24,9 @@ pub struct ErrorDetail {
     pub hint: String,
     /// The id under which the gate's logs speak of this request; also in the `x-request-id` header.
     pub request_id: String,
+    /// The entry that is in the way: of `idempotency_key_reused`, the one that was made under the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<u64>,
     /// Every problem of a pact that was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,

@@ -252,7 +252,7 @@ fn refused(path: &str, answer: &Answer) -> Failure {
         return Failure::cannot(format!("{path} answered {} without saying why", answer.status))
             .hint("is this the address of a countersign gate? name another with --server");
     };
-    let ErrorDetail { code, message, hint, request_id, problems } = error;
+    let ErrorDetail { code, message, hint, request_id, entry, problems } = error;
     let text = format!("{message} ({code})");
     let mut failure = match answer.status {
         500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
@@ -267,7 +267,7 @@ fn refused(path: &str, answer: &Answer) -> Failure {
     for problem in problems {
         failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
     }
-    failure.coded(code)
+    failure.coded(code, entry)
 }
 
 fn is_about_a_token(code: &str) -> bool {

@@ -117,12 +117,14 @@ pub struct Failure {
     hints: Vec<String>,
     /// The code that a gate refused with.
     code: Option<String>,
+    /// The entry that it named as being in the way.
+    entry: Option<u64>,
 }
 
 impl Failure {
     /// The answer is no.
     pub fn no(message: impl Into<String>) -> Self {
-        Self { exit: Exit::No, message: message.into(), hints: Vec::new(), code: None }
+        Self { exit: Exit::No, message: message.into(), hints: Vec::new(), code: None, entry: None }
     }
 
     /// The command was not understood.
@@ -139,7 +141,7 @@ impl Failure {
     pub fn into_unknown(self, what: &str, key: Option<&str>) -> Self {
         let key = key.map(|key| format!(", under idempotency key {key}")).unwrap_or_default();
         let message = format!("unknown: {what}{key}; the last attempt: {}", self.message);
-        Self { exit: Exit::Unknown, message, hints: Vec::new(), code: None }
+        Self { exit: Exit::Unknown, ..Self::no(message) }
     }
 
     /// Adds what to do about it.
@@ -163,15 +165,20 @@ impl Failure {
         self.code.as_deref()
     }
 
-    /// Says which code a gate refused with.
-    pub fn coded(self, code: String) -> Self {
-        Self { code: Some(code), ..self }
+    /// Says which code a gate refused with, and which entry is in the way.
+    pub fn coded(self, code: String, entry: Option<u64>) -> Self {
+        Self { code: Some(code), entry, ..self }
     }
 }
 
 /// Whether an error is a gate's refusal with this code.
 pub fn is_refused_as(error: &anyhow::Error, code: ErrorCode) -> bool {
     error.downcast_ref::<Failure>().and_then(|failure| failure.code.as_deref()) == Some(code.as_str())
+}
+
+/// The entry that a gate's refusal names.
+pub fn entry_of(error: &anyhow::Error) -> Option<u64> {
+    error.downcast_ref::<Failure>().and_then(|failure| failure.entry)
 }
 
 /// Whether an error leaves open whether what was asked for was done.

@@ -29,6 +29,7 @@ class GateError(CountersignError):
         request_id: str,
         problems: list[Any],
         retry_after_s: float | None = None,
+        entry: int | None = None,
     ) -> None:
         self.status = status
         """The status of HTTP."""
@@ -44,6 +45,8 @@ class GateError(CountersignError):
         """Every problem of a pact that was refused."""
         self.retry_after_s = retry_after_s
         """After how long it is worth trying again, where the gate says so."""
+        self.entry = entry
+        """The entry that is in the way: of `idempotency_key_reused`, the one that was made under the key."""
         super().__init__(f"{code} (HTTP {status}): {message}\nhint: {hint}\nrequest: {request_id}")
 
 

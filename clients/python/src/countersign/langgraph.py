@@ -257,7 +257,7 @@ def _sync_guard(
     try:
         verdict = client.act(**planned.ask(key, observed))
     except GateError as error:
-        return _decided_before(request, error)
+        return _refused(request, error)
     return _result(execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -274,7 +274,7 @@ async def _async_guard(
     try:
         verdict = await client.act(**planned.ask(key, observed))
     except GateError as error:
-        return _decided_before(request, error)
+        return _refused(request, error)
     return _result(await execute(request)) if isinstance(verdict, Committed) else _told(request, verdict)
 
 
@@ -290,11 +290,18 @@ def _misfit(request: ToolCallRequest) -> ToolMessage | None:
     return None
 
 
-def _decided_before(request: ToolCallRequest, error: GateError) -> ToolMessage:
-    """A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up."""
-    if error.code != "idempotency_key_reused":
+_WITHOUT_RIGHT = frozenset({"not_allowed", "trust_too_low", "unknown_action", "delegation_refused"})
+
+
+def _refused(request: ToolCallRequest, error: GateError) -> ToolMessage:
+    """What a model can be told of an error; everything else is for whoever runs the graph."""
+    if error.code == "idempotency_key_reused":
+        # A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up.
+        text = "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
+    elif error.code in _WITHOUT_RIGHT:
+        text = f"Not done, and nothing was changed: {error.message}. Do not call it again: {error.hint}."
+    else:
         raise error
-    text = "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
     return _message(request, text, {"error": {"code": error.code, "message": error.message, "hint": error.hint}})
 
 

@@ -198,7 +198,7 @@ def _refusal(response: httpx.Response) -> GateError | ProtocolError:
     def text(name: str) -> str:
         return str(detail.get(name, ""))
 
-    problems = detail.get("problems")
+    problems, entry = detail.get("problems"), detail.get("entry")
     after = response.headers.get("Retry-After", "")
     return GateError(
         response.status_code,
@@ -208,6 +208,7 @@ def _refusal(response: httpx.Response) -> GateError | ProtocolError:
         text("request_id"),
         problems if isinstance(problems, list) else [],
         float(after) if after.isdecimal() else None,
+        entry if isinstance(entry, int) else None,
     )
 
 

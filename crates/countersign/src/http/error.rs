@@ -32,6 +32,8 @@ pub struct HttpError {
     pub(super) message: String,
     pub(super) hint: Cow<'static, str>,
     pub(super) problems: Vec<Problem>,
+    /// The entry that is in the way.
+    pub(super) entry: Option<u64>,
     /// After how many seconds it is worth trying again: the header `Retry-After`.
     retry_after_s: Option<u64>,
 }
@@ -40,7 +42,7 @@ impl HttpError {
     /// An error with its cause and what to do about it.
     pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
         let retry_after_s = matches!(code, ErrorCode::Busy | ErrorCode::RateLimited).then_some(1);
-        Self { code, message: message.into(), hint: hint.into(), problems: Vec::new(), retry_after_s }
+        Self { code, message: message.into(), hint: hint.into(), problems: Vec::new(), entry: None, retry_after_s }
     }
 
     /// Says after how long it is worth trying again.
@@ -167,7 +169,11 @@ impl From<Refusal> for HttpError {
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
         };
-        Self::new(code, refusal.to_string(), hint)
+        let entry = match &refusal {
+            Refusal::KeyReused(entry) => Some(*entry),
+            _ => None,
+        };
+        Self { entry, ..Self::new(code, refusal.to_string(), hint) }
     }
 }
 

@@ -80,6 +80,7 @@ fn write_error(response: &mut Response, request_id: &str) -> &'static str {
             message: error.message,
             hint: error.hint.into_owned(),
             request_id: request_id.to_owned(),
+            entry: error.entry,
             problems: error.problems,
         },
     };

@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
 use crate::client::{Call, Client};
-use crate::commands::is_refused_as;
+use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -203,7 +203,7 @@ impl GateClient {
         });
         let verdict = self.act("call", params, key.clone()).map_err(|error| match &key {
             Some(key) if is_refused_as(&error, ErrorCode::IdempotencyKeyReused) => {
-                Refusal::made_before(key, super::gated::entry_in(&error.to_string()), None, None)
+                Refusal::made_before(key, entry_of(&error), None, None)
             }
             _ => Refusal::no_gate(&error),
         })?;

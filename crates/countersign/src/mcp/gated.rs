@@ -11,7 +11,7 @@ use super::observed::{Observations, unspoken, with_object};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use crate::client::Call;
-use crate::commands::is_refused_as;
+use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
@@ -159,7 +159,7 @@ impl GateClient {
     /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
     /// restarted since and no longer knows which observations went along. So what became of that one is told with it.
     fn made_before(&self, upstream: &str, error: &anyhow::Error, key: &str, seen: &Observations) -> Refusal {
-        let entry = entry_in(&error.to_string());
+        let entry = entry_of(error);
         let call = entry.map(|entry| Call::get(format!("/v1/actions/{entry}")).agent(&self.agent));
         let verdict: Option<Verdict> = call.and_then(|call| self.client.call(call).ok());
         let word = entry.and_then(|entry| sealed_word(upstream, entry, seen));
@@ -231,12 +231,6 @@ fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<St
 fn sealed_word(upstream: &str, entry: u64, seen: &Observations) -> Option<String> {
     let word = format!("{upstream}:{entry}");
     Some(format!("{word}:{}", seen.seal(&word)?))
-}
-
-/// The entry that a gate names where it refuses a key that was used before.
-pub(super) fn entry_in(message: &str) -> Option<u64> {
-    let (_, rest) = message.split_once("in entry ")?;
-    rest.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The number in the name of an effect or review, which is the entry that it began in.
