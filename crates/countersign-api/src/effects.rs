@@ -15,7 +15,7 @@ pub struct ClaimRequest {
     /// For how long, in milliseconds; the pact says how long is allowed.
     #[schema(minimum = 1, example = 5000)]
     pub for_ms: u64,
-    /// Why; whoever is kept waiting is told.
+    /// Why; those kept waiting are told.
     #[schema(min_length = 1, max_length = 1024, example = "reported as stolen")]
     pub reason: String,
 }
@@ -131,6 +131,10 @@ pub struct Effect {
     /// When it is decided again; only while it cools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_at: Option<u64>,
+    /// The idempotency key that the other side is given: the same for every attempt, and no other action's. Ask by it what became of
+    /// a call that is in doubt.
+    #[schema(example = "cs-2f0c8d1be4a79356f80b6c1d9e24a735")]
+    pub idempotency_key: String,
     /// The adapter that carries it out; absent while it cools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,

@@ -180,7 +180,7 @@ pub struct FactWritten {
     /// The entry.
     pub entry: u64,
     /// Whether the feed is held, because effects in flight rely on the fact: it is in the ledger, is written right after they have
-    /// ended, and until then nobody relies on the fact.
+    /// ended, and until then no action relies on the fact.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// The effects that a held feed waits for, as they were when it was answered.

@@ -41,7 +41,7 @@ pub struct ActionRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The body is too long.
-    #[error("the body has {0} bytes; at most {BODY_BYTES_MAX} are taken")]
+    #[error("the body has {0} bytes; at most {BODY_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// The body is not strict JSON.
     #[error("the body is not acceptable JSON: {0}")]
@@ -62,7 +62,7 @@ pub enum RequestError {
     #[error("field `{0}`: {1}")]
     Name(&'static str, IdError),
     /// Too many observations.
-    #[error("at most {OBSERVATIONS_MAX} observations are taken, there are {0}")]
+    #[error("at most {OBSERVATIONS_MAX} observations are allowed, there are {0}")]
     Observations(usize),
 }
 
@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 }
             };
             if field.replace(value).is_some() {
-                return Err(A::Error::custom(format_args!("key `{key}` stands twice")));
+                return Err(A::Error::custom(format_args!("key `{key}` appears twice")));
             }
         }
         Ok(fields)

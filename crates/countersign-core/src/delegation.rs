@@ -33,7 +33,7 @@ pub enum ChainError {
     #[error("it hands nothing on")]
     Empty,
     /// Too many hops.
-    #[error("it has {0} hops; at most {DELEGATION_HOPS_MAX} are taken")]
+    #[error("it has {0} hops; at most {DELEGATION_HOPS_MAX} are allowed")]
     TooLong(usize),
     /// A member is in it twice.
     #[error("{0} is in it twice: a right that comes back to its delegator is a loop")]

@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = members.next_key::<String>()? {
             let value = members.next_value_seed(inner)?;
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("key `{key}` stands twice")));
+                return Err(A::Error::custom(format_args!("key `{key}` appears twice")));
             }
             object.insert(key, value);
         }
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn ambiguous_json_is_refused() {
         for (text, why) in [
-            ("{\"a\":1,\"a\":2}", "stands twice"),
-            ("{\"a\":{\"b\":1,\"b\":1}}", "stands twice"),
+            ("{\"a\":1,\"a\":2}", "appears twice"),
+            ("{\"a\":{\"b\":1,\"b\":1}}", "appears twice"),
             ("[1.5]", "not an integer"),
             ("[1e3]", "not an integer"),
             ("[9007199254740992]", "beyond 2^53-1"),

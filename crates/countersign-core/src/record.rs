@@ -159,7 +159,7 @@ pub enum Event {
     Extension {
         /// The claim.
         claim: ClaimId,
-        /// Until when it stands now.
+        /// Until when it holds now.
         expires_at_ms: u64,
     },
     /// A claim was withdrawn.

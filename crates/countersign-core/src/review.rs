@@ -120,7 +120,7 @@ pub enum ReviewRefusal {
         entry: u64,
     },
     /// Nobody decided in time.
-    #[error("{0} expired at {at}; the agent must act anew", at = Utc(*.1))]
+    #[error("{0} expired at {at}; the agent must act again", at = Utc(*.1))]
     Expired(ReviewId, u64),
     /// What was shown is no longer so.
     #[error("the approval of {0} is void: {1}")]

@@ -30,10 +30,10 @@ pub enum DelegationError {
     #[error("this is not a delegation; send what `countersign delegate` printed as it is")]
     Malformed,
     /// Too long.
-    #[error("the delegation has {0} bytes; at most {DELEGATION_BYTES_MAX} are taken")]
+    #[error("the delegation has {0} bytes; at most {DELEGATION_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// It unfolds to too much.
-    #[error("the delegation unfolds to {0} bytes; at most {CHAIN_BYTES_MAX} are taken")]
+    #[error("the delegation unfolds to {0} bytes; at most {CHAIN_BYTES_MAX} are allowed")]
     TooMuch(usize),
     /// A signature does not hold: a block was altered, moved, dropped or put in, or the key is another.
     #[error("a signature in the delegation does not hold: it was altered, cut, reordered or put together from others")]

@@ -277,7 +277,7 @@ impl Gate {
             return Some(NotReady { reason: AuthError::NotYet { left_ms }.to_string(), left_ms: Some(left_ms) });
         };
         until_fixed(format!(
-            "the wall clock ({}) is more than five seconds from ledger time ({}); mend the clock, or confirm it with \
+            "the wall clock ({}) is more than five seconds from ledger time ({}); correct the clock, or confirm it with \
              `countersign clock confirm`",
             Utc(step.wall_ms),
             Utc(step.ledger_ms)

@@ -124,6 +124,6 @@ impl Inner {
     }
 
     fn log_lost(effect: EffectId, error: &impl std::fmt::Display) {
-        tracing::error!(%effect, %error, "the effect cannot be moved; it is taken up again when the gate is restarted");
+        tracing::error!(%effect, %error, "the effect cannot be advanced; it is resumed when the gate is restarted");
     }
 }

@@ -163,6 +163,8 @@ pub enum Request {
         effect: EffectId,
         /// Whether it happened.
         outcome: Outcome,
+        /// How often it had been tried, as the entry of the doubt says.
+        attempts: u32,
         /// How that is known.
         reason: Arc<str>,
     },

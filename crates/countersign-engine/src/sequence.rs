@@ -12,6 +12,7 @@ use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
+use countersign_core::call::Evidence;
 use countersign_core::decide::{Approval, approve, decide};
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::fact::Fact;
@@ -169,8 +170,9 @@ impl Sequencer {
             }
             Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
-            Request::Resolve { by, auth, effect, outcome, reason } => {
-                self.resolve(batch, (by, auth), effect, outcome, &reason, reply, now_ms);
+            Request::Resolve { by, auth, effect, outcome, attempts, reason } => {
+                let evidence = Evidence { attempts, ..Evidence::said(&*reason) };
+                self.resolve(batch, (by, auth), effect, outcome, evidence, reply, now_ms);
             }
             Request::Wake => {}
             Request::Denials(denied) => {

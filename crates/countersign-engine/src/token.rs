@@ -55,7 +55,7 @@ impl TokenError {
             }
             Self::UnknownKey => "this was sealed by another gate or with a key that is gone; show the review again",
             Self::Forged => "this was altered or forged; show the review again",
-            Self::NotYours => "this was shown to somebody else; each reviewer approves what they were shown themselves",
+            Self::NotYours => "this was shown to someone else; each reviewer approves what they were shown themselves",
         }
     }
 }

@@ -253,7 +253,8 @@ fn refused(path: &str, answer: &Answer) -> Failure {
             .hint("is this the address of a countersign gate? name another with --server");
     };
     let ErrorDetail { code, message, hint, request_id, entry, problems } = error;
-    let text = format!("{message} ({code})");
+    let hint = in_commands(&hint);
+    let text = format!("{} ({code})", in_commands(&message));
     let mut failure = match answer.status {
         500.. => Failure::cannot(text).hint(format!("{hint}; the gate's log has it as request {request_id}")),
         // A token that was refused is an answer about the token, not a mistake in the command.
@@ -270,6 +271,33 @@ fn refused(path: &str, answer: &Answer) -> Failure {
     failure.coded(code, entry)
 }
 
+/// What the interface over HTTP is called here: a gate's hints name its routes, and at a command line the command is meant.
+const COMMANDS: [(&str, &str); 18] = [
+    ("GET /v1/reviews/{review}", "`countersign review show`"),
+    ("GET /v1/reviews", "`countersign review list`"),
+    ("GET /v1/effects/{effect}", "`countersign effects show`"),
+    ("GET /v1/effects", "`countersign effects list`"),
+    ("GET /v1/claims", "`countersign claim list`"),
+    ("GET /v1/halts", "`countersign halts`"),
+    ("GET /v1/pacts", "`countersign pact list`"),
+    ("POST /v1/pacts", "`countersign pact publish`"),
+    ("GET /v1/agents", "`countersign agent list`"),
+    ("GET /v1/operators", "`countersign operator list`"),
+    ("feed the fact with PUT", "feed the fact with `countersign fact put`"),
+    ("PUT /v1/facts", "`countersign fact put`"),
+    ("GET /v1/facts", "`countersign fact get`"),
+    ("GET /v1/ledger/entries", "`countersign ledger list`"),
+    ("POST /v1/observe", "`countersign observe`"),
+    ("POST /v1/actions/check", "`countersign act --check`"),
+    ("POST /v1/actions", "`countersign act`"),
+    ("POST /v1/clock/confirm", "`countersign clock confirm`"),
+];
+
+/// A gate's sentence for a person at a command line.
+pub fn in_commands(text: &str) -> String {
+    COMMANDS.iter().fold(text.to_owned(), |text, (route, command)| text.replace(route, command))
+}
+
 fn is_about_a_token(code: &str) -> bool {
     [ErrorCode::ObservationRefused, ErrorCode::DelegationRefused].iter().any(|known| known.as_str() == code)
 }
@@ -282,6 +310,17 @@ pub fn escape(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_name_commands() {
+        assert_eq!(in_commands("see GET /v1/effects for more"), "see `countersign effects list` for more");
+        assert_eq!(in_commands("GET /v1/reviews/{review} has it"), "`countersign review show` has it");
+        // The longer route comes first, or it would keep its end.
+        for (at, (route, _)) in COMMANDS.iter().enumerate() {
+            let is_cut = COMMANDS.iter().take(at).any(|(earlier, _)| route.starts_with(earlier));
+            assert!(!is_cut, "{route}");
+        }
+    }
 
     #[test]
     fn ids_stay_one_part_of_a_path() {

@@ -216,12 +216,13 @@ mod tests {
 
     #[test]
     fn limits_of_connections_are_read_and_kept_within_what_the_system_has() {
-        let text = "operator_socket = \"off\"\n[connections]\nmax = 100\nper_peer = 7\nheader_timeout = \"2s\"\nidle_timeout = \"5s\"";
+        let text = "operator_socket = \"off\"\n[connections]\nmax = 100\nper_peer = 7\n\
+                    header_timeout = \"2s\"\nbody_timeout = \"3s\"\nidle_timeout = \"5s\"";
         let config = Config::parse(text, Path::new("/etc")).expect("is right");
         assert_eq!(config.operator_socket, Some(OperatorSocket::Off));
         let limits = config.connections.limits(60);
         assert_eq!((limits.connections, limits.per_peer), (60, 7));
-        assert_eq!((limits.header.as_secs(), limits.idle.as_secs()), (2, 5));
+        assert_eq!((limits.header.as_secs(), limits.body.as_secs(), limits.idle.as_secs()), (2, 3, 5));
         let usual = ConnectionSettings::default().limits(600);
         assert_eq!((usual.connections, usual.per_peer), (600, 300));
         assert!(refused("[connections]\nper_pear = 1").contains("did you mean `per_peer`?"));

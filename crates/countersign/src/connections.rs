@@ -57,7 +57,7 @@ pub struct Limits {
     pub per_peer: usize,
     /// How long the head of a request may take, from the first byte, or from connecting.
     pub header: Duration,
-    /// How long a body may take. Handlers that read a body answer by themselves a little earlier.
+    /// How long a body may take. Handlers that read one answer by then; a connection where none does is cut a little later.
     pub body: Duration,
     /// How long a connection may be kept without a request.
     pub idle: Duration,
@@ -71,7 +71,7 @@ impl Default for Limits {
             connections: 4096,
             per_peer: usize::MAX,
             header: Duration::from_secs(10),
-            body: Duration::from_secs(15),
+            body: Duration::from_secs(10),
             // Longer than proxies keep theirs, so that it is the proxy who closes and no request is lost in between.
             idle: Duration::from_secs(75),
             unread: Duration::from_secs(30),

@@ -116,10 +116,11 @@ fn play_one(scenario: &'static Scenario, world: &GatedWorld) -> Result<Report> {
     let before = Rows::parse(scenario.facts)?;
     let judged = before.clone();
     let service = unguarded::Service::new(before.clone(), move |rows| (scenario.harm)(&judged, rows));
-    let unguarded = schedule::play(scenario.steps, &service)?;
+    let mut unguarded = schedule::play(scenario.steps, &service)?;
 
     let prepared = world.prepare(scenario)?;
     let guarded = schedule::play(scenario.steps, &prepared)?;
+    blame(&mut unguarded, &guarded);
     let decided = |outcome: &guarded::Outcome| match outcome {
         guarded::Outcome::Decided(entry, decision) | guarded::Outcome::Dispatched(entry, decision) => {
             Some((*entry, Decision::clone(decision)))
@@ -140,6 +141,25 @@ fn play_one(scenario: &'static Scenario, world: &GatedWorld) -> Result<Report> {
         entry,
         decision,
     })
+}
+
+/// Moves the mark of harm to the action that did it. Harm is found in the state, so it shows with the step that completes it, and that
+/// may be the freeze that came too late and not the payout before it. The one at fault is the one that the gate does not let through.
+fn blame(unguarded: &mut [unguarded::Outcome], guarded: &[guarded::Outcome]) {
+    let is_stopped = |outcome: &guarded::Outcome| match outcome {
+        guarded::Outcome::Decided(_, decision) => !matches!(decision.verdict, Verdict::Committed),
+        _ => false,
+    };
+    let Some(at) = guarded.iter().position(is_stopped) else { return };
+    if unguarded.contains(&unguarded::Outcome::Harmed) {
+        for (step, outcome) in unguarded.iter_mut().enumerate() {
+            match outcome {
+                _ if step == at => *outcome = unguarded::Outcome::Harmed,
+                unguarded::Outcome::Harmed => *outcome = unguarded::Outcome::Done,
+                _ => {}
+            }
+        }
+    }
 }
 
 fn write_json(out: &mut impl Write, reports: &[Report]) -> Result<()> {
@@ -228,6 +248,14 @@ mod tests {
         assert_eq!(lines, expected);
         for report in &reports {
             assert!(report.is_as_it_should(), "{}", report.scenario.id);
+            // The mark is on what the gate stops, never on the freeze or revocation that it lets through.
+            for (plain, gated) in report.unguarded.iter().zip(&report.guarded) {
+                let is_through = match gated {
+                    guarded::Outcome::Decided(_, decision) => matches!(decision.verdict, Verdict::Committed),
+                    _ => true,
+                };
+                assert_eq!(*plain == unguarded::Outcome::Harmed, !is_through, "{}", report.scenario.id);
+            }
         }
         // The folder is an ordinary one: a gate on the machine's own clock opens it and is ready.
         let (gate, opened) = data.open(data.options()).unwrap();

@@ -3,15 +3,18 @@
 //! Data goes to stdout and everything else to stderr, so that a pipe carries only data. Nothing here decides anything.
 
 mod escape;
+mod wrap;
 
 pub use escape::inline;
 
 use countersign_core::utc::Utc;
 use escape::{coloured, escaped, escaped_json};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use serde_json::json;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write as _};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where text goes, which decides whether it may be coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,7 @@ impl Paint {
 
 /// Writes one line for people, as what it holds from elsewhere must be shown (see [`escape`]).
 pub fn say(line: impl Display) {
-    write_out(&escaped(&line.to_string()));
+    write_out(&wrap::wrapped(&escaped(&line.to_string()), wrap::width(Stream::Out)));
 }
 
 /// Writes one JSON document on a line of its own.
@@ -104,10 +107,29 @@ fn write_out(text: &str) {
     }
 }
 
+/// Whether what is said beside the data is one JSON object a line.
+static NOTES_ARE_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From here on, what is said beside the data has the form of log lines in JSON.
+pub fn note_as_json() {
+    NOTES_ARE_JSON.store(true, Ordering::Relaxed);
+}
+
 /// Writes one line for people, beside the data.
 pub fn note(line: impl Display) {
-    // There is nobody left to tell when stderr is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&line.to_string()));
+    let line = match NOTES_ARE_JSON.load(Ordering::Relaxed) {
+        true => log_line("INFO", &line.to_string()),
+        false => wrap::wrapped(&escaped(&line.to_string()), wrap::width(Stream::Err)),
+    };
+    // There is no one left to tell when stderr is closed.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// A message as the log has its lines in JSON.
+fn log_line(level: &str, message: &str) -> String {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let at = time(u64::try_from(now_ms).unwrap_or_default());
+    escaped_json(&json!({"timestamp": at, "level": level, "message": message}).to_string())
 }
 
 /// Whether a text can be shown as it is.
@@ -173,6 +195,12 @@ impl Report {
 
     /// Shows it on stderr.
     pub fn show(&self) {
+        if NOTES_ARE_JSON.load(Ordering::Relaxed) {
+            let hints: Vec<String> = self.hints.iter().map(|hint| format!("hint: {hint}")).collect();
+            let message = format!("error: {}\n{}", self.message, hints.join("\n"));
+            let _ = writeln!(std::io::stderr().lock(), "{}", log_line("ERROR", &message));
+            return;
+        }
         let paint = Paint::of(Stream::Err);
         note(format_args!("{} {}", paint.word(Tone::Bad, "error:"), self.message));
         for hint in &self.hints {
@@ -205,16 +233,29 @@ pub fn progress(total: Option<u64>, what: &'static str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}"),
-        None => (ProgressBar::new_spinner(), "{spinner} {msg} {human_pos} {per_sec}"),
+        Some(total) => (ProgressBar::new(total), "{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg} {human_pos} {rate}"),
+    };
+    // Whole entries a second.
+    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // Writing to a bar cannot fail.
+        let _ = write!(out, "{:.0}/s", state.per_sec());
     };
     let bar = match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style),
+        Ok(style) => bar.with_style(style.with_key("rate", rate)),
         Err(_) => bar,
     };
     bar.set_message(what);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// Moves a bar. A log that grows while it is read has more than was expected.
+pub fn advance(bar: &ProgressBar, position: u64) {
+    if bar.length().is_some_and(|length| position > length) {
+        bar.set_length(position);
+    }
+    bar.set_position(position);
 }
 
 /// Ledger milliseconds as people read them: `2026-11-15T09:30:00.123Z`.

@@ -108,14 +108,14 @@ pub(super) fn list_pacts() {}
 
 /// Publish a pact. Its version must follow the one that is published.
 #[utoipa::path(post, path = "/v1/pacts", tag = "pacts",
-    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is taken too"),
+    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is accepted too"),
     params(("Countersign-Agent" = Option<String>, Header, description = "The operator, in an open gate; `operator` if absent")),
     responses((status = 200, description = "The pact is in force from this entry on", body = PactPublished)))]
 pub(super) fn publish_pact() {}
 
 /// Whether a pact could be published now: refused with what publishing it would be refused with. Writes nothing.
 #[utoipa::path(post, path = "/v1/check/pact", tag = "pacts",
-    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is taken too"),
+    request_body(content = String, content_type = "application/toml", description = "The pact's text; text/plain is accepted too"),
     responses((status = 200, description = "It could be published, or is already", body = PactChecked)))]
 pub(super) fn check_pact() {}
 
@@ -202,14 +202,14 @@ pub(super) fn list_claims() {}
 /// Announce that facts are about to change: until then nobody else relies on them.
 #[utoipa::path(post, path = "/v1/claims", tag = "actions", request_body = ClaimRequest,
     params(("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
-    responses((status = 200, description = "The claim stands from this entry on", body = ClaimEntered)))]
+    responses((status = 200, description = "The claim holds from this entry on", body = ClaimEntered)))]
 pub(super) fn claim() {}
 
 /// Extend a claim, up to the longest time that the pact allows.
 #[utoipa::path(post, path = "/v1/claims/{claim}/extend", tag = "actions", request_body = ClaimExtension,
     params(("claim" = String, Path, description = "The claim", example = "clm_812"),
         ("Countersign-Agent" = Option<String>, Header, description = "The agent, in an open gate; elsewhere who signs is who acts")),
-    responses((status = 200, description = "Until when it stands now", body = ClaimEntered)))]
+    responses((status = 200, description = "Until when it holds now", body = ClaimEntered)))]
 pub(super) fn extend_claim() {}
 
 /// Withdraw a claim: the facts can be relied on again.

@@ -53,7 +53,7 @@ pub enum ClaimRefusal {
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
     /// More claims than are kept.
-    #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, stand already, which is the most")]
+    #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, are held already, which is the most")]
     TooMany,
     /// The agent may not act at all.
     #[error("{0}")]

@@ -69,7 +69,7 @@ pub enum IdentityRefusal {
         holder: Holder,
     },
     /// No active admin would be left.
-    #[error("no active operator with role `admin` would be left, and nobody could ever name another")]
+    #[error("no active operator with role `admin` would be left, and no one could ever name another")]
     LastAdmin,
 }
 

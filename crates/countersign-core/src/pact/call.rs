@@ -58,7 +58,7 @@ pub(super) fn read<'a>(
     let idempotent = body.flag("idempotent", problems);
     let retries = body.integer("retries", 0..=RETRIES_MAX.into(), problems);
     if !idempotent && retries.is_some_and(|retries| retries > 0) {
-        let message = "`retries` needs `idempotent = true`: nobody may repeat a call that could happen twice";
+        let message = "`retries` needs `idempotent = true`: a call that could happen twice is never repeated";
         problems.error(&span, message, "remove it, or say that the other side knows the idempotency key");
     }
     let probe = probe(scope, &mut body, problems);
@@ -340,7 +340,7 @@ fn check_outside(
         texts.iter().flatten().any(reads_outside) || send.expressions().flat_map(Expression::facts).any(outside)
     });
     if depends {
-        let message = "a probe cannot depend on facts outside: after a crash nobody knows what they were";
+        let message = "a probe cannot depend on facts outside: after a crash it is unknown what they were";
         problems.error(span, message, "find the call by `{call.key}` or by parameters");
     }
     let is_outside = |write: &&WriteRule| scope.reads.reads.get(write.read).is_some_and(|read| read.outside.is_some());

@@ -44,7 +44,7 @@ pub fn manifest(pact: &Pact) -> String {
 fn write_grants(out: &mut String, pact: &Pact) {
     out.push_str("\n## Who may observe what\n\n");
     if pact.observe.values().all(Vec::is_empty) {
-        out.push_str("This pact lets nobody observe anything.\n");
+        out.push_str("This pact lets no one observe anything.\n");
         return;
     }
     out.push_str("What is not granted is withheld; grants of other pacts add to these.\n\n");

@@ -152,7 +152,7 @@ impl<'a> Reader<'a, '_> {
                 continue;
             };
             if names.iter().any(|(name, _)| name == text.value) {
-                let message = format!("`{}` stands twice in {what}", shorten(text.value));
+                let message = format!("`{}` appears twice in {what}", shorten(text.value));
                 self.problems.error(&text.content(), message, "remove one of them");
             }
             names.push((SmolStr::new(text.value), text.content()));

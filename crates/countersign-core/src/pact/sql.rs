@@ -41,7 +41,7 @@ pub fn check_statement(sql: &str) -> Result<usize, Vec<SqlProblem>> {
 
 fn read(sql: &str) -> Result<Vec<Token>, SqlProblem> {
     if sql.len() > SQL_BYTES_MAX {
-        let message = format!("{} bytes of SQL are more than the {SQL_BYTES_MAX} that are taken", sql.len());
+        let message = format!("{} bytes of SQL are more than the {SQL_BYTES_MAX} that are allowed", sql.len());
         return Err((0..sql.len(), message, "put what is long into a view or a function of the database".to_owned()));
     }
     lexer::read(sql)

@@ -27,7 +27,7 @@ pub(super) enum Part {
     Attribute(String, String, Range<usize>),
 }
 
-const HINT: &str = "write it as 'Account::\"{account}\"'; {{ and }} stand for braces";
+const HINT: &str = "write it as 'Account::\"{account}\"'; {{ and }} are literal braces";
 
 /// Parses a template.
 pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template> {
@@ -120,7 +120,7 @@ impl Scanner<'_, '_> {
                     return self.refuse(at..at + 1, "a quote inside an id must be written \\\"");
                 }
                 (c, _) if c.is_control() => {
-                    return self.refuse(at..at + c.len_utf8(), "control characters cannot stand here");
+                    return self.refuse(at..at + c.len_utf8(), "control characters are not allowed here");
                 }
                 (c, _) => self.literal.push(c),
             }

@@ -215,13 +215,13 @@ fn attack_foreign_datalog_is_refused_by_name() {
     refused(good().fact(fact("read", &[string("all")])).unwrap(), "the fact `read`");
     refused(good().fact("max(\"amount\", true)").unwrap(), "`max` with terms other than text and integers");
     refused(good().fact("max({1, 2}, 3)").unwrap(), "terms other than text and integers");
-    refused(good().fact(fact("max", &[string("amount"), int(5000)])).unwrap(), "`max` stands twice");
+    refused(good().fact(fact("max", &[string("amount"), int(5000)])).unwrap(), "`max` appears twice");
     refused(good().fact(fact("max", &[int(5), int(6)])).unwrap(), "`max` has other terms");
     refused(good().fact(fact("max", &[string("a b"), int(6)])).unwrap(), "is not a type or attribute name");
     refused(good().fact(fact("max", &[string("n"), int(i64::MAX)])).unwrap(), "beyond 2^53-1");
-    refused(good().fact(fact("depth", &[int(9)])).unwrap(), "`depth` stands twice");
-    refused(good().fact(fact("to", &[string("thief"), string(name(9).as_str())])).unwrap(), "`to` stands twice");
-    refused(good().fact(fact("from", &[string("x"), string(name(9).as_str())])).unwrap(), "`from` stands twice");
+    refused(good().fact(fact("depth", &[int(9)])).unwrap(), "`depth` appears twice");
+    refused(good().fact(fact("to", &[string("thief"), string(name(9).as_str())])).unwrap(), "`to` appears twice");
+    refused(good().fact(fact("from", &[string("x"), string(name(9).as_str())])).unwrap(), "`from` appears twice");
     refused(good().fact(fact("fact", &[string("Account"), string("a\nb")])).unwrap(), "control characters");
     refused(good().fact(fact("action", &[string("billing")])).unwrap(), "`action` has other terms");
     refused(good().root_key_id(7), "this is not a delegation");
@@ -229,7 +229,7 @@ fn attack_foreign_datalog_is_refused_by_name() {
     let from = vocabulary::root_facts(&agent("lead"), &name(1), GATE);
     refused(Biscuit::builder().fact(from[0].clone()).unwrap(), "`gate` is missing");
     refused(Biscuit::builder().fact(from[0].clone()).unwrap().fact(from[1].clone()).unwrap(), "`to` is missing");
-    refused(good().fact(fact("gate", &[string("other.example/log")])).unwrap(), "`gate` stands twice");
+    refused(good().fact(fact("gate", &[string("other.example/log")])).unwrap(), "`gate` appears twice");
     let from = from[0].clone();
     // In a later hop, by its rightful signer.
     let held = biscuit(&text(&good().build(&root()).unwrap()));
@@ -243,7 +243,7 @@ fn attack_foreign_datalog_is_refused_by_name() {
         facts.fold(BlockBuilder::new(), |block, fact| block.fact(fact).unwrap())
     };
     assert!(appended(hop().check("check if true").unwrap()).contains("hop 2 of the delegation holds a check"));
-    assert!(appended(hop().fact(from).unwrap()).contains("`from` stands in the first hop only"));
+    assert!(appended(hop().fact(from).unwrap()).contains("`from` belongs in the first hop only"));
 }
 
 #[test]

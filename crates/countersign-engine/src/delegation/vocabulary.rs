@@ -53,7 +53,7 @@ impl Hop {
         for (name, is_there) in [("from", draft.from.is_some()), ("gate", draft.gate.is_some())] {
             match (number, is_there) {
                 (1, false) => return Err(refused(format!("`{name}` is missing"))),
-                (2.., true) => return Err(refused(format!("`{name}` stands in the first hop only"))),
+                (2.., true) => return Err(refused(format!("`{name}` belongs in the first hop only"))),
                 _ => {}
             }
         }
@@ -135,7 +135,7 @@ impl Draft {
 fn once<T>(name: &str, place: &mut Option<T>, value: T) -> Result<(), String> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("`{name}` stands twice")),
+        Some(_) => Err(format!("`{name}` appears twice")),
     }
 }
 

@@ -22,7 +22,7 @@ pub enum NotSigned {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The signature is not good.
-    #[error("its signature by {key} does not stand: {source}")]
+    #[error("its signature by {key} does not verify: {source}")]
     Signature {
         /// The key that it names.
         key: String,

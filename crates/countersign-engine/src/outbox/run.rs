@@ -142,7 +142,7 @@ impl Inner {
                 let unknown = work.unknown.saturating_add(1);
                 if unknown <= call.retries {
                     let cause = &evidence.summary;
-                    tracing::warn!(effect = %work.effect, cause, "nobody knows whether it happened: it is repeated");
+                    tracing::warn!(effect = %work.effect, cause, "it is unknown whether it happened: it is repeated");
                     self.note(&work, &evidence);
                     return self.again(work, unknown, call.deadline_ms);
                 }

@@ -90,12 +90,13 @@ impl Sequencer {
         by: (AgentId, Auth),
         effect: EffectId,
         outcome: Outcome,
-        reason: &str,
+        evidence: Evidence,
         reply: Reply,
         now_ms: u64,
     ) {
-        if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
-            let refusal = EffectRefusal::Reason(reason.len());
+        let reason_len = evidence.summary.len();
+        if !(1..=REASON_BYTES_MAX).contains(&reason_len) {
+            let refusal = EffectRefusal::Reason(reason_len);
             return batch.answers.push((reply, Err(refusal.into())));
         }
         let in_doubt = self.state.effects.find(effect).and_then(|found| match found.phase {
@@ -108,7 +109,6 @@ impl Sequencer {
         if let Err(refusal) = in_doubt {
             return batch.answers.push((reply, Err(refusal.into())));
         }
-        let evidence = Evidence::said(reason);
         let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }

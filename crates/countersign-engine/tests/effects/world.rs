@@ -275,7 +275,8 @@ impl World {
 
     pub fn resolve(&self, effect: u64, outcome: Outcome) -> Result<Answer, Refusal> {
         let reason = "the bank was called".into();
-        self.call(Request::Resolve { by: operator(), auth: Auth::None, effect: EffectId(effect), outcome, reason })
+        let (by, effect) = (operator(), EffectId(effect));
+        self.call(Request::Resolve { by, auth: Auth::None, effect, outcome, attempts: 1, reason })
     }
 
     /// Ends, and checks that every entry would be decided the same again.

@@ -238,7 +238,7 @@ impl World {
     pub fn resolve(&self, effect: EffectId) -> u64 {
         let reason = format!("{MAIL} says that it came").into();
         let outcome = Outcome::Settled;
-        self.entered(Request::Resolve { by: operator(), auth: Auth::None, effect, outcome, reason })
+        self.entered(Request::Resolve { by: operator(), auth: Auth::None, effect, outcome, attempts: 1, reason })
     }
 
     pub fn approve(&self, review: u64) -> u64 {

@@ -258,7 +258,7 @@ impl World {
             Resolution::Failed => Outcome::Failed,
         };
         let (by, effect, reason) = (operator(), self.effect(action)?, "looked at the books".into());
-        let request = Request::Resolve { by, auth: Auth::None, effect, outcome, reason };
+        let request = Request::Resolve { by, auth: Auth::None, effect, outcome, attempts: 1, reason };
         self.call(request).map(|_| ()).map_err(|e| e.to_string())
     }
 

@@ -93,7 +93,7 @@ fn read_file(at: &str, path: &PathBuf) -> Result<String> {
         Err(error) => bail!("`{at}`: cannot read {shown}: {error}\nhint: the gate must be able to read the file"),
     };
     if mode & 0o007 != 0 {
-        bail!("`{at}`: {shown} can be read by everybody (mode {:o})\nhint: chmod o-rwx {shown}", mode & 0o777);
+        bail!("`{at}`: {shown} can be read by everyone (mode {:o})\nhint: chmod o-rwx {shown}", mode & 0o777);
     }
     String::from_utf8(bytes)
         .map_err(|_| anyhow::anyhow!("`{at}`: {shown} is not text\nhint: it must be one line of text"))
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(Source::File(file.clone()).read("p.A", &environment).unwrap().reveal(), "from-file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let said = Source::File(file).read("p.A", &environment).unwrap_err().to_string();
-        assert!(said.contains("can be read by everybody") && said.contains("hint: chmod"), "{said}");
+        assert!(said.contains("can be read by everyone") && said.contains("hint: chmod"), "{said}");
     }
 
     #[test]

@@ -126,8 +126,8 @@ impl Remote {
 /// The cause in words that do not change with the system's spelling of it.
 fn cause(error: &ureq::Error, within: Duration) -> String {
     match error {
-        ureq::Error::ConnectionFailed => "nobody listens there".into(),
-        ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => "nobody listens there".into(),
+        ureq::Error::ConnectionFailed => "nothing listens there".into(),
+        ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => "nothing listens there".into(),
         ureq::Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound => "there is no such socket".into(),
         ureq::Error::Timeout(_) => format!("it took longer than {} s", within.as_secs()),
         other => other.to_string(),

@@ -26,21 +26,22 @@ use std::collections::BTreeMap;
 /// and answers with a verdict. A rejected one says which preconditions failed, what the agent had seen, what is there now,
 /// who changed it and when, and what to observe again.
 ///
-/// Parameters are given as NAME=VALUE and read by the types that the pact declares, or as NAME:=JSON as they stand.
+/// Parameters are given as NAME=VALUE and read by the types that the pact declares, or as NAME:=JSON, exactly as written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD \\
+  countersign act --key refund-1.key --pact billing --action refund account=42 amount=480000 currency=USD \\
       destination=acct_treasury_1 --observe 'Account::\"42\"'
-  countersign act --agent refund-1 --pact billing --action refund --params @refund.json --observation $TOKEN
+  countersign act --key refund-1.key --pact billing --action refund --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
+  countersign act --agent refund-1 … in an open gate (`init --open`), which believes the name
 
 Exit codes: 0 committed or settled, 1 rejected, 4 waiting for a person, 5 in doubt, 6 in flight,
 7 the call failed, 2 not understood, 3 not done. 5 also where no answer came and the action may have
 committed: the message has the command that finds out, by the same --idempotency-key, and never does
 it twice")]
 pub struct ActArgs {
-    /// The agent that acts; with a key, whoever signs
+    /// The agent that acts, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// The pact
@@ -176,8 +177,7 @@ fn types(args: &ActArgs, client: &Client) -> BTreeMap<String, FieldType> {
 }
 
 fn param(pair: &str, types: &BTreeMap<String, FieldType>) -> Result<(String, Value)> {
-    let wrong =
-        |message: String| Failure::usage(message).hint("write NAME=VALUE, or NAME:=JSON to give JSON as it stands");
+    let wrong = |message: String| Failure::usage(message).hint("write NAME=VALUE, or NAME:=JSON to give JSON as it is");
     let (name, value) = pair.split_once('=').ok_or_else(|| wrong(format!("`{pair}` is not a parameter")))?;
     if let Some(name) = name.strip_suffix(':') {
         let json = countersign_core::json::parse(value);

@@ -52,7 +52,7 @@ pub struct NewArgs {
     trust: i64,
     #[command(flatten)]
     source: KeySource,
-    /// Its key is for a gateway, which signs for it: entries say `auth: gateway`, and nobody claims that the agent signed
+    /// Its key is for a gateway, which signs for it: entries say `auth: gateway`, not that the agent signed
     #[arg(long)]
     held_by_gateway: bool,
     /// Print one JSON object

@@ -3,7 +3,7 @@
 use super::{Failure, Folder, Outcome, verify};
 use crate::config::Config;
 use crate::data::LogFolder;
-use crate::terminal::{Paint, Stream, Tone, count, note, progress, say, say_json};
+use crate::terminal::{Paint, Stream, Tone, advance, count, note, progress, say, say_json};
 use anyhow::Result;
 use clap::Args;
 use countersign_engine::audit::{AuditError, AuditReport, audit};
@@ -41,7 +41,7 @@ pub fn run(args: &AuditArgs, config: &Config) -> Result<Outcome> {
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
     let key = args.key.as_deref().map_or_else(|| folder.public_key(), verify::key)?;
     let bar = progress(folder.expected_size(), "auditing");
-    let done = audit(&folder.disk()?, &key, &mut |entries| bar.set_position(entries));
+    let done = audit(&folder.disk()?, &key, &mut |entries| advance(&bar, entries));
     bar.finish_and_clear();
     let report = done.map_err(broken)?;
     let is_same = report.differing_count == 0 && (report.reworded_count == 0 || args.allow_reworded);

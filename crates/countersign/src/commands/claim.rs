@@ -12,8 +12,8 @@ use serde_json::json;
 
 /// Announce that facts are about to change
 ///
-/// While a claim stands, no action of anybody else relies on its facts: it is rejected with who announced the change and
-/// when, or waits. A claim ends by itself; whoever holds it sends it along with the action that was announced, and is refused if it came
+/// While a claim holds, no other agent's action relies on its facts: it is rejected with who announced the change and
+/// when, or waits. A claim ends by itself; its holder sends it along with the action that was announced, and is refused if it came
 /// too late.
 #[derive(Debug, Subcommand)]
 pub enum ClaimCommand {
@@ -27,8 +27,8 @@ pub enum ClaimCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign claim new 'Account::\"42\"' --for 5s --reason 'reported as stolen' --agent fraud-1
-  countersign act --agent fraud-1 --claim clm_812 --pact billing --action freeze account=42")]
+  countersign claim new 'Account::\"42\"' --for 5s --reason 'reported as stolen' --key fraud-1.key
+  countersign act --key fraud-1.key --claim clm_812 --pact billing --action freeze account=42")]
 pub struct NewArgs {
     /// The facts
     #[arg(value_name = "FACT", required = true)]
@@ -36,7 +36,7 @@ pub struct NewArgs {
     /// For how long, such as 500ms, 5s or 1m
     #[arg(long = "for", value_name = "TIME")]
     time: String,
-    /// Why; whoever is kept waiting is told
+    /// Why; those kept waiting are told
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct NewArgs {
 
 /// Extend a claim, up to the longest time that the pact allows
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign claim extend clm_812 --for 5s --agent fraud-1")]
+#[command(after_help = "Examples:\n  countersign claim extend clm_812 --for 5s --key fraud-1.key")]
 pub struct ExtendArgs {
     /// The claim, such as clm_812
     #[arg(value_name = "CLAIM")]
@@ -59,7 +59,7 @@ pub struct ExtendArgs {
 
 /// Withdraw a claim
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign claim withdraw clm_812 --agent fraud-1")]
+#[command(after_help = "Examples:\n  countersign claim withdraw clm_812 --key fraud-1.key")]
 pub struct WithdrawArgs {
     /// The claim, such as clm_812
     #[arg(value_name = "CLAIM")]
@@ -68,7 +68,7 @@ pub struct WithdrawArgs {
     who: Who,
 }
 
-/// List the claims that stand
+/// List the claims that hold now
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  countersign claim list --json")]
 pub struct ListArgs {
@@ -81,7 +81,7 @@ pub struct ListArgs {
 
 #[derive(Debug, Args)]
 struct Who {
-    /// The agent; with a key, whoever signs
+    /// The agent, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// Print one JSON object
@@ -127,7 +127,7 @@ fn entered(who: &Who, config: &Config, with: impl FnOnce(Call) -> Result<Call>, 
     }
     match entered.expires_at {
         Some(at) => {
-            say(format_args!("{} stands until {}, in entry {}", entered.claim, time(at), entered.entry));
+            say(format_args!("{} holds until {}, in entry {}", entered.claim, time(at), entered.entry));
             for fact in &entered.facts {
                 say(format_args!("  {fact}"));
             }

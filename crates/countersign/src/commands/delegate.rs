@@ -120,7 +120,7 @@ fn gate(args: &DelegateArgs, config: &Config) -> Result<String> {
 /// Refuses to make what every gate would reject.
 fn within(parent: &Scope, scope: &Scope) -> Result<()> {
     if parent.depth == 0 {
-        let hint = "whoever made it must give it a --depth of at least 1";
+        let hint = "its maker must give it a --depth of at least 1";
         return Err(Failure::no("this delegation may not be handed on").hint(hint).into());
     }
     if scope.depth >= parent.depth {

@@ -29,7 +29,7 @@ pub struct ShowArgs {
     /// The delegation, or @FILE
     #[arg(value_name = "TOKEN")]
     token: String,
-    /// Print one JSON object, as it stands in an entry
+    /// Print one JSON object, as it is in an entry
     #[arg(long)]
     json: bool,
 }

@@ -24,7 +24,7 @@ pub enum EffectsCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  countersign effects list\n  countersign effects list --in-doubt --json")]
 pub struct ListArgs {
-    /// Only those of which nobody knows whether they happened
+    /// Only those in doubt: it is unknown whether they happened
     #[arg(long)]
     in_doubt: bool,
     /// Print one JSON object
@@ -52,7 +52,7 @@ pub struct ShowArgs {
 
 /// Say what became of an effect that is in doubt
 ///
-/// Ask the other side first: what is said here stands in the ledger under your name, and ends the fences. Nothing is sent again.
+/// Ask the other side first: what you say is recorded in the ledger under your name, and ends the fences. Nothing is sent again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -166,6 +166,7 @@ fn show(effect: &Effect) {
     if let Some(adapter) = &effect.adapter {
         say(format_args!("  carried out by {adapter}"));
     }
+    say(format_args!("  idempotency key {}", effect.idempotency_key));
     if let Some(send) = effect.call.as_ref().and_then(|call| call.get("send")) {
         say(format_args!("  sends {send}"));
     }
@@ -177,7 +178,7 @@ fn show(effect: &Effect) {
     }
     if let Some(LastTry { at, number, found }) = &effect.last_try {
         let what = if effect.state == EffectState::InDoubt { "probe" } else { "attempt" };
-        say(format_args!("  {what} {number} at {}, in vain: {found}", time(*at)));
+        say(format_args!("  {what} {number} at {} was not conclusive: {found}", time(*at)));
     }
     if let (Some(code), Some(message)) = (&effect.code, &effect.message) {
         say(format_args!("  {code}: {}", inline(message)));
@@ -192,7 +193,7 @@ fn show(effect: &Effect) {
         say(format_args!("  holds up the feed of entry {entry}: `countersign entry show {entry}`"));
     }
     match effect.probed {
-        Some(true) => note("It is probed until its outcome is known; nobody has to do anything."),
+        Some(true) => note("It is probed until its outcome is known; you do not have to do anything."),
         Some(false) => note(format_args!(
             "Find out whether it happened, then `countersign effects resolve {} settled|failed --reason …`",
             effect.effect

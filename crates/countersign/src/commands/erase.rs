@@ -115,7 +115,7 @@ fn show_plan(plan: &ErasureResponse) {
 /// Asks; only a clear yes counts, and where nobody can be asked nothing is erased.
 fn confirm() -> Result<()> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked whether to erase, and nothing was")
+        return Err(Failure::usage("there is no terminal to ask on whether to erase, and nothing was erased")
             .hint("say --yes to erase without being asked, or --dry-run to see the plan")
             .into());
     }

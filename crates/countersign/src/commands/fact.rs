@@ -228,7 +228,10 @@ fn note_fences(found: &FactResponse) {
     }
     for HeldFeed { entry, at, by, value } in &found.held {
         let value = value.as_ref().map_or_else(|| "deleted".to_owned(), value_line);
-        note(format_args!("A feed by {by} at {} waits for that, and nobody relies on the fact: {value}", time(*at)));
+        note(format_args!(
+            "A feed by {by} at {} waits for that, and until then no action relies on the fact: {value}",
+            time(*at)
+        ));
         note(format_args!("See `countersign entry show {entry}`."));
     }
     if let Some(claim) = &found.claim {
@@ -315,7 +318,7 @@ pub fn waits(written: &FactWritten) -> String {
         // It ended while the answer was on its way.
         [] => format!("What it waited for has ended; `countersign fact get '{fact}'` shows it."),
         [effect, ..] => format!(
-            "In flight and relying on it: {}. The feed is written right after that has ended; until then nobody relies on {fact}. \
+            "In flight and relying on it: {}. The feed is written right after that has ended; until then no action relies on {fact}. \
              `countersign effects show {effect}` says how far it is, and what to do if it is in doubt.",
             waits_for.join(", ")
         ),

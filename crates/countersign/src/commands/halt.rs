@@ -26,11 +26,11 @@ pub struct HaltArgs {
     allow_unknown: bool,
 }
 
-/// Let go on what was halted
+/// Lift a halt
 ///
-/// Lifts the halt of exactly the scope that is named: an agent stays stopped while its org, its pact or everything is.
+/// Lifts the halt of exactly the scope you name: an agent stays stopped while its org, its pact or everything is halted.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign resume --agent refund-1 --reason 'mended'")]
+#[command(after_help = "Examples:\n  countersign resume --agent refund-1 --reason 'fixed'")]
 pub struct ResumeArgs {
     #[command(flatten)]
     stop: StopArgs,

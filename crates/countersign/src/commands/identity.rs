@@ -32,7 +32,7 @@ pub struct KeySource {
     /// Make the key in this file, which must not exist [default: NAME.key]
     #[arg(long, value_name = "FILE", conflicts_with = "public_key")]
     key_file: Option<PathBuf>,
-    /// Register this public name instead, of a key that somebody else made and keeps
+    /// Register this public name instead, of a key that someone else made and keeps
     #[arg(long, value_name = "DID")]
     public_key: Option<String>,
 }
@@ -72,7 +72,7 @@ impl NewKey {
     pub fn place(&self) -> String {
         match &self.file {
             Some(file) => format!("its private key is in {}, and nowhere else", file.display()),
-            None => "its private key is with whoever made it".to_owned(),
+            None => "its private key stays with the person who made it".to_owned(),
         }
     }
 

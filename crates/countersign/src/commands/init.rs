@@ -17,7 +17,7 @@ const ORIGIN: &str = "countersign.local/log";
 /// Make a data folder with its keys, and the key of its first admin
 ///
 /// The folder will hold the ledger and the two secret keys of a gate: one signs the log, one seals observations. Prints the
-/// log's public key. Give that key to whoever should be able to check the log: with it, `countersign verify` trusts nobody.
+/// log's public key. Give that key to everyone who should be able to check the log: with it, `countersign verify` trusts no one.
 ///
 /// The admin's key is made in a file of its own, outside of the folder: it is yours and not the gate's, which is given its
 /// public name only. The first admin has every role; name others with `countersign operator new`, each with what it needs.
@@ -26,7 +26,7 @@ const ORIGIN: &str = "countersign.local/log";
 Examples:
   countersign init
   countersign init --data gate-data --origin gate.example.com/log --admin-key ~/gate-admin.key
-  countersign init --open               no admin: everybody is believed, on loopback only; for trying things out")]
+  countersign init --open               no admin: every caller is believed, on loopback only; for trying things out")]
 pub struct InitArgs {
     #[command(flatten)]
     folder: Folder,
@@ -66,11 +66,11 @@ pub fn run(args: &InitArgs, config: &Config) -> Result<Outcome> {
         let file = args.admin_key.display();
         note(format_args!(
             "\nThe admin is {admin}\nIts private key is in {file}, and nowhere else: the gate never saw it, and this is the only time \
-             that you\nare told. Keep it, and a copy of it, where only you can read it: without it nobody can name another admin."
+             that you\nare told. Keep it, and a copy of it, where only you can read it: without it no one can name another admin."
         ));
         sign = format!("  export COUNTERSIGN_KEY={file}\n");
     } else {
-        note("\nThe gate is open: it has no admin, believes whoever calls, and listens on loopback only.");
+        note("\nThe gate is open: it has no admin, believes every caller, and listens on loopback only.");
     }
     note(format_args!(
         "\nNext:\n  keep {shown}/keys secret and backed up; hand out the public key\n{sign}  countersign serve --data {shown}\n  \

@@ -3,7 +3,7 @@
 use super::{Connection, Failure, Outcome, fact_word};
 use crate::client::{Call, Client, escape};
 use crate::config::Config;
-use crate::terminal::{note, say, say_json_text, time};
+use crate::terminal::{inline, note, say, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{EntriesResponse, EntryResponse, Ready};
@@ -222,12 +222,30 @@ fn line(entry: &EntryResponse) -> Result<String> {
         let field = |name| pact.get(name).map(Value::to_string).unwrap_or_default();
         about.push(format!("{} v{}", field("name").trim_matches('"'), field("version")));
     }
+    if let Some(scope) = leaf.get("scope").and_then(Value::as_str) {
+        about.push(scope.to_owned());
+    }
+    for (member, prefix) in [("review", "rev_"), ("effect", "eff_"), ("claim", "clm_")] {
+        about.extend(leaf.get(member).and_then(Value::as_u64).map(|entry| format!("{prefix}{entry}")));
+    }
+    for fact in payload.get("facts").and_then(Value::as_array).into_iter().flatten() {
+        about.extend(fact.as_str().map(str::to_owned));
+    }
+    about.extend(payload.get("fact").and_then(Value::as_str).map(str::to_owned));
+    for denied in payload.get("denied").and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| denied.get(name).and_then(Value::as_str).unwrap_or("others").to_owned();
+        let count = denied.get("count").and_then(Value::as_u64).unwrap_or_default();
+        about.push(format!("{} {} ×{count}", field("agent"), field("code")));
+    }
     for write in payload.get("writes").and_then(Value::as_array).into_iter().flatten() {
         let fact = write.get("fact").and_then(Value::as_str).unwrap_or_default();
         about.push(format!("{fact} v{}", write.get("version").and_then(Value::as_u64).unwrap_or_default()));
     }
     if let Some(erased) = leaf.get("erased").and_then(Value::as_array) {
         about.push(format!("erased {}", erased.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(reason) = payload.get("reason").and_then(Value::as_str) {
+        about.push(format!("“{}”", inline(reason)));
     }
     if entry.payload.is_none() {
         about.push("(payload erased)".into());

@@ -5,7 +5,7 @@ mod approve;
 pub use approve::read_tools;
 
 use super::observe::agent as agent_name;
-use super::serve::{ended, logging};
+use super::serve::{LogFormat, ended, logging};
 use super::{Connection, Failure, Outcome, is_refused, is_refused_as};
 use crate::client::{Call, Client};
 use crate::config::{self, Config};
@@ -135,14 +135,14 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
         return Err(Failure::usage(format!(
             "{listen} can be reached from outside, and the gateway cannot tell who calls"
         ))
-        .hint("listen on 127.0.0.1 or [::1]; whoever reaches the gateway acts as its agent")
+        .hint("listen on 127.0.0.1 or [::1]; anyone who reaches the gateway acts as its agent")
         .into());
     }
     let allowed = args.allow_method.iter().map(|name| settings::allowed_method(name)).collect::<Result<Vec<String>>>();
     let mut allowed = allowed.map_err(|error| Failure::usage(error.to_string()))?;
     allowed.extend(config.mcp.allow_methods.iter().cloned());
     let allowed = allowed.into_iter().collect();
-    logging("warn");
+    logging("warn", LogFormat::Text);
     let gate = gate(args, &upstreams, config)?;
     let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
     let gateway = Arc::new(Gateway::new(upstreams, gate, allowed));

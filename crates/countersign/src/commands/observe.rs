@@ -19,11 +19,11 @@ use countersign_api::{ObserveRequest, ObserveResponse};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign observe --agent refund-1 'Account::\"42\"'
-  TOKEN=$(countersign observe --agent refund-1 Account::42 --token)
-  countersign act --agent refund-1 --pact billing --action refund account=42 amount=4800 --observation $TOKEN")]
+  countersign observe --key refund-1.key 'Account::\"42\"'
+  TOKEN=$(countersign observe --key refund-1.key Account::42 --token)
+  countersign act --key refund-1.key --pact billing --action refund account=42 amount=4800 --observation $TOKEN")]
 pub struct ObserveArgs {
-    /// The agent that is shown the facts; with a key, whoever signs
+    /// The agent that is shown the facts, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// The facts, each as 'Type::"id"' or Type::id

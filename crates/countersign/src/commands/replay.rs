@@ -4,7 +4,7 @@ use super::pact::{PactFile, read_all};
 use super::{Failure, Folder, Outcome, audit, verify};
 use crate::config::Config;
 use crate::data::LogFolder;
-use crate::terminal::{note, progress, say, say_json};
+use crate::terminal::{advance, note, progress, say, say_json};
 use anyhow::Result;
 use clap::Args;
 use countersign_core::ids::PactName;
@@ -47,7 +47,7 @@ pub fn run(args: &ReplayArgs, config: &Config) -> Result<Outcome> {
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
     let key = args.key.as_deref().map_or_else(|| folder.public_key(), verify::key)?;
     let bar = progress(folder.expected_size(), "replaying");
-    let done = replay(&folder.disk()?, &key, &pacts, &mut |entries| bar.set_position(entries));
+    let done = replay(&folder.disk()?, &key, &pacts, &mut |entries| advance(&bar, entries));
     bar.finish_and_clear();
     let report = done.map_err(audit::broken)?;
     if args.json {

@@ -10,11 +10,10 @@ use crate::data::DataFolder;
 use crate::http::Reach;
 use crate::terminal::{count, note, progress, time};
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use countersign_engine::gate::{Gate, OpenReport};
 use countersign_engine::outbox::{Adapters, Outbox};
 use operators::Socket;
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,7 +26,7 @@ const READERS: usize = 96;
 /// Run the gate on a data folder
 ///
 /// Opens the ledger, replays what the newest snapshot does not cover, and listens. One gate a folder: a second one is refused.
-/// SIGINT, SIGTERM or SIGHUP ends it cleanly: requests that were taken are answered first. After a crash nothing has to be done:
+/// SIGINT, SIGTERM or SIGHUP ends it cleanly: requests already accepted are answered first. After a crash nothing has to be done:
 /// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
 ///
 /// A gate with an admin, as `countersign init` makes it, knows who calls by signature and may listen anywhere. An open one
@@ -41,7 +40,7 @@ Examples:
   countersign serve
   countersign serve --data gate-data --listen 127.0.0.1:9000
   GATE=$(countersign serve --detach)                          in the background; ended by `kill $GATE`
-  RUST_LOG=countersign=debug countersign serve 2>gate.log     logs are JSON where stderr is not a terminal")]
+  RUST_LOG=countersign=debug countersign serve --log-format json 2>gate.log")]
 pub struct ServeArgs {
     #[command(flatten)]
     folder: Folder,
@@ -52,9 +51,21 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "COUNTERSIGN_QUEUE_LEN", hide_env_values = true,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     queue_len: Option<u32>,
+    /// How messages on stderr are written: as text, or as one JSON object a line
+    #[arg(long, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT", hide_env_values = true, default_value = "text")]
+    log_format: LogFormat,
     /// Start it in the background: return when it listens, and print its process id
     #[arg(long)]
     detach: bool,
+}
+
+/// How a gate logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
 }
 
 /// Runs the gate until it is told to end.
@@ -65,7 +76,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         DataFolder::find(&data)?;
         return detach::run(&data);
     }
-    logging("info");
+    logging("info", args.log_format);
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let mut options = config.tune(folder.options());
     // Before the ledger is opened: a secret that is missing is missing now, and not with the first call.
@@ -194,7 +205,7 @@ pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
             _ = terminate.recv() => {}
             () = hung_up => {}
         }
-        note("Ending: answering what was taken.");
+        note("Shutting down: answering requests already accepted.");
     })
 }
 
@@ -215,17 +226,22 @@ fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
     }
 }
 
-/// Text for people, JSON for programs; RUST_LOG chooses what, or else `usual` does.
-pub(super) fn logging(usual: &str) {
+/// Sets logging up; RUST_LOG chooses what is logged, or else `usual` does. Everything on stderr has one format, also what is said to
+/// people and how the command fails.
+pub(super) fn logging(usual: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let writer = BoxMakeWriter::new(std::io::stderr);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    let terminal = std::io::stderr().is_terminal();
-    let colours = crate::terminal::colours(crate::terminal::Stream::Err);
-    let set = if terminal {
-        subscriber.with_ansi(colours).with_target(false).try_init()
-    } else {
-        subscriber.json().flatten_event(true).try_init()
+    let set = match format {
+        LogFormat::Text => {
+            let colours = crate::terminal::colours(crate::terminal::Stream::Err);
+            subscriber.with_ansi(colours).with_target(false).try_init()
+        }
+        LogFormat::Json => {
+            crate::terminal::note_as_json();
+            std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+            subscriber.json().flatten_event(true).try_init()
+        }
     };
     // Only a second call can fail, and then logging is set up already.
     drop(set);

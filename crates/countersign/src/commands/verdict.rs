@@ -1,5 +1,6 @@
 //! A verdict as people read it: what was decided, and for a rejection what changed, by whom, when and what to do.
 
+use crate::client::in_commands;
 use crate::terminal::{Paint, Stream, Tone, inline, note, say, span, time};
 use countersign_api::{FailedPrecondition, FailedRead, Verdict, VerdictKind, Why};
 use serde_json::Value;
@@ -22,14 +23,17 @@ pub fn show(verdict: &Verdict) {
         say(format_args!("  {wrote} {} version {}", write.fact, write.version));
     }
     if let (Some(code), Some(message)) = (&verdict.code, &verdict.message) {
-        say(format_args!("  {}: {}", paint.word(Tone::Strong, code), inline(message)));
+        say(format_args!("  {}: {}", paint.word(Tone::Strong, code), in_commands(&inline(message))));
     }
+    // What waits for a person is not for its agent to repair.
+    let is_parked = verdict.verdict == VerdictKind::Review;
     for failed in &verdict.failed {
-        show_failed(failed, paint);
+        show_precondition(failed, paint, !is_parked);
     }
     // The hint of the first failed precondition is that of the verdict, and is said only once.
-    if let Some(hint) = verdict.hint.as_ref().filter(|hint| verdict.failed.iter().all(|failed| failed.hint != **hint)) {
-        say(format_args!("  hint: {hint}"));
+    let is_new = |hint: &&String| verdict.failed.iter().all(|failed| failed.hint != **hint);
+    if let Some(hint) = verdict.hint.as_ref().filter(is_new).filter(|_| !is_parked) {
+        say(format_args!("  hint: {}", in_commands(hint)));
     }
     if let Some(shadowed) = &verdict.shadowed {
         say(format_args!(
@@ -47,6 +51,7 @@ pub fn show(verdict: &Verdict) {
     }
     if let (Some(review), Some(expires)) = (&verdict.review, verdict.expires_at) {
         say(format_args!("  waits for a person as {review} until {}", time(expires)));
+        note(format_args!("A reviewer decides with `countersign review approve {review}` or `… refuse {review}`."));
     }
     if let Some(evidence) = &verdict.evidence {
         let times = if evidence.attempts == 1 { "once".to_owned() } else { format!("{} times", evidence.attempts) };
@@ -84,6 +89,10 @@ fn place(verdict: &Verdict) -> String {
 
 /// Shows a precondition that failed: what it says, what it rested on, and what to do.
 pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
+    show_precondition(failed, paint, true);
+}
+
+fn show_precondition(failed: &FailedPrecondition, paint: Paint, with_hint: bool) {
     let why = match failed.why {
         Why::False if failed.as_observed => "does not hold, and did not when it was observed",
         Why::False => "does not hold",
@@ -111,7 +120,9 @@ pub fn show_failed(failed: &FailedPrecondition, paint: Paint) {
             say(format_args!("        read in {place} at {}", time(at)));
         }
     }
-    say(format_args!("      hint: {}", failed.hint));
+    if with_hint {
+        say(format_args!("      hint: {}", in_commands(&failed.hint)));
+    }
 }
 
 /// What an agent had seen, and what is there: `"active" -> "frozen"`.

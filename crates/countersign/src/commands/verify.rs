@@ -5,7 +5,7 @@
 use super::{Failure, Folder, Outcome};
 use crate::config::Config;
 use crate::data::LogFolder;
-use crate::terminal::{Paint, Stream, Tone, count, note, progress, say, say_json};
+use crate::terminal::{Paint, Stream, Tone, advance, count, note, progress, say, say_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_core::record::Leaf;
@@ -22,8 +22,8 @@ use std::path::Path;
 /// Check the log offline: structure, hashes, signatures, and what you hold of it
 ///
 /// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the log's key, which must be
-/// or have been the one that you give, every payload against the commitment in its leaf, and the signature of whoever acted
-/// against what its entry holds. With --against, also checks that the log still contains what a checkpoint or receipt that you
+/// or have been the one that you give, every payload against the commitment in its leaf, and the signature of the agent or
+/// operator that acted against what its entry holds. With --against, also checks that the log still contains what a checkpoint or receipt that you
 /// kept says: that is how you find out that history was rewritten and signed again. Says exactly where a log breaks. Needs no
 /// server and no secret, and changes nothing.
 #[derive(Debug, Args)]
@@ -193,7 +193,7 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
             gateway += u64::from(checked == stored::Checked::VerifiedOfGateway);
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
-        bar.set_position(verifier.size());
+        advance(&bar, verifier.size());
         Ok(())
     });
     bar.finish_and_clear();

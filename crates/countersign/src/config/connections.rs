@@ -23,17 +23,19 @@ pub struct ConnectionSettings {
     max: Option<usize>,
     per_peer: Option<usize>,
     header_timeout: Option<Duration>,
+    body_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
 }
 
 impl ConnectionSettings {
     pub(super) fn parse(value: &Value) -> Result<Self> {
         let table = Table::new("connections", value)?;
-        table.only(&["header_timeout", "idle_timeout", "max", "per_peer"])?;
+        table.only(&["body_timeout", "header_timeout", "idle_timeout", "max", "per_peer"])?;
         Ok(Self {
             max: table.number("max", 1, CONNECTIONS_MAX)?,
             per_peer: table.number("per_peer", 1, CONNECTIONS_MAX)?,
             header_timeout: table.duration("header_timeout", TIMEOUT_MAX)?,
+            body_timeout: table.duration("body_timeout", TIMEOUT_MAX)?,
             idle_timeout: table.duration("idle_timeout", TIMEOUT_MAX)?,
         })
     }
@@ -47,6 +49,7 @@ impl ConnectionSettings {
             // One address that is not this machine leaves the other half to others.
             per_peer: self.per_peer.unwrap_or((connections / 2).max(1)),
             header: self.header_timeout.unwrap_or(usual.header),
+            body: self.body_timeout.unwrap_or(usual.body),
             idle: self.idle_timeout.unwrap_or(usual.idle),
             ..usual
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// What a connection is doing.
@@ -44,10 +44,11 @@ pub struct Slot {
     cut: AtomicU8,
     told: Notify,
     peer: Option<IpAddr>,
+    body_within: Duration,
 }
 
 impl Slot {
-    fn new(peer: Option<IpAddr>) -> Self {
+    fn new(peer: Option<IpAddr>, body_within: Duration) -> Self {
         Self {
             began: Instant::now(),
             state: AtomicU64::new(State::Head as u64),
@@ -56,7 +57,13 @@ impl Slot {
             cut: AtomicU8::new(Cut::No as u8),
             told: Notify::new(),
             peer,
+            body_within,
         }
+    }
+
+    /// How long the body of a request may take to arrive.
+    pub fn body_within(&self) -> Duration {
+        self.body_within
     }
 
     /// Where the client is; `None` on loopback and on a socket of this machine.
@@ -108,7 +115,8 @@ impl Slot {
         }
         let most = match self.state() {
             State::Head => limits.header,
-            State::Body => limits.body,
+            // Whoever reads the body answers first.
+            State::Body => limits.body + limits.body / 2,
             State::Idle => limits.idle,
             State::Working => return Cut::No,
         };
@@ -236,7 +244,7 @@ impl Places {
         if self.taken.len() >= limits.connections {
             return Room::Of(None);
         }
-        let slot = Arc::new(Slot::new(peer));
+        let slot = Arc::new(Slot::new(peer, limits.body));
         let number = self.next;
         self.next += 1;
         self.taken.insert(number, Arc::clone(&slot));

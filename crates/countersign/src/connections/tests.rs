@@ -158,6 +158,32 @@ async fn one_address_leaves_room_for_others() {
 }
 
 #[tokio::test]
+async fn one_address_that_keeps_connections_half_open_loses_its_own_and_no_other() {
+    let table = Arc::new(super::Table::new(Limits { connections: 10, per_peer: 2, ..Limits::default() }));
+    let (one, other) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
+    // The other address was here first and has waited for longest.
+    let others = table.admit(other).await.unwrap();
+    let mut of_one = vec![table.admit(one).await.unwrap(), table.admit(one).await.unwrap()];
+    let third = tokio::spawn({
+        let table = Arc::clone(&table);
+        async move { table.admit(one).await }
+    });
+    let cut = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match of_one.iter().position(|place| place.slot().is_cut()) {
+                Some(at) => return at,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    });
+    let cut = cut.await.expect("none of the address's own is cut");
+    assert!(!others.slot().is_cut());
+    drop(of_one.remove(cut));
+    assert!(third.await.unwrap().is_some());
+    assert!(!others.slot().is_cut() && !of_one[0].slot().is_cut());
+}
+
+#[tokio::test]
 async fn every_wait_for_a_client_has_an_end() {
     let short = Duration::from_millis(300);
     let limits = Limits { header: short, body: short, idle: short, unread: short, ..Limits::default() };

@@ -3,6 +3,7 @@
 //! At most 100 columns. Colours only where a terminal reads them; every mark is also a word.
 
 use super::{Report, guarded, unguarded};
+use crate::client::in_commands;
 use countersign_core::decision::{Expected, FailedPrecondition, FailedRead, Verdict};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -80,7 +81,7 @@ fn scenario(page: &mut Page, report: &Report) {
         }
         changes(page, &blocked.failed);
         let hint = blocked.failed.first().map_or(&blocked.hint, |failed| &failed.hint);
-        page.wrapped(Look::Dim, MARGIN, &format!("hint: {hint}"));
+        page.wrapped(Look::Dim, MARGIN, &format!("hint: {}", in_commands(hint)));
     }
     page.end();
 }

@@ -1,9 +1,10 @@
 //! Reading bodies: bounded, in time, UTF-8, and strict.
 
 use super::error::{HttpError, invalid_json, too_large, unknown_field};
+use crate::connections::Slot;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{Extensions, header};
 use countersign_api::ErrorCode;
 use countersign_core::json::parse_object;
 use serde_json::{Map, Value};
@@ -12,8 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a body may take to arrive: a caller that stops halfway must not hold a place for ever. Tests send theirs at once
-/// and do not want to wait that long for the one that never comes.
+/// How long a body may take to arrive where it comes over no connection that says so: a caller that stops halfway must not hold a place
+/// for ever. Tests send theirs at once and do not want to wait that long for the one that never comes.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// The content type of actions and everything else that programs write.
@@ -29,15 +30,21 @@ const DRAINED_BYTES_MAX: usize = 1 << 20;
 /// Reads a body as text.
 pub async fn text(request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
     check_type(&request, types)?;
-    let bytes = whole(request.into_body(), bytes_max).await?;
+    let within = arrives_within(request.extensions());
+    let bytes = whole(request.into_body(), bytes_max, within).await?;
     Ok(utf8(&bytes)?.into())
 }
 
+/// How long the body of a request may take, as the settings of its connection say.
+pub fn arrives_within(extensions: &Extensions) -> Duration {
+    extensions.get::<Arc<Slot>>().map_or(ARRIVES_WITHIN, |connection| connection.body_within())
+}
+
 /// Reads a whole body.
-pub async fn whole(body: Body, bytes_max: usize) -> Result<Vec<u8>, HttpError> {
-    let read = tokio::time::timeout(ARRIVES_WITHIN, collect(body, bytes_max)).await;
+pub async fn whole(body: Body, bytes_max: usize, within: Duration) -> Result<Vec<u8>, HttpError> {
+    let read = tokio::time::timeout(within, collect(body, bytes_max)).await;
     read.map_err(|_| {
-        let message = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
+        let message = format!("the body did not arrive within {} s", within.as_secs_f64());
         HttpError::new(ErrorCode::BodyTimeout, message, "send the whole body at once; nothing was decided")
     })?
 }
@@ -83,7 +90,7 @@ fn check_type(request: &Request, types: &[&str]) -> Result<(), HttpError> {
     }
     let message = match essence {
         "" => "the header `Content-Type` is missing".to_owned(),
-        _ => "this `Content-Type` is not taken here".to_owned(),
+        _ => "this `Content-Type` is not accepted here".to_owned(),
     };
     Err(HttpError::new(
         ErrorCode::UnsupportedMediaType,

@@ -111,7 +111,10 @@ pub async fn resolve(
     let outcome = Outcome::parse(&outcome).filter(|outcome| *outcome != Outcome::InDoubt);
     let outcome = outcome.ok_or_else(|| HttpError::field("field `outcome` must be `settled` or `failed`"))?;
     let Caller { name: by, auth, .. } = caller;
-    app.enter(request::Request::Resolve { by, auth, effect, outcome, reason }).await?;
+    // Final once it is in doubt: nothing is sent again after that. What cannot be described is for the gate to refuse, by role first.
+    let described = app.blocking(move |gate| describe(gate, effect)).await;
+    let attempts = described.ok().and_then(|found| found.evidence).map_or(0, |evidence| evidence.attempts);
+    app.enter(request::Request::Resolve { by, auth, effect, outcome, attempts, reason }).await?;
     json(&app.blocking(move |gate| describe(gate, effect)).await?)
 }
 

@@ -92,7 +92,7 @@ impl HttpError {
         match status {
             StatusCode::PAYLOAD_TOO_LARGE => Self::new(ErrorCode::BodyTooLarge, "the body is too large", hint),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-                Self::new(ErrorCode::UnsupportedMediaType, "this content type is not taken", hint)
+                Self::new(ErrorCode::UnsupportedMediaType, "this content type is not accepted", hint)
             }
             status if status.is_client_error() => {
                 Self::new(ErrorCode::BadRequest, format!("the request is not acceptable ({status})"), hint)
@@ -136,7 +136,7 @@ impl From<Refusal> for HttpError {
             Refusal::Closed => (Code::ShuttingDown, "nothing was decided; retry when the gate is up again"),
             Refusal::Poisoned(_) => (
                 Code::LedgerFailed,
-                "the outcome is unknown: mend the disk, restart the gate, and retry with the same idempotency key",
+                "the outcome is unknown: repair the disk, restart the gate, and retry with the same idempotency key",
             ),
             Refusal::KeyReused(_) => (
                 Code::IdempotencyKeyReused,
@@ -185,12 +185,14 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
             (Code::ReviewExpired, "the agent must observe and act again")
         }
         ReviewRefusal::Closed { .. } => (Code::ReviewClosed, "nothing is to be done; the entry says how it ended"),
-        ReviewRefusal::Expired(..) => (Code::ReviewExpired, "the agent must observe and act anew"),
+        ReviewRefusal::Expired(..) => (Code::ReviewExpired, "the agent must observe and act again"),
         ReviewRefusal::Void(..) => (Code::ApprovalVoid, "nothing was done; show the review again and decide on that"),
         ReviewRefusal::ApprovalExpired(..) => {
             (Code::ApprovalExpired, "nothing was done; show the review again and decide on that")
         }
-        ReviewRefusal::SelfApproval { .. } => (Code::SelfApproval, "somebody who does not act in it must review it"),
+        ReviewRefusal::SelfApproval { .. } => {
+            (Code::SelfApproval, "someone who has no part in the action must review it")
+        }
         ReviewRefusal::Waits(_) => (Code::ReviewNotFound, "see GET /v1/reviews for what waits"),
         ReviewRefusal::Reason(_) => (Code::InvalidField, "say why in a sentence"),
     }
@@ -200,7 +202,7 @@ fn claim_hint(refusal: &ClaimRefusal) -> (ErrorCode, &'static str) {
     use ErrorCode as Code;
     match refusal {
         ClaimRefusal::NotFound(_) => {
-            (Code::ClaimNotFound, "nothing is held by it any more; observe again, and claim anew")
+            (Code::ClaimNotFound, "it holds nothing any more; observe again, and make a new claim")
         }
         ClaimRefusal::NotAllowed { .. } => {
             (Code::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
@@ -357,7 +359,7 @@ pub fn invalid_json(message: String) -> HttpError {
 
 /// The body has a field that nobody reads.
 pub fn unknown_field(message: String) -> HttpError {
-    HttpError::new(ErrorCode::UnknownField, message, "leave the field out, or mend its spelling")
+    HttpError::new(ErrorCode::UnknownField, message, "leave the field out, or correct its spelling")
 }
 
 impl From<LogError> for HttpError {

@@ -76,7 +76,7 @@ fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
         0 => message,
         _ => format!("{message}; {waiting} of its feeds wait until no effect in flight relies on it"),
     };
-    HttpError::new(ErrorCode::FactNotFound, message, "mend the type or id, or feed the fact with PUT")
+    HttpError::new(ErrorCode::FactNotFound, message, "correct the type or id, or feed the fact with PUT")
 }
 
 /// The query of a page of facts.

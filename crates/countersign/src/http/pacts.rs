@@ -128,7 +128,7 @@ fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {
     let mut error = HttpError::new(
         ErrorCode::PactInvalid,
         message,
-        "mend what `problems` lists; `countersign pact check` shows it in place",
+        "fix what `problems` lists; `countersign pact check` shows it in place",
     );
     error.problems = found.iter().map(|found| problem(source, found)).collect();
     error

@@ -335,3 +335,20 @@ fn hundreds_of_calls_that_are_due_at_once_do_not_run_past_a_halt() {
     assert!(in_the_end <= at_halt + WORKERS, "{} calls left after the halt", in_the_end - at_halt);
     assert!(in_the_end < EFFECTS, "the halt came too late to stop anything");
 }
+
+#[test]
+fn a_body_that_never_ends_is_given_up_when_the_settings_say() {
+    let world = World::serving("[connections]\nbody_timeout = \"500ms\"");
+    let addr: SocketAddr = world.url().strip_prefix("http://").unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head =
+        "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n";
+    let signed = "Signature-Input: countersign=()\r\nSignature: countersign=:AAAA:\r\n\r\n{";
+    let sent = Instant::now();
+    stream.write_all(format!("{head}{signed}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("within 0.5 s"), "{answer}");
+    assert!(sent.elapsed() < Duration::from_secs(8), "as long as without the setting: {:?}", sent.elapsed());
+}

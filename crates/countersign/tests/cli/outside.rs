@@ -135,15 +135,22 @@ fn what_undoes_is_decided_like_any_action_and_says_what_failed() {
 fn a_freeze_that_must_wait_for_a_doubt_says_so_and_shows_where_it_is() {
     let (sandbox, server) = serving();
     let effect = act(&sandbox, "lose", 5);
+    let in_doubt = sandbox.run(&format!("effects show {effect} --json")).must(0).json();
     let shown = [
         sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0).shown(),
         sandbox.run("fact get Account 42").must(0).shown(),
         sandbox.run(&format!("effects show {effect}")).must(0).shown(),
         sandbox.run("act --key payer-1.key --pact payments --action tell account=42 amount=1").must(1).shown(),
         sandbox.run(&format!("effects resolve {effect} failed --reason not-there --key vera.key")).must(0).shown(),
+        sandbox.run(&format!("effects show {effect}")).must(0).shown(),
         sandbox.run("fact get Account 42").must(0).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
+    // The key that the other side was asked by, and how often it was tried, outlast the answer.
+    let resolved = sandbox.run(&format!("effects show {effect} --json")).must(0).json();
+    assert_eq!(resolved["idempotency_key"], in_doubt["idempotency_key"]);
+    assert_eq!(resolved["evidence"]["attempts"], in_doubt["evidence"]["attempts"]);
+    assert_ne!(resolved["evidence"]["attempts"], 0, "{resolved}");
     assert_eq!(server.end().0, 0);
     sandbox.run("audit --data data").must(0);
 }

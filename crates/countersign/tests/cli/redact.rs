@@ -22,6 +22,7 @@ pub fn redact(text: &str, dir: &str) -> String {
     );
     let text = runs(&text, hex, |run| match run.len() {
         64 => Some("<hash>"),
+        32 => Some("<key>"),
         24 => Some("<tag>"),
         13 if run.starts_with("17") || run.starts_with("18") => Some("<ms>"),
         _ => None,

@@ -164,7 +164,8 @@ impl Server {
         self.stderr.read_to_string(&mut rest).unwrap();
         let code = self.child.wait().unwrap().code().unwrap();
         let said = std::mem::take(&mut self.said) + &rest;
-        let lines: Vec<_> = said.lines().filter(|line| !line.starts_with('{')).collect();
+        // Lines of the log begin with their time.
+        let lines: Vec<_> = said.lines().filter(|line| line.get(10..11) != Some("T")).collect();
         (code, redact(&lines.join("\n"), &self.dir))
     }
 }

@@ -29,7 +29,7 @@ fn a_folder_has_one_gate_but_any_number_of_readers() {
 #[test]
 fn what_cannot_be_served_or_reached_is_said() {
     let sandbox = Sandbox::with_gate();
-    // Held for a moment and let go, so that nobody listens there.
+    // Held for a moment and let go, so that nothing listens there.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let shown = [
@@ -41,4 +41,42 @@ fn what_cannot_be_served_or_reached_is_said() {
         sandbox.run("serve --data nowhere").must(3).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn a_log_in_json_holds_nothing_else() {
+    let mut sandbox = Sandbox::with_gate();
+    sandbox.env("COUNTERSIGN_LOG_FORMAT", "json");
+    let gate = sandbox.run("serve --data data --listen 127.0.0.1:0 --detach").must(0);
+    let pid = gate.stdout.trim().to_owned();
+    let address = gate.stderr.split("listens on ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+    // Something that is refused and logged, and a second gate that fails and says so in the same file.
+    sandbox.run(&format!("effects show eff_99 --server {address}")).must(1);
+    sandbox.run("serve --data data --listen 127.0.0.1:0 --detach").must(3);
+    assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+    let log = sandbox.path().join("data/gate.log");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let said = loop {
+        let said = std::fs::read_to_string(&log).unwrap();
+        if said.contains("Closed.") {
+            break said;
+        }
+        assert!(std::time::Instant::now() < until, "{said}");
+        std::thread::yield_now();
+    };
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["level"].is_string() && line["message"].is_string(), "{line}");
+    }
+    let levels = |level: &str| lines.iter().filter(|line| line["level"] == level).count();
+    assert!(levels("INFO") > 3 && levels("ERROR") == 1, "{said}");
+}
+
+#[test]
+fn a_gate_in_the_background_that_cannot_start_says_why_in_one_sentence_and_hints() {
+    let sandbox = Sandbox::with_gate();
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = format!("serve --data data --listen {} --detach", held.local_addr().unwrap());
+    insta::assert_snapshot!(sandbox.run(&line).must(3).shown());
 }

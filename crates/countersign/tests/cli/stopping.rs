@@ -79,6 +79,10 @@ fn a_halt_stops_its_scope_until_it_is_resumed() {
         let resumed = sandbox.run(&format!("resume {scope} --reason mended")).must(0);
         assert!(resumed.stdout.starts_with(&format!("resumed {name} with entry ")), "{}", resumed.shown());
         assert!(sandbox.run("halts").must(0).stderr.contains("Nothing is halted."));
+        let listed = sandbox.run("ledger list --limit 3").must(0).stdout;
+        for row in [format!("{name}  “paying-twice”"), format!("{name}  “mended”")] {
+            assert!(listed.contains(&row), "{row}: {listed}");
+        }
         sandbox.run(&format!("{REFUND} amount=10")).must(0);
     }
     assert_eq!(balance(&sandbox), 900_000 - 40);

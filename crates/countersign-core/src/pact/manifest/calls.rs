@@ -9,7 +9,9 @@ pub(super) fn write_claims(out: &mut String, pact: &Pact) {
     if pact.claims.values().all(Vec::is_empty) {
         return;
     }
-    out.push_str("\n## Who may announce changes\n\nWhat is announced, nobody else relies on until it is done.\n\n");
+    out.push_str(
+        "\n## Who may announce changes\n\nNo other agent can rely on what is announced until the change is done.\n\n",
+    );
     out.push_str("| facts | who | at most | priority | why |\n|---|---|---|---|---|\n");
     for (ty, rules) in &pact.claims {
         for rule in rules {
@@ -42,7 +44,7 @@ fn write_outcome(out: &mut String, call: &CallRule, reads: &[Read]) {
         duration(call.deadline_ms)
     );
     match call.retries {
-        0 => out.push_str("- where nobody knows whether it happened, it is not tried again\n"),
+        0 => out.push_str("- if it is unknown whether it happened, it is not tried again\n"),
         retries => {
             let _ = writeln!(out, "- idempotent: tried again up to {retries} times under the same key");
         }

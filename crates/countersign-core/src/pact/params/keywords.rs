@@ -26,7 +26,7 @@ pub(super) fn refuse_unknown(schema: &DeTable<'_>, known: &[&[&'static str]], pr
         }
         let (message, hint) = match name {
             "$ref" | "$dynamicRef" | "$id" | "$defs" => (
-                format!("`{name}` is not available: a pact stands on its own"),
+                format!("`{name}` is not available: a pact is self-contained"),
                 "write the type out where it is used".to_owned(),
             ),
             "anyOf" | "oneOf" | "allOf" | "not" | "if" | "then" | "else" => (

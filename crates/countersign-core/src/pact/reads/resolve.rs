@@ -102,7 +102,7 @@ fn check_ambiguity(one: &Written, params: &Params, problems: &mut Problems) {
     };
     if one.parts.iter().filter(free).count() > 1 {
         let message = format!("two different requests could mean the same `{}`: its id joins several texts", one.name);
-        let hint = "give all but one of the parameters a `pattern` without what stands between them: \"^[a-z0-9-]+$\"";
+        let hint = "give all but one of the parameters a `pattern` without what is between them: \"^[a-z0-9-]+$\"";
         problems.warning(&one.span, message, hint);
     }
 }

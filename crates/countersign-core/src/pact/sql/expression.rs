@@ -323,7 +323,7 @@ fn known(token: &Token) -> Option<SqlProblem> {
     let (message, hint) = match &token.kind {
         Kind::Sign(sign) => match sign.as_str() {
             "*" => ("`*` would change with the table", "name a column for each attribute"),
-            ";" => ("only one query can stand here, without a semicolon", "leave the `;` out"),
+            ";" => ("only one query is allowed here, without a semicolon", "leave the `;` out"),
             "[" => ("single elements of arrays cannot be read", "read the whole array, as a set"),
             _ => return None,
         },
@@ -349,8 +349,8 @@ fn known(token: &Token) -> Option<SqlProblem> {
             "or" => {
                 ("an `or` here lets other rows than the fact's match", "put it in parentheses: `id = $1 and (a or b)`")
             }
-            "case" => ("`case` is not taken", "read the columns, and decide in a condition of the pact"),
-            "between" => ("`between` is not taken", "write `a >= 1 and a <= 2`"),
+            "case" => ("`case` is not supported", "read the columns, and decide in a condition of the pact"),
+            "between" => ("`between` is not supported", "write `a >= 1 and a <= 2`"),
             "current_date" | "current_time" | "current_timestamp" | "current_user" | "session_user" => {
                 ("what depends on time or on the connection is not part of the row", "use `context.now` in a condition")
             }

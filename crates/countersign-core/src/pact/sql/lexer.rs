@@ -92,7 +92,7 @@ impl<'a> Lexer<'a> {
             sign if OPERATOR.contains(sign) => self.operator(),
             other => Err(problem(
                 self.at..self.at + other.len_utf8(),
-                format!("`{}` cannot stand here", other.escape_debug()),
+                format!("`{}` is not allowed here", other.escape_debug()),
                 "names with other than letters, digits and _ are written in double quotes",
             )),
         }
@@ -107,7 +107,7 @@ impl<'a> Lexer<'a> {
             _ => false,
         };
         if prefix {
-            let message = "strings with escapes are not taken";
+            let message = "strings with escapes are not supported";
             return Err(problem(start..self.at + 1, message, "write a plain string: 'it''s', or use a parameter"));
         }
         Ok(Kind::Word(word))
@@ -178,7 +178,7 @@ impl<'a> Lexer<'a> {
             None => Ok(Kind::Sign(sign.to_owned())),
             Some(at) => Err(problem(
                 start + at..start + at + 2,
-                "comments are not taken: what is behind one is easily overlooked",
+                "comments are not supported: what is behind one is easily overlooked",
                 "say it in a comment of the pact, beginning with #",
             )),
         }

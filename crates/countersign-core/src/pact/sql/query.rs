@@ -110,7 +110,7 @@ fn conditions(reader: &mut Reader<'_>) -> Result<(), SqlProblem> {
         }
     }
     if reader.peek().is_some() {
-        return Err(reader.unexpected("the end of the query", "leave out what stands here"));
+        return Err(reader.unexpected("the end of the query", "leave this out"));
     }
     let span = start..reader.behind();
     if !found {

@@ -39,13 +39,13 @@ fn shape(sql: &str, tokens: &[Token], problems: &mut Vec<SqlProblem>) -> bool {
             }
             Kind::Sign(sign) if sign == ";" => {
                 let hint = "leave the `;` out, and give each statement an entry of its own in the list";
-                problems.push(problem(span, "only one statement can stand here", hint));
+                problems.push(problem(span, "only one statement is allowed here", hint));
             }
             Kind::Word(word) if word == "where" => has_where |= open.is_empty(),
             // `with time zone` is part of the name of a type.
             Kind::Word(word) if word == "with" && !tokens.get(at + 1).is_some_and(|next| next.is_word("time")) => {
                 let hint = "write what it does as statements of their own, in order";
-                problems.push(problem(span, "`with` can change rows that nobody counts", hint));
+                problems.push(problem(span, "`with` can change rows that are not counted", hint));
             }
             _ => {}
         }
@@ -72,7 +72,7 @@ fn params(tokens: &[Token], problems: &mut Vec<SqlProblem>) -> usize {
                 count = count.max(number);
             }
             None => {
-                let message = format!("${number} is more than the {SQL_PARAMS_MAX} parameters that are taken");
+                let message = format!("${number} is more than the {SQL_PARAMS_MAX} parameters that are allowed");
                 problems.push(problem(token.span.clone(), message, "number parameters from $1 on"));
             }
         }

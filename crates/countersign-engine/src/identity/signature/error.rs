@@ -29,10 +29,10 @@ pub enum SignatureError {
         expected: String,
     },
     /// Another algorithm.
-    #[error("the signature's algorithm is `{0}`; only `ed25519` is taken")]
+    #[error("the signature's algorithm is `{0}`; only `ed25519` is supported")]
     Algorithm(String),
     /// The body is not the one that was signed.
-    #[error("the body does not have the digest that stands in `Content-Digest`")]
+    #[error("the body does not match the digest in `Content-Digest`")]
     Digest,
     /// Its time is over.
     #[error("the signature was made {age_s} s ago by this gate's clock; after {window_s} s it is worth nothing")]
@@ -57,7 +57,7 @@ pub enum SignatureError {
         skew_s: u64,
     },
     /// Nobody is registered with this key.
-    #[error("nobody is registered with the key {0}")]
+    #[error("no one is registered with the key {0}")]
     KeyUnknown(String),
     /// The key did not make it.
     #[error("the signature is not that of the key it names over this request")]
@@ -110,13 +110,13 @@ impl SignatureError {
             Self::Expired { .. } | Self::Over | Self::BeforeStart => {
                 "sign again, with the present time and a new nonce"
             }
-            Self::Future { .. } => "mend the clock of one of the two machines",
+            Self::Future { .. } => "correct the clock of one of the two machines",
             Self::KeyUnknown(_) => {
                 "register the key (`countersign agent new`, `countersign operator new`), or use the one that is registered"
             }
             Self::Invalid => "sign the request exactly as it is sent, with the key that `keyid` names",
             Self::Replayed => {
-                "sign every request anew, with a new nonce; a retry of an action keeps its idempotency key"
+                "sign every request afresh, with a new nonce; a retry of an action keeps its idempotency key"
             }
         }
     }

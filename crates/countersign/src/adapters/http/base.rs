@@ -60,10 +60,10 @@ impl FromStr for Base {
         };
         let authority = uri.authority().ok_or(NotABase("there is no host"))?;
         if authority.as_str().contains('@') {
-            return Err(NotABase("no user and no password can stand here; use `headers`"));
+            return Err(NotABase("a user or password is not allowed here; use `headers`"));
         }
         if uri.query().is_some() || text.contains(['?', '#']) {
-            return Err(NotABase("no query can stand here"));
+            return Err(NotABase("a query is not allowed here"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {

@@ -27,7 +27,7 @@ pub struct UndoArgs {
     /// The effect, such as eff_813
     #[arg(value_name = "EFFECT")]
     effect: String,
-    /// The agent that acted; with a key, whoever signs
+    /// The agent that acted, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// Observe this fact first and send the observation along; may be repeated
@@ -77,7 +77,7 @@ fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
     let Effect { effect: name, state, pact, action, .. } = effect;
     // Only a payload that is gone has no pact.
     let erased = || {
-        Failure::no(format!("the parameters of {name} were erased, and nobody can repeat them"))
+        Failure::no(format!("the parameters of {name} were erased, so it cannot be undone by command"))
             .hint("undo it by hand: `countersign act` with the action type that undoes it and parameters that you know")
     };
     if *state != EffectState::Settled {

@@ -11,8 +11,8 @@ use countersign_api::{LogKeyRotated, LogKeyRotation};
 /// Replace the key that signs the log
 ///
 /// The gate makes a new key; its private half never leaves it. The rotation is a ledger entry that names the new key, under a
-/// checkpoint that both keys sign, so whoever holds the old public key can follow from it to the new one. From then on only the
-/// new key signs: what somebody signs later with the old one is found. Prints the new public key; hand it out.
+/// checkpoint that both keys sign, so anyone who holds the old public key can follow from it to the new one. From then on only the
+/// new key signs: anything signed later with the old one is detected. Prints the new public key; hand it out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// Replace the key that seals observation tokens
 ///
-/// While no server runs on the folder. What was sealed with the old key is good for 24 hours more, so that nobody who is
+/// While no server runs on the folder. What was sealed with the old key is good for 24 hours more, so that no one who is
 /// thinking has to look again; then the old key opens nothing. If the old key may be in other hands, remove its file, which is
 /// named below: what it sealed is then refused at once. Nothing in the ledger depends on either key.
 #[derive(Debug, Args)]

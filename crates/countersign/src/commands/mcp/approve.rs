@@ -117,7 +117,7 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
     });
     let tools = read.map_err(|error| {
         Failure::cannot(format!("the MCP server `{upstream}` does not say which tools it has: {error}"))
-            .hint("start it by hand to see why; what it writes to stderr stands above")
+            .hint("start it by hand to see why; what it writes to stderr is above")
     })?;
     note(format_args!("{upstream} has {}.", count(u64::try_from(tools.len()).unwrap_or_default(), "tool", "tools")));
     Ok(tools)
@@ -194,7 +194,7 @@ fn approve(client: &Client, by: &str, upstream: &str, tool: &Tool) -> Result<Str
     }
     let Value::Object(value) = value else { return Ok(String::new()) };
     let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
-    let what = if before.is_some() { "approved anew: the definition has changed" } else { "approved" };
+    let what = if before.is_some() { "approved again: the definition has changed" } else { "approved" };
     let later = if written.held { format!(". It counts later: {}", waits(&written)) } else { String::new() };
     Ok(format!("    {what}, in entry {}{later}", written.entry))
 }

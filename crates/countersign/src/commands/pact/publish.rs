@@ -2,18 +2,20 @@
 
 use super::problems;
 use super::source::PactFile;
-use crate::client::Call;
-use crate::commands::{Connection, OPERATOR, Outcome};
+use crate::client::{Call, escape};
+use crate::commands::{Connection, OPERATOR, Outcome, is_refused_as};
 use crate::config::Config;
 use crate::terminal::{note, say, say_json};
 use anyhow::Result;
 use clap::Args;
-use countersign_api::PactPublished;
+use countersign_api::{ErrorCode, PactPublished, PactResponse, PactSummary};
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Publish a pact: from its entry on, actions are decided by it
 ///
-/// The version must be one above the published one. The same version with other content is refused, and so is a pact whose
+/// The version must be one above the published one. Publishing the same text again does nothing; the same version with other content is
+/// refused, and so is a pact whose
 /// fact types disagree with those of other pacts. Actions that are on their way are decided by the version that is current when
 /// they take effect.
 #[derive(Debug, Args)]
@@ -35,6 +37,16 @@ pub struct PublishArgs {
     connection: Connection,
 }
 
+/// The very text is in force: there is nothing to do, and nothing is written.
+fn unchanged(args: &PublishArgs, PactSummary { name, version, hash, .. }: &PactSummary) -> Result<Outcome> {
+    if args.json {
+        say_json(&json!({"name": name, "version": version, "hash": hash, "unchanged": true}));
+    } else {
+        say(format_args!("{name} version {version} is already published with this very text; nothing was written"));
+    }
+    Ok(Outcome::Yes)
+}
+
 /// Publishes.
 pub fn run(args: &PublishArgs, config: &Config) -> Result<Outcome> {
     let file = PactFile::read(&args.file)?;
@@ -46,7 +58,18 @@ pub fn run(args: &PublishArgs, config: &Config) -> Result<Outcome> {
     let shown: Vec<String> = file.problems.iter().map(|problem| problem.message.clone()).collect();
     let client = args.connection.client(config)?;
     let call = Call::post("/v1/pacts").agent(&args.by).body("application/toml", file.text.into_bytes());
-    let published: PactPublished = client.call(call)?;
+    let published: Result<PactPublished> = client.call(call);
+    if let Err(error) = &published
+        && is_refused_as(error, ErrorCode::PactConflict)
+        && let Some(pact) = file.pact.as_ref()
+    {
+        let current: PactResponse = client.call(Call::get(format!("/v1/pacts/{}", escape(pact.name.as_str()))))?;
+        if current.pact.hash == pact.hash.to_string() {
+            client.close()?;
+            return unchanged(args, &current.pact);
+        }
+    }
+    let published = published?;
     client.close()?;
     // What only the gate can know; the rest was shown above.
     let is_shown = |message: &str| shown.iter().any(|shown| shown == message);

@@ -6,12 +6,13 @@
 use crate::commands::{Failure, Outcome};
 use crate::terminal::{note, say};
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// The file in the data folder that messages go to.
@@ -55,13 +56,30 @@ fn wait(gate: &mut Child, log: &mut File, begins_at: u64) -> Result<String> {
         log.seek(SeekFrom::Start(begins_at))?;
         log.read_to_string(&mut said)?;
         let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        if let Some(address) = whole.lines().find_map(|line| line.strip_prefix(LISTENING)) {
+        let lines: Vec<String> = whole.lines().flat_map(message).collect();
+        if let Some(address) = lines.iter().find_map(|line| line.strip_prefix(LISTENING)) {
             return Ok(address.to_owned());
         }
         if let Some(status) = ended {
-            let last = said.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n");
-            return Err(Failure::cannot(format!("the gate did not start ({status}):\n{last}")).into());
+            return Err(not_started(status, &lines).into());
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// What a line of the log says to people, which may be several lines in JSON.
+fn message(line: &str) -> Vec<String> {
+    let json = serde_json::from_str::<Value>(line).ok();
+    let text = json.as_ref().and_then(|json| json.get("message")?.as_str()).unwrap_or(line);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Why the gate did not start: the error and the hints that it ended with, or how it ended if it said nothing.
+fn not_started(status: ExitStatus, lines: &[String]) -> Failure {
+    let error = lines.iter().find_map(|line| line.strip_prefix("error: "));
+    let failure = match error {
+        Some(error) => Failure::cannot(format!("the gate did not start: {error}")),
+        None => Failure::cannot(format!("the gate did not start: it ended with {status}")),
+    };
+    lines.iter().filter_map(|line| line.strip_prefix("hint: ")).fold(failure, Failure::hint)
 }

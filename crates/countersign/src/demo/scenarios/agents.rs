@@ -56,7 +56,7 @@ pub static TERMINATED: Scenario = Scenario {
         let department = after.text(EMPLOYEE, "department");
         let moved = department != before.text(EMPLOYEE, "department");
         (moved && after.text(EMPLOYEE, "status") == "terminated")
-            .then(|| format!("somebody who was dismissed has access to {department}"))
+            .then(|| format!("someone who was dismissed has access to {department}"))
     },
 };
 
@@ -112,7 +112,7 @@ const TARGET: &str = r#"Account::"mallory-2""#;
 
 pub static SOURCE_SWAPPED: Scenario = Scenario {
     id: "AG-097-C",
-    title: "the source of a pending transfer is swapped for somebody else's account",
+    title: "the source of a pending transfer is swapped for someone else's account",
     pact: PactFile { name: "transfer", source: include_str!("../../../../../examples/transfer.toml") },
     agents: &[("payments-1", "payments")],
     facts: &[

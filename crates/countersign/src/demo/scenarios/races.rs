@@ -195,6 +195,6 @@ pub static WRITE_SKEW: Scenario = Scenario {
     ],
     harm: |_, after| {
         let anybody = after.flag(ADA, "on_call") || after.flag(BEN, "on_call");
-        (!anybody).then(|| "nobody is on call tonight".to_owned())
+        (!anybody).then(|| "no one is on call tonight".to_owned())
     },
 };

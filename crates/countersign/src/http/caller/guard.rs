@@ -166,7 +166,7 @@ async fn verify(
     // An approval carries back all that was shown, which can be more than the largest pact.
     let is_approval = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().ends_with("/approve"));
     let bytes_max = if is_approval { APPROVE_BYTES_MAX } else { PACT_BYTES_MAX };
-    let bytes = body::whole(body, bytes_max).await?;
+    let bytes = body::whole(body, bytes_max, body::arrives_within(&parts.extensions)).await?;
     let text = body::utf8(&bytes)?;
     let wire = Wire {
         method: parts.method.as_str(),

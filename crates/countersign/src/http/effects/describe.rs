@@ -3,7 +3,7 @@
 use super::super::error::HttpError;
 use super::super::verdict;
 use countersign_api::{Effect, EffectState, LastTry, UndoWith};
-use countersign_core::call::{EffectId, Outcome};
+use countersign_core::call::{EffectId, Outcome, outside_key};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
@@ -60,6 +60,8 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let intent = gate.read_log(id.0)?;
     let damaged = |error: String| LogError::Damaged(id.0, error);
     let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
+    let action = leaf.action.as_deref().and_then(|id| id.parse::<Digest>().ok());
+    let action = action.ok_or_else(|| damaged("it names no action".to_owned()))?;
     let begun = Payload::of(&intent);
     let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
         Some(dispatch) => Payload::of(&gate.read_log(dispatch)?),
@@ -86,6 +88,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         action: body.text("/action").unwrap_or_default(),
         at: leaf.time,
         dispatch_at: dispatch_at.filter(|_| state == EffectState::Cooling),
+        idempotency_key: outside_key(&action),
         adapter: dispatched.text("/effect/call/adapter"),
         call: call.cloned(),
         fences: fences.into_iter().flatten().filter_map(fenced).collect(),

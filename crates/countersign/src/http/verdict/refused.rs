@@ -29,7 +29,7 @@ pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
             // Where it was erased, nobody says why.
             let reason = payload.map_err(|error| error.to_string())?.map(|payload| format!(": {}", payload.reason));
             let message = format!("{} refused rev_{review}{}", leaf.by, reason.unwrap_or_default());
-            (message, "a person has decided; act anew, under another key, only if something has changed")
+            (message, "a person has decided; act again, under another key, only if something has changed")
         }
         ("expiry", Some(review)) => {
             let message = format!("rev_{review} expired: no reviewer decided in time");
