@@ -135,6 +135,11 @@ params = { type = "object", additionalProperties = false, required = ["account"]
         ),
         ("an HTTP request", "call = { http = \"bank\", path = \"/\" }\n"),
         ("a command", "call = { command = \"mail\" }\n"),
+        (
+            "statements in PostgreSQL",
+            "call = { postgres = \"bank\", run = [{ sql = \"update accounts set balance = 0 where id = $1\", params = \
+             [\"context.account\"] }] }\n",
+        ),
         ("a tool", "call = { mcp = \"bank\", tool = \"pay\" }\n"),
         ("shadow mode", "mode = \"shadow\"\nset = { balance = \"0\" }\n"),
     ];

@@ -97,14 +97,16 @@ impl<'a> Checker<'a> {
 
     /// Checks an expression for the value of an attribute.
     pub(super) fn value(&self, text: &Text<'_>, field: &FieldType, problems: &mut Problems) -> Option<Expression> {
-        let expression = self.compile(text, problems).ok()?;
+        let compiled = self.compile(text, problems);
         // Cedar cannot type an empty set by itself; as the value of a set it is the only thing it can be.
         let empty_set: String = text.value.chars().filter(|c| !c.is_whitespace()).collect();
         if empty_set == "[]" && matches!(field.ty, ValueType::Set(_)) {
-            return Some(expression);
+            return compiled.ok();
         }
         let suffix = format!("\n) == context.{}", target(&field.ty));
-        self.validate(text, &suffix, Some(&field.ty), &[], problems).then_some(expression)
+        let refused = compiled.as_ref().err().map_or(&[][..], Vec::as_slice);
+        let sound = self.validate(text, &suffix, Some(&field.ty), refused, problems);
+        compiled.ok().filter(|_| sound)
     }
 
     /// Checks an expression for a value that is sent outside: a string, an integer, a truth, or a set of these.

@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_api::{Effect, EffectList, EffectState, LastTry, ResolveRequest, Resolved};
 
-/// Look after calls to the outside
+/// Follow, resolve and undo external calls
 #[derive(Debug, Subcommand)]
 pub enum EffectsCommand {
     List(ListArgs),

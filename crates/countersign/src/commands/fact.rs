@@ -12,10 +12,11 @@ use countersign_api::{
 use countersign_core::ids::FactId;
 use serde_json::Value;
 
-/// Read facts, and feed them as an operator
+/// Read and feed facts, as an operator
 ///
-/// A fact is one versioned entity of shared state, such as Account::"42" with its attributes. Agents change facts only
-/// through actions; operators feed them from outside. Every write is a new version and a ledger entry.
+/// A fact is one versioned entity of shared state, such as Account::"42" with its attributes. Agents see facts through
+/// `countersign observe` and change them only through actions; operators read and feed them here. Every write is a new version and a
+/// ledger entry.
 #[derive(Debug, Subcommand)]
 pub enum FactCommand {
     List(ListArgs),
@@ -224,7 +225,7 @@ fn confirm(args: &ConfirmArgs, config: &Config) -> Result<Outcome> {
 fn note_fences(found: &FactResponse) {
     if !found.fenced_by.is_empty() {
         let effects = found.fenced_by.join(", ");
-        note(format_args!("In flight and relying on it: {effects}. Nobody changes it until that has ended."));
+        note(format_args!("In flight and relying on it: {effects}. It cannot change until that has ended."));
     }
     for HeldFeed { entry, at, by, value } in &found.held {
         let value = value.as_ref().map_or_else(|| "deleted".to_owned(), value_line);

@@ -93,7 +93,7 @@ pub struct HaltsArgs {
 pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
     let entered = enter(&args.stop, config, "/v1/halts")?;
     if entered.matches != Some(0) || args.allow_unknown {
-        return told(&args.stop, &entered, "halted", "no action of it commits in a later one");
+        return told(&args.stop, &entered, "halted", "nothing that it covers commits after that");
     }
     let HaltEntered { scope, entry, .. } = &entered;
     if args.stop.json {
@@ -130,7 +130,7 @@ fn told(args: &StopArgs, entered: &HaltEntered, done: &str, rest: &str) -> Resul
     if args.json {
         say_json(&serde_json::to_value(entered)?);
     } else {
-        say(format_args!("{done} {} with entry {}; {rest}", entered.scope, entered.entry));
+        say(format_args!("{done} {} in entry {}; {rest}", entered.scope, entered.entry));
     }
     Ok(Outcome::Yes)
 }

@@ -161,7 +161,8 @@ fn show(shown: &ReviewShown) -> Result<()> {
     if !shown.chain.is_empty() {
         say(format_args!("  on behalf of: {}", shown.chain.join(" -> ")));
     }
-    say(format_args!("  parameters: {}", serde_json::to_string_pretty(&shown.params)?));
+    let params = serde_json::to_string_pretty(&shown.params)?.replace('\n', "\n  ");
+    say(format_args!("  parameters: {params}"));
     for fact in &shown.facts {
         let value = |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
         match &fact.digest {

@@ -66,7 +66,7 @@ pub fn show(verdict: &Verdict) {
         note("The reasons of this verdict have been erased since.");
     }
     if let Some(entry) = verdict.entry {
-        note(format_args!("See `countersign entry show {entry}`; keep its receipt to hold the log to it."));
+        note(format_args!("See `countersign entry show {entry}`; with `--receipt` it prints proof to keep."));
     }
 }
 

@@ -23,16 +23,16 @@ use std::path::Path;
 ///
 /// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the log's key, which must be
 /// or have been the one that you give, every payload against the commitment in its leaf, and the signature of the agent or
-/// operator that acted against what its entry holds. With --against, also checks that the log still contains what a checkpoint or receipt that you
-/// kept says: that is how you find out that history was rewritten and signed again. Says exactly where a log breaks. Needs no
-/// server and no secret, and changes nothing.
+/// operator that acted against what its entry holds. With --against, also checks that the log still contains what a checkpoint or
+/// receipt that you kept says: that is how you find out that history was rewritten and signed again. Says exactly where a log
+/// breaks. Needs no server and no secret, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   countersign verify --data countersign-data --key gate.vkey
   countersign verify --key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
 
-The key is what `countersign init` printed; take it from whoever you trust, not from the folder that you check.
+The key is what `countersign init` printed; get it from someone you trust, not from the folder that you check.
 Exit codes: 0 the log holds, 1 it is broken or disagrees with what you hold, 3 it cannot be read")]
 pub struct VerifyArgs {
     #[command(flatten)]

@@ -333,7 +333,7 @@ mod tests {
             ("[adapters.\"a b\"]\nkind = \"http\"", "cannot name an adapter"),
             ("[adapters.p]\nkind = \"http\"", "needs `base`"),
             ("[adapters.p]\nkind = \"http\"\nbase = \"http://p.example\"", "is not encrypted"),
-            ("[adapters.p]\nkind = \"http\"\nbase = \"https://u:secret@p.example\"", "no user and no password"),
+            ("[adapters.p]\nkind = \"http\"\nbase = \"https://u:secret@p.example\"", "a user or password"),
             (&format!("{http}concurency = 1"), "did you mean `concurrency`?"),
             (&format!("{http}allow_private = [\"10.0.0.0/33\"]"), "10.0.0.0/33"),
             (&format!("{http}connect_timeout = 5"), "a number and a unit"),

@@ -77,7 +77,7 @@ fn a_halt_stops_its_scope_until_it_is_resumed() {
         let none = sandbox.run("resume --agent somebody-else --reason mended").must(1);
         assert!(none.stderr.contains("not_halted"), "{}", none.shown());
         let resumed = sandbox.run(&format!("resume {scope} --reason mended")).must(0);
-        assert!(resumed.stdout.starts_with(&format!("resumed {name} with entry ")), "{}", resumed.shown());
+        assert!(resumed.stdout.starts_with(&format!("resumed {name} in entry ")), "{}", resumed.shown());
         assert!(sandbox.run("halts").must(0).stderr.contains("Nothing is halted."));
         let listed = sandbox.run("ledger list --limit 3").must(0).stdout;
         for row in [format!("{name}  “paying-twice”"), format!("{name}  “mended”")] {

@@ -48,7 +48,7 @@ pub fn run(args: &RotateLogArgs, config: &Config) -> Result<Outcome> {
     note(format_args!("Rotated in entry {}, signed by both keys. The log's public key from now on:", rotated.entry));
     say(rotated.log_key);
     note(
-        "\nNext:\n  back up the folder `keys` anew, and hand out the new public key\n  whoever holds the old one finds the new one \
+        "\nNext:\n  back up the folder `keys` again, and hand out the new public key\n  anyone who holds the old one finds the new one \
          with it: countersign verify",
     );
     Ok(Outcome::Yes)
