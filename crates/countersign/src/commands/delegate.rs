@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Works offline: nothing is sent, and no gate is asked. The delegation is signed with the delegator's key and names the agent
 /// that gets it, with its key. It can only be used by that agent, only within the limits given here, and only while every
 /// agent in it is active and holds its key. With --from it hands on what was handed to the delegator; limits that are not
-/// given are taken over.
+/// given are inherited.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
