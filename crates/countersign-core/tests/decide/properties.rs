@@ -5,6 +5,7 @@ use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::code::Code;
 use countersign_core::decide::decide;
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::denial::{DenialCode, without_right};
 use countersign_core::fact::Version;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Tag};
@@ -247,6 +248,18 @@ proptest! {
                 prop_assert!(!blocked.message.is_empty() && !blocked.hint.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn the_door_refuses_exactly_what_agents_alone_rule_out(case in any_case()) {
+        let world = set_up(&WORLD, &case);
+        let Some(action) = action(&world) else { return Ok(()) };
+        let refused = without_right(&action, &world.state, world.now_ms).map(|(code, _)| code);
+        let decision = decide(&action, &world.state, world.now_ms);
+        let code = decision.blocked().map(|blocked| blocked.code);
+        prop_assert!(refused.is_none() || matches!(decision.verdict, Verdict::Rejected(_)), "{refused:?}: {decision:?}");
+        // Its `allow` is about agents alone, so nobody without the right gets past the door to be told so by an entry.
+        prop_assert!(code != Some(Code::NotAllowed) || refused == Some(DenialCode::NotAllowed), "{decision:?}");
     }
 
     #[test]

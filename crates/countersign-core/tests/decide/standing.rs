@@ -1,7 +1,8 @@
-//! What is asked again right before an attempt of a call.
+//! What is asked of agents alone: at the door, and again right before an attempt of a call.
 
 use crate::world::World;
 use countersign_core::decide::stop_on;
+use countersign_core::denial::without_right;
 use serde_json::json;
 
 const PACT: &str = r#"
@@ -45,4 +46,26 @@ fn attack_a_call_leaves_after_its_agent_lost_the_role_or_the_trust() {
     world.register(&["payer"], "active", 500);
     world.feed("Account::\"a\"", Some(json!({"owner": "john"})));
     assert_eq!(stopped(&world), None);
+}
+
+#[test]
+fn the_door_asks_for_what_is_known_of_agents_and_leaves_the_rest_to_the_decision() {
+    let mut world = World::new(PACT, "pay", json!({"account": "a"})).with_agent(&["payer"]);
+    let refused = |world: &World| {
+        without_right(&world.request(), &world.state, world.now_ms)
+            .map(|(code, blocked)| (code.to_string(), blocked.message))
+    };
+    let code = |world: &World| refused(world).map(|(code, _)| code);
+    // Neither the fact, which is not there, nor the parameters are looked at.
+    assert_eq!((refused(&world), world.verdict().as_str()), (None, "fact_missing"));
+    world.params = json!({"account": 7});
+    assert_eq!((refused(&world), world.verdict().as_str()), (None, "invalid_params"));
+    world.register(&["payer"], "active", 499);
+    assert_eq!(code(&world).as_deref(), Some("trust_too_low"));
+    world.register(&["clerk"], "active", 700);
+    let (code, message) = refused(&world).unwrap();
+    assert_eq!(code, "not_allowed");
+    assert!(message.ends_with("cannot be true, whatever else is so"), "{message}");
+    world.action = "rob".to_owned();
+    assert_eq!(refused(&world).unwrap().0, "unknown_action");
 }
