@@ -1,8 +1,11 @@
 //! Secrets: read once at the start, sent to whom they are for, and shown to nobody.
 //!
 //! A secret has no `Display`, and its `Debug` shows nothing. What comes back from outside may hold one all the same (a
-//! service that echoes its request), so everything that goes into the ledger is searched for them first.
+//! service that echoes its request), so everything that goes into the ledger is searched for them first, also in other forms.
 
+mod disguised;
+
+use self::disguised::{Forms, find};
 use anyhow::{Result, bail};
 use std::fmt;
 use std::fs;
@@ -61,7 +64,9 @@ impl Source {
             Self::Env(name) => match environment(name) {
                 Some(text) => text,
                 None => {
-                    bail!("`{at}`: the environment variable {name} is not set\nhint: set it for `countersign serve`")
+                    bail!(
+                        "`{at}`: the environment variable {name} is not set\nhint: set it for the countersign process"
+                    )
                 }
             },
             Self::File(path) => read_file(at, path)?,
@@ -101,7 +106,7 @@ fn read_file(at: &str, path: &PathBuf) -> Result<String> {
 
 /// The secrets of one adapter, to be searched for in what comes back.
 #[derive(Clone, Default)]
-pub struct Known(Vec<String>);
+pub struct Known(Vec<Forms>);
 
 impl Known {
     /// Remembers a secret that was read from its source.
@@ -111,14 +116,34 @@ impl Known {
         }
         // `Bearer …`: the second word is what must not show, wherever it turns up alone.
         let words = [Some(secret.reveal()), secret.reveal().rsplit(' ').next()];
-        self.0.extend(words.into_iter().flatten().filter(|word| word.len() >= SEARCHED_BYTES_MIN).map(str::to_owned));
-        self.0.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        self.0.dedup();
+        for word in words.into_iter().flatten().filter(|word| word.len() >= SEARCHED_BYTES_MIN) {
+            let forms = Forms::of(word);
+            if !self.0.contains(&forms) {
+                self.0.push(forms);
+            }
+        }
     }
 
     /// Takes every secret out of a text.
     pub fn hide(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
+        if self.0.is_empty() {
+            return text;
+        }
+        let found = find(&text, &self.0);
+        if found.is_empty() {
+            return text;
+        }
+        let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+        for place in found {
+            if place.start >= done {
+                out.push_str(text.get(done..place.start).unwrap_or_default());
+                out.push_str(HIDDEN);
+            }
+            // What overlaps is one secret, or two of which nothing may show.
+            done = done.max(text.ceil_char_boundary(place.end));
+        }
+        out.push_str(text.get(done..).unwrap_or_default());
+        out
     }
 }
 
@@ -176,5 +201,67 @@ mod tests {
             "you sent [secret]; [secret] on 2026-01-01"
         );
         assert!(!format!("{known:?}").contains("abcdefgh"));
+    }
+
+    #[test]
+    fn a_service_echoes_a_secret_in_another_form() {
+        let secret = "s3cr\u{e9}t/\"to ken\"+%41\\?";
+        let mut known = Known::default();
+        known.add(&Source::Env("TOKEN".into()), &secret.into());
+        let json = |text: &str| serde_json::to_string(text).unwrap();
+        let percent = |is_all: bool| -> String {
+            let byte = |byte: u8| match byte.is_ascii_alphanumeric() && !is_all {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02x}"),
+            };
+            secret.bytes().map(byte).collect()
+        };
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let all_u: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let mut forms = vec![
+            secret.to_owned(),
+            json(secret),
+            json(&json(secret)),
+            json(secret).replace('/', "\\/"),
+            all_u,
+            hex.to_lowercase(),
+            hex,
+            percent(true),
+            percent(false)
+                .to_uppercase()
+                .replace("S3CR", "s3cr")
+                .replace("T%2F", "t%2F")
+                .replace("TO%20KEN", "to%20ken"),
+            json(&percent(false)),
+        ];
+        for before in ["", "u", "us", "user:"] {
+            use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};
+            for engine in [BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD] {
+                let text = base64::Engine::encode(&engine, format!("{before}{secret} and more"));
+                forms.push(text.replace('/', "\\/"));
+                forms.push(text.replace('+', "%2B").replace('/', "%2f"));
+                forms.push(text);
+            }
+        }
+        for form in forms {
+            let shown = known.hide(format!("it said <{form}> \u{fc}ber alles"));
+            assert!(shown.contains(HIDDEN) && shown.starts_with("it said <"), "{form}: {shown}");
+            assert!(shown.ends_with("> \u{fc}ber alles"), "{form}: {shown}");
+            let left = shown.len() - HIDDEN.len() - "it said <> \u{fc}ber alles".len();
+            // What base64 has besides: what was before and after, and the two letters that are shared with the secret.
+            assert!(left <= 24, "{form}: {shown}");
+        }
+        for other in ["s3cr\u{e9}t", "nothing \\u0041 of %41 it \\", "%", "\\u", "%4", "\\ud800\\ud800", "%ff%fe"] {
+            assert_eq!(known.hide(other.to_owned()), other);
+        }
+    }
+
+    #[test]
+    fn two_secrets_in_one_another_are_both_hidden() {
+        let mut known = Known::default();
+        for secret in ["aaaabbbbcccc", "bbbbccccdddd", "aaaaaaaa"] {
+            known.add(&Source::Env("TOKEN".into()), &secret.into());
+        }
+        assert_eq!(known.hide("<aaaabbbbccccdddd> <aaaaaaaaa>".into()), "<[secret]> <[secret]a>");
     }
 }
