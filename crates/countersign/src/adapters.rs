@@ -28,6 +28,9 @@ use std::sync::Arc;
 pub fn all(config: &Config, origin: &str) -> Result<Adapters> {
     let mut adapters = build(&config.adapters, &|name| std::env::var(name).ok(), origin)
         .map_err(|error| Failure::cannot(error.to_string()))?;
+    for (name, place) in &config.mcp.upstreams {
+        place.check_environment(name).map_err(|error| Failure::cannot(error.to_string()))?;
+    }
     for (name, adapter) in crate::mcp::adapter::adapters(&config.mcp).context("the system gives no runtime")? {
         if adapters.insert(name.clone(), adapter).is_some() {
             return Err(Failure::usage(format!("`{name}` names an adapter and an MCP server"))

@@ -5,7 +5,7 @@
 
 pub mod adapters;
 mod connections;
-mod table;
+pub mod table;
 
 pub use connections::{ConnectionSettings, OPERATOR_SOCKET, OperatorSocket};
 
@@ -127,7 +127,7 @@ impl Config {
                 "key" => config.key = Some(base.join(string(key, value)?)),
                 "keys_per_agent" => config.keys_per_agent = Some(number(key, value, 1, i64::from(u32::MAX))?),
                 "listen" => config.listen = Some(listen(&string(key, value)?)?),
-                "mcp" => config.mcp = McpSettings::parse(value)?,
+                "mcp" => config.mcp = McpSettings::parse(value, base)?,
                 "operator_socket" => config.operator_socket = Some(OperatorSocket::parse(value, base)?),
                 "origin" => config.origin = Some(string(key, value)?),
                 "queue_len" => config.queue_len = Some(number(key, value, 1, QUEUE_LEN_MAX)?),

@@ -5,6 +5,7 @@
 //! (`methods` has the table). The gateway decides nothing itself.
 
 pub mod adapter;
+pub mod buffers;
 pub mod direct;
 pub mod downstream;
 pub mod draft;
@@ -23,10 +24,11 @@ mod sse;
 pub mod tool;
 pub mod upstream;
 
+use buffers::Buffers;
 use gate::GateClient;
 use settings::Place;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many different notes are given; each is remembered, so that it is given once.
 const NOTED_MAX: usize = 1024;
@@ -37,6 +39,8 @@ pub struct Gateway {
     pub upstreams: Vec<(String, Place)>,
     /// The gate.
     pub gate: GateClient,
+    /// What all messages together may take.
+    pub buffers: Arc<Buffers>,
     /// Methods without a rule that the settings let pass, recorded.
     allowed: HashSet<String>,
     noted: Mutex<HashSet<String>>,
@@ -44,8 +48,13 @@ pub struct Gateway {
 
 impl Gateway {
     /// In front of these servers.
-    pub fn new(upstreams: Vec<(String, Place)>, gate: GateClient, allowed: HashSet<String>) -> Self {
-        Self { upstreams, gate, allowed, noted: Mutex::default() }
+    pub fn new(
+        upstreams: Vec<(String, Place)>,
+        gate: GateClient,
+        allowed: HashSet<String>,
+        buffers: Arc<Buffers>,
+    ) -> Self {
+        Self { upstreams, gate, buffers, allowed, noted: Mutex::default() }
     }
 
     /// Whether the settings let a method pass that has no rule.

@@ -11,6 +11,7 @@ use crate::client::{Call, Client};
 use crate::config::{self, Config};
 use crate::connections;
 use crate::mcp::Gateway;
+use crate::mcp::buffers::Buffers;
 use crate::mcp::downstream::{http, stdio};
 use crate::mcp::gate::{GateClient, PACT_NAME};
 use crate::mcp::mapping::Mapping;
@@ -71,6 +72,9 @@ pub struct Upstreams {
     /// A server, as 'name=command …' or name=http://…; may be repeated [default: those of countersign.toml]
     #[arg(long, value_name = "SERVER")]
     upstream: Vec<String>,
+    /// A variable in the environment of the server of --upstream: NAME is passed on, NAME=VALUE is set; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]", requires = "upstream")]
+    env: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +111,9 @@ impl Upstreams {
             }
             chosen.push((name, place));
         }
+        if !self.env.is_empty() {
+            self.add_environment(&mut chosen)?;
+        }
         if chosen.is_empty() {
             chosen = config.mcp.upstreams.iter().map(|(name, place)| (name.clone(), place.clone())).collect();
         }
@@ -115,7 +122,20 @@ impl Upstreams {
                 .hint("name one with --upstream 'name=command …', or in countersign.toml under [mcp.upstream.NAME]")
                 .into());
         }
+        for (name, place) in &chosen {
+            place.check_environment(name).map_err(|error| Failure::usage(error.to_string()))?;
+        }
         Ok(chosen)
+    }
+
+    /// Gives the server of the command line its variables. What is for one server must not go to another, so there is but one.
+    fn add_environment(&self, chosen: &mut [(String, Place)]) -> Result<()> {
+        let [(_, place)] = chosen else {
+            return Err(Failure::usage("--env does not say which server it is for")
+                .hint("name the servers in countersign.toml, each with its own `env`")
+                .into());
+        };
+        place.add_environment(&self.env).map_err(|error| Failure::usage(error.to_string()).into())
     }
 }
 
@@ -145,7 +165,7 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
     logging("warn", LogFormat::Text);
     let gate = gate(args, &upstreams, config)?;
     let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
-    let gateway = Arc::new(Gateway::new(upstreams, gate, allowed));
+    let gateway = Arc::new(Gateway::new(upstreams, gate, allowed, Buffers::new(config.mcp.buffered_max())));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the system gives no runtime")?;
     let (alive, mut all_ended) = Alive::new();

@@ -232,7 +232,7 @@ fn command(table: &Table<'_>, relative_to: &Path) -> Result<CommandSettings> {
     let program = table.required("program", table.string("program")?, "\"/usr/local/bin/pay\"")?;
     let env = match table.table("env")? {
         None => Vec::new(),
-        Some(env) => env.members().map(|member| variable(&env, member, relative_to)).collect::<Result<_>>()?,
+        Some(env) => variables(&env, relative_to)?,
     };
     let cwd = table.string("cwd")?.unwrap_or_else(|| "/".to_owned());
     Ok(CommandSettings {
@@ -253,6 +253,11 @@ fn exits(table: &Table<'_>, key: &str) -> Result<Vec<i64>> {
         bail!("`{}.{key}` cannot have 75\nhint: 75 always means: not now, and nothing was done", table.at());
     }
     Ok(exits)
+}
+
+/// The variables of a program's environment: values, or where they are kept.
+pub fn variables(env: &Table<'_>, relative_to: &Path) -> Result<Vec<(String, Source)>> {
+    env.members().map(|member| variable(env, member, relative_to)).collect()
 }
 
 fn variable(env: &Table<'_>, (name, value): (&str, &Value), relative_to: &Path) -> Result<(String, Source)> {

@@ -8,6 +8,7 @@
 mod answered;
 
 use self::answered::{Answered, Says};
+use super::buffers::Buffers;
 use super::direct::{Direct, NoAnswer};
 use super::gate::tool_fact;
 use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
@@ -48,13 +49,16 @@ pub struct McpAdapter {
 pub struct Threads {
     handle: Handle,
     runtime: Option<Runtime>,
+    /// What all their messages together may take.
+    buffers: Arc<Buffers>,
 }
 
 impl Threads {
     /// Starts them.
-    pub fn new() -> std::io::Result<Arc<Self>> {
+    pub fn new(buffered_max: usize) -> std::io::Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Arc::new(Self { handle: runtime.handle().clone(), runtime: Some(runtime) }))
+        let buffers = Buffers::new(buffered_max);
+        Ok(Arc::new(Self { handle: runtime.handle().clone(), runtime: Some(runtime), buffers }))
     }
 }
 
@@ -72,7 +76,7 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
     if settings.upstreams.is_empty() {
         return Ok(Adapters::new());
     }
-    let threads = Threads::new()?;
+    let threads = Threads::new(settings.buffered_max())?;
     let adapter = |(name, place): (&String, &Place)| {
         let adapter = McpAdapter::new(name, place.clone(), Arc::clone(&threads));
         (SmolStr::new(name), Arc::new(adapter) as Arc<dyn Adapter>)
@@ -109,7 +113,7 @@ impl McpAdapter {
         }
         // Nothing waits for it to end: a worker drops it, and its program ends with it.
         let (alive, _) = Alive::new();
-        self.threads.handle.block_on(Direct::open(&self.place, &alive))
+        self.threads.handle.block_on(Direct::open(&self.place, &alive, &self.threads.buffers))
     }
 
     fn call(

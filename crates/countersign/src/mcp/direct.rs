@@ -1,11 +1,13 @@
 //! The gateway as a client of its own: to read a server's tools before anybody is shown them, and to call what a pact maps.
 
+use super::buffers::{Buffers, Held};
 use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, raw};
 use super::session::next_cursor;
 use super::settings::Place;
 use super::tool::{LISTED_FOR, Tool};
 use super::upstream::{self, Alive, Event, Inlet};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -28,6 +30,8 @@ pub struct Direct {
     next: u64,
     /// Its tools, and when they were listed, unless it has said since that they have changed.
     known: Option<(Instant, Vec<Tool>)>,
+    /// The room that they take.
+    held: Option<Held>,
 }
 
 /// Why there is no answer.
@@ -54,10 +58,11 @@ pub enum NoAnswer {
 
 impl Direct {
     /// Opens a link and introduces the gateway.
-    pub async fn open(place: &Place, alive: &Alive) -> Result<Self, NoAnswer> {
+    pub async fn open(place: &Place, alive: &Alive, buffers: &Arc<Buffers>) -> Result<Self, NoAnswer> {
         let (sender, events) = mpsc::channel(64);
-        let link = upstream::open(place, Inlet::new(0, 0, sender), alive.clone()).map_err(NoAnswer::NotSent)?;
-        let mut direct = Self { link, events, stateless: false, next: 0, known: None };
+        let inlet = Inlet::new(0, 0, Arc::clone(buffers), sender);
+        let link = upstream::open(place, inlet, alive.clone()).map_err(NoAnswer::NotSent)?;
+        let mut direct = Self { link, events, stateless: false, next: 0, known: None, held: None };
         let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
         let params = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client});
         match direct.request("initialize", Some(raw(&params)), INTRODUCES_WITHIN).await {
@@ -117,6 +122,7 @@ impl Direct {
     pub async fn tools(&mut self) -> Result<Vec<Tool>, NoAnswer> {
         let mut pages = Vec::new();
         let mut bytes = 0;
+        self.held = None;
         let mut params = Members::default();
         for _ in 0..PAGES_MAX {
             let answer = self.request("tools/list", Some(params.to_raw()), LISTS_WITHIN).await?;
@@ -124,6 +130,10 @@ impl Direct {
             let Some(Ok(result)) = result else {
                 return Err(NoAnswer::Lost("its list of tools is no object".to_owned()));
             };
+            match (&mut self.held, answer.held.clone()) {
+                (Some(held), Some(more)) => held.absorb(more),
+                (held, more) => *held = more,
+            }
             bytes += answer.result_raw().map_or(0, |result| result.get().len());
             if bytes > upstream::MESSAGE_BYTES_MAX {
                 return Err(NoAnswer::Lost("its list of tools is too long".to_owned()));

@@ -44,6 +44,20 @@ pub struct GateClient {
     secret: [u8; 32],
 }
 
+/// A call of a tool, as a client makes it.
+pub struct Calling {
+    /// The server.
+    pub upstream: String,
+    /// The tool, as the server has it.
+    pub tool: Tool,
+    /// The arguments, as they stand; empty where there are none.
+    pub arguments: String,
+    /// All that is sent, the arguments among it; recorded by its hash.
+    pub content: String,
+    /// The client's own idempotency key.
+    pub key: Option<String>,
+}
+
 /// A use of a server otherwise than by a call of a tool.
 pub struct Using {
     /// The server.
@@ -139,35 +153,22 @@ impl GateClient {
     }
 
     /// Decides a call; its entry stands when this returns.
-    pub fn decide(
-        &self,
-        upstream: &str,
-        tool: &Tool,
-        arguments: &str,
-        key: Option<String>,
-        seen: &Observations,
-    ) -> Result<Decided, Refusal> {
-        let Some(key) = key else { return self.decide_under(upstream, tool, arguments, None, seen) };
+    pub fn decide(&self, calling: &Calling, seen: &Observations) -> Result<Decided, Refusal> {
+        let Some(key) = &calling.key else { return self.decide_under(calling, None, seen) };
         // Before anything is kept under it.
-        IdempotencyKey::new(&key).map_err(|error| Refusal::arguments(&error.to_string()))?;
-        self.decide_under(upstream, tool, arguments, Some(key.clone()), seen).map_err(|refusal| refusal.under(&key))
+        IdempotencyKey::new(key).map_err(|error| Refusal::arguments(&error.to_string()))?;
+        self.decide_under(calling, Some(key.clone()), seen).map_err(|refusal| refusal.under(key))
     }
 
-    fn decide_under(
-        &self,
-        upstream: &str,
-        tool: &Tool,
-        arguments: &str,
-        key: Option<String>,
-        seen: &Observations,
-    ) -> Result<Decided, Refusal> {
+    fn decide_under(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Decided, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
         let mapping = self.mapping()?;
         if let Some(pact) = mapping.unread_about(&tool.name) {
             return Err(Refusal::unread(&tool.name, pact));
         }
         match mapping.find(upstream, &tool.name) {
             [] if mapping.knows_nothing_of(upstream, &tool.name) => {
-                self.may_pass(upstream, tool, arguments, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass)
+                self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass)
             }
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
@@ -176,7 +177,7 @@ impl GateClient {
                 if facts.is_empty() {
                     return Err(Refusal::arguments(&mapping.accepted(upstream, &tool.name)));
                 }
-                self.observed(upstream, tool, arguments, &facts, seen).map(Decided::Answer)
+                self.observed(calling, &facts, seen).map(Decided::Answer)
             }
             [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key, seen).map(Decided::Answer),
             [one, other, ..] => {
@@ -190,15 +191,14 @@ impl GateClient {
     /// it is the server's answer, which is kept nowhere, so who repeats the key is told that and nothing is sent.
     pub(super) fn may_pass(
         &self,
-        upstream: &str,
-        tool: &Tool,
-        arguments: &str,
+        calling: &Calling,
         unless_it_reads: Unless,
         key: Option<String>,
     ) -> Result<(), Refusal> {
+        let Calling { upstream, tool, content, .. } = calling;
         let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
         let params = json!({
-            "tool": id, "definition": tool.definition, "arguments": super::tool::hash(arguments.as_bytes()),
+            "tool": id, "definition": tool.definition, "content": super::tool::hash(content.as_bytes()),
             "unmapped": unless_it_reads.as_str(),
         });
         let verdict = self.act("call", params, key.clone()).map_err(|error| match &key {

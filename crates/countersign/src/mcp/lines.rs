@@ -1,5 +1,6 @@
 //! Lines of bounded length from a stream of bytes.
 
+use super::buffers::{Full, Held};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 /// How much is read at a time.
@@ -20,6 +21,8 @@ pub enum Line {
     NotText,
     /// Longer than allowed; the stream stands in the middle of it.
     TooLong,
+    /// There is no room for it; the stream stands in the middle of it.
+    NoRoom(Full),
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
@@ -28,8 +31,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader: BufReader::with_capacity(BUFFER_BYTES, reader), bytes_max }
     }
 
-    /// The next line; `None` at the end. Bytes after the last line end are a line too.
-    pub async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    /// The next line; `None` at the end. Bytes after the last line end are a line too. What there is of the line is held meanwhile.
+    pub async fn next(&mut self, held: &mut Held) -> std::io::Result<Option<Line>> {
         let mut line = Vec::new();
         loop {
             let chunk = self.reader.fill_buf().await?;
@@ -38,6 +41,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(chunk.len());
+            if let Err(full) = held.grow_to(line.len() + taken) {
+                return Ok(Some(Line::NoRoom(full)));
+            }
             line.extend_from_slice(chunk.get(..taken).unwrap_or_default());
             self.reader.consume(end.map_or(taken, |end| end + 1));
             if line.len() > self.bytes_max {
@@ -56,17 +62,25 @@ fn text(line: Vec<u8>) -> Line {
 
 #[cfg(test)]
 mod tests {
+    use super::super::buffers::Buffers;
     use super::*;
 
     #[tokio::test]
     async fn lines_are_whole_and_bounded() {
         let mut lines = Lines::new(b"one\n\n\xff\ntail".as_slice(), 8);
         let mut all = Vec::new();
-        while let Some(line) = lines.next().await.expect("reads") {
+        let buffers = Buffers::new(1 << 10);
+        while let Some(line) = lines.next(&mut buffers.nothing()).await.expect("reads") {
             all.push(line);
         }
         let text = |text: &str| Line::Text(text.to_owned());
         assert_eq!(all, [text("one"), text(""), Line::NotText, text("tail")]);
-        assert_eq!(Lines::new(b"123456789\n".as_slice(), 8).next().await.expect("reads"), Some(Line::TooLong));
+        let first = async |text: &[u8], held: &mut Held| Lines::new(text, 8).next(held).await.expect("reads");
+        assert_eq!(first(b"123456789\n", &mut buffers.nothing()).await, Some(Line::TooLong));
+        let mut held = buffers.nothing();
+        assert_eq!(first(b"1234567\n", &mut held).await, Some(text("1234567")));
+        assert_eq!(held.bytes(), 7);
+        let first = first(b"1234567\n", &mut Buffers::new(4).nothing()).await;
+        assert!(matches!(first, Some(Line::NoRoom(_))), "{first:?}");
     }
 }

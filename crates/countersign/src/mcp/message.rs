@@ -9,6 +9,8 @@ mod names;
 
 pub use members::Members;
 
+use super::buffers::{Held, counted};
+use axum::body::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
 use std::time::Instant;
 
@@ -54,6 +56,8 @@ pub struct Message {
     pub method: String,
     /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
     pub headers: Vec<(String, String)>,
+    /// The room that it takes, where somebody else sent it.
+    pub held: Option<Held>,
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
     /// Whether the gateway itself says it.
@@ -142,6 +146,7 @@ impl Message {
             kind,
             method: method.unwrap_or_default(),
             headers: Vec::new(),
+            held: None,
             not_after: None,
             is_own: false,
         };
@@ -187,6 +192,7 @@ impl Message {
             kind: Kind::Notification,
             method: method.to_owned(),
             headers: Vec::new(),
+            held: None,
             not_after: None,
             is_own: true,
         }
@@ -229,6 +235,7 @@ impl Message {
             kind: Kind::Response,
             method: String::new(),
             headers: Vec::new(),
+            held: None,
             not_after: None,
             is_own: true,
         }
@@ -289,11 +296,23 @@ impl Message {
         self.members.set("error", error);
     }
 
-    /// Its text on one line. Text in JSON holds no line feed as such, so only white space between is replaced.
+    /// Its text on one line.
     pub fn line(&self) -> String {
-        let mut text = self.members.to_text();
-        if text.contains(['\n', '\r']) {
-            text = text.replace(['\n', '\r'], " ");
+        on_one_line(self.members.to_text())
+    }
+
+    /// The same as bytes, which take room until they have left.
+    pub fn bytes(&self) -> Bytes {
+        counted(self.line(), self.held.clone())
+    }
+
+    /// All that a server is told by it, besides its method, as it is sent: its params or result, and below them the headers that
+    /// repeat some of it.
+    pub fn content(&self) -> String {
+        let content = self.params().or_else(|| self.result_raw());
+        let mut text = on_one_line(content.map(|content| content.get().to_owned()).unwrap_or_default());
+        for (name, value) in &self.headers {
+            text.extend(["\n", name, ": ", value]);
         }
         text
     }
@@ -303,6 +322,11 @@ impl Message {
         let meta = self.params_members().ok()?.object("_meta")?;
         meta.text("io.modelcontextprotocol/protocolVersion")
     }
+}
+
+/// Text in JSON holds no line feed as such, so only white space between is replaced.
+fn on_one_line(text: String) -> String {
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }
 
 /// Anything that becomes JSON.

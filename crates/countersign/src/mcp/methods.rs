@@ -24,11 +24,11 @@ pub fn request(method: &str) -> Option<Rule> {
         | "prompts/list"
         | "resources/list"
         | "resources/templates/list"
-        | "resources/unsubscribe"
         | "logging/setLevel" => Some(Rule::Pass),
         "tools/call" => Some(Rule::Call),
         "resources/read"
         | "resources/subscribe"
+        | "resources/unsubscribe"
         | "subscriptions/listen"
         | "prompts/get"
         | "completion/complete"

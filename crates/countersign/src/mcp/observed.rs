@@ -4,10 +4,9 @@
 //! answer that the agent gets, neither the agent nor the gateway can make one up, and readers and writers speak to the same
 //! process of a server. What was shown is kept here for the session and goes along with its actions.
 
-use super::gate::{GateClient, Unless};
+use super::gate::{Calling, GateClient, Unless};
 use super::message::{Members, Raw, raw};
 use super::refusal::{MEMBER, Refusal};
-use super::tool::Tool;
 use crate::client::Call;
 use anyhow::Result;
 use countersign_api::{ObserveRequest, ObserveResponse};
@@ -93,15 +92,9 @@ impl Observations {
 
 impl GateClient {
     /// Shows a client the facts that its call reads; the tool's own answer, with what was sealed beside it.
-    pub(super) fn observed(
-        &self,
-        upstream: &str,
-        tool: &Tool,
-        arguments: &str,
-        facts: &[FactId],
-        seen: &Observations,
-    ) -> Result<Raw, Refusal> {
-        self.may_pass(upstream, tool, arguments, Unless::Observes, None)?;
+    pub(super) fn observed(&self, calling: &Calling, facts: &[FactId], seen: &Observations) -> Result<Raw, Refusal> {
+        let tool = &calling.tool;
+        self.may_pass(calling, Unless::Observes, None)?;
         let not_read = |error: anyhow::Error| Refusal::not_read(&tool.name, &error);
         let mut shown = self.observe(facts).map_err(not_read)?;
         for _ in 1..TRIES_MAX {

@@ -19,7 +19,9 @@ use self::gather::Gather;
 use self::slot::Slot;
 use self::uses::{Sending, Use};
 use super::Gateway;
-use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, SERVER_ERROR, number, raw};
+use super::message::{
+    INVALID_PARAMS, Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, SERVER_ERROR, number, raw,
+};
 use super::methods::{self, Rule};
 use super::observed::Observations;
 use super::refusal::Refusal;
@@ -38,6 +40,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// The longest token or number of a progress that is passed on.
 const PROGRESS_BYTES_MAX: usize = 64;
+
+/// How much a server can be told to log.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// A client that is served. Ends when the client's sender is dropped.
 pub struct Session {
@@ -73,8 +78,6 @@ struct Pending {
 enum Purpose {
     /// The client, under its own id.
     Relay { id: Raw },
-    /// The client, and it lists tools.
-    Tools { id: Raw, is_first: bool },
     /// The client, if the gate lets the call pass.
     Call { call: u64 },
     /// Several answers make one.
@@ -115,7 +118,8 @@ impl Session {
         let (client, outbox) = mpsc::channel(WAITING_MAX);
         let (events, from_links) = mpsc::channel(WAITING_MAX);
         let (verdicts, gate_said) = mpsc::channel(WAITING_MAX);
-        let slots = gateway.upstreams.iter().map(|(name, place)| Slot::new(name, place, alive)).collect();
+        let slots =
+            gateway.upstreams.iter().map(|(name, place)| Slot::new(name, place, alive, &gateway.buffers)).collect();
         let session = Self {
             gateway: Arc::clone(gateway),
             slots,
@@ -214,14 +218,15 @@ impl Session {
                 }
                 self.spread(id, message).await;
             }
-            "tools/list" if !self.is_namespaced() => {
-                let is_first = message.params_members().is_ok_and(|params| params.get("cursor").is_none());
-                self.forward(0, message, Purpose::Tools { id, is_first }).await;
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                self.list(id, &message).await
             }
-            _ if !self.is_namespaced() => self.forward(0, message, Purpose::Relay { id }).await,
-            "ping" => self.answer(Message::result(&id, raw(&serde_json::json!({})))).await,
-            // Every server is told; those that do not know the resource say so.
-            _ => self.spread(id, message).await,
+            "server/discover" => self.spread(id, message).await,
+            "ping" if self.is_namespaced() => self.answer(Message::result(&id, raw(&serde_json::json!({})))).await,
+            _ => match plain_request(&message) {
+                Some(message) => self.spread(id, message).await,
+                None => self.answer_error(&id, INVALID_PARAMS, "there is no such level").await,
+            },
         }
     }
 
@@ -302,11 +307,9 @@ impl Session {
         // Where the gate, or the list of tools, has not come yet, nothing is ever sent.
         self.calls.retain(|call, _| !calls.contains(call));
         self.uses.retain(|_, using| !using.is(&id));
-        self.gathers.retain(|_, gather| !gather.is_for_call(&id));
+        self.gathers.retain(|_, gather| !gather.is_for(&id));
         let found = self.pending.iter().filter(|(_, pending)| match &pending.purpose {
-            Purpose::Relay { id: known } | Purpose::Tools { id: known, .. } | Purpose::Listen { id: known } => {
-                known.get() == id
-            }
+            Purpose::Relay { id: known } | Purpose::Listen { id: known } => known.get() == id,
             Purpose::Call { call: known } => calls.contains(known),
             Purpose::FirstOf { message, .. } => message.id().is_some_and(|known| known.get() == id),
             Purpose::Gather { .. } | Purpose::Reopening => false,
@@ -341,6 +344,20 @@ impl Session {
     fn name(&self, slot: usize) -> &str {
         self.slots.get(slot).map_or("?", |slot| slot.name.as_str())
     }
+}
+
+/// A request that passes without an entry, with nothing in it that could tell a server more than what is asked: a ping, and how much a
+/// server is to log.
+fn plain_request(message: &Message) -> Option<Message> {
+    let params = match message.method.as_str() {
+        "logging/setLevel" => {
+            let level =
+                message.params_members().ok()?.text("level").filter(|level| LEVELS.contains(&level.as_str()))?;
+            Some(raw(&serde_json::json!({"level": level})))
+        }
+        _ => None,
+    };
+    Some(Message::request(0, &message.method, params))
 }
 
 /// A notification that passes without an entry, with nothing in it that could tell a server more than what it is about: the numbers

@@ -1,10 +1,18 @@
 //! Which servers stand behind the gateway, and what becomes of tools that no pact maps: from countersign.toml or from flags,
 //! checked once.
 
+mod program;
+
+pub use program::Program;
+
+use super::buffers::BUFFERED_MAX;
 use super::methods;
+use crate::config::adapters::variables;
+use crate::config::table::{Table, number};
 use anyhow::{Result, bail};
 use countersign_core::pact::duration_ms;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use toml::Value;
 
@@ -13,6 +21,10 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 /// The shortest and the longest time that the settings may say.
 const SESSION_IDLE_MIN: Duration = Duration::from_secs(1);
 const SESSION_IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The least and the most that the settings may let wait.
+const BUFFERED_MIN: i64 = 1 << 20;
+const BUFFERED_MAX_MAX: i64 = 1 << 40;
 
 /// The longest name of an upstream: it stands in front of every tool's name.
 const NAME_CHARS_MAX: usize = 32;
@@ -34,6 +46,8 @@ pub struct McpSettings {
     pub unmapped: Unmapped,
     /// How long a session over HTTP is kept for a client that does not use it.
     pub session_idle: Option<Duration>,
+    /// How many bytes of messages may wait, of all sessions together.
+    pub buffered_max: Option<usize>,
     /// Methods that pass, recorded, although it is not known what they do.
     pub allow_methods: Vec<String>,
     /// The servers behind, by name.
@@ -67,29 +81,37 @@ impl Unmapped {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A program that is started and spoken to over its standard input and output.
-    Command(Vec<String>),
+    Command(Program),
     /// One that runs, spoken to over streamable HTTP.
     Url(String),
 }
 
 impl McpSettings {
-    /// Reads the table `mcp`.
-    pub fn parse(value: &Value) -> Result<Self> {
+    /// Reads the table `mcp`; relative paths start at `base`.
+    pub fn parse(value: &Value, base: &Path) -> Result<Self> {
         let Some(table) = value.as_table() else { bail!("key `mcp` must be a table\nhint: write [mcp]") };
         let mut settings = Self::default();
         for (key, value) in table {
             match key.as_str() {
                 "unmapped" => settings.unmapped = unmapped(value)?,
                 "session_idle" => settings.session_idle = Some(session_idle(value)?),
+                "buffered_max" => {
+                    settings.buffered_max = Some(number("mcp.buffered_max", value, BUFFERED_MIN, BUFFERED_MAX_MAX)?);
+                }
                 "allow_methods" => settings.allow_methods = allow_methods(value)?,
-                "upstream" => settings.upstreams = upstreams(value)?,
+                "upstream" => settings.upstreams = upstreams(value, base)?,
                 unknown => {
-                    let keys = "`unmapped`, `session_idle`, `allow_methods` and `upstream`";
+                    let keys = "`unmapped`, `session_idle`, `buffered_max`, `allow_methods` and `upstream`";
                     bail!("key `mcp.{unknown}` is not known\nhint: the keys are {keys}")
                 }
             }
         }
         Ok(settings)
+    }
+
+    /// How many bytes of messages may wait, of all sessions together.
+    pub fn buffered_max(&self) -> usize {
+        self.buffered_max.unwrap_or(BUFFERED_MAX)
     }
 }
 
@@ -129,25 +151,33 @@ pub fn allowed_method(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn upstreams(value: &Value) -> Result<BTreeMap<String, Place>> {
+fn upstreams(value: &Value, base: &Path) -> Result<BTreeMap<String, Place>> {
     let Some(table) = value.as_table() else {
         bail!("key `mcp.upstream` must be a table\nhint: write [mcp.upstream.NAME]")
     };
-    table.iter().map(|(name, value)| Ok((checked(name)?, place(name, value)?))).collect()
+    table.iter().map(|(name, value)| Ok((checked(name)?, place(name, value, base)?))).collect()
 }
 
-fn place(name: &str, value: &Value) -> Result<Place> {
+fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
     let hint = format!(
         "hint: write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`"
     );
     let Some(table) = value.as_table() else { bail!("key `mcp.upstream.{name}` must be a table\n{hint}") };
-    if let Some(unknown) = table.keys().find(|key| !["command", "url"].contains(&key.as_str())) {
+    if let Some(unknown) = table.keys().find(|key| !["command", "env", "url"].contains(&key.as_str())) {
         bail!("key `mcp.upstream.{name}.{unknown}` is not known\n{hint}");
     }
+    let env = match table.get("env") {
+        None => Vec::new(),
+        Some(_) if table.contains_key("url") => {
+            bail!("key `mcp.upstream.{name}.env` is for a server that is started\nhint: one that runs has its own")
+        }
+        Some(env) => variables(&Table::new(format!("mcp.upstream.{name}.env"), env)?, base)?,
+    };
     match (table.get("command"), table.get("url").and_then(Value::as_str)) {
         (Some(Value::Array(words)), None) if !words.is_empty() => {
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            words.map(Place::Command).ok_or_else(|| anyhow::anyhow!("the words of a command must be strings\n{hint}"))
+            let words = words.ok_or_else(|| anyhow::anyhow!("the words of a command must be strings\n{hint}"))?;
+            Ok(Place::Command(Program { words, env }))
         }
         (None, Some(url)) => address(url),
         _ => bail!("the upstream `{name}` has no place\n{hint}"),
@@ -179,7 +209,7 @@ pub fn upstream(text: &str) -> Result<(String, Place)> {
 /// A command in one text.
 pub fn command(text: &str) -> Result<Place> {
     match words(text) {
-        Some(words) if !words.is_empty() => Ok(Place::Command(words)),
+        Some(words) if !words.is_empty() => Ok(Place::Command(Program { words, env: Vec::new() })),
         _ => bail!("`{text}` is not a command\nhint: close every quote; a program comes first"),
     }
 }
@@ -244,7 +274,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<McpSettings> {
-        McpSettings::parse(&Value::Table(toml::from_str(text).expect("is TOML")))
+        McpSettings::parse(&Value::Table(toml::from_str(text).expect("is TOML")), Path::new(""))
     }
 
     #[test]
@@ -293,6 +323,9 @@ mod tests {
             "[upstream.a]\ncommand = [\"x\"]\nurl = \"http://a\"",
             "[upstream.a]\nurl = \"https://a\"",
             "[upstream.a]\ncomand = [\"x\"]",
+            "[upstream.a]\ncommand = [\"x\"]\nenv = [\"TOKEN\"]",
+            "[upstream.a]\ncommand = [\"x\"]\nenv = { TOKEN = { evn = \"TOKEN\" } }",
+            "[upstream.a]\nurl = \"http://a\"\nenv = { TOKEN = \"x\" }",
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains("hint: "), "{text}: {error}");

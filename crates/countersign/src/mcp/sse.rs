@@ -59,6 +59,11 @@ impl SseReader {
         Ok(events)
     }
 
+    /// How much there is of what is not complete yet.
+    pub fn part_bytes(&self) -> usize {
+        self.line.len() + self.event.data.len()
+    }
+
     fn line_done(&mut self, line: &str) -> Option<SseEvent> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);

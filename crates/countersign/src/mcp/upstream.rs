@@ -6,8 +6,10 @@
 mod http;
 mod process;
 
+use super::buffers::{Buffers, Held};
 use super::message::Message;
 use super::settings::Place;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// How many messages may wait on a link in each direction.
@@ -30,13 +32,19 @@ pub enum Event {
 pub struct Inlet {
     link: usize,
     generation: u64,
+    buffers: Arc<Buffers>,
     events: mpsc::Sender<(usize, u64, Event)>,
 }
 
 impl Inlet {
-    /// For a link with this number, opened for this time.
-    pub fn new(link: usize, generation: u64, events: mpsc::Sender<(usize, u64, Event)>) -> Self {
-        Self { link, generation, events }
+    /// For a link with this number, opened for this time; what it says takes room here.
+    pub fn new(link: usize, generation: u64, buffers: Arc<Buffers>, events: mpsc::Sender<(usize, u64, Event)>) -> Self {
+        Self { link, generation, buffers, events }
+    }
+
+    /// What the next message is held by.
+    pub(super) fn nothing(&self) -> Held {
+        self.buffers.nothing()
     }
 
     /// Hands an event on; `false` where nobody listens any more.
@@ -68,7 +76,7 @@ impl Alive {
 pub fn open(place: &Place, inlet: Inlet, alive: Alive) -> Result<mpsc::Sender<Message>, String> {
     let (outgoing, messages) = mpsc::channel(WAITING_MAX);
     match place {
-        Place::Command(words) => process::open(words, messages, inlet, alive)?,
+        Place::Command(program) => process::open(program, messages, inlet, alive)?,
         Place::Url(url) => http::open(url, messages, inlet, alive)?,
     }
     Ok(outgoing)

@@ -3,10 +3,14 @@
 #[path = "../mcp/client.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
 mod client;
+mod floods;
 mod messages;
 #[path = "../mcp/hostile/server.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
 mod server;
+mod servers;
+mod told;
+mod verdicts;
 
 use crate::world::{PATIENCE, World, wait_until};
 use client::Stdio;
@@ -20,7 +24,7 @@ pact = "box"
 version = 1
 
 [facts.McpTool]
-attributes = { definition = "String", read_only = "Bool" }
+attributes = { definition = "String", read_only = "Bool", text = "String?" }
 
 [action.write]
 resource = 'McpTool::"box/write"'

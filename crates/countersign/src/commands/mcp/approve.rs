@@ -1,10 +1,14 @@
 //! `countersign mcp approve`.
 
+mod changes;
+
+use self::changes::changes;
 use super::Upstreams;
 use crate::client::{Call, Client};
 use crate::commands::fact::waits;
 use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path, is_refused_as};
 use crate::config::Config;
+use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
 use crate::mcp::direct::Direct;
 use crate::mcp::gate::{PACT, PACT_NAME, SERVER_TYPE, tool_fact};
 use crate::mcp::settings::Place;
@@ -16,16 +20,21 @@ use clap::Args;
 use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
 use countersign_core::ids::{FactId, FactType};
 use serde_json::{Value, json};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 /// How long servers may take to end when everything was read.
 const ENDS_WITHIN: Duration = Duration::from_secs(7);
 
+/// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
+const TEXT_BYTES_MAX: usize = 12 << 10;
+
 /// Read the tools of MCP servers, and approve their definitions as they are
 ///
 /// Shows every tool with what it says of itself. What is approved is the whole definition, by its hash, in a fact
 /// McpTool::"SERVER/TOOL". An agent sees approved tools only, and one whose definition changes afterwards is refused until it is
-/// approved again. Definitions with characters that people do not see cannot be approved.
+/// approved again: then the changes are shown, and at a terminal you are asked first. Definitions with characters that people do
+/// not see cannot be approved.
 ///
 /// Takes an operator who may feed facts; the first time also one who may publish, since calls are decided under a small pact of
 /// their own, mcp-calls.
@@ -66,6 +75,7 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
     }
     let mut outcome = Outcome::Yes;
     let mut left: Vec<&String> = args.tools.iter().collect();
+    let mut read: Vec<(String, String)> = Vec::new();
     for (upstream, place) in &upstreams {
         if !args.tools.is_empty() && !args.tools.iter().any(|tool| tool.starts_with(&format!("{upstream}/"))) {
             continue;
@@ -73,6 +83,7 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
         let mut approved = false;
         for tool in read_tools(upstream, place)? {
             let id = format!("{upstream}/{}", tool.name);
+            read.push((id.clone(), tool.definition.clone()));
             let asked = args.tools.iter().find(|asked| named(asked).0 == id);
             if !args.tools.is_empty() && asked.is_none() {
                 continue;
@@ -82,12 +93,19 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
             if let Some(why) = &tool.unfit {
                 note(format_args!("  cannot be approved: {why}"));
                 outcome = Outcome::No;
-            } else if asked.and_then(|asked| named(asked).1).is_some_and(|shown| shown != tool.definition) {
-                note("  not approved: its definition is another than the one that was named");
+            } else if let Some(shown) = asked.and_then(|asked| named(asked).1).filter(|shown| *shown != tool.definition)
+            {
+                note(format_args!("  not approved: you named {shown}, and its definition is {}", tool.definition));
                 outcome = Outcome::No;
             } else if let Some(client) = &client {
-                say(approve(client, &args.by, upstream, &tool)?);
-                approved = true;
+                let is_named = asked.is_some_and(|asked| named(asked).1.is_some());
+                match approve(client, args, upstream, &tool, is_named)? {
+                    Some(said) => {
+                        say(said);
+                        approved = true;
+                    }
+                    None => outcome = Outcome::No,
+                }
             }
         }
         if let Some(client) = client.as_ref().filter(|_| approved && !args.no_uses) {
@@ -95,10 +113,21 @@ pub fn run(args: &ApproveArgs, config: &Config) -> Result<Outcome> {
         }
     }
     if let Some(missing) = left.first() {
-        return Err(Failure::no(format!("there is no tool {missing}")).hint("--show lists them all").into());
+        return Err(no_such(missing, &read));
     }
     client.map_or(Ok(()), Client::close)?;
     Ok(outcome)
+}
+
+/// Says what there is in place of something that was named and is not there.
+fn no_such(missing: &str, read: &[(String, String)]) -> anyhow::Error {
+    let before_hash = missing.rsplit_once('@').and_then(|(id, _)| read.iter().find(|(known, _)| known == id));
+    let failure = match before_hash {
+        Some((id, definition)) => Failure::no(format!("{missing} names no definition: that of {id} is {definition}"))
+            .hint(format!("read it with --show, then name all of it: {id}@{definition}")),
+        None => Failure::no(format!("there is no tool {missing}")).hint("--show lists them all"),
+    };
+    failure.into()
 }
 
 /// The tools of one server, which is started for this and ended again.
@@ -107,7 +136,7 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
     let runtime = runtime.context("the system gives no runtime")?;
     let read = runtime.block_on(async {
         let (alive, mut all_ended) = Alive::new();
-        let tools = match Direct::open(place, &alive).await {
+        let tools = match Direct::open(place, &alive, &Buffers::new(BUFFERED_MAX)).await {
             Ok(mut direct) => direct.tools().await,
             Err(error) => Err(error),
         };
@@ -152,15 +181,19 @@ fn show(id: &str, tool: &Tool) -> Result<()> {
     for line in text("description").or_else(|| text("title")).unwrap_or_default().trim().lines() {
         say(format_args!("    {line}"));
     }
-    // Twins and unreadable definitions are refused, so this is the one reading that the hash is of.
-    let whole: Value = serde_json::from_str(tool.raw().get()).context("a definition is no JSON")?;
-    for line in serde_json::to_string_pretty(&whole)?.lines() {
+    for line in pretty(tool)?.lines() {
         say(format_args!("    | {line}"));
     }
     if !tool.definition.is_empty() {
         say(format_args!("    definition {}", tool.definition));
     }
     Ok(())
+}
+
+/// A whole definition, to be read. Twins and unreadable definitions are refused, so this is the one reading that the hash is of.
+fn pretty(tool: &Tool) -> Result<String> {
+    let whole: Value = serde_json::from_str(tool.raw().get()).context("a definition is no JSON")?;
+    Ok(serde_json::to_string_pretty(&whole)?)
 }
 
 /// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
@@ -181,20 +214,54 @@ fn approve_server(client: &Client, by: &str, upstream: &str) -> Result<()> {
     Ok(())
 }
 
-fn approve(client: &Client, by: &str, upstream: &str, tool: &Tool) -> Result<String> {
+/// Approves a tool; `None` where somebody was asked and does not want that.
+fn approve(client: &Client, args: &ApproveArgs, upstream: &str, tool: &Tool, is_named: bool) -> Result<Option<String>> {
     let fact = tool_fact(upstream, &tool.name)?;
-    let value = json!({"definition": tool.definition, "read_only": tool.read_only});
+    let text = pretty(tool)?;
+    let mut value = json!({"definition": tool.definition, "read_only": tool.read_only});
+    if let (true, Some(members)) = (text.len() <= TEXT_BYTES_MAX, value.as_object_mut()) {
+        members.insert("text".to_owned(), json!(text));
+    }
     let before: Option<FactResponse> = match client.call(Call::get(fact_path(&fact))) {
         Ok(before) => Some(before),
         Err(error) if is_refused_as(&error, ErrorCode::FactNotFound) => None,
         Err(error) => return Err(error),
     };
     if before.as_ref().is_some_and(|before| before.value == value) {
-        return Ok("    approved already".to_owned());
+        return Ok(Some("    approved already".to_owned()));
     }
-    let Value::Object(value) = value else { return Ok(String::new()) };
-    let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
+    if let Some(before) = &before {
+        match before.value.get("text").and_then(Value::as_str) {
+            Some(old) => {
+                say("    changed since it was approved:");
+                changes(old, &text).iter().for_each(|line| say(format_args!("    {line}")));
+            }
+            None => note("    changed since it was approved; that definition was too long to be kept"),
+        }
+        if !is_named && !is_wanted(&format!("{upstream}/{}", tool.name))? {
+            return Ok(None);
+        }
+    }
+    let Value::Object(value) = value else { return Ok(None) };
+    let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(&args.by).json(&FactPut { value })?)?;
     let what = if before.is_some() { "approved again: the definition has changed" } else { "approved" };
     let later = if written.held { format!(". It counts later: {}", waits(&written)) } else { String::new() };
-    Ok(format!("    {what}, in entry {}{later}", written.entry))
+    Ok(Some(format!("    {what}, in entry {}{later}", written.entry)))
+}
+
+/// Asks whoever sits at the terminal whether a definition that has changed is approved; without a terminal nobody can be asked, and the
+/// command itself is the answer.
+fn is_wanted(id: &str) -> Result<bool> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Ok(true);
+    }
+    note(format_args!("    {} has changed since it was approved. Approve it as it is shown above? [y/N]", inline(id)));
+    let mut answer = String::new();
+    input.read_line(&mut answer).context("the terminal cannot be read")?;
+    let is_wanted = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
+    if !is_wanted {
+        note("    not approved");
+    }
+    Ok(is_wanted)
 }

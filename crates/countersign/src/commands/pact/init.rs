@@ -26,6 +26,9 @@ pub struct InitArgs {
     /// The name of the server in the gate's settings, and of the pact [default: taken from the command]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// A variable in the environment of a server that is started: NAME is passed on, NAME=VALUE is set; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
     /// Write to this file, which must not exist, instead of to stdout
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -37,8 +40,11 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
         Failure::usage("the server has no name that could be taken from this")
             .hint("name it as the settings of the gate and the gateway do, with --name")
     })?;
-    let (name, place): (String, Place) =
+    let (name, mut place): (String, Place) =
         settings::upstream(&format!("{named}={}", args.mcp)).map_err(|error| Failure::usage(error.to_string()))?;
+    if !args.env.is_empty() {
+        place.add_environment(&args.env).map_err(|error| Failure::usage(error.to_string()))?;
+    }
     let tools = read_tools(&name, &place)?;
     let text =
         draft::pact(&name, &tools).map_err(|why| Failure::no(format!("no pact was written for `{name}`: {why}")))?;

@@ -1,5 +1,6 @@
 //! The adapter against a server that answers as each test says.
 
+use super::super::settings::Program;
 use super::*;
 use axum::body::to_bytes;
 use axum::response::IntoResponse as _;
@@ -147,7 +148,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let threads = Threads::new().expect("there are threads");
+        let threads = Threads::new(1 << 30).expect("there are threads");
         let (place, asked) = server(&threads.handle, bank);
         Self { adapter: adapter(place, threads), asked }
     }
@@ -237,9 +238,11 @@ fn a_halt_stops_the_call_at_the_last_moment() {
 
 #[test]
 fn a_server_that_is_not_there_was_sent_nothing() {
-    let threads = Threads::new().expect("there are threads");
-    for place in [Place::Url("http://127.0.0.1:1/mcp".to_owned()), Place::Command(vec!["/no/such/program".to_owned()])]
-    {
+    let threads = Threads::new(1 << 30).expect("there are threads");
+    for place in [
+        Place::Url("http://127.0.0.1:1/mcp".to_owned()),
+        Place::Command(Program { words: vec!["/no/such/program".to_owned()], env: Vec::new() }),
+    ] {
         let adapter = adapter(place, Arc::clone(&threads));
         let world = World { adapter, asked: mpsc::channel().1 };
         let attempt = attempt(&world, &call("transfer", None), "transfer", false);

@@ -10,14 +10,16 @@ mod stateless;
 use super::MESSAGE_BYTES_MAX;
 use crate::http::{is_loopback, is_own_origin};
 use crate::mcp::Gateway;
+use crate::mcp::buffers::Held;
 use crate::mcp::message::{INVALID_REQUEST, Kind, Message};
 use crate::mcp::upstream::Alive;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 use sessions::Sessions;
 use stateless::Pool;
@@ -65,14 +67,18 @@ fn is_from_this_machine(headers: &HeaderMap) -> bool {
 
 async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, MESSAGE_BYTES_MAX).await else {
-        return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
+    let mut held = app.gateway.buffers.nothing();
+    let body = match whole(body, &mut held).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
     };
     let Ok(text) = std::str::from_utf8(&body) else { return refused(StatusCode::BAD_REQUEST, "not UTF-8") };
     let mut message = match Message::parse_from_client(text) {
         Ok(message) => message,
         Err(error) => return (StatusCode::BAD_REQUEST, json(&error.answer())).into_response(),
     };
+    drop(body);
+    message.held = Some(held);
     message.headers = params_in_headers(&parts.headers);
     let header = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(session) = header(SESSION) {
@@ -94,6 +100,22 @@ async fn posted(State(app): State<Arc<App>>, request: Request) -> Response {
         (Kind::Notification, _) if stateless => StatusCode::ACCEPTED.into_response(),
         _ => refused(StatusCode::BAD_REQUEST, "there is no session: begin with initialize"),
     }
+}
+
+/// A whole body, for which there is room.
+async fn whole(mut body: Body, held: &mut Held) -> Result<Vec<u8>, Response> {
+    let mut all = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| refused(StatusCode::BAD_REQUEST, "the message broke off"))?;
+        let data = frame.into_data().unwrap_or_default();
+        if all.len() + data.len() > MESSAGE_BYTES_MAX {
+            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"));
+        }
+        let room = held.grow_to(all.len() + data.len());
+        room.map_err(|full| refused(StatusCode::SERVICE_UNAVAILABLE, &full.to_string()))?;
+        all.extend_from_slice(&data);
+    }
+    Ok(all)
 }
 
 async fn listened(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
@@ -124,5 +146,5 @@ fn refused(status: StatusCode, why: &str) -> Response {
 
 fn json(message: &Message) -> Response {
     let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], Body::from(message.line())).into_response()
+    ([(header::CONTENT_TYPE, kind)], Body::new(events::Pieces(message.bytes()))).into_response()
 }

@@ -4,7 +4,8 @@
 
 use super::MESSAGE_BYTES_MAX;
 use crate::mcp::Gateway;
-use crate::mcp::message::{INVALID_REQUEST, Message, PARSE_ERROR};
+use crate::mcp::buffers::{Buffers, Full};
+use crate::mcp::message::{INVALID_REQUEST, Message, NOT_SENT, PARSE_ERROR};
 use crate::mcp::session::{Ends, Session};
 use crate::mcp::upstream::Alive;
 use serde_json::value::RawValue;
@@ -16,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive) -> std::io::Result<()> {
     let Ends { inbox, outbox } = Session::start_having_seen(gateway, alive, gateway.gate.seen_over_stdio());
     let (done, written) = oneshot::channel();
-    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox))?;
+    let buffers = Arc::clone(&gateway.buffers);
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox, &buffers))?;
     std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
         // Whoever has stopped waiting needs no word of it.
         let _ = done.send(write_all(outbox));
@@ -39,8 +41,13 @@ fn write(message: &Message) -> std::io::Result<()> {
     output.flush()
 }
 
+/// What is answered to a message that there is no room for.
+fn not_taken(message: &Message, full: &Full) -> Message {
+    Message::error(message.id().unwrap_or(RawValue::NULL), NOT_SENT, &full.to_string())
+}
+
 /// Reads messages until the client closes its side; what is none is answered with an error.
-fn read(inbox: &mpsc::Sender<Message>) {
+fn read(inbox: &mpsc::Sender<Message>, buffers: &Arc<Buffers>) {
     let most = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
     let mut input = std::io::stdin().lock();
     loop {
@@ -59,6 +66,12 @@ fn read(inbox: &mpsc::Sender<Message>) {
             Ok(text) => Message::parse_from_client(text).map_err(|error| error.answer()),
             Err(_) => refused(PARSE_ERROR, "not UTF-8"),
         };
+        let parsed = parsed.and_then(|mut message| {
+            let mut held = buffers.nothing();
+            held.grow_to(line.len()).map_err(|full| not_taken(&message, &full))?;
+            message.held = Some(held);
+            Ok(message)
+        });
         let gone_on = match parsed {
             Ok(message) => inbox.blocking_send(message).is_ok(),
             Err(answer) => write(&answer).is_ok() && whole,

@@ -92,7 +92,6 @@ impl Session {
                 message.set_id(id);
                 self.answer(message).await;
             }
-            Purpose::Tools { id, is_first } => self.list_page(slot, id, is_first, message).await,
             Purpose::Listen { id } => self.listen_answered(id, message).await,
             Purpose::Call { call } => self.call_answered(call, message).await,
             Purpose::Gather { gather } => self.gathered(gather, slot, message).await,
@@ -129,7 +128,7 @@ impl Session {
         };
         let error = Message::error(&number(id), code, &why);
         match pending.purpose {
-            Purpose::Relay { id } | Purpose::Tools { id, .. } => self.answer_error(&id, code, &why).await,
+            Purpose::Relay { id } => self.answer_error(&id, code, &why).await,
             Purpose::Listen { id } => self.listen_answered(id, error).await,
             Purpose::Call { call } => self.call_answered(call, error).await,
             Purpose::Gather { gather } => Box::pin(self.gathered(gather, pending.slot, error)).await,

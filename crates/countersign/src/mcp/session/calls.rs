@@ -3,7 +3,7 @@
 
 use super::slot::Slot;
 use super::{Purpose, Session};
-use crate::mcp::gate::Decided;
+use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
 use crate::mcp::observed;
@@ -107,7 +107,7 @@ impl Session {
                 let call = self.next_id();
                 let link = self.slots.get(slot).and_then(Slot::linked);
                 let decided_for = link.map(|link| (link, tool.name.clone(), tool.definition.clone()));
-                self.ask(call, slot, tool, params);
+                self.ask(call, slot, tool, params, &message);
                 let state = CallState { id, slot, message: Some(message), decided_for, has_output_schema };
                 self.calls.insert(call, state);
                 return;
@@ -117,14 +117,18 @@ impl Session {
     }
 
     /// Asks the gate, away from the threads that serve.
-    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members) {
-        let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
-        let (upstream, seen) = (self.name(slot).to_owned(), Arc::clone(&self.seen));
-        let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let key = params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key"));
+    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message) {
+        let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
+        let calling = Calling {
+            upstream: self.name(slot).to_owned(),
+            tool,
+            arguments: params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default(),
+            content: message.content(),
+            key: params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key")),
+        };
         // Not waited for by a task of its own: every call passes here, and each change of threads costs it.
         tokio::task::spawn_blocking(move || {
-            let verdict = gateway.gate.decide(&upstream, &tool, &arguments, key, &seen);
+            let verdict = gateway.gate.decide(&calling, &seen);
             // A session that has ended needs no verdict; the entry stands all the same.
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });

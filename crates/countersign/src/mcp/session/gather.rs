@@ -2,6 +2,7 @@
 
 use super::lists::next_cursor;
 use super::{Purpose, Session};
+use crate::mcp::buffers::Held;
 use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::settings::SEPARATOR;
@@ -11,6 +12,13 @@ use serde_json::json;
 
 /// A list of more pages than this is cut: a server that never comes to an end must not keep anybody waiting.
 const PAGES_MAX: usize = 100;
+
+/// What a request of a stateless revision must say of its client.
+const META: [&str; 3] = [
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/clientInfo",
+    "io.modelcontextprotocol/clientCapabilities",
+];
 
 /// One such question.
 pub struct Gather {
@@ -24,6 +32,8 @@ struct Part {
     slot: usize,
     pages: Vec<Members>,
     bytes: usize,
+    /// The room that its pages take.
+    held: Option<Held>,
     error: Option<Raw>,
     done: bool,
 }
@@ -37,7 +47,7 @@ enum Then {
 
 impl Part {
     fn new(slot: usize) -> Self {
-        Self { slot, pages: Vec::new(), bytes: 0, error: None, done: false }
+        Self { slot, pages: Vec::new(), bytes: 0, held: None, error: None, done: false }
     }
 }
 
@@ -48,9 +58,16 @@ impl Gather {
         Self { parts: vec![Part::new(slot)], method: "tools/list".to_owned(), meta, then: Then::Call { id, call } }
     }
 
-    /// Whether a call of a client's waits for it, by the client's id.
-    pub fn is_for_call(&self, id: &str) -> bool {
-        matches!(&self.then, Then::Call { id: known, .. } if known.get() == id)
+    /// For a list of all these upstreams, which the client asked for.
+    pub fn for_list(slots: std::ops::Range<usize>, id: Raw, list: &Message) -> Self {
+        let parts = slots.map(Part::new).collect();
+        Self { parts, method: list.method.clone(), meta: meta(list), then: Then::Answer { id } }
+    }
+
+    /// Whether a request of the client's waits for it, by the client's id.
+    pub fn is_for(&self, id: &str) -> bool {
+        let (Then::Answer { id: known } | Then::Call { id: known, .. }) = &self.then;
+        known.get() == id
     }
 
     /// What says which client asks, in a stateless revision.
@@ -59,12 +76,17 @@ impl Gather {
     }
 }
 
-/// The `_meta` of a request of a stateless revision, without what belongs to that request alone.
+/// Of the `_meta` of a request of a stateless revision, what says which client asks, and in which revision.
 fn meta(message: &Message) -> Option<Raw> {
     message.stateless_revision()?;
-    let mut meta = message.params_members().ok()?.object("_meta")?;
-    meta.remove("progressToken");
-    Some(meta.to_raw())
+    let meta = message.params_members().ok()?.object("_meta")?;
+    let mut kept = Members::default();
+    for name in META {
+        if let Some(value) = meta.get(name) {
+            kept.set(name, value.to_owned());
+        }
+    }
+    Some(kept.to_raw())
 }
 
 impl Session {
@@ -78,14 +100,7 @@ impl Session {
         let meta = meta(&message);
         self.gathers.insert(gather, Gather { parts, method: message.method.clone(), meta, then: Then::Answer { id } });
         for slot in 0..self.slots.len() {
-            let mut message = message.clone();
-            if let Ok(mut params) = message.params_members()
-                && params.remove("cursor").is_some()
-            {
-                // All pages are given at once, so there is no other page than the first.
-                message.set_params(params.to_raw());
-            }
-            self.forward(slot, message, Purpose::Gather { gather }).await;
+            self.forward(slot, message.clone(), Purpose::Gather { gather }).await;
         }
     }
 
@@ -95,14 +110,19 @@ impl Session {
         let method = found.method.clone();
         let Some(part) = found.parts.iter_mut().find(|part| part.slot == slot) else { return };
         let mut cursor = None;
+        join(&mut part.held, answer.held.clone());
         part.bytes += answer.result_raw().map_or(0, |result| result.get().len());
         match answer.result_raw().map(|result| Members::parse(result.get())) {
             Some(_) if part.bytes > MESSAGE_BYTES_MAX => {
                 part.error = Some(raw(&json!({"code": UPSTREAM_FAILED, "message": "its list is too long"})));
             }
             Some(Ok(page)) => {
-                cursor = next_cursor(&page).filter(|_| method.ends_with("/list") && part.pages.len() < PAGES_MAX);
+                cursor = next_cursor(&page).filter(|_| method.ends_with("/list"));
                 part.pages.push(page);
+                if part.pages.len() > PAGES_MAX && cursor.take().is_some() {
+                    let name = self.slots.get(slot).map_or("?", |slot| slot.name.as_str());
+                    self.gateway.note_once(format!("{method} of `{name}` is cut after {PAGES_MAX} pages"));
+                }
             }
             Some(Err(error)) => part.error = Some(raw(&json!({"code": UPSTREAM_FAILED, "message": error.to_string()}))),
             None => part.error = answer.error_raw().map(ToOwned::to_owned),
@@ -149,7 +169,7 @@ impl Session {
             }
         };
         if let Some(slot) = self.slots.get_mut(part.slot) {
-            slot.remember_tools(&tools, true, true);
+            slot.remember_tools(&tools, part.held);
         }
         let Ok(params) = call.params_members() else { return };
         let Some((slot, tool)) = params.text("name").and_then(|name| self.route(&name)) else { return };
@@ -158,25 +178,33 @@ impl Session {
 
     /// Answers the client with what several upstreams said.
     async fn answer_together(&mut self, method: &str, parts: Vec<Part>, id: Raw) {
+        let held: Vec<Option<Held>> = parts.iter().map(|part| part.held.clone()).collect();
         let named: Vec<(String, Vec<Members>)> =
             parts.into_iter().map(|part| (self.name(part.slot).to_owned(), part.pages)).collect();
         let first = named.iter().find_map(|(_, pages)| pages.first().cloned()).unwrap_or_default();
         let mut answer = Message::result(&id, first.to_raw());
+        held.iter().for_each(|held| join(&mut answer.held, held.clone()));
         let mut result = first;
         result.remove("nextCursor");
+        let is_namespaced = self.is_namespaced();
         match method {
             "tools/list" => {
                 let mut all = Vec::new();
-                for (slot, (name, pages)) in named.iter().enumerate() {
-                    let tools = Tool::parse_pages(pages.iter()).unwrap_or_default();
+                for ((slot, (name, pages)), held) in named.iter().enumerate().zip(held) {
+                    let tools = match Tool::parse_pages(pages.iter()) {
+                        Err(why) if !is_namespaced => return self.answer_error(&id, UPSTREAM_FAILED, &why).await,
+                        tools => tools.unwrap_or_default(),
+                    };
                     if let Some(slot) = self.slots.get_mut(slot) {
-                        slot.remember_tools(&tools, true, true);
+                        slot.remember_tools(&tools, held);
                     }
                     all.push((name.clone(), tools));
                 }
-                return self.show(all, result, answer, true);
+                return self.show(all, result, answer);
             }
-            "prompts/list" => result.set("prompts", raw(&together(&named, "prompts", true))),
+            // One page stays as it stands.
+            _ if matches!(named.as_slice(), [(_, pages)] if pages.len() == 1) => {}
+            "prompts/list" => result.set("prompts", raw(&together(&named, "prompts", is_namespaced))),
             "resources/list" => result.set("resources", raw(&together(&named, "resources", false))),
             "resources/templates/list" => {
                 result.set("resourceTemplates", raw(&together(&named, "resourceTemplates", false)));
@@ -186,6 +214,15 @@ impl Session {
         }
         answer.set_result(result.to_raw());
         self.answer(answer).await;
+    }
+}
+
+/// The room of both.
+fn join(one: &mut Option<Held>, other: Option<Held>) {
+    match (one.as_mut(), other) {
+        (Some(one), Some(other)) => one.absorb(other),
+        (None, other) => *one = other,
+        (Some(_), None) => {}
     }
 }
 

@@ -2,54 +2,45 @@
 //! a model cannot mislead it.
 
 use super::calls::Verdict;
+use super::gather::Gather;
 use super::{Purpose, Session};
 use crate::mcp::Gateway;
 use crate::mcp::gate::Approval;
 use crate::mcp::gated::continue_tool;
-use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
+use crate::mcp::message::{INVALID_PARAMS, Members, Message, Raw, raw};
 use crate::mcp::settings::SEPARATOR;
 use crate::mcp::tool::Tool;
 use std::sync::Arc;
 
 impl Session {
-    /// A page of the one upstream's tools, which its client asked for.
-    pub(super) async fn list_page(&mut self, slot: usize, id: Raw, is_first: bool, mut answer: Message) {
-        let Some(result) = answer.result_raw() else {
-            answer.set_id(id);
-            return self.answer(answer).await;
-        };
-        let page = Members::parse(result.get()).map_err(|error| error.to_string());
-        let page = page.and_then(|members| Ok((Tool::parse_page(&members)?, members)));
-        let (tools, members) = match page {
-            Ok(page) => page,
-            Err(why) => return self.answer_error(&id, UPSTREAM_FAILED, &why).await,
-        };
-        let is_last = members.get("nextCursor").is_none_or(|cursor| cursor.get() == "null");
-        if let Some(slot) = self.slots.get_mut(slot) {
-            slot.remember_tools(&tools, is_first, is_last);
+    /// The client lists something. The gateway asks for all pages itself and gives them at once: a cursor would be a text of the
+    /// client's own that a server reads and no entry has, and so would anything else in the params.
+    pub(super) async fn list(&mut self, id: Raw, message: &Message) {
+        let params = message.params_members().unwrap_or_default();
+        if params.get("cursor").is_some_and(|cursor| cursor.get() != "null") {
+            let why = "no list has a page with this cursor: the gateway gives all pages at once";
+            return self.answer_error(&id, INVALID_PARAMS, why).await;
         }
-        answer.set_id(id);
-        let upstream = self.name(slot).to_owned();
-        self.show(vec![(upstream, tools)], members, answer, false);
+        let gather = self.next_id();
+        let slots = 0..self.slots.len();
+        self.gathers.insert(gather, Gather::for_list(slots.clone(), id, message));
+        for slot in slots {
+            let list = Message::request(0, &message.method, self.list_params(gather, None));
+            self.forward(slot, list, Purpose::Gather { gather }).await;
+        }
     }
 
     /// Shows of these tools what is approved, once the gate has said what is.
-    pub(super) fn show(
-        &mut self,
-        tools: Vec<(String, Vec<Tool>)>,
-        mut result: Members,
-        mut answer: Message,
-        namespaced: bool,
-    ) {
+    pub(super) fn show(&mut self, tools: Vec<(String, Vec<Tool>)>, mut result: Members, mut answer: Message) {
+        let namespaced = self.is_namespaced();
         self.showing += 1;
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         tokio::spawn(async move {
             let shown = tokio::task::spawn_blocking(move || {
                 let all = tools.iter().flat_map(|(upstream, tools)| shown(&gateway, upstream, tools, namespaced));
                 let mut all: Vec<Raw> = all.collect();
-                // On the last page, and only where there are calls that may not be over at once.
-                let is_last = next_cursor(&result).is_none();
-                if is_last && gateway.gate.mapping().is_ok_and(|mapping| !mapping.is_empty()) {
+                // Only where there are calls that may not be over at once.
+                if gateway.gate.mapping().is_ok_and(|mapping| !mapping.is_empty()) {
                     all.push(continue_tool());
                 }
                 result.set("tools", raw(&all));
@@ -63,14 +54,14 @@ impl Session {
     /// Lists the tools of an upstream because a call names one that is not known yet.
     pub(super) async fn list_for_call(&mut self, slot: usize, id: Raw, call: Message) {
         let gather = self.next_id();
-        self.gathers.insert(gather, super::gather::Gather::for_call(slot, id, call));
+        self.gathers.insert(gather, Gather::for_call(slot, id, call));
         let list = Message::request(0, "tools/list", self.list_params(gather, None));
         self.forward(slot, list, Purpose::Gather { gather }).await;
     }
 
     /// The params of a list that the gateway itself asks for: those that say what the client is, and where the page begins.
     pub(super) fn list_params(&self, gather: u64, cursor: Option<Raw>) -> Option<Raw> {
-        let meta = self.gathers.get(&gather).and_then(super::gather::Gather::meta);
+        let meta = self.gathers.get(&gather).and_then(Gather::meta);
         let mut params = Members::default();
         if let Some(meta) = meta {
             params.set("_meta", meta);

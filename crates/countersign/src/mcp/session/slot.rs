@@ -1,10 +1,12 @@
 //! One upstream of one session: its link, if it has one, and what is known of its tools.
 
+use crate::mcp::buffers::{Buffers, Held};
 use crate::mcp::message::{Message, Raw};
 use crate::mcp::settings::Place;
-use crate::mcp::tool::{LISTED_FOR, TWINS, Tool};
+use crate::mcp::tool::{LISTED_FOR, Tool};
 use crate::mcp::upstream::{self, Alive, Event, Inlet};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -22,6 +24,7 @@ pub struct Slot {
     pub name: String,
     place: Place,
     alive: Alive,
+    buffers: Arc<Buffers>,
     link: Option<mpsc::Sender<Message>>,
     generation: u64,
     opened: Instant,
@@ -33,18 +36,21 @@ pub struct Slot {
     /// Messages that wait until that is done.
     queued: Option<Vec<Message>>,
     tools: HashMap<String, Tool>,
+    /// The room that they take.
+    held: Option<Held>,
     /// When all its tools were known.
     listed: Option<Instant>,
 }
 
 impl Slot {
     /// One that is not linked yet.
-    pub fn new(name: &str, place: &Place, alive: &Alive) -> Self {
+    pub fn new(name: &str, place: &Place, alive: &Alive, buffers: &Arc<Buffers>) -> Self {
         let now = Instant::now();
         Self {
             name: name.to_owned(),
             place: place.clone(),
             alive: alive.clone(),
+            buffers: Arc::clone(buffers),
             link: None,
             generation: 0,
             opened: now,
@@ -54,6 +60,7 @@ impl Slot {
             initialized: false,
             queued: None,
             tools: HashMap::new(),
+            held: None,
             listed: None,
         }
     }
@@ -90,7 +97,7 @@ impl Slot {
         }
         self.generation += 1;
         self.opened = now;
-        let inlet = Inlet::new(slot, self.generation, events.clone());
+        let inlet = Inlet::new(slot, self.generation, Arc::clone(&self.buffers), events.clone());
         match upstream::open(&self.place, inlet, self.alive.clone()) {
             Ok(link) => self.link = Some(link),
             Err(why) => {
@@ -147,27 +154,16 @@ impl Slot {
 
     /// Its list of tools is not the last word any more.
     pub fn forget_tools(&mut self) {
-        self.tools.clear();
+        self.tools = HashMap::new();
+        self.held = None;
         self.listed = None;
     }
 
-    /// Keeps tools as they were listed; with the first page, what was known before is forgotten. A name that a page gives a
-    /// second meaning is fit for nobody.
-    pub fn remember_tools(&mut self, tools: &[Tool], is_first_page: bool, is_last_page: bool) {
-        if is_first_page {
-            self.forget_tools();
-        }
-        for tool in tools {
-            let mut tool = tool.clone();
-            let is_other = |known: &Tool| known.definition != tool.definition || known.unfit.as_deref() == Some(TWINS);
-            if self.tools.get(&tool.name).is_some_and(is_other) {
-                tool.unfit = Some(TWINS.to_owned());
-            }
-            self.tools.insert(tool.name.clone(), tool);
-        }
-        if is_last_page {
-            self.listed = Some(Instant::now());
-        }
+    /// Keeps all its tools, as they were listed; what was known before is forgotten.
+    pub fn remember_tools(&mut self, tools: &[Tool], held: Option<Held>) {
+        self.held = held;
+        self.tools = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
+        self.listed = Some(Instant::now());
     }
 
     /// A tool, as it was last listed.

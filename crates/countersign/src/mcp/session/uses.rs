@@ -91,12 +91,11 @@ impl Session {
             Sending::Answer { method, .. } => method.clone(),
             Sending::Request(_) | Sending::Notification => message.method.clone(),
         };
-        let content = message.params().or_else(|| message.result_raw()).map(|content| content.get().to_owned());
         let about = Using {
             upstream: self.name(slot).to_owned(),
             method,
             about: about(&message).unwrap_or_default(),
-            content: content.unwrap_or_default(),
+            content: message.content(),
         };
         let link = self.slots.get(slot).and_then(Slot::linked);
         self.uses.insert(using, Use { slot, link, message, sending });

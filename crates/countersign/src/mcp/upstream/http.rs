@@ -5,9 +5,10 @@ mod timed;
 
 use self::timed::{Latch, Timed};
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
+use crate::mcp::buffers::Held;
 use crate::mcp::message::{Kind, Message, NOT_SENT, UPSTREAM_FAILED};
 use crate::mcp::sse::SseReader;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -178,8 +179,10 @@ impl Link {
                 Err("its stream ended early".to_owned().into())
             };
         }
-        let body = whole(answer.into_body()).await?;
-        let parsed = Message::parse(&body).ok().filter(|answer| answer.kind() == Kind::Response);
+        let mut held = self.inlet.nothing();
+        let body = whole(answer.into_body(), &mut held).await?;
+        let parsed =
+            held.parse(&body).map_err(|full| full.to_string())?.ok().filter(|answer| answer.kind() == Kind::Response);
         let Some(mut parsed) = parsed else {
             return Err(format!("it answered {status} without a JSON-RPC message").into());
         };
@@ -213,18 +216,21 @@ impl Link {
         last: &mut Option<String>,
     ) -> Result<bool, String> {
         let mut reader = SseReader::new(MESSAGE_BYTES_MAX);
+        let mut part = self.inlet.nothing();
         let mut body = answer.into_body();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| format!("its stream broke off: {error}"))?;
             let Some(chunk) = frame.data_ref() else { continue };
-            for event in reader.push(chunk).map_err(|error| error.to_string())? {
+            let events = reader.push(chunk).map_err(|error| error.to_string())?;
+            for event in events {
+                let mut held = std::mem::replace(&mut part, self.inlet.nothing());
                 if event.id.is_some() {
                     last.clone_from(&event.id);
                 }
                 if event.data.is_empty() {
                     continue;
                 }
-                let message = match Message::parse(&event.data) {
+                let message = match held.parse(&event.data).map_err(|full| full.to_string())? {
                     Ok(message) => message,
                     Err(error) => {
                         tracing::warn!(%error, "an upstream sent an event that is no message; it is passed over");
@@ -241,6 +247,7 @@ impl Link {
                     return Ok(true);
                 }
             }
+            part.grow_to(reader.part_bytes()).map_err(|full| full.to_string())?;
         }
         Ok(false)
     }
@@ -270,10 +277,10 @@ impl Link {
     async fn post(&self, message: &Message) -> Result<Response<Body>, Failed> {
         let headers = self.headers(Some(message));
         let Some(not_after) = message.not_after else {
-            return self.send(Method::POST, headers, Body::from(message.line())).await;
+            return self.send(Method::POST, headers, Body::from(message.bytes())).await;
         };
         let latch = Latch::default();
-        let sending = self.send(Method::POST, headers, Body::new(Timed::new(message.line(), latch.clone())));
+        let sending = self.send(Method::POST, headers, Body::new(Timed::new(message.bytes(), latch.clone())));
         tokio::pin!(sending);
         tokio::select! {
             answer = &mut sending => return answer,
@@ -354,11 +361,13 @@ fn is_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-async fn whole(mut body: Body) -> Result<String, String> {
+async fn whole(mut body: Body, held: &mut Held) -> Result<String, String> {
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| format!("its answer broke off: {error}"))?;
-        text.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+        let data = frame.into_data().unwrap_or_default();
+        held.grow_to(text.len() + data.len()).map_err(|full| full.to_string())?;
+        text.extend_from_slice(&data);
         if text.len() > MESSAGE_BYTES_MAX {
             return Err(format!("it sent more than {MESSAGE_BYTES_MAX} bytes"));
         }

@@ -4,6 +4,7 @@
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
 use crate::mcp::lines::{Line, Lines};
 use crate::mcp::message::Message;
+use crate::mcp::settings::Program;
 use crate::terminal::note;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
@@ -21,16 +22,19 @@ const ERROR_LINE_BYTES_MAX: usize = 64 << 10;
 /// How many lines in a row may be no messages before the link is given up: a program that only prints is no server.
 const GARBAGE_MAX: u32 = 100;
 
-/// Starts the program. It gets a process group of its own, by which it is ended.
+/// Starts the program, with no more of our environment than it needs. It gets a process group of its own, by which it is ended.
 pub(super) fn open(
-    words: &[String],
+    program: &Program,
     messages: mpsc::Receiver<Message>,
     inlet: Inlet,
     alive: Alive,
 ) -> Result<(), String> {
-    let (program, arguments) = words.split_first().ok_or("no program is named")?;
+    let environment = program.environment().map_err(|error| format!("it cannot be started: {error}"))?;
+    let (program, arguments) = program.words.split_first().ok_or("no program is named")?;
     let started = Command::new(program)
         .args(arguments)
+        .env_clear()
+        .envs(environment)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -41,7 +45,7 @@ pub(super) fn open(
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(format!("`{program}` has no standard input and output"));
     };
-    let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors)));
+    let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors, inlet.clone())));
     tokio::spawn(async move {
         let mut input = input;
         let (why, is_stuck) = relay(&mut input, output, messages, &inlet).await;
@@ -90,6 +94,7 @@ async fn relay(
             }
             let mut line = message.line();
             line.push('\n');
+            let _held = message.held.clone();
             let write = input.write_all(line.as_bytes());
             let written = match message.not_after {
                 Some(not_after) => tokio::time::timeout_at(not_after.into(), write).await,
@@ -121,10 +126,15 @@ async fn incoming(output: ChildStdout, inlet: &Inlet) -> String {
     let mut lines = Lines::new(output, MESSAGE_BYTES_MAX);
     let mut garbage = 0;
     loop {
-        let message = match lines.next().await {
+        let mut held = inlet.nothing();
+        let message = match lines.next(&mut held).await {
             Ok(Some(Line::Text(line))) if line.trim().is_empty() => continue,
-            Ok(Some(Line::Text(line))) => Message::parse(&line).map_err(|error| error.to_string()),
+            Ok(Some(Line::Text(line))) => match held.parse(&line) {
+                Ok(message) => message.map_err(|error| error.to_string()),
+                Err(full) => return full.to_string(),
+            },
             Ok(Some(Line::NotText)) => Err("not UTF-8".to_owned()),
+            Ok(Some(Line::NoRoom(full))) => return full.to_string(),
             Ok(Some(Line::TooLong)) => return format!("it sent a message of more than {MESSAGE_BYTES_MAX} bytes"),
             Ok(None) => return "it closed its output".to_owned(),
             Err(error) => return format!("its output cannot be read: {error}"),
@@ -159,14 +169,14 @@ fn kill_group(group: Option<Pid>, signal: Signal) {
 }
 
 /// Passes on what a program says to people, as a terminal may be given it.
-async fn pass_on(errors: ChildStderr) {
+async fn pass_on(errors: ChildStderr, inlet: Inlet) {
     let mut lines = Lines::new(errors, ERROR_LINE_BYTES_MAX);
     loop {
-        match lines.next().await {
+        match lines.next(&mut inlet.nothing()).await {
             Ok(Some(Line::Text(line))) => note(line.trim_end_matches(['\r', '\n'])),
             Ok(Some(Line::NotText)) => note("(a line that is not UTF-8)"),
             // Read on, so that the program does not wait for room in the pipe.
-            Ok(Some(Line::TooLong)) => note("(a line that is too long)"),
+            Ok(Some(Line::TooLong | Line::NoRoom(_))) => note("(a line that is too long)"),
             Ok(None) | Err(_) => return,
         }
     }

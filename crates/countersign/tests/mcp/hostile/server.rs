@@ -55,6 +55,9 @@ fn serve() {
     let server = Arc::new(Server { mood, folder: folder.into(), out: Mutex::new(out) });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
+        if server.is("listening") {
+            server.append("lines", &line);
+        }
         let mut message: Value = serde_json::from_str(&line).unwrap();
         if message["method"] == "ping" && server.folder.join("deaf").exists() {
             // Reads nothing more until it is told to.
@@ -95,8 +98,12 @@ impl Server {
     }
 
     fn enter(&self, what: &str) {
-        let mut book = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.join("book")).unwrap();
-        book.write_all(format!("{what}\n").as_bytes()).unwrap();
+        self.append("book", what);
+    }
+
+    fn append(&self, file: &str, line: &str) {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.join(file)).unwrap();
+        file.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     /// Waits until a test has put up a sign.
@@ -131,6 +138,13 @@ impl Server {
                 self.enter(method);
                 if self.is("listening") {
                     self.enter(&message["params"].to_string());
+                }
+                if method == "resources/list" && self.is("paged") {
+                    let page = match message["params"]["cursor"].as_str() {
+                        None => json!({"resources": [{"uri": "x://1"}], "nextCursor": "2"}),
+                        Some(_) => json!({"resources": [{"uri": "x://2"}]}),
+                    };
+                    return self.answer(id, &page);
                 }
                 if !id.is_null() {
                     self.answer(id, &json!({"contents": [{"uri": "x://1", "text": "a secret"}], "messages": []}));
@@ -168,6 +182,12 @@ impl Server {
             let page = format!(r#"{{"tools":[{{"name":"look","inputSchema":{deep}}}]}}"#);
             return self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{page}}}"#));
         }
+        if self.is("paged") {
+            let rest = tools.split_off(tools.len() / 2);
+            let page =
+                if cursor.is_none() { json!({"tools": tools, "nextCursor": "2"}) } else { json!({"tools": rest}) };
+            return self.answer(id, &page);
+        }
         let page = match (self.mood.as_str(), cursor) {
             ("twins", _) => {
                 tools.insert(0, look(true));
@@ -188,6 +208,14 @@ impl Server {
             "slow" => {
                 self.wait_for("release");
                 self.text(id, "at last");
+            }
+            "huge" if arguments.get("notices").is_some() => {
+                let data = "x".repeat(usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap());
+                let params = json!({"level": "info", "data": data});
+                let notice = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string();
+                (0..arguments["notices"].as_u64().unwrap()).for_each(|_| self.say(&notice));
+                self.enter("said it all");
+                self.text(id, "done");
             }
             "huge" => self.text(id, &"x".repeat(usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap())),
             "deep" => {

@@ -1,11 +1,12 @@
 //! A stream of messages as the body of an answer.
 
+use crate::mcp::buffers::counted;
 use crate::mcp::message::Message;
 use crate::mcp::sse;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,6 +22,39 @@ struct Events {
     first: Option<Message>,
     messages: mpsc::Receiver<Message>,
     ping: Interval,
+    /// What is left of the event that is being sent.
+    event: Pieces,
+}
+
+/// How much is given to a connection at a time: it copies what it is given, and the copy is not counted.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// A text that is given to a connection bit by bit, as it can send it. All of it counts until the last is given.
+#[derive(Default)]
+pub struct Pieces(pub Bytes);
+
+impl Pieces {
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        let piece = self.0.split_to(self.0.len().min(PIECE_BYTES_MAX));
+        (!piece.is_empty()).then(|| Frame::data(piece))
+    }
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next().map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.0.len()).unwrap_or(u64::MAX))
+    }
 }
 
 impl http_body::Body for Events {
@@ -31,14 +65,24 @@ impl http_body::Body for Events {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = |text: String| Some(Ok(Frame::data(Bytes::from(text))));
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(frame(sse::event(&first.line())));
+        if let Some(piece) = self.event.next() {
+            return Poll::Ready(Some(Ok(piece)));
         }
-        if let Poll::Ready(message) = self.messages.poll_recv(context) {
-            return Poll::Ready(message.and_then(|message| frame(sse::event(&message.line()))));
+        let next = match self.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None => self.messages.poll_recv(context),
+        };
+        match next {
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(message)) => {
+                self.event = Pieces(counted(sse::event(&message.line()), message.held));
+                Poll::Ready(self.event.next().map(Ok))
+            }
+            Poll::Pending => {
+                let still_here = || Some(Ok(Frame::data(Bytes::from_static(b": still here\n\n"))));
+                self.ping.poll_tick(context).map(|_| still_here())
+            }
         }
-        self.ping.poll_tick(context).map(|_| frame(": still here\n\n".to_owned()))
     }
 }
 
@@ -50,5 +94,5 @@ pub fn stream(first: Option<Message>, messages: mpsc::Receiver<Message>) -> Resp
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, Body::new(Events { first, messages, ping })).into_response()
+    (headers, Body::new(Events { first, messages, ping, event: Pieces::default() })).into_response()
 }

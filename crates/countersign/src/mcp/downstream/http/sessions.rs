@@ -1,6 +1,7 @@
 //! Sessions over HTTP: which stream of a client a message goes to, and when a session is over.
 
 use super::{App, SESSION, events, json, refused};
+use crate::mcp::buffers::Held;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::session::{Ends, Session};
 use axum::http::{HeaderValue, StatusCode};
@@ -18,6 +19,8 @@ const SESSIONS_MAX: usize = 256;
 const REAP_EVERY_MAX: Duration = Duration::from_secs(60);
 /// How many messages wait for a client that has no stream open.
 const WAITING_MAX: usize = 256;
+/// How much of them: a client that never listens must not take the room of the others.
+const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// All sessions, by id.
 #[derive(Default)]
@@ -207,8 +210,11 @@ impl Streams {
     fn keep(&mut self, message: Message) {
         if message.kind() != Kind::Response {
             self.waiting.push_back(message);
-            if self.waiting.len() > WAITING_MAX {
-                self.waiting.pop_front();
+            let bytes = |message: &Message| message.held.as_ref().map_or(0, Held::bytes);
+            let mut waiting_bytes: usize = self.waiting.iter().map(bytes).sum();
+            while self.waiting.len() > WAITING_MAX || waiting_bytes > WAITING_BYTES_MAX {
+                let Some(oldest) = self.waiting.pop_front() else { break };
+                waiting_bytes -= bytes(&oldest);
             }
         }
     }

@@ -34,8 +34,8 @@ pub struct Timed {
 
 impl Timed {
     /// This text, unless the latch is closed before a connection takes it.
-    pub fn new(text: String, latch: Latch) -> Self {
-        Self { text: Some(Bytes::from(text)), latch }
+    pub fn new(text: Bytes, latch: Latch) -> Self {
+        Self { text: Some(text), latch }
     }
 }
 

@@ -1,0 +1,68 @@
+//! A server that is a program: its words, and its environment. A server is other people's code, so it does not inherit the
+//! environment of whoever starts it, in which there are keys and tokens; it gets what programs need to run, and what is listed for it.
+
+use super::Place;
+use crate::adapters::secret::{Secret, Source};
+use anyhow::{Result, bail};
+use std::ffi::{OsStr, OsString};
+
+/// What every server gets, where it is set: where programs and folders are, and in which language to write. `LC_…` too.
+const INHERITED: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+/// A program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Its name and its arguments.
+    pub words: Vec<String>,
+    /// What is in its environment besides what every server gets.
+    pub env: Vec<(String, Source)>,
+}
+
+impl Program {
+    /// Its whole environment, as it is now.
+    pub fn environment(&self) -> Result<Vec<(OsString, OsString)>> {
+        let is_inherited =
+            |name: &OsStr| name.to_str().is_some_and(|name| INHERITED.contains(&name) || name.starts_with("LC_"));
+        let mut all: Vec<(OsString, OsString)> = std::env::vars_os().filter(|(name, _)| is_inherited(name)).collect();
+        // A later one of the same name counts.
+        all.extend(self.listed()?.into_iter().map(|(name, value)| (name.into(), value.reveal().into())));
+        Ok(all)
+    }
+
+    fn listed(&self) -> Result<Vec<(&str, Secret)>> {
+        let read = |(name, source): &'_ (String, Source)| {
+            source.read(&format!("env.{name}"), &|name| std::env::var(name).ok())
+        };
+        self.env.iter().map(|variable| Ok((variable.0.as_str(), read(variable)?))).collect()
+    }
+}
+
+impl Place {
+    /// Fails where a variable that is listed for the server cannot be read: better now than when it is started.
+    pub fn check_environment(&self, upstream: &str) -> Result<()> {
+        match self {
+            Self::Command(program) => {
+                program.listed().map(drop).map_err(|error| anyhow::anyhow!("the MCP server `{upstream}`: {error}"))
+            }
+            Self::Url(_) => Ok(()),
+        }
+    }
+
+    /// Adds variables from the command line: `NAME` is passed on, `NAME=VALUE` is set.
+    pub fn add_environment(&mut self, variables: &[String]) -> Result<()> {
+        let Self::Command(program) = self else {
+            bail!("--env is for a server that is started\nhint: one that runs has its own environment");
+        };
+        for variable in variables {
+            let (name, source) = match variable.split_once('=') {
+                Some((name, value)) => (name, Source::Literal(value.into())),
+                None => (variable.as_str(), Source::Env(variable.clone())),
+            };
+            if name.is_empty() || name.contains('\0') {
+                bail!("`{variable}` names no variable\nhint: write --env NAME or --env NAME=VALUE");
+            }
+            program.env.push((name.to_owned(), source));
+        }
+        Ok(())
+    }
+}
