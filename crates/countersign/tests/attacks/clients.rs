@@ -322,7 +322,7 @@ fn no_command_says_that_nothing_was_done_when_something_was_whenever_the_gate_is
     // What is not known is found out with the command that was printed.
     for (key, said) in &told.unknown {
         let found = pasted(&world, said, &url);
-        assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+        assert_eq!(found.status.code(), Some(0), "{}, of: {said}", stderr(&found));
         let verdict: Json = serde_json::from_slice(&found.stdout).unwrap();
         if let Some(entry) = before.get(key) {
             assert_eq!(verdict["entry"].as_u64(), Some(*entry), "{key}");
