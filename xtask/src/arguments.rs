@@ -11,6 +11,7 @@ cargo xtask <task>
   test [--long] [--only STEP]   everything CI runs, in order; stops at the first step that fails
                                 --long adds the soaks and sweeps, --only runs one step (and its set-up)
   tidy                          style checks that rustfmt and clippy do not know
+  requirements                  writes docs/requirements.md from the rows that `countersign conform` reports on
   sim  [--seed N] [--seeds A..B]  one simulated schedule again, or a range of them
   fuzz [--seconds N]            every fuzz target for N seconds (10 unless told)
 ";
@@ -27,6 +28,8 @@ pub enum Task {
     Test { long: bool, only: Option<String> },
     /// Run the style checks alone.
     Tidy,
+    /// Write the document of requirements.
+    Requirements,
     /// Run the simulator; the words are checked here and read there.
     Sim { passed_on: Vec<String> },
     /// Run the fuzz targets.
@@ -40,13 +43,19 @@ pub fn parse(words: &[String]) -> Result<Task> {
     match task {
         "help" | "--help" | "-h" => Ok(Task::Help),
         "test" => parse_test(rest),
-        "tidy" => match rest.next() {
-            None => Ok(Task::Tidy),
-            Some(word) => unknown(word),
-        },
+        "tidy" => alone(Task::Tidy, rest.next()),
+        "requirements" => alone(Task::Requirements, rest.next()),
         "sim" => parse_sim(rest),
         "fuzz" => parse_fuzz(rest),
         word => unknown(word),
+    }
+}
+
+/// A task that takes no words.
+fn alone(task: Task, next: Option<&str>) -> Result<Task> {
+    match next {
+        None => Ok(task),
+        Some(word) => unknown(word),
     }
 }
 
@@ -122,6 +131,7 @@ mod tests {
         assert_eq!(parsed("").unwrap(), Task::Help);
         assert_eq!(parsed("test --long --only docs").unwrap(), Task::Test { long: true, only });
         assert_eq!(parsed("tidy").unwrap(), Task::Tidy);
+        assert_eq!(parsed("requirements").unwrap(), Task::Requirements);
         let passed_on = vec!["--seeds".to_owned(), "3..9".to_owned()];
         assert_eq!(parsed("sim --seeds 3..9").unwrap(), Task::Sim { passed_on });
         assert_eq!(parsed("fuzz --seconds 2").unwrap(), Task::Fuzz { seconds: 2 });
@@ -134,6 +144,7 @@ mod tests {
             "test --olny docs",
             "test --only",
             "tidy now",
+            "requirements all",
             "sim --seed x",
             "sim --seeds 9..3",
             "sim --seeds 9",

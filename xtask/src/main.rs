@@ -15,11 +15,13 @@
 
 mod arguments;
 mod cargo;
+mod conform;
 mod guides;
 mod interop;
 mod mcp;
 mod node;
 mod python;
+mod requirements;
 mod setup;
 mod steps;
 mod tidy;
@@ -53,6 +55,7 @@ fn run(words: &[String]) -> Result<bool> {
         }
         Task::Test { long, only } => steps::run(&root, long, only.as_deref()),
         Task::Tidy => tidy::run(&root),
+        Task::Requirements => requirements::write(&root),
         Task::Sim { passed_on } => cargo::sim(&root, &passed_on),
         Task::Fuzz { seconds } => cargo::fuzz(&root, seconds),
     }

@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::FUZZ_SECONDS;
 use crate::cargo::{self, cargo, succeeds};
+use crate::conform;
 use crate::guides;
 use crate::interop;
 use crate::mcp;
@@ -50,6 +51,7 @@ const STEPS: &[Step] = &[
     step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::STRACE], |root| {
         succeeds(tests(cargo(root, &["test", "--workspace", "--locked"])))
     }),
+    step("conform", &[&setup::C_COMPILER], conform::run),
     step("interop", &[&setup::C_COMPILER], interop::run),
     step("mcp", &[&setup::C_COMPILER], mcp::run),
     step("python", &[&setup::C_COMPILER], python::run),
@@ -167,7 +169,10 @@ mod tests {
     #[test]
     fn the_short_run_is_the_long_run_without_its_long_steps() {
         let names = |long| choose(long, None).unwrap().iter().map(|step| step.name).collect::<Vec<_>>();
-        assert_eq!(names(false), ["fmt", "tidy", "clippy", "test", "interop", "mcp", "python", "guides", "docs"]);
+        assert_eq!(
+            names(false),
+            ["fmt", "tidy", "clippy", "test", "conform", "interop", "mcp", "python", "guides", "docs"]
+        );
         assert!(names(true).starts_with(&names(false)) && names(true).len() > names(false).len());
     }
 

@@ -6,7 +6,9 @@
 mod citations;
 mod codes;
 mod crates;
+mod features;
 mod markdown;
+mod requirements;
 mod source;
 mod words;
 
@@ -119,7 +121,16 @@ pub fn run(root: &Path) -> Result<bool> {
 
 /// Every check there is, findings in order of their place.
 fn check(tree: &Tree) -> Vec<Finding> {
-    let checks = [source::check, markdown::check, citations::check, codes::check, crates::check, words::check];
+    let checks = [
+        source::check,
+        markdown::check,
+        citations::check,
+        codes::check,
+        crates::check,
+        words::check,
+        features::check,
+        requirements::check,
+    ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(tree)).collect();
     findings.sort();
     findings

@@ -47,6 +47,8 @@ pub struct LedgerClock {
     last_ms: u64,
     monotonic_ms: u64,
     stepped: Option<Step>,
+    #[cfg(feature = "sabotage")]
+    follows_the_wall: bool,
 }
 
 /// A wall clock that has stepped away.
@@ -62,11 +64,27 @@ impl LedgerClock {
     /// Starts at the later of the wall clock and the last entry. A wall clock that lies behind the last entry by more than
     /// a step is reported with the first reading.
     pub fn start(clock: &dyn Clock, last_entry_ms: u64) -> Self {
-        Self { last_ms: clock.wall_ms().max(last_entry_ms), monotonic_ms: clock.monotonic_ms(), stepped: None }
+        Self {
+            last_ms: clock.wall_ms().max(last_entry_ms),
+            monotonic_ms: clock.monotonic_ms(),
+            stepped: None,
+            #[cfg(feature = "sabotage")]
+            follows_the_wall: false,
+        }
+    }
+
+    /// Has it say what the wall clock says.
+    #[cfg(feature = "sabotage")]
+    pub fn following_the_wall(self, follows_the_wall: bool) -> Self {
+        Self { follows_the_wall, ..self }
     }
 
     /// Reads ledger time; it never goes back. A wall clock that has stepped away is remembered in [`Self::stepped`].
     pub fn read(&mut self, clock: &dyn Clock) -> u64 {
+        #[cfg(feature = "sabotage")]
+        if self.follows_the_wall {
+            return clock.wall_ms();
+        }
         let monotonic_ms = clock.monotonic_ms();
         let elapsed_ms = monotonic_ms.saturating_sub(self.monotonic_ms);
         let wall_ms = clock.wall_ms();

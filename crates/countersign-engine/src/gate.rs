@@ -328,6 +328,12 @@ impl Gate {
         self.shared.log.disk()
     }
 
+    /// Whether it was told to do without a control.
+    #[cfg(feature = "sabotage")]
+    pub fn is_without(&self, control: crate::sabotage::Control) -> bool {
+        self.shared.options.without == Some(control)
+    }
+
     /// The nonces of signed requests.
     pub(crate) fn replays(&self) -> &Mutex<ReplayWindow> {
         &self.shared.replays

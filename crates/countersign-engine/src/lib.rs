@@ -26,6 +26,8 @@ pub mod identity;
 pub mod log_key;
 pub mod outbox;
 pub mod request;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
 pub mod sequence;
 pub mod snapshot;
 pub mod storage;

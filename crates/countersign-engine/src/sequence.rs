@@ -13,7 +13,9 @@ use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::call::Evidence;
-use countersign_core::decide::{Approval, approve, decide};
+#[cfg(not(feature = "sabotage"))]
+use countersign_core::decide::decide;
+use countersign_core::decide::{Approval, approve};
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
@@ -42,6 +44,8 @@ pub struct Sequencer {
     clock: Arc<Mutex<LedgerClock>>,
     step_entered: bool,
     random: ChaCha12Rng,
+    #[cfg(feature = "sabotage")]
+    sabotaged: crate::sabotage::Sabotaged,
 }
 
 /// What one turn of the sequencer hands to the commit stage.
@@ -89,12 +93,29 @@ impl Sequencer {
         random: ChaCha12Rng,
     ) -> Self {
         let waiting = WaitingRoom::default();
-        Self { state, waiting, keys, keys_per_agent: u32::MAX, next_index, clock, step_entered: false, random }
+        Self {
+            state,
+            waiting,
+            keys,
+            keys_per_agent: u32::MAX,
+            next_index,
+            clock,
+            step_entered: false,
+            random,
+            #[cfg(feature = "sabotage")]
+            sabotaged: crate::sabotage::Sabotaged::default(),
+        }
     }
 
     /// Keeps no more idempotency keys than this for one agent.
     pub fn with_keys_per_agent(self, keys_per_agent: u32) -> Self {
         Self { keys_per_agent, ..self }
+    }
+
+    /// Does without a control from now on.
+    #[cfg(feature = "sabotage")]
+    pub fn without(self, control: Option<crate::sabotage::Control>) -> Self {
+        Self { sabotaged: crate::sabotage::Sabotaged::new(control), ..self }
     }
 
     /// Decides requests at one reading of the clock and adds them to a batch.
@@ -114,6 +135,8 @@ impl Sequencer {
         }
         self.step_entered = stepped.is_some();
         self.expire_reviews(batch, now_ms);
+        #[cfg(feature = "sabotage")]
+        self.sabotaged.begin(&self.state);
         let keys = Arc::clone(&self.keys);
         let mut keys = keys.lock();
         // Those that wait come before what has queued since: a claim that has run out must not be followed by the next
@@ -273,7 +296,10 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refusal)));
         }
         action.auth = self.state.held(action.auth);
+        #[cfg(not(feature = "sabotage"))]
         let decision = decide(&action, &self.state, now_ms);
+        #[cfg(feature = "sabotage")]
+        let decision = self.sabotaged.decide(&action, &self.state, now_ms);
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);

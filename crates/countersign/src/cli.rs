@@ -10,7 +10,7 @@ use crate::commands::{
 use crate::commands::{serve, verify};
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note};
-use crate::{bench, demo};
+use crate::{bench, conform, demo};
 use anyhow::Result;
 use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
@@ -59,6 +59,7 @@ enum Command {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
+    Conform(conform::ConformArgs),
     #[command(subcommand)]
     Key(key::KeyCommand),
     #[command(subcommand)]
@@ -142,6 +143,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Init(args) => init::run(&args, config),
         Command::Serve(args) => serve::run(&args, config),
         Command::Demo(args) => return demo::run(&args),
+        Command::Conform(args) => return conform::run(&args),
         Command::Key(command) => key::run(&command, config),
         Command::Agent(command) => agent::run(&command, config),
         Command::Operator(command) => operator::run(&command, config),

@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// The name of the gate's log: the first line of its checkpoint.
-    fn origin(&self) -> Result<String> {
+    pub fn origin(&self) -> Result<String> {
         let answer = self.exchange(&Call::get("/log/checkpoint"))?;
         let text = String::from_utf8_lossy(&answer.body);
         Ok(text.lines().next().unwrap_or_default().to_owned())
@@ -234,6 +234,16 @@ impl Client {
             }
             .into()
         })
+    }
+
+    /// Sends a request once, and not again if there is no answer or not yet one.
+    pub fn call_once<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let path = call.path.clone();
+        match self.send(call) {
+            Ok(answer) if (200..300).contains(&answer.status) => Ok(serde_json::from_slice(&answer.body)?),
+            Ok(answer) => Err(refused(&path, &answer).into()),
+            Err(Lost::Unsendable(failure) | Lost::Unsent(failure) | Lost::Unanswered(failure)) => Err(failure.into()),
+        }
     }
 
     /// Closes an embedded gate cleanly, so that it opens at once the next time.

@@ -65,7 +65,12 @@ impl DataFolder {
 
     /// The options of a gate on this folder.
     pub fn options(&self) -> Options {
-        Options { may_begin: self.is_new, ..Options::new(self.origin.clone()) }
+        Options {
+            may_begin: self.is_new,
+            #[cfg(feature = "sabotage")]
+            without: crate::sabotage::control(),
+            ..Options::new(self.origin.clone())
+        }
     }
 
     /// What a gate on this folder needs from the world.

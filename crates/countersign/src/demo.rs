@@ -5,11 +5,11 @@
 //! and entry are the gate's own answer. Only time is arranged (see [`schedule`]).
 
 mod guarded;
-mod rows;
-mod scenarios;
-mod schedule;
+pub mod rows;
+pub mod scenarios;
+pub mod schedule;
 mod screen;
-mod unguarded;
+pub mod unguarded;
 
 use crate::data::DataFolder;
 use crate::terminal::{Stream, colours};

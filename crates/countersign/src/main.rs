@@ -17,13 +17,17 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod conform;
 mod connections;
 mod data;
 mod demo;
+mod examples;
 mod http;
 mod key_file;
 mod mcp;
 mod private_postgres;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod terminal;
 
 /// Entries are made on one thread and freed on another, which the system's allocator does not like: with this one the

@@ -63,6 +63,9 @@ pub struct Options {
     pub may_begin: bool,
     /// Keys that sealed tokens before the current one, and still open them for a while.
     pub old_token_keys: Vec<OldTokenKey>,
+    /// The control that it does without.
+    #[cfg(feature = "sabotage")]
+    pub without: Option<crate::sabotage::Control>,
 }
 
 impl Options {
@@ -80,6 +83,8 @@ impl Options {
             first_admin: None,
             may_begin: true,
             old_token_keys: Vec::new(),
+            #[cfg(feature = "sabotage")]
+            without: None,
         }
     }
 }
@@ -204,9 +209,16 @@ impl Parts {
         let view = Arc::new(RwLock::new(view));
         let keys = Arc::new(Mutex::new(keys));
         let bell = Arc::new(Bell::default());
-        let ledger_clock = Arc::new(Mutex::new(LedgerClock::start(&*clock, time_ms)));
+        let ledger_clock = LedgerClock::start(&*clock, time_ms);
+        #[cfg(feature = "sabotage")]
+        let ledger_clock = ledger_clock.following_the_wall(options.without == Some(crate::sabotage::Control::Clock));
+        let ledger_clock = Arc::new(Mutex::new(ledger_clock));
         let sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
         let mut sequencer = sequencer.with_keys_per_agent(options.keys_per_agent);
+        #[cfg(feature = "sabotage")]
+        {
+            sequencer = sequencer.without(options.without);
+        }
         let mut committer = Committer {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
             store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&bell)),

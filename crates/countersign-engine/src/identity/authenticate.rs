@@ -70,6 +70,10 @@ impl Gate {
             (holder, matches!(standing, Some(Value::String(standing)) if standing == ACTIVE))
         };
         verify_strict(&signed, None)?;
+        #[cfg(feature = "sabotage")]
+        if self.is_without(crate::sabotage::Control::Nonces) {
+            return Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active });
+        }
         let mut replays = self.replays().lock();
         let noted = replays.note_ahead(self.disk().as_ref(), created_s, now_ms);
         noted.map_err(|error| AuthError::NotNoted(error.to_string()))?;

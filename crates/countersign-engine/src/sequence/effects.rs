@@ -65,7 +65,10 @@ impl Sequencer {
             let refusal = EffectRefusal::Phase { effect: id, phase, needs };
             return batch.answers.push((reply, Err(refusal.into())));
         }
+        #[cfg(not(feature = "sabotage"))]
         let decision = decide::dispatch(effect, &self.state, now_ms);
+        #[cfg(feature = "sabotage")]
+        let decision = self.sabotaged.dispatch(effect, &self.state, now_ms);
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&effect.action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);

@@ -3,6 +3,8 @@
 mod detach;
 mod operators;
 
+pub use detach::LISTENING;
+
 use super::{Failure, Folder, Outcome};
 use crate::config::{self, Config, LISTEN};
 use crate::connections;
@@ -135,7 +137,7 @@ fn serve(args: &ServeArgs, config: &Config, listen: SocketAddr, gate: &Arc<Gate>
         note(format_args!("Operators call unix:{}", socket.path().display()));
     }
     let operators = socket.map(|socket| socket.serve(router.clone())).transpose()?;
-    note(format_args!("{}http://{address}", detach::LISTENING));
+    note(format_args!("{}http://{address}", LISTENING));
     let served = runtime.block_on(connections::serve(router, listener, limits, ended));
     if let Some(operators) = operators {
         operators.stop();

@@ -68,6 +68,11 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
     let key = key(&args.key)?;
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
     let held = args.against.iter().map(|given| Held::read(given)).collect::<Result<Vec<_>>>()?;
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::control() == Some(countersign_engine::sabotage::Control::Verification) {
+        say_json(&json!({"ok": true}));
+        return Ok(Outcome::Yes);
+    }
     match judge(&folder, &key, &held)? {
         Ok(found) => {
             show(&found, args.json);

@@ -1,9 +1,10 @@
 //! The same schedule through the gate: agents observe, think and act, and the gate answers.
 
 use super::rows::Rows;
-use super::scenarios::{PactFile, Scenario};
+use super::scenarios::Scenario;
 use super::schedule::{Deed, Hands, Step, World};
 use crate::data::DataFolder;
+use crate::examples::PactFile;
 use anyhow::{Context, Result, anyhow, bail};
 use countersign_core::call::EffectId;
 use countersign_core::decision::{Decision, Verdict};

@@ -8,17 +8,9 @@ mod races;
 
 use super::rows::Rows;
 use super::schedule::Step;
+use crate::examples::PactFile;
 use agents::{PRICE_MOVED, SOURCE_SWAPPED, TERMINATED, TREATMENT};
 use races::{GRANT_AND_REVOKE, REFUND_AND_FREEZE, TWO_SPENDS, WRITE_SKEW};
-
-/// A pact that a scenario runs under.
-#[derive(Debug)]
-pub struct PactFile {
-    /// Its name.
-    pub name: &'static str,
-    /// Its text.
-    pub source: &'static str,
-}
 
 /// One scenario. One action of its schedule comes too late: the one that the gate stops.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::rows::Rows;
 use anyhow::Result;
 use countersign_engine::clock::Clock;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// One step of one agent.
@@ -128,23 +128,36 @@ impl Drop for Held<'_> {
 pub struct Hands {
     started_ms: u64,
     passed_ms: AtomicU64,
+    /// By how much the wall clock has been set away from what has passed.
+    wall_off_ms: AtomicI64,
 }
 
 impl Hands {
     /// A clock that stands at this wall time.
     pub fn at(wall_ms: u64) -> Self {
-        Self { started_ms: wall_ms, passed_ms: AtomicU64::new(0) }
+        Self { started_ms: wall_ms, passed_ms: AtomicU64::new(0), wall_off_ms: AtomicI64::new(0) }
     }
 
     /// Moves the hands forward to a wall time; they never go back.
     pub fn move_to(&self, wall_ms: u64) {
         self.passed_ms.fetch_max(wall_ms.saturating_sub(self.started_ms), Ordering::SeqCst);
     }
+
+    /// Lets time pass, on both clocks.
+    pub fn pass(&self, ms: u64) {
+        self.passed_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock forward, or back, while no time passes.
+    pub fn set_wall_by(&self, ms: i64) {
+        self.wall_off_ms.fetch_add(ms, Ordering::SeqCst);
+    }
 }
 
 impl Clock for Hands {
     fn wall_ms(&self) -> u64 {
-        self.started_ms.saturating_add(self.monotonic_ms())
+        let wall_ms = self.started_ms.saturating_add(self.monotonic_ms());
+        wall_ms.saturating_add_signed(self.wall_off_ms.load(Ordering::SeqCst))
     }
     fn monotonic_ms(&self) -> u64 {
         self.passed_ms.load(Ordering::SeqCst)
@@ -188,5 +201,8 @@ mod tests {
         hands.move_to(46_000);
         hands.move_to(2_000);
         assert_eq!((hands.wall_ms(), hands.monotonic_ms()), (46_000, 45_000));
+        hands.pass(1_000);
+        hands.set_wall_by(-40_000);
+        assert_eq!((hands.wall_ms(), hands.monotonic_ms()), (7_000, 46_000));
     }
 }

@@ -5,6 +5,7 @@ use crate::sandbox::Sandbox;
 const COMMANDS: &[&str] = &[
     "init",
     "serve",
+    "conform",
     "key",
     "key new",
     "key show",

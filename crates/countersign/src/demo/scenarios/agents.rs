@@ -1,9 +1,10 @@
 //! Agents that each did right, and an outcome that is wrong (AG-097).
 
-use super::{PactFile, Scenario, money};
+use super::{Scenario, money};
 use crate::demo::rows::Rows;
 use crate::demo::schedule::Deed::{Act, Feed, Read};
 use crate::demo::schedule::Step;
+use crate::examples;
 
 const EMPLOYEE: &str = r#"Employee::"e-7""#;
 const REQUEST: &str = r#"TransferRequest::"r-31""#;
@@ -11,7 +12,7 @@ const REQUEST: &str = r#"TransferRequest::"r-31""#;
 pub static TERMINATED: Scenario = Scenario {
     id: "AG-097-A",
     title: "a dismissed employee is moved to a new department",
-    pact: PactFile { name: "hr", source: include_str!("../../../../../examples/hr.toml") },
+    pact: examples::HR,
     agents: &[("workflow-1", "hr"), ("hr-1", "hr")],
     facts: &[
         (EMPLOYEE, r#"{"status":"active","department":"sales","manager":"m-2"}"#),
@@ -67,7 +68,7 @@ const SHARES: i64 = 10_000;
 pub static PRICE_MOVED: Scenario = Scenario {
     id: "AG-097-B",
     title: "10,000 shares under a ceiling of £500,000, and the price moves",
-    pact: PactFile { name: "trading", source: include_str!("../../../../../examples/trading.toml") },
+    pact: examples::TRADING,
     agents: &[("trader-1", "trader")],
     facts: &[(QUOTE, r#"{"price":4520,"halted":false}"#), (MANDATE, r#"{"ceiling":50000000,"spent":0,"active":true}"#)],
     steps: &[
@@ -113,7 +114,7 @@ const TARGET: &str = r#"Account::"mallory-2""#;
 pub static SOURCE_SWAPPED: Scenario = Scenario {
     id: "AG-097-C",
     title: "the source of a pending transfer is swapped for someone else's account",
-    pact: PactFile { name: "transfer", source: include_str!("../../../../../examples/transfer.toml") },
+    pact: examples::TRANSFER,
     agents: &[("payments-1", "payments")],
     facts: &[
         (OWN, r#"{"balance":1000000,"owner":"mallory","status":"active"}"#),
@@ -176,7 +177,7 @@ const DOSE: i64 = 600;
 pub static TREATMENT: Scenario = Scenario {
     id: "AG-097-D",
     title: "a dose is prepared, and a laboratory result says that the kidneys fail",
-    pact: PactFile { name: "treatment", source: include_str!("../../../../../examples/treatment.toml") },
+    pact: examples::TREATMENT,
     agents: &[("ward-1", "care")],
     facts: &[
         (PATIENT, r#"{"status":"admitted","kidney_function":85,"allergies":["penicillin"],"given":0}"#),

@@ -1,14 +1,14 @@
 //! The same refund as in CONC-2, paid by another service, in the two races that comparing versions alone does not win: the freeze is
 //! only announced when the money would leave, or comes while the payout is cooling.
 
-use super::{PactFile, STOLEN, Scenario, money};
+use super::{STOLEN, Scenario, money};
 use crate::demo::rows::Rows;
 use crate::demo::schedule::{
     Deed::{Act, Claim, Cooled, Read, Think},
     Step,
 };
+use crate::examples::PAYOUTS;
 
-const PACT: PactFile = PactFile { name: "payouts", source: include_str!("../../../../../examples/payouts.toml") };
 const AGENTS: &[(&str, &str)] = &[("refund-1", "refunder"), ("fraud-1", "fraud")];
 const FACTS: &[(&str, &str)] = &[(STOLEN, r#"{"status":"active","balance":900000,"owner":"alice"}"#)];
 
@@ -49,7 +49,7 @@ fn paid_although_frozen(before: &Rows, after: &Rows) -> Option<String> {
 pub(super) static ANNOUNCED: Scenario = Scenario {
     id: "CONC-3",
     title: "the same refund; the freeze is only announced when the money would leave",
-    pact: PACT,
+    pact: PAYOUTS,
     agents: AGENTS,
     facts: FACTS,
     steps: &[
@@ -69,7 +69,7 @@ pub(super) static ANNOUNCED: Scenario = Scenario {
 pub(super) static COOLING: Scenario = Scenario {
     id: "CONC-4",
     title: "the same refund; nothing is announced, and the payout cools for two seconds",
-    pact: PACT,
+    pact: PAYOUTS,
     agents: AGENTS,
     facts: FACTS,
     steps: &[

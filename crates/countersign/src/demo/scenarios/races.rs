@@ -1,13 +1,14 @@
 //! The races that every store of shared state has (CONC-2, CONC-5 to CONC-7).
 
-use super::{PactFile, STOLEN, Scenario, grouped, money};
+use super::{STOLEN, Scenario, grouped, money};
 use crate::demo::schedule::Deed::{Act, Read, Think};
 use crate::demo::schedule::Step;
+use crate::examples;
 
 pub static REFUND_AND_FREEZE: Scenario = Scenario {
     id: "CONC-2",
     title: "a refund of $4,800 races the freeze of a stolen account",
-    pact: PactFile { name: "billing", source: include_str!("../../../../../examples/billing.toml") },
+    pact: examples::BILLING,
     agents: &[("refund-1", "refunder"), ("fraud-1", "fraud")],
     facts: &[(STOLEN, r#"{"status":"active","balance":900000,"owner":"alice"}"#)],
     steps: &[
@@ -55,7 +56,7 @@ const MEMBER: &str = r#"Membership::"payroll/sam""#;
 pub static GRANT_AND_REVOKE: Scenario = Scenario {
     id: "CONC-5",
     title: "a grant races a revocation on one access list",
-    pact: PactFile { name: "access", source: include_str!("../../../../../examples/access.toml") },
+    pact: examples::ACCESS,
     agents: &[("access-1", "access-admin"), ("compliance-1", "security")],
     facts: &[(LIST, r#"{"owner":"finance","locked":false}"#)],
     steps: &[
@@ -107,7 +108,7 @@ const BUDGET: &str = r#"Account::"marketing""#;
 pub static TWO_SPENDS: Scenario = Scenario {
     id: "CONC-6",
     title: "350,000 and 280,000 are spent from one balance of 500,000",
-    pact: PactFile { name: "transfer", source: include_str!("../../../../../examples/transfer.toml") },
+    pact: examples::TRANSFER,
     agents: &[("spend-1", "payments"), ("spend-2", "payments")],
     facts: &[(BUDGET, r#"{"balance":500000,"owner":"marketing","status":"active"}"#)],
     steps: &[
@@ -156,7 +157,7 @@ const BEN: &str = r#"Doctor::"ben""#;
 pub static WRITE_SKEW: Scenario = Scenario {
     id: "CONC-7",
     title: "two doctors go off call, each because the other stays (write skew)",
-    pact: PactFile { name: "oncall", source: include_str!("../../../../../examples/oncall.toml") },
+    pact: examples::ONCALL,
     agents: &[("roster-1", "scheduler"), ("roster-2", "scheduler")],
     facts: &[(ADA, r#"{"on_call":true,"shift":"night"}"#), (BEN, r#"{"on_call":true,"shift":"night"}"#)],
     steps: &[

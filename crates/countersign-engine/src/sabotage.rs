@@ -1,0 +1,232 @@
+//! A gate that does without one control, for the test that `countersign conform` notices each (`cargo xtask test --only conform`).
+//!
+//! The control is given up where it is: in the sequencer that decides, the clock that it reads, the window of nonces, the tokens. Which
+//! one is data that comes with the gate's options; the core does not know of it, and is given other facts, rules or fences to decide on.
+
+#[cfg(not(debug_assertions))]
+compile_error!("a gate that can be sabotaged is for tests: the feature `sabotage` is not for release builds");
+
+use countersign_core::action::Action;
+use countersign_core::decide::{Snapshot, decide, dispatch};
+use countersign_core::decision::{BudgetKey, Decision, Verdict};
+use countersign_core::effect::Effect;
+use countersign_core::fact::Fact;
+use countersign_core::fence::Fences;
+use countersign_core::halt::Halts;
+use countersign_core::ids::{AgentId, Digest, FactId, PactName};
+use countersign_core::pact::Pact;
+use countersign_core::pact::diagnostic::Diagnostic;
+use countersign_core::pact::load::{Loaded, load};
+use countersign_core::review::Reviews;
+use countersign_core::state::State;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The variable that names the control.
+pub const VARIABLE: &str = "COUNTERSIGN_SABOTAGE";
+
+/// How long an action waits that writes what the one before it wrote, where hot facts are slow.
+const HOT_WAIT: Duration = Duration::from_millis(30);
+
+macro_rules! controls {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A control that a gate can be told to do without.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Control { $($(#[$doc])* $variant,)* }
+
+        impl Control {
+            /// The control of a name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+controls! {
+    /// No precondition is evaluated.
+    Preconditions = "preconditions",
+    /// All preconditions of an action type are evaluated but its last.
+    LastPrecondition = "last-precondition",
+    /// Versions are not compared where a pact says `unchanged`.
+    Unchanged = "unchanged",
+    /// The age of an observation is not looked at.
+    Staleness = "staleness",
+    /// Facts are taken as they were observed.
+    CurrentFacts = "current-facts",
+    /// Actions of one batch are decided on the state before it.
+    OneStep = "one-step",
+    /// Announced changes are not looked at.
+    Claims = "claims",
+    /// A call that has cooled is not decided again.
+    Dispatch = "dispatch",
+    /// Of several failed preconditions only the first is told.
+    EveryReason = "every-reason",
+    /// Entries do not keep the gap of a failed precondition.
+    Gap = "gap",
+    /// An observation counts for any agent that carries it.
+    Observations = "observations",
+    /// Nonces are not remembered.
+    Nonces = "nonces",
+    /// Ledger time is the wall clock's.
+    Clock = "clock",
+    /// An action waits for a while after another that wrote the same fact.
+    NoLocks = "no-locks",
+    /// A pact loads although an action type has no preconditions.
+    Documentation = "documentation",
+    /// `verify` finds every log whole.
+    Verification = "verification",
+}
+
+/// What a sequencer that does without a control keeps.
+#[derive(Default)]
+pub(crate) struct Sabotaged {
+    control: Option<Control>,
+    /// The state before the batch.
+    before: Option<State>,
+    /// Pacts with rules taken out, by the hash of the whole.
+    doctored: HashMap<Digest, Arc<Pact>>,
+    /// What was written last.
+    hot: Option<FactId>,
+}
+
+impl Sabotaged {
+    pub(crate) fn new(control: Option<Control>) -> Self {
+        Self { control, ..Self::default() }
+    }
+
+    /// A batch begins.
+    pub(crate) fn begin(&mut self, state: &State) {
+        self.before = (self.control == Some(Control::OneStep)).then(|| state.clone());
+    }
+
+    /// Decides an action without the control.
+    pub(crate) fn decide(&mut self, action: &Action, state: &State, now_ms: u64) -> Decision {
+        let control = self.control.filter(|control| *control != Control::Dispatch);
+        let mut decision = decide(action, &self.without(action, state, control), now_ms);
+        self.retell(&mut decision);
+        let wrote = decision.writes.first().map(|write| write.fact.clone());
+        if self.control == Some(Control::NoLocks) && wrote.is_some() && wrote == self.hot {
+            std::thread::sleep(HOT_WAIT);
+        }
+        self.hot = wrote;
+        decision
+    }
+
+    /// Decides a call that has cooled without the control.
+    pub(crate) fn dispatch(&mut self, effect: &Effect, state: &State, now_ms: u64) -> Decision {
+        let control = match self.control {
+            Some(Control::Dispatch) => Some(Control::Preconditions),
+            control => control,
+        };
+        dispatch(effect, &self.without(&effect.action, state, control), now_ms)
+    }
+
+    fn retell(&self, decision: &mut Decision) {
+        let Verdict::Rejected(blocked) = &mut decision.verdict else { return };
+        match self.control {
+            Some(Control::EveryReason) => blocked.failed.truncate(1),
+            Some(Control::Gap) => blocked.failed.iter_mut().for_each(|failed| failed.gap_ms = None),
+            _ => {}
+        }
+    }
+
+    fn without<'a>(&'a mut self, action: &Action, state: &'a State, control: Option<Control>) -> Without<'a> {
+        let rules = match (control, state.pacts.get(&action.pact)) {
+            (Some(control), Some(pact)) => {
+                Some(Arc::clone(self.doctored.entry(pact.hash).or_insert_with(|| doctored(pact, control))))
+            }
+            _ => None,
+        };
+        let facts = match control {
+            Some(Control::CurrentFacts) => as_observed(action, state),
+            _ => Vec::new(),
+        };
+        let fences = (control == Some(Control::Claims)).then(Fences::default);
+        Without { state: self.before.as_ref().unwrap_or(state), facts, rules, fences }
+    }
+}
+
+/// The facts as the agent saw them.
+fn as_observed(action: &Action, state: &State) -> Vec<Arc<Fact>> {
+    let seen = action.observed.iter().filter_map(|observed| {
+        let now = state.facts.get(&observed.fact).filter(|now| observed.version != now.current())?;
+        Some(Arc::new(Fact { value: observed.value.clone(), ..Fact::clone(now) }))
+    });
+    seen.collect()
+}
+
+/// A pact without the rules that the control is about.
+fn doctored(pact: &Arc<Pact>, control: Control) -> Arc<Pact> {
+    let Ok(Loaded { pact: mut doctored, .. }) = load_without(&pact.source, control) else { return Arc::clone(pact) };
+    for kind in doctored.actions.values_mut() {
+        match control {
+            Control::Preconditions => kind.require.clear(),
+            Control::LastPrecondition => drop(kind.require.pop()),
+            Control::Unchanged => kind.reads.iter_mut().for_each(|read| read.unchanged = false),
+            Control::Staleness => kind.require.iter_mut().for_each(|require| require.stale_after_ms = None),
+            _ => {}
+        }
+    }
+    Arc::new(doctored)
+}
+
+/// Loads a pact, with or without the rule that every action type has preconditions.
+pub fn load_without(source: &str, control: Control) -> Result<Loaded, Vec<Diagnostic>> {
+    const ADDED: &str = "sabotaged";
+    let loaded = load(source);
+    if control != Control::Documentation || loaded.is_ok() {
+        return loaded;
+    }
+    let kinds = source.lines().filter_map(|line| line.strip_prefix("[action.")?.strip_suffix(']'));
+    let bare = kinds.filter(|kind| !kind.contains('.') && !source.contains(&format!("[[action.{kind}.require]]")));
+    let rule = |kind: &str| format!("\n[[action.{kind}.require]]\nid = \"{ADDED}\"\nthat = 'principal.trust >= 0'\n");
+    let mut loaded = load(&format!("{source}{}", bare.map(rule).collect::<String>()))?;
+    for kind in loaded.pact.actions.values_mut() {
+        kind.require.retain(|require| require.id != ADDED);
+    }
+    (loaded.pact.source, loaded.pact.hash) = (source.into(), Digest::of(source.as_bytes()));
+    Ok(loaded)
+}
+
+/// A state to decide on that is not quite the state.
+struct Without<'a> {
+    state: &'a State,
+    facts: Vec<Arc<Fact>>,
+    rules: Option<Arc<Pact>>,
+    fences: Option<Fences>,
+}
+
+impl Snapshot for Without<'_> {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.facts.iter().find(|fact| fact.id == *id).or_else(|| self.state.fact(id))
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        self.rules.as_ref().filter(|rules| rules.name == *name).or_else(|| self.state.pact(name))
+    }
+    fn version_floor(&self) -> u64 {
+        self.state.version_floor()
+    }
+    fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
+        self.state.budget_used(budget, window)
+    }
+    fn is_identified(&self) -> bool {
+        Snapshot::is_identified(self.state)
+    }
+    fn halts(&self) -> &Halts {
+        self.state.halts()
+    }
+    fn reviews(&self) -> &Reviews {
+        self.state.reviews()
+    }
+    fn fences(&self) -> &Fences {
+        self.fences.as_ref().unwrap_or_else(|| self.state.fences())
+    }
+    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+        self.state.is_full_of_effects(agent)
+    }
+}
