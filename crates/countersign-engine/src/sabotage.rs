@@ -6,8 +6,8 @@
 #[cfg(not(debug_assertions))]
 compile_error!("a gate that can be sabotaged is for tests: the feature `sabotage` is not for release builds");
 
-use countersign_core::action::Action;
-use countersign_core::decide::{Snapshot, decide, dispatch};
+use countersign_core::action::{Action, Observed};
+use countersign_core::decide::{Approval, Snapshot, Void, approve, decide, dispatch};
 use countersign_core::decision::{BudgetKey, Decision, Verdict};
 use countersign_core::effect::Effect;
 use countersign_core::fact::Fact;
@@ -17,7 +17,7 @@ use countersign_core::ids::{AgentId, Digest, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::Diagnostic;
 use countersign_core::pact::load::{Loaded, load};
-use countersign_core::review::Reviews;
+use countersign_core::review::{Parked, Reviews};
 use countersign_core::state::State;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,12 +64,16 @@ controls! {
     Claims = "claims",
     /// A call that has cooled is not decided again.
     Dispatch = "dispatch",
+    /// An approval is decided on the facts as they were shown.
+    Approvals = "approvals",
     /// Of several failed preconditions only the first is told.
     EveryReason = "every-reason",
     /// Entries do not keep the gap of a failed precondition.
     Gap = "gap",
     /// An observation counts for any agent that carries it.
     Observations = "observations",
+    /// What takes an operator's role is done for every caller.
+    Roles = "roles",
     /// Nonces are not remembered.
     Nonces = "nonces",
     /// Ledger time is the wall clock's.
@@ -99,6 +103,11 @@ impl Sabotaged {
         Self { control, ..Self::default() }
     }
 
+    /// Whether it does without this control.
+    pub(crate) fn is(&self, control: Control) -> bool {
+        self.control == Some(control)
+    }
+
     /// A batch begins.
     pub(crate) fn begin(&mut self, state: &State) {
         self.before = (self.control == Some(Control::OneStep)).then(|| state.clone());
@@ -126,6 +135,21 @@ impl Sabotaged {
         dispatch(effect, &self.without(&effect.action, state, control), now_ms)
     }
 
+    /// Decides a parked action under an approval without the control.
+    pub(crate) fn approve(
+        &self,
+        approval: &Approval<'_>,
+        parked: &Parked,
+        state: &State,
+        now_ms: u64,
+    ) -> Result<Decision, Box<Void>> {
+        if self.control != Some(Control::Approvals) {
+            return approve(approval, parked, state, now_ms);
+        }
+        let facts = as_observed(&approval.shown.facts, state);
+        approve(approval, parked, &Without { state, facts, rules: None, fences: None }, now_ms)
+    }
+
     fn retell(&self, decision: &mut Decision) {
         let Verdict::Rejected(blocked) = &mut decision.verdict else { return };
         match self.control {
@@ -143,7 +167,7 @@ impl Sabotaged {
             _ => None,
         };
         let facts = match control {
-            Some(Control::CurrentFacts) => as_observed(action, state),
+            Some(Control::CurrentFacts) => as_observed(&action.observed, state),
             _ => Vec::new(),
         };
         let fences = (control == Some(Control::Claims)).then(Fences::default);
@@ -151,9 +175,9 @@ impl Sabotaged {
     }
 }
 
-/// The facts as the agent saw them.
-fn as_observed(action: &Action, state: &State) -> Vec<Arc<Fact>> {
-    let seen = action.observed.iter().filter_map(|observed| {
+/// The facts as they were seen.
+fn as_observed(observed: &[Observed], state: &State) -> Vec<Arc<Fact>> {
+    let seen = observed.iter().filter_map(|observed| {
         let now = state.facts.get(&observed.fact).filter(|now| observed.version != now.current())?;
         Some(Arc::new(Fact { value: observed.value.clone(), ..Fact::clone(now) }))
     });

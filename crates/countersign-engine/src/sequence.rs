@@ -13,9 +13,9 @@ use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{Published, Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::call::Evidence;
+use countersign_core::decide::Approval;
 #[cfg(not(feature = "sabotage"))]
-use countersign_core::decide::decide;
-use countersign_core::decide::{Approval, approve};
+use countersign_core::decide::{approve, decide};
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
@@ -181,7 +181,10 @@ impl Sequencer {
         clock: &dyn Clock,
     ) {
         // Asked here, at the request's own place: who lost a role one entry earlier has lost it.
-        if let Some((by, auth, role)) = request.authority()
+        let asked = request.authority();
+        #[cfg(feature = "sabotage")]
+        let asked = asked.filter(|_| !self.sabotaged.is(crate::sabotage::Control::Roles));
+        if let Some((by, auth, role)) = asked
             && let Err(refused) = authorise(&self.state, by, auth, role, now_ms)
         {
             return batch.answers.push((reply, Err(refused.into())));
@@ -324,8 +327,11 @@ impl Sequencer {
     ) {
         let approval = Approval { by: &by, shown: &shown, until_ms };
         let waiting = self.state.reviews.waiting(shown.review, now_ms);
-        let decided =
-            waiting.map(|parked| (Arc::clone(&parked.action), approve(&approval, parked, &self.state, now_ms)));
+        #[cfg(not(feature = "sabotage"))]
+        let approve = |parked| approve(&approval, parked, &self.state, now_ms);
+        #[cfg(feature = "sabotage")]
+        let approve = |parked| self.sabotaged.approve(&approval, parked, &self.state, now_ms);
+        let decided = waiting.map(|parked| (Arc::clone(&parked.action), approve(parked)));
         match decided {
             Ok((action, Ok(decision))) => {
                 let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));

@@ -4,6 +4,7 @@
 //! the ledger, the book of the service that would have been called. The rows and their words are in `requirements.toml`, which is also
 //! what docs/requirements.md is made from.
 
+mod approvals;
 mod attacks;
 mod clauses;
 mod evidence;
@@ -146,6 +147,7 @@ const PROCEDURES: &[(&str, Procedure)] = &[
     ("CONC-5", |bench| played::play(&bench.subject, "CONC-5")),
     ("CONC-6", |bench| played::play(&bench.subject, "CONC-6")),
     ("CONC-7", |bench| played::play(&bench.subject, "CONC-7")),
+    ("CONC-8", |bench| approvals::raced(&bench.subject)),
 ];
 
 /// Runs what kills gates, sets clocks or reads files: never beside a gate that is someone else's.

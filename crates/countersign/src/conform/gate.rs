@@ -14,7 +14,7 @@ use countersign_api::{
     ActionRequest, Effect, EntriesResponse, EntryResponse, ErrorCode, FactPut, FactResponse, FactWritten,
     ObserveRequest, ObserveResponse, PactPublished, PactResponse, Ready, Verdict, VerdictKind,
 };
-use countersign_core::ids::FactId;
+use countersign_core::ids::{AgentId, FactId};
 use ed25519_dalek::SigningKey;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub struct Subject {
     own: Option<Own>,
 }
 
-/// An agent, with its key.
+/// An agent or operator, with its key.
 pub struct Agent {
     /// Its name on the gate.
     pub name: String,
@@ -120,15 +120,35 @@ impl Subject {
 
     /// An agent of this name and with these roles, registered the first time that it is asked for.
     pub fn agent(&self, name: &str, roles: &[&str]) -> Result<Arc<Agent>> {
+        let value = json!({"org": "conform", "roles": roles, "standing": "active", "trust": 1000});
+        self.registered(name, FactId::of_agent, value)
+    }
+
+    /// An operator, in the same way.
+    pub fn operator(&self, name: &str, roles: &[&str]) -> Result<Arc<Agent>> {
+        self.registered(name, FactId::of_operator, json!({"roles": roles, "standing": "active"}))
+    }
+
+    /// Takes an operator's rights away again.
+    pub fn revoke_operator(&self, name: &str, roles: &[&str]) -> Result<()> {
+        let operator = self.operator(name, roles)?;
+        let key = key_file::name(&operator.key);
+        let value = json!({"key": key.as_str(), "roles": roles, "standing": "revoked"});
+        let fact = FactId::of_operator(&AgentId::new(operator.name.as_str())?);
+        self.put(&fact, value.as_object().cloned().unwrap_or_default())?;
+        Ok(())
+    }
+
+    fn registered(&self, name: &str, fact: fn(&AgentId) -> FactId, mut value: Json) -> Result<Arc<Agent>> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(agent) = agents.get(name) {
             return Ok(Arc::clone(agent));
         }
         let full = format!("{}{}-{name}", names::PREFIX, self.run);
         let key = key_file::generate()?;
-        let value = json!({"key": key_file::name(&key).as_str(), "org": "conform", "roles": roles, "standing": "active", "trust": 1000});
-        let fact = FactId::of_agent(&countersign_core::ids::AgentId::new(full.as_str())?);
-        self.put(&fact, value.as_object().cloned().unwrap_or_default())?;
+        let value = value.as_object_mut().context("who someone is, is an object")?;
+        value.insert("key".to_owned(), json!(key_file::name(&key).as_str()));
+        self.put(&fact(&AgentId::new(full.as_str())?), value.clone())?;
         let client = Client::remote(&self.url)?.signing(key.clone(), None)?;
         let agent = Arc::new(Agent { name: full, key, client });
         agents.insert(name.to_owned(), Arc::clone(&agent));
