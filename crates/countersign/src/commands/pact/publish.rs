@@ -14,9 +14,8 @@ use std::path::PathBuf;
 
 /// Publish a pact: from its entry on, actions are decided by it
 ///
-/// The version must be one above the published one. Publishing the same text again does nothing; the same version with other content is
-/// refused, and so is a pact whose
-/// fact types disagree with those of other pacts. Actions that are on their way are decided by the version that is current when
+/// The version must be one above the published one. Publishing the same text again does nothing; the same version with other
+/// content is refused, and so is a pact whose fact types disagree with those of other pacts. Actions that are on their way are decided by the version that is current when
 /// they take effect.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -63,8 +62,9 @@ pub fn run(args: &PublishArgs, config: &Config) -> Result<Outcome> {
         && is_refused_as(error, ErrorCode::PactConflict)
         && let Some(pact) = file.pact.as_ref()
     {
-        let current: PactResponse = client.call(Call::get(format!("/v1/pacts/{}", escape(pact.name.as_str()))))?;
-        if current.pact.hash == pact.hash.to_string() {
+        // Where there is none of this name, or it cannot be read, the refusal says more than that.
+        let current = client.call::<PactResponse>(Call::get(format!("/v1/pacts/{}", escape(pact.name.as_str()))));
+        if let Some(current) = current.ok().filter(|current| current.pact.hash == pact.hash.to_string()) {
             client.close()?;
             return unchanged(args, &current.pact);
         }
