@@ -2,7 +2,7 @@
 //! turn red that rest on it.
 //!
 //! The gate that can do without is a build of its own (the feature `sabotage` of the binary and the engine, refused in release builds).
-//! Its binary is taken away to a folder of its own, and the ordinary one is put back.
+//! Its binary is copied to a temporary folder, and the ordinary one is put back.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn red(program: &Path, folder: &Path, control: &str) -> Result<BTreeSet<String>>
 mod tests {
     use super::*;
 
-    /// A requirement that no control turns red is one whose procedure nobody has seen fail.
+    /// A procedure that no control turns red has never been seen to fail.
     #[test]
     fn every_procedure_has_been_seen_to_fail() {
         let rows = include_str!("../../crates/countersign/src/conform/requirements.toml");

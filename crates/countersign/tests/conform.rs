@@ -86,17 +86,19 @@ fn a_gate_of_someone_elses_is_tested_twice_and_nothing_of_its_own_is_touched() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path());
     let target = ["conform", "--target", &gate.1, "--key", "admin.key", "--json"];
-    for _ in 0..2 {
-        let found = findings(&countersign(&target, folder.path()));
-        let state =
-            |id: &str| found.iter().find(|found| found["id"] == id).unwrap()["state"].as_str().unwrap().to_owned();
-        for id in ["AG-097-4.1", "AG-097-8.1", "AG-097-8.2", "AG-097-D", "CONC-1", "CONC-7"] {
-            assert_eq!(state(id), "pass", "{id}");
-        }
-        // What would kill it, set its clock, read its files or have it call a service.
-        for id in ["AG-097-8.3", "AG-097-8.4", "AG-097-8.6", "AG-097-T", "CONC-3", "CONC-4"] {
-            assert_eq!(state(id), "not_yet", "{id}");
-        }
+    let found = findings(&countersign(&target, folder.path()));
+    let state = |id: &str| found.iter().find(|found| found["id"] == id).unwrap()["state"].as_str().unwrap();
+    for id in ["AG-097-4.1", "AG-097-8.1", "AG-097-8.2", "AG-097-D", "CONC-1", "CONC-7", "CONC-8"] {
+        assert_eq!(state(id), "pass", "{id}");
+    }
+    // What would kill it, set its clock, read its files or have it call a service.
+    for id in ["AG-097-8.3", "AG-097-8.4", "AG-097-8.6", "AG-097-T", "CONC-3", "CONC-4"] {
+        assert_eq!(state(id), "not_yet", "{id}");
+    }
+    // What the first run left behind is not in the way of the second.
+    let again = [&target[..], &["--only", "AG-097-4.2", "AG-097-8.1", "AG-097-B", "CONC-5", "CONC-8"]].concat();
+    for found in findings(&countersign(&again, folder.path())) {
+        assert_eq!(found["state"], "pass", "{found}");
     }
     let listed = countersign(&["pact", "list", "--server", &gate.1, "--key", "admin.key", "--json"], folder.path());
     let pacts: Value = serde_json::from_slice(&listed.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! docs/requirements.md is made from rows; whoever edits it by hand would be undone by the next who makes it.
+//! docs/requirements.md is made from rows: an edit by hand would be lost the next time it is made.
 
 use super::{Finding, Tree};
 use crate::requirements::{DOCUMENT, ROWS, document};

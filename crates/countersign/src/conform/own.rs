@@ -85,7 +85,7 @@ fn run(folder: &Path, args: &[&str]) -> Result<()> {
     Err(Failure::cannot(format!("`countersign {}` failed: {said}", args.join(" "))).into())
 }
 
-/// This program again, with nothing of the caller's environment but what says how to build and log.
+/// This program again. Of the caller's environment it has only what is logged and where temporary files go.
 fn command(folder: &Path, args: &[&str]) -> Result<Command> {
     let program = std::env::current_exe().context("the system does not say which program this is")?;
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! A payment service that pays whoever asks and keeps a book: what a gate let out is seen here, whatever the gate says.
+//! A payment service that pays every request and keeps a book: what a gate let out is seen here, whatever the gate says.
 
 use anyhow::{Context as _, Result};
 use axum::Router;

@@ -19,7 +19,7 @@ const IDS: [&str; 6] = ["one", "two", "three", "ONE", "TWO", "THREE"];
 /// Integers to begin with; those that conditions mention come on top.
 const LONGS: [i64; 7] = [0, 1, 2, 10, 1_000, 100_000, 10_000_000];
 
-/// How often a search starts anew, and how many changes it tries each time.
+/// How often a search starts over, and how many changes it tries each time.
 const STARTS: usize = 64;
 const CHANGES: usize = 3_000;
 
