@@ -10,6 +10,7 @@ use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, Idempot
 use crate::json::{JsonError, Strict, parse_as};
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
 use crate::pact::ActionType;
+use crate::reason::BindProblem;
 use crate::value::Attributes;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
@@ -187,15 +188,6 @@ pub struct Observed {
 
 /// Bound parameters, or every reason why they do not fit.
 pub type Binding = Result<Attributes, Vec<BindProblem>>;
-
-/// One reason why parameters do not fit their schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindProblem {
-    /// The parameter, as a JSON pointer; empty for the whole.
-    pub at: String,
-    /// What is wrong.
-    pub message: String,
-}
 
 /// An action, ready to be decided.
 #[derive(Debug, Clone)]

@@ -27,6 +27,8 @@ impl fmt::Display for EffectId {
 #[error("`{0}` is not the name of an effect, such as eff_813")]
 pub struct NotAnEffect(pub String);
 
+crate::ids::serde_as_text!(EffectId);
+
 impl FromStr for EffectId {
     type Err = NotAnEffect;
 

@@ -26,16 +26,16 @@ pub use judge::{Cleared, judge, outside_fact};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
-use crate::code::Code;
-use crate::decision::{Blocked, BudgetKey, Decision, InFlight, PactRef, ReadVersion, Verdict, Write};
+use crate::decision::{BudgetKey, Decision, InFlight, PactRef, ReadVersion, Verdict, Write};
 use crate::effect::Effect;
 use crate::expression::{Base, Expression, Input, Inputs, Mention, Source};
 use crate::fact::{Fact, Version};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
-use crate::limits::{REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
+use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
+use crate::reason::{Drift, Reason, RuleFailure};
 use crate::review::Reviews;
 use crate::value::{Attributes, Value};
 use std::borrow::Cow;
@@ -63,8 +63,6 @@ pub trait Snapshot {
     fn is_full_of_effects(&self, agent: &AgentId) -> bool;
 }
 
-const NOT_ALLOWED_HINT: &str = "ask an operator for the role that the pact names";
-
 /// Which of its decisions an action is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -89,11 +87,10 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let (decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
     // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
-    let drift = drift.map(|drift| drift.recorded);
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
     match drift {
         None => decision,
-        Some(drift) => decision.rejected(approve::outdated(&drift)),
+        Some(drift) => decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) }),
     }
 }
 
@@ -105,11 +102,10 @@ fn decide_at(
     action: &Action,
     snapshot: &impl Snapshot,
     now_ms: u64,
-) -> (Decision, Option<approve::Drift>) {
+) -> (Decision, Option<Drift>) {
     let Some(pact) = snapshot.pact(&action.pact) else {
-        let message = format!("no pact named `{}` has been published", action.pact);
-        let hint = "publish it with `countersign pact publish FILE`, or mend the name";
-        return (Decision::refused(None, blocked(Code::UnknownPact, message, hint)), None);
+        let reason = Reason::UnknownPact { pact: action.pact.clone() };
+        return (Decision::refused(None, reason), None);
     };
     let pact_ref = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
     if let Some(halted) = halted::halted(action, snapshot, &pact_ref) {
@@ -129,7 +125,10 @@ fn decide_at(
     };
     let params = match binding {
         Ok(params) => params,
-        Err(problems) => return (Decision::refused(Some(pact_ref), bind::invalid_params(problems)), None),
+        Err(problems) => {
+            let reason = Reason::InvalidParams { problems: problems.clone() };
+            return (Decision::refused(Some(pact_ref), reason), None);
+        }
     };
     let (members, reads) = (Vec::new(), Vec::new());
     Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }
@@ -179,7 +178,7 @@ struct Deciding<'a, S> {
 }
 
 impl<S: Snapshot> Deciding<'_, S> {
-    fn run(mut self, pact: PactRef) -> (Decision, Option<approve::Drift>) {
+    fn run(mut self, pact: PactRef) -> (Decision, Option<Drift>) {
         if let Err(blocked) = self.resolve() {
             return (self.decision(pact, Verdict::Rejected(blocked)), None);
         }
@@ -208,11 +207,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Err(Stopped { review: true, .. })
                 if self.approval.is_none() && self.snapshot.reviews().is_full_for(&self.action.agent, self.now_ms) =>
             {
-                let message = format!(
-                    "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, wait for a person already, which is the most"
-                );
-                let hint = "have a reviewer decide some of them (`countersign review list`), then act anew";
-                self.decision(pact, Verdict::Rejected(blocked(Code::TooManyReviews, message, hint)))
+                self.decision(pact, Verdict::Rejected(Reason::TooManyReviews))
             }
             Err(Stopped { blocked, review: true }) => {
                 let expires_at_ms = self.now_ms.saturating_add(REVIEW_EXPIRES_MS);
@@ -227,7 +222,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     /// What follows when everything holds, and what is written with it.
-    fn verdict(&self, inputs: &Inputs<'_>) -> Result<(Verdict, Vec<Write>), Blocked> {
+    fn verdict(&self, inputs: &Inputs<'_>) -> Result<(Verdict, Vec<Write>), Reason> {
         let writes = self.effects(inputs)?;
         match &self.kind.call {
             None => Ok((Verdict::Committed, writes)),
@@ -257,54 +252,46 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     /// Asked before any fact is looked up: whoever may not do this, whatever is not known yet, learns nothing of the facts.
-    fn check_right(&self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Blocked> {
+    fn check_right(&self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Reason> {
         let (inputs, rule) = (self.inputs(), &self.kind.allow);
         if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, is_known) {
             return Ok(());
         }
-        let (agent, kind) = (self.action.principal(), &self.kind.name);
-        let why = match rule.holds(&inputs) {
-            _ if rule.mentions().any(|(_, mention)| !is_known(mention)) => {
-                "cannot be true, whatever else is so".to_owned()
-            }
-            Err(error) => format!("cannot be evaluated: {error}"),
-            Ok(_) => "is false".to_owned(),
-        };
-        let message = format!("{agent} may not do `{kind}`: {} {why}", rule.text());
-        Err(blocked(Code::NotAllowed, message, NOT_ALLOWED_HINT))
+        Err(self.not_allowed(match rule.holds(&inputs) {
+            _ if rule.mentions().any(|(_, mention)| !is_known(mention)) => RuleFailure::Impossible,
+            Err(error) => RuleFailure::Error(error),
+            Ok(_) => RuleFailure::False,
+        }))
     }
 
-    fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Blocked> {
-        let agent = self.action.principal();
+    fn not_allowed(&self, why: RuleFailure) -> Reason {
+        let (agent, action) = (self.action.principal().clone(), self.kind.name.clone());
+        Reason::NotAllowed { agent, action, rule: self.kind.allow.text().as_ref().into(), why }
+    }
+
+    fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Reason> {
         let rule = &self.kind.allow;
-        let refusal = match rule.holds(inputs) {
-            // Facts outside are read last, and for nobody whom no value of theirs could allow this.
-            _ if !self.is_known(rule) && rule.could_hold(inputs, &|mention| self.is_known_input(mention)) => None,
-            Ok(true) => None,
-            Ok(false) => Some(format!("{agent} may not do `{}`: {} is false", self.kind.name, rule.text())),
-            Err(error) => {
-                Some(format!("{agent} may not do `{}`: {} cannot be evaluated: {error}", self.kind.name, rule.text()))
-            }
-        };
-        if let Some(message) = refusal {
-            return Err(blocked(Code::NotAllowed, message, NOT_ALLOWED_HINT));
+        match rule.holds(inputs) {
+            // External facts are read last, and only where some value of theirs could allow this.
+            _ if !self.is_known(rule) && rule.could_hold(inputs, &|mention| self.is_known_input(mention)) => {}
+            Ok(true) => {}
+            Ok(false) => return Err(self.not_allowed(RuleFailure::False)),
+            Err(error) => return Err(self.not_allowed(RuleFailure::Error(error))),
         }
         self.check_trust()
     }
 
-    fn check_trust(&self) -> Result<(), Blocked> {
+    fn check_trust(&self) -> Result<(), Reason> {
         let least_trusted = self.least_trusted();
         let trust = least_trusted.and_then(|agent| agent.value.as_ref()).and_then(|value| value.get("trust"));
         match (self.kind.min_trust, trust) {
             (None, _) => Ok(()),
             (Some(least), Some(Value::Long(trust))) if *trust >= least => Ok(()),
-            (Some(least), trust) => {
-                let trust = trust.map_or_else(|| "absent".to_owned(), ToString::to_string);
-                let agent = least_trusted.map_or(self.action.principal().as_str(), |fact| fact.id.id());
-                // How much another member is trusted is not for the one who acts to read.
-                let has = if agent == self.action.agent.as_str() { trust } else { "less".to_owned() };
-                let message = format!("`{}` asks for a trust of at least {least}, {agent} has {has}", self.kind.name);
-                Err(blocked(Code::TrustTooLow, message, "trust is folded from behaviour; an operator can set it"))
+            (Some(least), has) => {
+                let named = least_trusted.and_then(|fact| AgentId::new(fact.id.id()).ok());
+                let agent = named.unwrap_or_else(|| self.action.principal().clone());
+                let (action, has) = (self.kind.name.clone(), has.cloned());
+                Err(Reason::TrustTooLow { agent, action, least, has, withheld: false })
             }
         }
     }
@@ -366,33 +353,29 @@ impl<S: Snapshot> Source for Deciding<'_, S> {
 
 /// A blocked action, and whether a person may still let it pass.
 struct Stopped {
-    blocked: Blocked,
+    blocked: Reason,
     review: bool,
 }
 
 impl Stopped {
-    fn rejected(blocked: Blocked) -> Self {
+    fn rejected(blocked: Reason) -> Self {
         Self { blocked, review: false }
     }
 
-    fn by(blocked: Blocked, on_fail: OnFail) -> Self {
+    fn by(blocked: Reason, on_fail: OnFail) -> Self {
         Self { blocked, review: on_fail == OnFail::Review }
     }
 }
 
-fn blocked(code: Code, message: String, hint: &str) -> Blocked {
-    Blocked { code, message, hint: hint.to_owned(), failed: Vec::new() }
-}
-
 impl Decision {
     /// The same on what it read, but rejected: nothing is written or charged.
-    fn rejected(self, blocked: Blocked) -> Self {
+    fn rejected(self, blocked: Reason) -> Self {
         let verdict = Verdict::Rejected(blocked);
         Self { verdict, writes: Vec::new(), charges: Vec::new(), waived_by: None, shadowed: None, ..self }
     }
 
     /// A rejection before anything was read.
-    fn refused(pact: Option<PactRef>, blocked: Blocked) -> Self {
+    fn refused(pact: Option<PactRef>, blocked: Reason) -> Self {
         Self {
             verdict: Verdict::Rejected(blocked),
             pact,

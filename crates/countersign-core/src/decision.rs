@@ -1,16 +1,12 @@
 //! What `decide` answers: a verdict, its reasons, and what is to be done, all as data.
 
-mod explained;
-
 use crate::call::Call;
 use crate::canonical::Canonical;
-use crate::code::Code;
-use crate::fact::{Version, Written};
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
-use crate::value::{Attributes, Value};
+use crate::reason::Reason;
+use crate::value::Attributes;
 use smol_str::SmolStr;
-use std::sync::Arc;
 
 /// The answer to one action. It is not a `Result`: an error while deciding is a rejection, and part of the answer (I4).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +24,7 @@ pub struct Decision {
     /// Time since the oldest observation that the action relied on; `None` without one.
     pub gap_ms: Option<u64>,
     /// In shadow mode, what enforcement would have answered.
-    pub shadowed: Option<Blocked>,
+    pub shadowed: Option<Reason>,
     /// Who waived which preconditions, in an approval.
     pub waived_by: Option<WaivedBy>,
 }
@@ -50,11 +46,11 @@ pub enum Verdict {
     /// Everything held; the effects are done with this entry.
     Committed,
     /// Something did not hold; nothing was done.
-    Rejected(Blocked),
+    Rejected(Reason),
     /// Only preconditions that a person may waive did not hold; nothing was done yet.
     Review {
         /// Why.
-        blocked: Blocked,
+        blocked: Reason,
         /// Until when a person may decide, in ledger milliseconds.
         expires_at_ms: u64,
     },
@@ -84,103 +80,6 @@ pub struct Dispatched {
     pub fenced: Vec<Fenced>,
     /// What its settlement writes.
     pub writes: Vec<Write>,
-}
-
-/// Why an action was blocked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blocked {
-    /// The stable code.
-    pub code: Code,
-    /// One sentence for people.
-    pub message: String,
-    /// What to do about it.
-    pub hint: String,
-    /// Every failed precondition.
-    pub failed: Vec<FailedPrecondition>,
-}
-
-/// One failed precondition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedPrecondition {
-    /// Its id.
-    pub id: SmolStr,
-    /// The condition as written; for `unchanged` and staleness, in words.
-    pub that: Arc<str>,
-    /// In which way it failed.
-    pub why: Why,
-    /// The attributes it reads: expected and actual.
-    pub reads: Vec<FailedRead>,
-    /// Whether everything it reads is as the agent observed it: then observing again changes nothing.
-    pub as_observed: bool,
-    /// Time since the oldest observation it relied on.
-    pub gap_ms: Option<u64>,
-    /// Where it is a matter of age, the most that is allowed.
-    pub limit_ms: Option<u64>,
-    /// What to do about it.
-    pub hint: String,
-}
-
-/// In which way a precondition failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// The condition is false.
-    False,
-    /// The condition could not be evaluated; the text says why.
-    Error(String),
-    /// The observation is older than allowed.
-    Stale,
-    /// It needs an observation, and there is none.
-    Unobserved,
-    /// The source of a fact has not confirmed it for longer than allowed, or never.
-    Unconfirmed,
-    /// The fact is not at the version that was observed.
-    Changed,
-}
-
-impl Why {
-    /// As it stands in records and answers.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::False => "false",
-            Self::Error(_) => "error",
-            Self::Stale => "stale",
-            Self::Unobserved => "unobserved",
-            Self::Unconfirmed => "unconfirmed",
-            Self::Changed => "changed",
-        }
-    }
-}
-
-/// One attribute that a failed precondition reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedRead {
-    /// The fact.
-    pub fact: FactId,
-    /// The attribute; `None` for the fact as a whole.
-    pub attribute: Option<SmolStr>,
-    /// What the agent had seen.
-    pub expected: Expected,
-    /// What it is now; `None` where it is absent.
-    pub actual: Option<Value>,
-    /// The version that the agent had seen; `None` where it had seen none.
-    pub observed_version: Option<Version>,
-    /// The version of the fact now.
-    pub version: Version,
-    /// Who last changed the attribute, when, in which entry, or where and when it was read outside; `None` where there is no fact.
-    pub changed: Option<Arc<Written>>,
-    /// Where it is a matter of that, when its source last confirmed the fact, and who.
-    pub confirmed: Option<Arc<Written>>,
-}
-
-/// What an agent had seen of an attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expected {
-    /// The agent carried no observation of the fact.
-    NotObserved,
-    /// The attribute, or the fact, was absent.
-    Absent,
-    /// This value.
-    Value(Value),
 }
 
 /// A pact as a decision names it.
@@ -269,7 +168,7 @@ impl Decision {
     }
 
     /// Why it was blocked, if it was.
-    pub fn blocked(&self) -> Option<&Blocked> {
+    pub fn blocked(&self) -> Option<&Reason> {
         match &self.verdict {
             Verdict::Committed | Verdict::InFlight(_) => None,
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => Some(blocked),
@@ -305,23 +204,20 @@ impl Decision {
     }
 }
 
-impl FailedRead {
-    /// Whether it was observed and is something else now.
-    pub fn differs(&self) -> bool {
-        match (&self.expected, &self.actual) {
-            (Expected::NotObserved, _) | (Expected::Absent, None) => false,
-            (Expected::Value(expected), Some(actual)) => expected != actual,
-            (Expected::Value(_), None) | (Expected::Absent, Some(_)) => true,
+impl WaivedBy {
+    fn write(&self, out: &mut Canonical) {
+        out.open('{');
+        out.key("preconditions");
+        out.open('[');
+        for precondition in &self.preconditions {
+            out.element();
+            out.string(precondition);
         }
-    }
-
-    /// Who last changed it, when, in which entry.
-    pub fn changed_here(&self) -> Option<&Written> {
-        self.changed.as_deref().filter(|written| !written.is_outside())
-    }
-
-    /// Where and when it was read, if it lives outside.
-    pub fn read_outside(&self) -> Option<&Written> {
-        self.changed.as_deref().filter(|written| written.is_outside())
+        out.close(']');
+        out.key("review");
+        out.u64(self.review);
+        out.key("reviewer");
+        out.string(self.reviewer.as_str());
+        out.close('}');
     }
 }

@@ -10,10 +10,10 @@ use crate::action::Action;
 use crate::canonical::Canonical;
 use crate::code::Code;
 use crate::decide::{Snapshot, rules_out};
-use crate::decision::Blocked;
 use crate::identity::ACTIVE;
 use crate::ids::{AgentId, FactId, PactName};
 use crate::limits::{DENIAL_LINES_MAX, DENIAL_SAMPLE_BYTES_MAX};
+use crate::reason::Reason;
 use crate::value::Value;
 use std::fmt;
 
@@ -180,9 +180,9 @@ pub fn at_the_door(agent: &AgentId, pact: &PactName, snapshot: &impl Snapshot) -
 /// Whether an action is refused because of whose right it uses: its pact has no such action type, or does not let these agents
 /// use it, whatever the parameters and facts are; or its delegation hands the one who acts nothing now. Somebody who may do this,
 /// and asks for too much, gets a verdict.
-pub fn without_right(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<(DenialCode, Blocked)> {
+pub fn without_right(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<(DenialCode, Reason)> {
     let blocked = rules_out(action, snapshot, now_ms)?;
-    let code = match blocked.code {
+    let code = match blocked.code() {
         Code::UnknownAction => DenialCode::UnknownAction,
         Code::NotAllowed => DenialCode::NotAllowed,
         Code::TrustTooLow => DenialCode::TrustTooLow,

@@ -164,7 +164,7 @@ pub struct Disclosure<'a> {
     state: &'a State,
     agent: &'a AgentId,
     /// Facts that the agent did not name itself, and whose ids are made of attributes that it may not see.
-    hidden: Vec<(String, String)>,
+    hidden: Vec<FactId>,
 }
 
 /// The action type that an action was decided by, as an entry names it.
@@ -199,11 +199,17 @@ impl<'a> Disclosure<'a> {
         disclosed.is_observable() && withheld(self.state, fact.ty(), &disclosed).is_empty()
     }
 
-    /// A text without the ids that the agent must not learn.
-    pub fn tell(&self, text: String) -> String {
-        self.hidden
-            .iter()
-            .fold(text, |text, (id, instead)| if text.contains(id) { text.replace(id, instead) } else { text })
+    /// The agent that is told.
+    pub fn agent(&self) -> &AgentId {
+        self.agent
+    }
+
+    /// What stands for a fact whose id the agent must not learn; `None` where it may.
+    pub fn masked(&self, fact: &FactId) -> Option<FactId> {
+        if !self.hidden.contains(fact) {
+            return None;
+        }
+        FactId::new(fact.ty().clone(), "…").ok()
     }
 
     /// The action type, if it is still the one that is published.
@@ -214,7 +220,7 @@ impl<'a> Disclosure<'a> {
         pact.actions.iter().find(|(name, _)| name.as_str() == by.action).map(|(_, kind)| kind)
     }
 
-    fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<(String, String)> {
+    fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<FactId> {
         let own = FactId::of_agent(self.agent);
         // The agents come first, members of a delegation among them; the last of them is the one who acts.
         let agents = reads.iter().position(|id| *id == own).map_or(0, |at| at + 1);
@@ -239,7 +245,7 @@ impl<'a> Disclosure<'a> {
         hidden
             .into_iter()
             .filter(|(_, id)| **id != own && !told.iter().any(|(_, other)| other == id))
-            .map(|(_, id)| (id.to_string(), format!("{}::\"…\"", id.ty())))
+            .map(|(_, id)| id.clone())
             .collect()
     }
 }

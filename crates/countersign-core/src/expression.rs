@@ -22,10 +22,11 @@ pub use inputs::{Input, Inputs, Source};
 
 use crate::pact::Presence;
 use crate::value::{FieldType, Value};
-use cedar_policy_core::ast::{Expr, Literal, Value as CedarValue, ValueKind};
+use cedar_policy_core::ast::{Expr, Literal, ValueKind};
 use could::Could;
 use program::{Operand, Program};
 use rewrite::Rewriter;
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -90,6 +91,28 @@ pub struct Scope<'a> {
     pub params: &'a BTreeMap<SmolStr, FieldType>,
     /// The facts read: name (`resource` first) and presence.
     pub reads: &'a [(SmolStr, Presence)],
+}
+
+/// Why an expression has no value. Recorded, so it must come out the same under every version of Cedar (I3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvalError {
+    /// An attribute that it reads is absent.
+    AttributeAbsent,
+    /// The result is beyond 64 bits.
+    Overflow,
+    /// The result is beyond what a fact can hold.
+    OutOfRange,
+    /// An operand has another type than the operator takes.
+    Type,
+    /// It is nested too deeply.
+    TooDeep,
+    /// It is neither true nor false.
+    NotBoolean,
+    /// It is not a value that an attribute can hold.
+    NotAValue,
+    /// Anything else.
+    Other,
 }
 
 /// Why an expression was refused, with the place inside its text.
@@ -157,23 +180,22 @@ impl Expression {
         self.mentions.iter().filter_map(|(_, mention)| mention.read())
     }
 
-    /// Evaluates to a value; an error is a sentence (I4: the caller rejects).
-    pub fn value(&self, inputs: &Inputs<'_>) -> Result<Value, String> {
+    /// Evaluates to a value (I4: the caller rejects on an error).
+    pub fn value(&self, inputs: &Inputs<'_>) -> Result<Value, EvalError> {
         if let Some(value) = self.run(inputs).and_then(Operand::into_value) {
             return Ok(value);
         }
-        let value = self.ask_cedar(inputs)?;
-        Value::from_cedar(&value).ok_or_else(|| format!("`{}` is not a value that an attribute can hold", self.text))
+        Value::from_cedar(&inputs.interpret(&self.expr)?).ok_or(EvalError::NotAValue)
     }
 
-    /// Evaluates to true or false; an error is a sentence (I4: the caller rejects).
-    pub fn holds(&self, inputs: &Inputs<'_>) -> Result<bool, String> {
+    /// Evaluates to true or false (I4: the caller rejects on an error).
+    pub fn holds(&self, inputs: &Inputs<'_>) -> Result<bool, EvalError> {
         if let Some(Operand::Bool(truth)) = self.run(inputs) {
             return Ok(truth);
         }
-        match self.ask_cedar(inputs)?.value {
+        match inputs.interpret(&self.expr)?.value {
             ValueKind::Lit(Literal::Bool(truth)) => Ok(truth),
-            _ => Err(format!("`{}` is neither true nor false", self.text)),
+            _ => Err(EvalError::NotBoolean),
         }
     }
 
@@ -184,10 +206,6 @@ impl Expression {
 
     fn run<'i>(&'i self, inputs: &Inputs<'i>) -> Option<Operand<'i>> {
         self.program.as_ref()?.run(inputs.source())
-    }
-
-    fn ask_cedar(&self, inputs: &Inputs<'_>) -> Result<CedarValue, String> {
-        inputs.interpret(&self.expr).map_err(str::to_owned)
     }
 }
 

@@ -3,16 +3,18 @@
 use crate::canonical::Canonical;
 use crate::ids::{AgentId, Digest, FactId, Tag};
 use crate::value::Attributes;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Who wrote what when: shared by all attributes that one write changed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Written {
     /// The entry that wrote it.
     pub entry: u64,
     /// The version it made.
     pub version: u64,
     /// When, in ledger milliseconds.
+    #[serde(rename = "at")]
     pub at_ms: u64,
     /// The agent or operator that wrote it.
     pub by: AgentId,
@@ -27,7 +29,8 @@ impl Written {
 }
 
 /// Which version of a fact: what is compared to tell whether it has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Version {
     /// Of a fact in the ledger, its number; 0 where there is no fact, wherever it would live.
     Number(u64),

@@ -21,6 +21,7 @@ use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BY
 use crate::pact::ClaimRule;
 use crate::state::State;
 use crate::value::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -35,6 +36,8 @@ impl fmt::Display for ClaimId {
         write!(f, "clm_{}", self.0)
     }
 }
+
+crate::ids::serde_as_text!(ClaimId);
 
 impl FromStr for ClaimId {
     type Err = ClaimRefusal;
@@ -91,7 +94,8 @@ pub struct InTheWay {
 }
 
 /// Why a call in flight keeps an action from using a fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Why {
     /// The call relies on the fact, and the action would change it.
     ReliedOn,

@@ -49,6 +49,8 @@ impl fmt::Display for Scope {
     }
 }
 
+crate::ids::serde_as_text!(Scope);
+
 impl FromStr for Scope {
     type Err = ScopeError;
 

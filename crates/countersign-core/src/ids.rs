@@ -82,6 +82,24 @@ pub fn check_identifier(text: &str) -> Result<(), IdError> {
     if is_identifier(text, "") { Ok(()) } else { Err(IdError::NotAnIdentifier(text.to_owned())) }
 }
 
+/// Serialises a type as the text that it prints and parses.
+macro_rules! serde_as_text {
+    ($name:ty) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use serde_as_text;
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
         $(#[$doc])*
@@ -114,6 +132,13 @@ macro_rules! name_type {
                 f.write_str(&self.0)
             }
         }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::new(text)
+            }
+        }
+        serde_as_text!($name);
     };
 }
 
@@ -246,6 +271,9 @@ impl FromStr for FactId {
         Self::new(FactType::new(ty)?, id)
     }
 }
+
+serde_as_text!(FactId);
+serde_as_text!(Digest);
 
 /// A SHA-256 digest, shown in lower-case hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -34,6 +34,7 @@ pub mod ids;
 pub mod json;
 pub mod limits;
 pub mod pact;
+pub mod reason;
 pub mod record;
 pub mod review;
 pub mod state;

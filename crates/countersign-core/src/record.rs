@@ -19,19 +19,20 @@ pub use leaf::{Leaf, LeafPact};
 use crate::action::Action;
 use crate::call::{EffectId, Evidence, Outcome, Send};
 use crate::decide::Cleared;
-use crate::decision::{Blocked, Charge, Decision, Write};
+use crate::decision::{Charge, Decision, Write};
 use crate::denial::Denied;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
 use crate::ids::{AgentId, Digest, FactId, PactName, Tag};
+use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
 use crate::value::Attributes;
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 
 /// One ledger entry, before it is bytes.
 #[derive(Debug, Clone)]
@@ -235,7 +236,7 @@ pub struct Settle {
     /// What was read outside, and decided on.
     pub judged: Option<Judged>,
     /// Why the call must not leave any more, where that is why it ended: decided at this very entry.
-    pub stopped: Option<Blocked>,
+    pub stopped: Option<Reason>,
     /// What it writes.
     pub writes: Vec<Write>,
     /// What it gives back to budgets.
@@ -252,14 +253,14 @@ pub struct Judged {
     /// What was sent; `None` where the action was blocked.
     pub send: Option<Send>,
     /// Why the action was blocked, if it was.
-    pub blocked: Option<Blocked>,
+    pub blocked: Option<Reason>,
     /// Why it would have been, in shadow mode.
-    pub shadowed: Option<Blocked>,
+    pub shadowed: Option<Reason>,
 }
 
 impl Judged {
     /// What was decided on these facts at this time.
-    pub fn new(at_ms: u64, facts: Vec<(FactId, Option<Attributes>)>, decided: Result<Cleared, Blocked>) -> Self {
+    pub fn new(at_ms: u64, facts: Vec<(FactId, Option<Attributes>)>, decided: Result<Cleared, Reason>) -> Self {
         match decided {
             Ok(Cleared { send, shadowed }) => Self { at_ms, facts, send: Some(send), blocked: None, shadowed },
             Err(blocked) => Self { at_ms, facts, send: None, blocked: Some(blocked), shadowed: None },

@@ -8,6 +8,7 @@ use crate::action::{Action, Observed};
 use crate::decision::PactRef;
 use crate::ids::{ActionId, AgentId, numbered};
 use crate::limits::{CLOSED_REVIEWS_MAX, REASON_BYTES_MAX, REVIEW_EXPIRES_MS, REVIEWS_MAX, REVIEWS_PER_AGENT_MAX};
+use crate::reason::{Drift, Reason};
 use crate::utc::Utc;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -124,7 +125,7 @@ pub enum ReviewRefusal {
     Expired(ReviewId, u64),
     /// What was shown is no longer so.
     #[error("the approval of {0} is void: {1}")]
-    Void(ReviewId, String),
+    Void(ReviewId, Voided),
     /// The approval came too late after the reviewer was shown the action.
     #[error("the approval of {0} was good until {until}, and it is {now}", until = Utc(*.1), now = Utc(*.2))]
     ApprovalExpired(ReviewId, u64, u64),
@@ -142,6 +143,30 @@ pub enum ReviewRefusal {
     /// The reason is empty or too long.
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
+}
+
+/// Why an approval is void.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Voided {
+    /// It was shown to another reviewer.
+    ShownTo(AgentId),
+    /// Another action was shown.
+    OtherAction,
+    /// Something is no longer as it was shown.
+    Drift(Box<Drift>),
+    /// The action would be blocked.
+    Blocked(Box<Reason>),
+}
+
+impl fmt::Display for Voided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShownTo(other) => write!(f, "it was shown to {other}, who did not send it"),
+            Self::OtherAction => f.write_str("another action was shown"),
+            Self::Drift(drift) => drift.fmt(f),
+            Self::Blocked(reason) => write!(f, "{}: {}", reason.code(), reason.message()),
+        }
+    }
 }
 
 impl Reviews {

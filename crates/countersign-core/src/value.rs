@@ -12,6 +12,7 @@ pub use set::Set;
 use crate::canonical::Canonical;
 use crate::limits::INTEGER_MAX;
 use cedar_policy_core::ast::{Literal, Value as CedarValue, ValueKind};
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -145,6 +146,10 @@ impl Value {
                 let items = items.iter().map(|item| Self::from_untyped_json(item, at)).collect::<Result<_, _>>()?;
                 return Ok(Self::Set(Arc::new(items)));
             }
+            serde_json::Value::Object(fields) => {
+                let field = |(name, json): (&String, _)| Ok((name.into(), Self::from_untyped_json(json, at)?));
+                return Ok(Self::Record(Arc::new(fields.iter().map(field).collect::<Result<_, ValueError>>()?)));
+            }
             _ => ValueType::String,
         };
         Self::from_json(json, &ty, at)
@@ -235,6 +240,19 @@ impl Value {
             ValueKind::Set(set) => Some(Self::Set(Arc::new(set.iter().map(Self::from_cedar).collect::<Option<_>>()?))),
             _ => None,
         }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        Self::from_untyped_json(&json, "value").map_err(serde::de::Error::custom)
     }
 }
 

@@ -5,14 +5,14 @@
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, Statement};
 use countersign_core::canonical::Canonical;
-use countersign_core::code::Code;
 use countersign_core::decide::decide;
-use countersign_core::decision::{self, Blocked, BudgetKey, Charge, Decision, PactRef};
+use countersign_core::decision::{self, BudgetKey, Charge, Decision, PactRef};
 use countersign_core::fact::Fact;
 use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::reason::Reason;
 use countersign_core::record::{
     Approved, Decided, DecodeError, Encoder, Entry, Event, Judged, Leaf, Settle, decode_with_auth,
 };
@@ -134,12 +134,7 @@ fn events() -> Vec<Event> {
 /// A settlement with everything that one can hold.
 fn settle(write: decision::Write) -> Settle {
     let sql = Statement { sql: "update t set a = $1 where id = $2".into(), params: vec![Value::Long(1)] };
-    let blocked = Blocked {
-        code: Code::PreconditionFailed,
-        message: "no".to_owned(),
-        hint: "look".to_owned(),
-        failed: Vec::new(),
-    };
+    let blocked = Reason::TooManyEffects;
     let budget = BudgetKey {
         pact: PactName::new("p").unwrap(),
         action: ActionName::new("a").unwrap(),

@@ -6,7 +6,6 @@
 mod counterfactual;
 mod effects;
 mod lost;
-mod words;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
@@ -31,7 +30,6 @@ use countersign_ledger::tree::Frontier;
 use lost::{FENCED, Lost};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use words::{differ_in_words_only, says_one_of};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -40,11 +38,6 @@ pub struct AuditReport {
     pub entries: u64,
     /// Entries decided or derived again with the same bytes.
     pub verified: u64,
-    /// Entries decided again with the same result in other words for people; the first thousand. A gate of the same version as this
-    /// has none.
-    pub reworded: Vec<u64>,
-    /// How many there are of those.
-    pub reworded_count: u64,
     /// Entries that cannot be judged, with the erasure that took what they depend on.
     pub unverifiable: Vec<Unverifiable>,
     /// Entries that came out differently; the first thousand.
@@ -171,7 +164,7 @@ impl Auditor {
     }
 
     fn compare(&mut self, leaf: &Leaf, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
-        let (mut is_reworded, mut is_over_budget, mut is_fenced) = (false, false, Lost::concerns(leaf));
+        let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(leaf));
         let what = match again {
             Ok(entry) => {
                 let commitment = leaf.commitment().unwrap_or(Digest([0; 32]));
@@ -182,8 +175,7 @@ impl Auditor {
                         self.report.verified += 1;
                         return;
                     }
-                    (same_leaf, false) => {
-                        is_reworded = same_leaf && differ_in_words_only(payload, payload_again);
+                    (_, false) => {
                         let says =
                             |codes| [payload, payload_again].into_iter().any(|payload| says_one_of(payload, codes));
                         is_over_budget = says(&[Code::BudgetExceeded]);
@@ -206,11 +198,6 @@ impl Auditor {
         // What rests on something erased may say something else because of that.
         if let Some(depends_on) = tainted.or(standing).copied().or(over_budget).or(parked).or(lost) {
             self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
-        } else if is_reworded {
-            self.report.reworded_count += 1;
-            if self.report.reworded.len() < DIFFERING_KEPT {
-                self.report.reworded.push(leaf.index);
-            }
         } else {
             self.report.differing_count += 1;
             if self.report.differing.len() < DIFFERING_KEPT {
@@ -385,4 +372,14 @@ fn difference(what: &str, recorded: &[u8], again: &[u8]) -> String {
         String::from_utf8_lossy(piece).into_owned()
     };
     format!("the {what} differs at byte {at}: recorded …{}…, decided again …{}…", piece(recorded), piece(again))
+}
+
+/// Where a payload explains why something was blocked, or would have been.
+const EXPLAINED: [&str; 4] = ["/blocked", "/shadowed", "/decision/blocked", "/decision/shadowed"];
+
+/// Whether a payload gives one of these codes as a reason. What an agent wrote into its body says nothing.
+fn says_one_of(payload: &[u8], codes: &[Code]) -> bool {
+    let Ok(payload) = serde_json::from_slice::<serde_json::Value>(payload) else { return false };
+    let code = |place: &&str| payload.pointer(place).and_then(|reason| reason.get("code")?.as_str());
+    EXPLAINED.iter().filter_map(code).any(|said| codes.iter().any(|code| code.as_str() == said))
 }

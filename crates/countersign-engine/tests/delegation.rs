@@ -131,7 +131,7 @@ fn admit(gate: &Gate, agent: &str, number: u32, delegation: &str) -> Result<Acti
 fn code(answer: Answer) -> Option<String> {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
     let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
-    decided.decision.blocked().map(|blocked| blocked.code.to_string())
+    decided.decision.blocked().map(|blocked| blocked.code().to_string())
 }
 
 /// Hands in everything at once, so that it shares batches, and waits for all answers.

@@ -100,11 +100,11 @@ fn check_and_use_are_one_step_and_survive_a_restart() {
     feed(&gate, "Account::\"42\"", r#"{"status":"frozen","balance":420000}"#).unwrap();
     let (_, rejected) = verdict(refund(&gate, "b", 1, &tokens).unwrap());
     let Verdict::Rejected(blocked) = rejected else { panic!("{rejected:?}") };
-    assert_eq!(blocked.code.as_str(), "precondition_failed");
-    assert_eq!(blocked.failed.len(), 1);
-    assert_eq!(blocked.failed[0].id, "account-is-active");
-    assert_eq!(blocked.failed[0].reads[0].actual.as_ref().unwrap().to_string(), "\"frozen\"");
-    assert_eq!(blocked.failed[0].reads[0].changed.as_ref().unwrap().by, operator());
+    assert_eq!(blocked.code().as_str(), "precondition_failed");
+    assert_eq!(blocked.failed().len(), 1);
+    assert_eq!(blocked.failed()[0].id, "account-is-active");
+    assert_eq!(blocked.failed()[0].reads[0].actual.as_ref().unwrap().to_string(), "\"frozen\"");
+    assert_eq!(blocked.failed()[0].reads[0].changed.as_ref().unwrap().by, operator());
 
     let position = gate.view().position;
     gate.close().unwrap();

@@ -132,7 +132,7 @@ fn entry(answer: Result<Answer, Refusal>) -> u64 {
 fn outcome(answer: Answer) -> (u64, Option<Code>) {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
     let Event::Action(decided) = &entered.entry.event else { panic!("not an action") };
-    (entered.entry.index, decided.decision.blocked().map(|blocked| blocked.code))
+    (entered.entry.index, decided.decision.blocked().map(|blocked| blocked.code()))
 }
 
 /// The entries of committed actions, with who acted.
@@ -299,7 +299,7 @@ fn calls_that_are_due_by_the_thousand_do_not_keep_a_halt_or_a_revocation_waiting
     let mut codes = Vec::new();
     for entry in entered {
         if let Event::Action(decided) = &entry.event {
-            codes.push(decided.decision.blocked().map(|blocked| blocked.code));
+            codes.push(decided.decision.blocked().map(|blocked| blocked.code()));
         }
     }
     assert!(codes.len() >= 10, "those of the halted agent are entries");
@@ -327,8 +327,12 @@ fn a_halt_says_who_what_when_and_why_and_survives_a_restart() {
     let Answer::Entered(entered) = gate.call(action(&gate, 0, "4", "bump")).unwrap() else { panic!() };
     let Event::Action(decided) = &entered.entry.event else { panic!() };
     let Verdict::Rejected(blocked) = &decided.decision.verdict else { panic!("{:?}", decided.decision) };
-    assert!(blocked.message.contains(&format!("`agent:a0` is halted since entry {halted} at")), "{}", blocked.message);
-    assert!(blocked.message.ends_with("by operator: a test"), "{}", blocked.message);
+    assert!(
+        blocked.message().contains(&format!("`agent:a0` is halted since entry {halted} at")),
+        "{}",
+        blocked.message()
+    );
+    assert!(blocked.message().ends_with("by operator: a test"), "{}", blocked.message());
     let refused = gate.call(resume("all"));
     assert!(matches!(refused, Err(Refusal::Halt(HaltError::NotHalted(Scope::All)))), "{refused:?}");
     entry(gate.call(resume("agent:a0")));

@@ -186,14 +186,14 @@ impl Report {
 
     /// The ids of the preconditions that failed.
     fn failed(&self) -> Vec<&str> {
-        let failed = self.decision.blocked().map_or(&[][..], |blocked| &blocked.failed);
+        let failed = self.decision.blocked().map_or(&[][..], |blocked| blocked.failed());
         failed.iter().map(|failed| failed.id.as_str()).collect()
     }
 
     /// Why the late action was stopped: the preconditions that failed, or that a change was announced.
     fn reasons(&self) -> Vec<&str> {
-        let announced = self.decision.blocked().filter(|blocked| blocked.code == Code::FactClaimed);
-        announced.map_or_else(|| self.failed(), |blocked| vec![blocked.code.as_str()])
+        let announced = self.decision.blocked().filter(|blocked| blocked.code() == Code::FactClaimed);
+        announced.map_or_else(|| self.failed(), |blocked| vec![blocked.code().as_str()])
     }
 
     /// What became of the late action, in a word.

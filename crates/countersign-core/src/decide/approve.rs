@@ -4,18 +4,17 @@
 //! It either commits or is void with a reason, and then nothing has happened but the entry that says so: an approval is bound to
 //! what was shown, as a feed is bound to the version in its `If-Match`.
 
-use super::{Deciding, Snapshot, Stage, blocked, decide_at};
+use super::{Deciding, Snapshot, Stage, decide_at};
 use crate::action::Observed;
-use crate::code::Code;
-use crate::decision::{Blocked, Decision, Verdict, WaivedBy};
+use crate::decision::{Decision, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
 use crate::identity::{Role, still_has};
 use crate::ids::{AgentId, FactId};
 use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
-use crate::review::{Parked, ReviewId, ReviewRefusal, Shown};
-use crate::utc::Utc;
+use crate::reason::{Drift, Reason, Since};
+use crate::review::{Parked, ReviewId, ReviewRefusal, Shown, Voided};
 use crate::value::Attributes;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -50,72 +49,60 @@ pub fn approve(
 ) -> Result<Decision, Box<Void>> {
     let Approval { by, shown, until_ms } = *approval;
     let (review, action) = (shown.review, &parked.action);
-    let foreign = |why: String| Err(Box::new(Void { refusal: ReviewRefusal::Void(review, why), decision: None }));
+    let foreign = |why: Voided| Err(Box::new(Void { refusal: ReviewRefusal::Void(review, why), decision: None }));
     if shown.to != *by {
-        return foreign(format!("it was shown to {}, and {by} approves", shown.to));
+        return foreign(Voided::ShownTo(shown.to.clone()));
     }
     if shown.action != action.id {
-        return foreign("another action was shown".to_owned());
+        return foreign(Voided::OtherAction);
     }
-    let undecided = |refusal: ReviewRefusal, code: Code, hint: &str| {
-        let blocked = blocked(code, refusal.to_string(), hint);
-        Err(Box::new(Void { refusal, decision: Some(Decision::refused(Some(shown.pact.clone()), blocked)) }))
+    let undecided = |refusal: ReviewRefusal, reason: Reason| {
+        let decision = Some(Decision::refused(Some(shown.pact.clone()), reason));
+        Err(Box::new(Void { refusal, decision }))
     };
     if action.members().any(|member| member == by) {
-        let refusal = ReviewRefusal::SelfApproval { by: by.clone(), review };
-        return undecided(refusal, Code::SelfApproval, "somebody who does not act in it must review it");
+        let reason = Reason::SelfApproval { by: by.clone(), review: review.0 };
+        return undecided(ReviewRefusal::SelfApproval { by: by.clone(), review }, reason);
     }
-    let until_ms = until_ms.min(shown.at_ms.saturating_add(APPROVAL_EXPIRES_MS));
-    if now_ms > until_ms {
-        let refusal = ReviewRefusal::ApprovalExpired(review, until_ms, now_ms);
-        return undecided(refusal, Code::ApprovalExpired, SHOW_AGAIN);
+    let until = until_ms.min(shown.at_ms.saturating_add(APPROVAL_EXPIRES_MS));
+    if now_ms > until {
+        let reason = Reason::ApprovalExpired { review: review.0, until, at: now_ms };
+        return undecided(ReviewRefusal::ApprovalExpired(review, until, now_ms), reason);
     }
+    let drifted = |drift: Drift| {
+        let drift = Box::new(drift);
+        (ReviewRefusal::Void(review, Voided::Drift(drift.clone())), Reason::ApprovalOutdated { drift })
+    };
     if let Some(drift) = pact_drift(shown, snapshot) {
-        return undecided(ReviewRefusal::Void(review, drift), Code::ApprovalOutdated, SHOW_AGAIN);
+        let (refusal, reason) = drifted(drift);
+        return undecided(refusal, reason);
     }
     let (decision, drift) = decide_at(Stage::Intent, Some(approval), action, snapshot, now_ms);
-    let (why, blocked) = match (drift, decision.blocked()) {
+    let (refusal, reason) = match (drift, decision.blocked()) {
         (None, None) => return Ok(decision),
-        (Some(drift), _) => (drift.told, blocked(Code::ApprovalOutdated, drift.recorded, SHOW_AGAIN)),
-        (None, Some(blocked)) => (format!("{}: {}", blocked.code, blocked.message), blocked.clone()),
+        (Some(drift), _) => drifted(drift),
+        (None, Some(reason)) => {
+            (ReviewRefusal::Void(review, Voided::Blocked(Box::new(reason.clone()))), reason.clone())
+        }
     };
-    let decision = decision.rejected(blocked);
-    Err(Box::new(Void { refusal: ReviewRefusal::Void(review, why), decision: Some(decision) }))
-}
-
-const SHOW_AGAIN: &str = "nothing was done; show the review again and decide on that";
-
-/// In what way something is no longer as it was shown.
-pub(super) struct Drift {
-    /// What the reviewer is told, who was shown the values.
-    pub(super) told: String,
-    /// What the entry says. The agent reads it, so it has no value in it and no id that may be made of one.
-    pub(super) recorded: String,
-}
-
-/// What is told of an approved call that must not leave any more.
-pub(super) fn outdated(drift: &str) -> Blocked {
-    let message = format!("what was approved is no longer so: {drift}");
-    blocked(Code::ApprovalOutdated, message, "act again, and have it approved as it is now")
+    Err(Box::new(Void { refusal, decision: Some(decision.rejected(reason)) }))
 }
 
 /// Why an approval no longer counts, whatever the facts are: its pact is another, or its reviewer no longer reviews.
-pub(super) fn void_since(approval: &Approval<'_>, snapshot: &impl Snapshot) -> Option<String> {
-    let revoked = || {
-        let is_reviewer = still_has(snapshot, approval.by, Role::Reviewer);
-        (!is_reviewer).then(|| format!("{} approved it, and is no longer an active reviewer", approval.by))
-    };
+pub(super) fn void_since(approval: &Approval<'_>, snapshot: &impl Snapshot) -> Option<Drift> {
+    let is_reviewer = || still_has(snapshot, approval.by, Role::Reviewer);
+    let revoked = || (!is_reviewer()).then(|| Drift::Reviewer { by: approval.by.clone() });
     pact_drift(approval.shown, snapshot).or_else(revoked)
 }
 
 /// In what way the pact is not the one that was shown.
-fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<String> {
+fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<Drift> {
     let current = snapshot.pact(&shown.pact.name).map(|pact| (pact.version, pact.hash));
     if current == Some((shown.pact.version, shown.pact.hash)) {
         return None;
     }
-    let now = current.map_or_else(|| "not published".to_owned(), |(version, _)| format!("at version {version}"));
-    Some(format!("pact `{}` was shown at version {}, and is now {now}", shown.pact.name, shown.pact.version))
+    let now = current.map(|(version, _)| version);
+    Some(Drift::Pact { pact: shown.pact.name.clone(), shown: shown.pact.version, now })
 }
 
 /// What a reviewer is shown of a parked action at this time, and what would be decided without anybody's waiver. `None` where
@@ -149,7 +136,7 @@ pub fn show(
     let approval = Approval { by: &shown.to, shown: &shown, until_ms: now_ms };
     let decision = decide_at(Stage::Intent, Some(&approval), action, snapshot, now_ms).0;
     if let Verdict::Review { blocked, .. } = &decision.verdict {
-        shown.waives = blocked.failed.iter().map(|failed| failed.id.clone()).collect();
+        shown.waives = blocked.failed().iter().map(|failed| failed.id.clone()).collect();
     }
     Some((shown, decision))
 }
@@ -194,27 +181,21 @@ impl<S: Snapshot> Deciding<'_, S> {
         id: &FactId,
         record: Option<&Arc<Fact>>,
     ) -> Option<Drift> {
+        let name = || match read {
+            Some(at) => self.kind.reads.get(at).map(|read| read.name.clone()).unwrap_or_default(),
+            None => SmolStr::new_static("principal"),
+        };
         let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == *id) else {
-            return Some(self.drifted(read, None, format!("{id} was not shown")));
+            return Some(Drift::NotShown { read: name(), fact: id.clone() });
         };
         if shown.version == record.map_or(Version::NONE, |fact| fact.current()) {
             return None;
         }
         let now = record.and_then(|fact| fact.value.as_ref());
-        let text = |value: Option<&crate::value::Value>| value.map_or("absent".to_owned(), ToString::to_string);
-        let who = |attribute: &str| {
-            record.map_or_else(String::new, |fact| {
-                let written = fact.changed(attribute);
-                if written.is_outside() {
-                    return format!(", as read in {} at {}", written.by, Utc(written.at_ms));
-                }
-                format!(", by {} at {} in entry {}", written.by, Utc(written.at_ms), written.entry)
-            })
-        };
+        let changed = |attribute: &str| record.map(|fact| Since::from(&**fact.changed(attribute)));
         if shown.value.is_some() != now.is_some() {
-            let (was, is) = if now.is_some() { ("absent", "there") } else { ("there", "gone") };
-            let told = format!("{id} was {was} when it was shown, and is now {is}{}", who(""));
-            return Some(self.drifted(read, None, told));
+            let (fact, is_there, changed) = (id.clone(), now.is_some(), changed(""));
+            return Some(Drift::Presence { read: name(), fact, is_there, changed });
         }
         let is_used = |attribute: &SmolStr| {
             let counts = read.is_none() && self.kind.min_trust.is_some() && attribute == "trust";
@@ -228,23 +209,17 @@ impl<S: Snapshot> Deciding<'_, S> {
                 })
         };
         let names = shown.value.iter().chain(now).flat_map(|value| value.iter().map(|(name, _)| name));
-        names.filter(|name| is_used(name)).find_map(|name| {
-            let (was, is) = (shown.value.as_ref().and_then(|value| value.get(name)), now.and_then(|now| now.get(name)));
-            (was != is).then(|| {
-                let (was, is, who) = (text(was), text(is), who(name));
-                let told = format!("{id}.{name} was {was} when it was shown, and is now {is}{who}");
-                self.drifted(read, Some(name), told)
+        names.filter(|name| is_used(name)).find_map(|attribute| {
+            let was = shown.value.as_ref().and_then(|value| value.get(attribute));
+            let is = now.and_then(|now| now.get(attribute));
+            (was != is).then(|| Drift::Attribute {
+                read: name(),
+                fact: id.clone(),
+                attribute: attribute.clone(),
+                was: was.cloned(),
+                is: is.cloned(),
+                changed: changed(attribute),
             })
         })
-    }
-
-    /// A drift of a read, or of an agent; what is recorded names it as the pact does.
-    fn drifted(&self, read: Option<usize>, attribute: Option<&SmolStr>, told: String) -> Drift {
-        let name = match read {
-            Some(at) => self.kind.reads.get(at).map_or("", |read| read.name.as_str()),
-            None => "principal",
-        };
-        let attribute = attribute.map_or_else(String::new, |attribute| format!(".{attribute}"));
-        Drift { told, recorded: format!("`{name}{attribute}` is not as it was shown") }
     }
 }

@@ -1,11 +1,9 @@
 //! Binding: the parameters of an action against the schema of its type.
 
-use super::blocked;
-use crate::action::{BindProblem, Binding};
-use crate::code::Code;
-use crate::decision::Blocked;
+use crate::action::Binding;
 use crate::pact::ActionType;
-use crate::value::{Attributes, Value};
+use crate::reason::{BindProblem, Misfit};
+use crate::value::{Attributes, Value, ValueError};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value as Json;
@@ -24,45 +22,58 @@ pub fn bind(kind: &ActionType, params: &Json) -> Binding {
         return Err(problems.map(|error| problem(&error)).collect());
     }
     let Json::Object(params) = params else {
-        return Err(vec![BindProblem { at: String::new(), message: "the parameters are not an object".to_owned() }]);
+        return Err(vec![BindProblem { at: String::new(), what: Misfit::NotAnObject }]);
     };
     params
         .iter()
         .map(|(name, json)| match kind.params.types.get(name.as_str()) {
             Some(field) => Value::from_json(json, &field.ty, name)
                 .map(|value| (SmolStr::new(name), value))
-                .map_err(|error| BindProblem { at: format!("/{name}"), message: error.to_string() }),
-            None => Err(BindProblem { at: format!("/{name}"), message: format!("`{name}` is not a parameter") }),
+                .map_err(|error| BindProblem { at: format!("/{name}"), what: misfit(error) }),
+            None => {
+                let what = Misfit::NotParameters { names: vec![name.clone()] };
+                Err(BindProblem { at: String::new(), what })
+            }
         })
         .collect::<Result<Vec<_>, _>>()
         .map(Attributes::from_fields)
         .map_err(|problem| vec![problem])
 }
 
-/// The problem in our own words: they are recorded, and must come out the same under every version of the validator (I3).
+/// What a schema accepted and a value cannot hold.
+fn misfit(error: ValueError) -> Misfit {
+    match error {
+        ValueError::Type { .. } => Misfit::Type,
+        ValueError::Number(_) => Misfit::Number,
+        ValueError::Unknown(name) => Misfit::NotParameters { names: vec![name] },
+        ValueError::Missing(name) => Misfit::Missing { name },
+    }
+}
+
+/// The problem as our own data: it is recorded, and must come out the same under every version of the validator (I3).
 fn problem(error: &ValidationError<'_>) -> BindProblem {
-    let message = match error.kind() {
-        ValidationErrorKind::Required { property } => format!("{property} is required and missing"),
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            format!("not a parameter of this action: {}", unexpected.join(", "))
+    let what = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            Misfit::Missing { name: property.as_str().map_or_else(|| property.to_string(), str::to_owned) }
         }
-        ValidationErrorKind::Type { .. } => "it has another type than the pact says".to_owned(),
-        ValidationErrorKind::Minimum { limit } => format!("it must be at least {limit}"),
-        ValidationErrorKind::Maximum { limit } => format!("it must be at most {limit}"),
-        ValidationErrorKind::ExclusiveMinimum { limit } => format!("it must be more than {limit}"),
-        ValidationErrorKind::ExclusiveMaximum { limit } => format!("it must be less than {limit}"),
-        ValidationErrorKind::MinLength { limit } => format!("it must have at least {limit} characters"),
-        ValidationErrorKind::MaxLength { limit } => format!("it must have at most {limit} characters"),
-        ValidationErrorKind::MinItems { limit } => format!("it must have at least {limit} items"),
-        ValidationErrorKind::MaxItems { limit } => format!("it must have at most {limit} items"),
-        ValidationErrorKind::Pattern { pattern } => format!("it must match {}", shorten(pattern)),
-        ValidationErrorKind::Enum { options } => format!("it must be one of {}", shorten(&options.to_string())),
+        ValidationErrorKind::AdditionalProperties { unexpected } => Misfit::NotParameters { names: unexpected.clone() },
+        ValidationErrorKind::Type { .. } => Misfit::Type,
+        ValidationErrorKind::Minimum { limit } => Misfit::AtLeast { limit: limit.to_string() },
+        ValidationErrorKind::Maximum { limit } => Misfit::AtMost { limit: limit.to_string() },
+        ValidationErrorKind::ExclusiveMinimum { limit } => Misfit::MoreThan { limit: limit.to_string() },
+        ValidationErrorKind::ExclusiveMaximum { limit } => Misfit::LessThan { limit: limit.to_string() },
+        ValidationErrorKind::MinLength { limit } => Misfit::MinLength { limit: *limit },
+        ValidationErrorKind::MaxLength { limit } => Misfit::MaxLength { limit: *limit },
+        ValidationErrorKind::MinItems { limit } => Misfit::MinItems { limit: *limit },
+        ValidationErrorKind::MaxItems { limit } => Misfit::MaxItems { limit: *limit },
+        ValidationErrorKind::Pattern { pattern } => Misfit::Pattern { pattern: shorten(pattern) },
+        ValidationErrorKind::Enum { options } => Misfit::Options { options: shorten(&options.to_string()) },
         ValidationErrorKind::Constant { expected_value } => {
-            format!("it must be {}", shorten(&expected_value.to_string()))
+            Misfit::Constant { value: shorten(&expected_value.to_string()) }
         }
-        kind => format!("it does not satisfy `{}` of the pact", kind.keyword()),
+        kind => Misfit::Keyword { keyword: kind.keyword().to_owned() },
     };
-    BindProblem { at: error.instance_path().to_string(), message }
+    BindProblem { at: error.instance_path().to_string(), what }
 }
 
 /// A pact's own words, as far as a record has room for them.
@@ -71,16 +82,4 @@ fn shorten(text: &str) -> String {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
-}
-
-pub(super) fn invalid_params(problems: &[BindProblem]) -> Blocked {
-    let list: Vec<_> = problems
-        .iter()
-        .map(|problem| match problem.at.as_str() {
-            "" => problem.message.clone(),
-            at => format!("{at}: {}", problem.message),
-        })
-        .collect();
-    let hint = "mend the parameters; their schema is in the pact (`countersign pact check --manifest`)";
-    blocked(Code::InvalidParams, format!("the parameters do not fit the pact: {}", list.join("; ")), hint)
 }

@@ -1,13 +1,13 @@
 //! Rendering a call: from the pact's rule, the parameters and the facts, to exactly what is sent.
 
-use super::{Deciding, Snapshot, Stage, blocked};
+use super::{Deciding, Snapshot, Stage};
 use crate::call::{Call, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
-use crate::code::Code;
-use crate::decision::{Blocked, Dispatched, InFlight, Write};
-use crate::expression::{Expression, Inputs};
+use crate::decision::{Dispatched, InFlight, Write};
+use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::FactId;
-use crate::limits::{CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX};
+use crate::limits::CALL_TEXT_BYTES_MAX;
 use crate::pact::{BodyRule, CallRule, FactSource, IdPart, SendRule, SourceRead, TextPart};
+use crate::reason::{EffectProblem, Reason};
 use crate::value::Value;
 use serde_json::{Map, Value as Json};
 use smol_str::SmolStr;
@@ -21,13 +21,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         rule: &CallRule,
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
-    ) -> Result<InFlight, Blocked> {
+    ) -> Result<InFlight, Reason> {
         if self.stage == Stage::Intent && self.snapshot.is_full_of_effects(&self.action.agent) {
-            let message = format!(
-                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are under way already, which is the most"
-            );
-            let hint = "resolve those that are in doubt (`countersign effects list`), then act anew";
-            return Err(blocked(Code::TooManyEffects, message, hint));
+            return Err(Reason::TooManyEffects);
         }
         if self.stage == Stage::Intent && rule.after_ms > 0 {
             return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
@@ -61,7 +57,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         outside
     }
 
-    fn send(&self, rule: &SendRule, inputs: &Inputs<'_>) -> Result<Send, Blocked> {
+    fn send(&self, rule: &SendRule, inputs: &Inputs<'_>) -> Result<Send, Reason> {
         let send = match rule {
             SendRule::Http { method, path, body } => {
                 Send::Http { method: method.clone(), path: self.path(path)?, body: self.body(body, inputs)? }
@@ -70,17 +66,20 @@ impl<S: Snapshot> Deciding<'_, S> {
             SendRule::Sql { statements } => {
                 let statement = |(sql, params): &(Arc<str>, Vec<_>)| {
                     let params = params.iter().map(|param: &Expression| param.value(inputs));
-                    let params = params.collect::<Result<_, _>>().map_err(invalid)?;
+                    let params = params.collect::<Result<_, _>>().map_err(|error| not_computed(None, error))?;
                     Ok(Statement { sql: Arc::clone(sql), params })
                 };
-                Send::Sql { statements: statements.iter().map(statement).collect::<Result<_, Blocked>>()? }
+                Send::Sql { statements: statements.iter().map(statement).collect::<Result<_, Reason>>()? }
             }
             SendRule::Tool { tool, arguments, versions, fails_on_error } => {
                 let mut arguments = self.body(arguments, inputs)?.unwrap_or_else(|| Json::Object(Map::new()));
                 for version in versions {
                     let fact = self.reads.get(version.read).and_then(super::Resolved::live);
                     let value = fact.and_then(|fact| fact.value.as_ref()?.get(&version.attribute));
-                    let missing = || invalid(format!("`{}` has no `{}`", version.argument, version.attribute));
+                    let (argument, attribute) = (&version.argument, &version.attribute);
+                    let missing = || {
+                        invalid(EffectProblem::NoVersion { argument: argument.clone(), attribute: attribute.clone() })
+                    };
                     let value = value.ok_or_else(missing)?.to_json();
                     if let Some(arguments) = arguments.as_object_mut() {
                         arguments.insert(version.argument.to_string(), value);
@@ -94,48 +93,46 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// The arguments of a command. One that begins with something filled in must not begin with `-`, or a parameter could become an
     /// option; after a `--` of the pact's own there are no options.
-    fn args(&self, rules: &[Vec<TextPart>]) -> Result<Vec<SmolStr>, Blocked> {
+    fn args(&self, rules: &[Vec<TextPart>]) -> Result<Vec<SmolStr>, Reason> {
         let is_literal = |arg: &[TextPart]| matches!(arg.first(), None | Some(TextPart::Literal(_)));
         let mut has_ended = false;
-        let arg = |arg: &Vec<TextPart>| {
+        let arg = |(at, arg): (usize, &Vec<TextPart>)| {
             let text = self.text(arg, Ok)?;
             if text.starts_with('-') && !is_literal(arg) && !has_ended {
-                let why =
-                    format!("the argument `{text}` would be taken for an option; the pact can put `--` before it");
-                return Err(invalid(why));
+                return Err(invalid(EffectProblem::LooksLikeOption { argument: at as u64 + 1 }));
             }
             has_ended = has_ended || (text == "--" && is_literal(arg));
             Ok(text.into())
         };
-        rules.iter().map(arg).collect()
+        rules.iter().enumerate().map(arg).collect()
     }
 
-    fn body(&self, rule: &BodyRule, inputs: &Inputs<'_>) -> Result<Option<Json>, Blocked> {
+    fn body(&self, rule: &BodyRule, inputs: &Inputs<'_>) -> Result<Option<Json>, Reason> {
         match rule {
             BodyRule::None => Ok(None),
             BodyRule::Params => Ok(Some(self.action.params().into_owned())),
             BodyRule::Members(members) => {
                 let member = |(name, expression): &(SmolStr, Expression)| {
-                    let value = expression.value(inputs).map_err(|why| invalid(format!("`{name}`: {why}")))?;
+                    let value = expression.value(inputs).map_err(|error| not_computed(Some(name.clone()), error))?;
                     Ok((name.to_string(), value.to_json()))
                 };
-                let members = members.iter().map(member).collect::<Result<Map<_, _>, Blocked>>()?;
+                let members = members.iter().map(member).collect::<Result<Map<_, _>, Reason>>()?;
                 Ok(Some(Json::Object(members)))
             }
         }
     }
 
-    fn path(&self, parts: &[TextPart]) -> Result<String, Blocked> {
+    fn path(&self, parts: &[TextPart]) -> Result<String, Reason> {
         self.text(parts, |value| {
             // What stands for a step up, or for nothing, would lead to another place.
             if value.is_empty() || value.chars().all(|c| c == '.') {
-                return Err(invalid(format!("`{value}` cannot be a part of a path")));
+                return Err(invalid(EffectProblem::PathPart { value }));
             }
             Ok(percent_encoded(&value))
         })
     }
 
-    fn text(&self, parts: &[TextPart], filled: impl Fn(String) -> Result<String, Blocked>) -> Result<String, Blocked> {
+    fn text(&self, parts: &[TextPart], filled: impl Fn(String) -> Result<String, Reason>) -> Result<String, Reason> {
         let mut text = String::new();
         for part in parts {
             let value = match part {
@@ -156,19 +153,22 @@ impl<S: Snapshot> Deciding<'_, S> {
             text.push_str(&filled(match value {
                 Some(Value::String(value)) => value.to_string(),
                 Some(Value::Long(number)) => number.to_string(),
-                _ => return Err(invalid("a part of it is missing or no text".to_owned())),
+                _ => return Err(invalid(EffectProblem::TextMissing)),
             })?);
         }
         if text.len() > CALL_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
-            return Err(invalid(format!("a text has at most {CALL_TEXT_BYTES_MAX} bytes and no control characters")));
+            return Err(invalid(EffectProblem::TextNotAllowed));
         }
         Ok(text)
     }
 }
 
-fn invalid(why: String) -> Blocked {
-    let hint = "nothing was sent; mend the parameters, or the pact's `call`";
-    blocked(Code::EffectInvalid, format!("the call cannot be made: {why}"), hint)
+fn invalid(why: EffectProblem) -> Reason {
+    Reason::EffectInvalid { why }
+}
+
+fn not_computed(name: Option<SmolStr>, error: EvalError) -> Reason {
+    invalid(EffectProblem::Member { name, error })
 }
 
 /// How a fact outside is read.

@@ -3,14 +3,12 @@
 //! Standing and keys are read from the members' own facts, like everything else that an action rests on, so a revocation
 //! or a rotation holds from the next commit on.
 
-use super::{Deciding, Resolved, Snapshot, blocked};
-use crate::code::Code;
-use crate::decision::Blocked;
-use crate::delegation::{Chain, narrows};
+use super::{Deciding, Resolved, Snapshot};
+use crate::delegation::{Chain, Scope, narrows};
 use crate::fact::Fact;
 use crate::identity::holds_key;
 use crate::ids::{AgentId, FactId};
-use crate::utc::Utc;
+use crate::reason::{HopRef, OutOfScope, Reason, Since};
 use crate::value::Value;
 use std::sync::Arc;
 
@@ -52,12 +50,12 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
     }
 
     /// Checks the chain at this instant, in order of precedence; facts are checked when they are resolved.
-    pub(super) fn check_chain(&self) -> Result<(), Blocked> {
+    pub(super) fn check_chain(&self) -> Result<(), Reason> {
         let Some(chain) = &self.action.chain else {
             // Admission reduces every token or refuses the request; a record may say anything.
             return match self.action.is_delegated {
                 false => Ok(()),
-                true => Err(out_of_scope("the delegation in the body was not reduced to a chain".to_owned())),
+                true => Err(out_of_scope(OutOfScope::NotReduced)),
             };
         };
         check_shape(chain)?;
@@ -66,28 +64,28 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         self.check_scope(chain)
     }
 
-    fn check_scope(&self, chain: &Chain) -> Result<(), Blocked> {
+    fn check_scope(&self, chain: &Chain) -> Result<(), Reason> {
         check_bearer(chain, &self.action.agent)?;
         if !self.action.is_delegated {
-            return Err(out_of_scope("the body carries no delegation that the chain could come from".to_owned()));
+            return Err(out_of_scope(OutOfScope::NotCarried));
         }
         for (number, from, hop) in chain.numbered() {
-            if let Some(why) = hop.refuses(&self.action.pact, &self.kind.name, self.params) {
-                return Err(out_of_scope(format!("hop {number}, from {from} to {}, {why}", hop.to)));
+            if let Some(refuses) = hop.refuses(&self.action.pact, &self.kind.name, self.params) {
+                return Err(out_of_scope(OutOfScope::Hop { hop: hop_ref(number, from, hop), refuses }));
             }
         }
         Ok(())
     }
 
     /// Checks that a fact that is the resource, or is written, is within every hop.
-    pub(super) fn check_fact_scope(&self, read: usize, fact: &FactId) -> Result<(), Blocked> {
+    pub(super) fn check_fact_scope(&self, read: usize, fact: &FactId) -> Result<(), Reason> {
         let Some(chain) = &self.action.chain else { return Ok(()) };
         if read != 0 && !self.kind.writes.iter().any(|rule| rule.read == read) {
             return Ok(());
         }
         for (number, from, hop) in chain.numbered() {
-            if let Some(why) = hop.refuses_fact(fact) {
-                return Err(out_of_scope(format!("hop {number}, from {from} to {}, {why}", hop.to)));
+            if let Some(refuses) = hop.refuses_fact(fact) {
+                return Err(out_of_scope(OutOfScope::Hop { hop: hop_ref(number, from, hop), refuses }));
             }
         }
         Ok(())
@@ -113,64 +111,48 @@ pub fn stranger<'a>(chain: &'a Chain, snapshot: &impl Snapshot, now_ms: u64) -> 
 }
 
 /// Whether the right was handed to the one who acts.
-pub(super) fn check_bearer(chain: &Chain, agent: &AgentId) -> Result<(), Blocked> {
+pub(super) fn check_bearer(chain: &Chain, agent: &AgentId) -> Result<(), Reason> {
     if chain.actor() == agent {
         return Ok(());
     }
-    Err(out_of_scope(format!("this delegation names {}, and {agent} acts", chain.actor())))
+    Err(out_of_scope(OutOfScope::OfAnother { names: chain.actor().clone(), acts: agent.clone() }))
 }
 
 /// Whether a chain still holds: no hop has expired, and every member is active under the key that it was named by.
-pub(super) fn check_standing(chain: &Chain, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Blocked> {
+pub(super) fn check_standing(chain: &Chain, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Reason> {
     check_expiry(chain, now_ms)?;
     check_members(chain, &members(chain, snapshot), now_ms)
 }
 
-fn check_expiry(chain: &Chain, now_ms: u64) -> Result<(), Blocked> {
+fn check_expiry(chain: &Chain, now_ms: u64) -> Result<(), Reason> {
     for (number, from, hop) in chain.numbered() {
-        if let Some(at_ms) = hop.expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
-            let message = format!("hop {number}, from {from} to {}, expired at {}", hop.to, Utc(at_ms));
-            let hint = format!("ask {from} for a new delegation; ledger time is {}", Utc(now_ms));
-            return Err(blocked(Code::DelegationExpired, message, &hint));
+        if let Some(expired_at) = hop.expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
+            let hop = hop_ref(number, from, hop);
+            return Err(Reason::DelegationExpired { hop, expired_at, at: now_ms });
         }
     }
     Ok(())
 }
 
-fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result<(), Blocked> {
+fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result<(), Reason> {
     for (agent, member) in chain.agents().zip(members) {
         let Some(fact) = member.live() else {
-            let since = member.record.map_or_else(String::new, |fact| {
-                format!(", since entry {} at {} by {}", fact.written.entry, Utc(fact.written.at_ms), fact.written.by)
-            });
-            let message = format!("{agent}, a member of this delegation, is not registered{since}");
-            return Err(not_active(message));
+            let since = member.record.map(|fact| Since::from(&*fact.written));
+            let (agent, standing) = (agent.clone(), None);
+            return Err(Reason::DelegationMemberNotActive { agent, is_registered: false, standing, since });
         };
         let standing = fact.value.as_ref().and_then(|value| value.get("standing"));
         if !matches!(standing, Some(Value::String(standing)) if standing == "active") {
-            let standing = standing.map_or_else(|| "without standing".to_owned(), ToString::to_string);
-            let written = fact.changed("standing");
-            let message = format!(
-                "{agent}, a member of this delegation, is {standing}, not \"active\", since entry {} at {} by {}",
-                written.entry,
-                Utc(written.at_ms),
-                written.by
-            );
-            return Err(not_active(message));
+            let since = Some(Since::from(&**fact.changed("standing")));
+            let (agent, standing) = (agent.clone(), standing.cloned());
+            return Err(Reason::DelegationMemberNotActive { agent, is_registered: true, standing, since });
         }
     }
     for ((agent, key), member) in chain.members().zip(members) {
         if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, now_ms)) {
-            let written = fact.changed("key");
-            let message = format!(
-                "{agent} is in this delegation under {}, which is not its key; its key was last set in entry {} at {} by {}",
-                key.as_str(),
-                written.entry,
-                Utc(written.at_ms),
-                written.by
-            );
-            let hint = "ask for a delegation under the key that the agent has now";
-            return Err(blocked(Code::DelegationKeyNotCurrent, message, hint));
+            let since = Box::new(Since::from(&**fact.changed("key")));
+            let (agent, key) = (agent.clone(), key.clone());
+            return Err(Reason::DelegationKeyNotCurrent { agent, key, since });
         }
     }
     Ok(())
@@ -178,33 +160,28 @@ fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result
 
 /// What can be said of a chain without looking at anything else: no hop claims more than it was given, nor is it handed on
 /// more often than any hop allows.
-fn check_shape(chain: &Chain) -> Result<(), Blocked> {
+fn check_shape(chain: &Chain) -> Result<(), Reason> {
     let hops = chain.hops();
     for ((number, from, child), parent) in chain.numbered().skip(1).zip(hops) {
-        if let Err(widening) = narrows(parent, child) {
-            let message = format!("hop {number}, from {from} to {}, claims {widening}", child.to);
-            return Err(blocked(Code::DelegationWidened, message, "ask for a delegation within what was given"));
+        if let Err(claims) = narrows(parent, child) {
+            let (hop, claims) = (hop_ref(number, from, child), Box::new(claims));
+            return Err(Reason::DelegationWidened { hop, claims });
         }
     }
     for (number, from, hop) in chain.numbered() {
         let after = hops.len().saturating_sub(number);
         if u32::try_from(after).is_ok_and(|after| after > hop.depth) {
-            let message = format!(
-                "hop {number}, from {from} to {}, may be handed on {} times, and was handed on {after} times",
-                hop.to, hop.depth
-            );
-            let hint = format!("ask {from} for a delegation of greater depth, or act with fewer hops");
-            return Err(blocked(Code::DelegationTooDeep, message, &hint));
+            let (depth, after) = (hop.depth, after as u64);
+            return Err(Reason::DelegationTooDeep { hop: hop_ref(number, from, hop), depth, after });
         }
     }
     Ok(())
 }
 
-fn out_of_scope(message: String) -> Blocked {
-    blocked(Code::DelegationOutOfScope, message, "act within the delegation, or ask its delegator for a wider one")
+fn out_of_scope(why: OutOfScope) -> Reason {
+    Reason::DelegationOutOfScope { why: Box::new(why) }
 }
 
-fn not_active(message: String) -> Blocked {
-    let hint = "every member of a delegation must be active; ask the operator named in the message";
-    blocked(Code::DelegationMemberNotActive, message, hint)
+fn hop_ref(number: usize, from: &AgentId, hop: &Scope) -> HopRef {
+    HopRef { number: number as u64, from: from.clone(), to: hop.to.clone() }
 }

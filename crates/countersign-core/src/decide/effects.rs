@@ -1,23 +1,22 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
-use super::{Deciding, Snapshot, Stage, blocked};
-use crate::code::Code;
-use crate::decision::{Blocked, BudgetKey, Charge, Write};
-use crate::expression::{Expression, Inputs};
+use super::{Deciding, Snapshot, Stage};
+use crate::decision::{BudgetKey, Charge, Write};
+use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::AgentId;
 use crate::limits::FACT_BYTES_MAX;
 use crate::pact::{Budget, BudgetBy, Change, Measure, WriteRule};
-use crate::utc::Utc;
+use crate::reason::{EffectProblem, Reason};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 
 impl<S: Snapshot> Deciding<'_, S> {
     /// The writes; every value is computed from the facts as they were before the action.
-    pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Blocked> {
+    pub(super) fn effects(&self, inputs: &Inputs<'_>) -> Result<Vec<Write>, Reason> {
         self.kind.writes.iter().filter_map(|rule| self.write(rule, inputs).transpose()).collect()
     }
 
-    fn write(&self, rule: &WriteRule, inputs: &Inputs<'_>) -> Result<Option<Write>, Blocked> {
+    fn write(&self, rule: &WriteRule, inputs: &Inputs<'_>) -> Result<Option<Write>, Reason> {
         let Some(resolved) = self.reads.get(rule.read) else {
             return Ok(None);
         };
@@ -44,11 +43,11 @@ impl<S: Snapshot> Deciding<'_, S> {
         read: usize,
         sets: &[(SmolStr, Expression)],
         inputs: &Inputs<'_>,
-    ) -> Result<Attributes, Blocked> {
-        let name = self.kind.reads.get(read).map_or("", |read| read.name.as_str());
-        let invalid = |attribute: &str, why: String| {
-            let message = format!("`{name}.{attribute}` cannot be set: {why}");
-            blocked(Code::EffectInvalid, message, "nothing was written; mend the parameters, or the pact's `set`")
+    ) -> Result<Attributes, Reason> {
+        let name = || self.kind.reads.get(read).map(|read| read.name.clone()).unwrap_or_default();
+        let invalid = |attribute: &SmolStr, error: EvalError| {
+            let why = EffectProblem::Set { read: name(), attribute: attribute.clone(), error };
+            Reason::EffectInvalid { why }
         };
         let mut changes = Vec::with_capacity(sets.len());
         for (attribute, expression) in sets {
@@ -56,7 +55,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             let in_range = |value: &Value| !matches!(value, Value::Long(_)) || value.is(&crate::value::ValueType::Long);
             if !in_range(&value) {
                 // The number itself may be made of what the agent must not see.
-                return Err(invalid(attribute, "the result is beyond 2^53-1".to_owned()));
+                return Err(invalid(attribute, EvalError::OutOfRange));
             }
             changes.push((attribute.clone(), value));
         }
@@ -66,17 +65,13 @@ impl<S: Snapshot> Deciding<'_, S> {
         // Most facts are far from the limit, and need not be written out to know it.
         let bytes = if after.bytes_bound() > FACT_BYTES_MAX { after.bytes() } else { 0 };
         if bytes > FACT_BYTES_MAX {
-            let message = format!("`{name}` would have {bytes} bytes; at most {FACT_BYTES_MAX} are kept");
-            return Err(blocked(
-                Code::EffectInvalid,
-                message,
-                "a fact is a record, not a document; keep large content elsewhere",
-            ));
+            let why = EffectProblem::FactTooLarge { read: name(), bytes: bytes as u64 };
+            return Err(Reason::EffectInvalid { why });
         }
         Ok(after)
     }
 
-    pub(super) fn check_budgets(&self) -> Result<(), Blocked> {
+    pub(super) fn check_budgets(&self) -> Result<(), Reason> {
         // Charged at the dispatch already.
         if self.stage == Stage::Judgement {
             return Ok(());
@@ -85,18 +80,14 @@ impl<S: Snapshot> Deciding<'_, S> {
             let used = self.snapshot.budget_used(&charge.budget, charge.window);
             let total = used.checked_add(charge.amount);
             if charge.amount < 0 || total.is_none_or(|total| total > budget.max) {
-                let ends_ms = charge.window.saturating_add(1).saturating_mul(budget.per_ms);
-                let of = match (&charge.budget.agent, &self.action.chain) {
-                    (Some(agent), Some(_)) => format!(" of {agent}"),
-                    _ => String::new(),
-                };
-                let message = format!(
-                    "budget `{}`{of} holds {used} of {} in this window, and this action would add {}",
-                    budget.id, budget.max, charge.amount
-                );
-                let ends = Utc(ends_ms);
-                let hint = format!("the next window starts at {ends}, or an operator raises the budget in the pact");
-                return Err(blocked(Code::BudgetExceeded, message, &hint));
+                return Err(Reason::BudgetExceeded {
+                    budget: budget.id.clone(),
+                    agent: charge.budget.agent.filter(|_| self.action.chain.is_some()),
+                    used,
+                    max: budget.max,
+                    amount: charge.amount,
+                    ends_at: charge.window.saturating_add(1).saturating_mul(budget.per_ms),
+                });
             }
         }
         Ok(())

@@ -2,11 +2,11 @@
 //! again. Taken from the same resolved facts the verdict was reached on, never evaluated a second time.
 
 use super::{Deciding, Resolved, Snapshot};
-use crate::decision::{Expected, FailedPrecondition, FailedRead, Why};
 use crate::expression::{Base, Mention};
-use crate::fact::{Fact, Version};
+use crate::fact::Fact;
 use crate::ids::FactId;
 use crate::pact::{Require, TemplatePart};
+use crate::reason::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,30 +25,37 @@ impl<S: Snapshot> Deciding<'_, S> {
                 facts.push(link);
             }
         }
+        let that = Condition::Text(require.that.text().as_ref().into());
         if let (Why::Unconfirmed, Some(limit_ms)) = (&why, require.max_staleness_ms) {
             facts.sort_unstable();
-            return self.unconfirmed(require.id.clone(), require.that.text().clone(), &facts, limit_ms);
+            return self.unconfirmed(require.id.clone(), that, &facts, limit_ms);
         }
         let as_observed = self.is_as_observed(require, &why, &reads);
+        let limit_ms = require.stale_after_ms.filter(|_| matches!(why, Why::Stale | Why::Unobserved));
+        let about = match require.that.facts().next() {
+            _ if reads.is_empty() => About::Params,
+            None => About::Agent,
+            Some(_) => About::Facts,
+        };
+        FailedPrecondition { as_observed, about, limit_ms, reads, ..self.failed(require.id.clone(), that, why, &facts) }
+    }
+
+    /// A failed precondition that rests on these reads.
+    pub(super) fn failed(&self, id: SmolStr, that: Condition, why: Why, reads: &[usize]) -> FailedPrecondition {
+        let resolved = || reads.iter().filter_map(|read| self.reads.get(*read));
+        let facts: BTreeSet<&FactId> = resolved().map(|resolved| &resolved.id).collect();
         FailedPrecondition {
-            id: require.id.clone(),
-            that: require.that.text().clone(),
-            as_observed,
-            gap_ms: self.gap_ms(facts.iter().copied()),
-            limit_ms: require.stale_after_ms.filter(|_| matches!(why, Why::Stale | Why::Unobserved)),
-            hint: match (&why, require.stale_after_ms) {
-                (Why::Stale | Why::Unobserved, Some(limit_ms)) => {
-                    format!("{}; it may be at most {limit_ms} ms old", self.hint(&facts))
-                }
-                (Why::False, _) if reads.is_empty() => "it is about the parameters alone; act with others".to_owned(),
-                (Why::False | Why::Error(_), _) if as_observed => self.hint_to_wait(&facts),
-                (Why::False | Why::Error(_), _) if require.that.facts().next().is_none() => {
-                    "it is about the agent itself and about no fact it could observe; ask an operator".to_owned()
-                }
-                _ => self.hint(&facts),
-            },
+            id,
+            that,
             why,
-            reads,
+            reads: Vec::new(),
+            was_observed: facts.iter().any(|fact| self.action.observation_of(fact).is_some()),
+            facts: facts.into_iter().cloned().collect(),
+            about: About::Facts,
+            as_observed: false,
+            last_change: self.last_change(resolved()),
+            gap_ms: self.gap_ms(reads.iter().copied()),
+            limit_ms: None,
         }
     }
 
@@ -61,13 +68,6 @@ impl<S: Snapshot> Deciding<'_, S> {
             && facts.all(|read| self.reads.get(read).is_some_and(|it| self.action.observation_of(&it.id).is_some()))
             && !require.that.mentions().any(|(_, mention)| *mention == Mention::Now)
             && !reads.iter().any(FailedRead::differs)
-    }
-
-    /// What to do about a condition that was false before: looking again would show the same.
-    fn hint_to_wait(&self, reads: &[usize]) -> String {
-        let ids: BTreeSet<&FactId> = reads.iter().filter_map(|read| self.reads.get(*read)).map(|r| &r.id).collect();
-        let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        format!("{} is as you observed it, so looking again changes nothing; change the plan", list.join(", "))
     }
 
     /// The attributes that ids of these reads were built from, and that changed since they were observed: what is looked
@@ -109,16 +109,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         };
         let actual = record.and_then(|fact| fact.value.as_ref()).and_then(|value| value.get(attribute)).cloned();
-        Some(FailedRead {
-            attribute: Some(attribute.clone()),
-            expected,
-            actual,
-            observed_version: self.action.observation_of(&id).map(|observed| observed.version),
-            version: record.map_or(Version::NONE, |fact| fact.current()),
-            changed: record.map(|fact| fact.changed(attribute).clone()),
-            confirmed: None,
-            fact: id,
-        })
+        let changed = record.map(|fact| (**fact.changed(attribute)).clone());
+        let attribute = Some(attribute.clone());
+        Some(FailedRead { attribute, expected, actual, changed, ..self.whole(&Resolved { id, record }) })
     }
 
     fn expected_of(&self, id: &FactId, record: Option<&Arc<Fact>>, attribute: &str) -> Expected {
@@ -150,95 +143,60 @@ impl<S: Snapshot> Deciding<'_, S> {
         if !differing.is_empty() {
             return differing;
         }
-        vec![FailedRead {
-            fact: resolved.id.clone(),
-            attribute: None,
-            expected: Expected::Absent,
-            actual: None,
-            observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
-            version: resolved.current(),
-            changed: resolved.record.map(|fact| fact.written.clone()),
-            confirmed: None,
-        }]
+        vec![FailedRead { expected: Expected::Absent, ..self.whole(resolved) }]
     }
 
     /// What a source has not confirmed for too long: each fact, with when it last did.
     pub(super) fn unconfirmed(
         &self,
         id: SmolStr,
-        that: Arc<str>,
+        that: Condition,
         reads: &[usize],
         limit_ms: u64,
     ) -> FailedPrecondition {
-        let late: Vec<&Resolved<'_>> = reads
-            .iter()
-            .filter(|read| !self.is_confirmed(**read, limit_ms))
-            .filter_map(|at| self.reads.get(*at))
-            .collect();
-        let read = |resolved: &&Resolved<'_>| FailedRead {
+        let late =
+            reads.iter().filter(|read| !self.is_confirmed(**read, limit_ms)).filter_map(|at| self.reads.get(*at));
+        let read = |resolved: &Resolved<'_>| {
+            let confirmed = resolved.record.and_then(|fact| fact.confirmed.as_deref().cloned());
+            let confirmed_ago_ms = confirmed.as_ref().map(|last| self.now_ms.saturating_sub(last.at_ms));
+            FailedRead { confirmed, confirmed_ago_ms, ..self.whole(resolved) }
+        };
+        let (reads, limit_ms) = (late.map(read).collect(), Some(limit_ms));
+        let failed = self.failed(id, that, Why::Unconfirmed, &[]);
+        FailedPrecondition { reads, limit_ms, ..failed }
+    }
+
+    /// A fact as a whole, without its values.
+    fn whole(&self, resolved: &Resolved<'_>) -> FailedRead {
+        FailedRead {
             fact: resolved.id.clone(),
             attribute: None,
             expected: Expected::NotObserved,
             actual: None,
+            withheld: false,
             observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
-            version: resolved.current(),
-            changed: resolved.record.map(|fact| fact.written.clone()),
-            confirmed: resolved.record.and_then(|fact| fact.confirmed.clone()),
-        };
-        let said = |resolved: &&Resolved<'_>| match resolved.record.and_then(|fact| fact.confirmed.as_ref()) {
-            Some(last) => {
-                let ago_ms = self.now_ms.saturating_sub(last.at_ms);
-                format!("{} was last confirmed {ago_ms} ms ago, by {} in entry {}", resolved.id, last.by, last.entry)
-            }
-            None => format!("{} was never confirmed by a source", resolved.id),
-        };
-        let said: Vec<String> = late.iter().map(said).collect();
-        let hint = format!(
-            "{}; at most {limit_ms} ms are allowed. Observing it again does not help: its source must feed or confirm it \
-             (`countersign fact confirm`)",
-            said.join("; ")
-        );
-        let (reads, limit_ms) = (late.iter().map(read).collect(), Some(limit_ms));
-        let gap_ms = None;
-        FailedPrecondition { id, that, why: Why::Unconfirmed, as_observed: false, reads, gap_ms, limit_ms, hint }
+            version: Some(resolved.current()),
+            changed: resolved.record.map(|fact| (*fact.written).clone()),
+            confirmed: None,
+            confirmed_ago_ms: None,
+        }
     }
 
-    /// What to observe again, with the latest change since it was observed.
-    pub(super) fn hint(&self, reads: &[usize]) -> String {
-        let ids: BTreeSet<&FactId> = reads.iter().filter_map(|read| self.reads.get(*read)).map(|r| &r.id).collect();
-        let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let seen = ids.iter().any(|id| self.action.observation_of(id).is_some());
-        let changed = reads
-            .iter()
-            .filter_map(|read| self.reads.get(*read))
-            .filter_map(|r| Some((r, r.record?, self.action.observation_of(&r.id)?)))
+    /// The latest change of one of these facts since it was observed.
+    fn last_change<'r>(&self, reads: impl Iterator<Item = &'r Resolved<'r>>) -> Option<LastChange> {
+        let (resolved, fact, observed) = reads
+            .filter_map(|resolved| Some((resolved, resolved.record?, self.action.observation_of(&resolved.id)?)))
             .filter(|(_, fact, observed)| fact.current() != observed.version)
-            .max_by_key(|(_, fact, _)| fact.written.entry);
-        match changed {
-            Some((resolved, fact, _)) if fact.written.is_outside() => {
-                let (id, place) = (&resolved.id, &fact.written.by);
-                format!(
-                    "observe {} again; {id} reads otherwise in {place} now than when it was observed",
-                    list.join(", ")
-                )
-            }
-            Some((resolved, fact, observed)) => {
-                let written = &fact.written;
-                let ago_ms = self.now_ms.saturating_sub(written.at_ms);
-                let verb = if fact.value.is_some() { "changed" } else { "deleted" };
-                format!(
-                    "observe {} again; {} was {verb} {ago_ms} ms before this action, by {} in entry {} (version {} was \
-                     observed, version {} is current)",
-                    list.join(", "),
-                    resolved.id,
-                    written.by,
-                    written.entry,
-                    observed.version.number().unwrap_or_default(),
-                    fact.version(),
-                )
-            }
-            None if seen => format!("observe {} again and decide anew", list.join(", ")),
-            None => format!("observe {} before acting, so that the gate can say what changed", list.join(", ")),
-        }
+            .max_by_key(|(_, fact, _)| fact.written.entry)?;
+        let written = &fact.written;
+        let versions = (observed.version.number().unwrap_or_default(), fact.version());
+        Some(LastChange {
+            fact: resolved.id.clone(),
+            by: written.by.clone(),
+            entry: written.entry,
+            ago_ms: self.now_ms.saturating_sub(written.at_ms),
+            is_deleted: fact.value.is_none(),
+            versions: (!written.is_outside()).then_some(versions),
+        })
     }
 }

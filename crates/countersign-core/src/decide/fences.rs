@@ -1,17 +1,16 @@
 //! Fences, asked before anything is weighed: what is about to change is not relied on, and what a call in flight relies on
 //! is not changed (I5). They hold in shadow mode too.
 
-use super::{Deciding, Snapshot, blocked};
-use crate::code::Code;
-use crate::decision::Blocked;
-use crate::fence::{Fenced, InTheWay, Why};
+use super::{Deciding, Snapshot};
+use crate::call::EffectId;
+use crate::fence::{Fenced, InTheWay};
 use crate::pact::catalogue::AGENT;
 use crate::pact::{Mode, SourceRead};
-use crate::utc::Utc;
+use crate::reason::{ClaimLoss, Reason};
 
 impl<S: Snapshot> Deciding<'_, S> {
     /// Whoever may not do this at all is told so, and neither learns of a fence nor waits at one.
-    pub(super) fn check_fences(&self) -> Result<(), Blocked> {
+    pub(super) fn check_fences(&self) -> Result<(), Reason> {
         let fenced = self.fence_in_the_way();
         if fenced.is_err() && self.kind.mode == Mode::Enforce {
             self.check_allowed(&self.inputs())?;
@@ -19,7 +18,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         fenced
     }
 
-    fn fence_in_the_way(&self) -> Result<(), Blocked> {
+    fn fence_in_the_way(&self) -> Result<(), Reason> {
         self.check_own_claim()?;
         let fences = self.snapshot.fences();
         if fences.is_empty() {
@@ -30,47 +29,32 @@ impl<S: Snapshot> Deciding<'_, S> {
                 && claim.by != self.action.agent
             {
                 // Who announced it and why is for those to see whom the pacts let: `GET /v1/claims` shows it to them.
-                let message = format!("{} is about to be changed: {id} was announced at {}", read.id, Utc(claim.at_ms));
-                let hint = format!(
-                    "observe it again once the change is there; {id} ends at {} at the latest, and GET /v1/claims says \
-                     whose it is to those who may know",
-                    Utc(claim.until_ms)
-                );
-                return Err(blocked(Code::FactClaimed, message, &hint));
+                let (fact, announced_at, until) = (read.id.clone(), claim.at_ms, claim.until_ms);
+                return Err(Reason::FactClaimed { fact, claim: id, announced_at, until });
             }
         }
         let is_call = self.kind.call.is_some();
         for (at, read) in self.fenceable() {
             if let Some(InTheWay { effect, why }) = fences.steady_against(&read.id, self.sets(at), is_call) {
-                let why = match why {
-                    Why::ReliedOn => "relies on it",
-                    Why::FeedHeld => "a feed that changes it waits for that",
-                    Why::WillChange => "will change it",
-                };
-                let message = format!("{} is fenced: eff_{effect} is in flight and {why}", read.id);
-                let hint = "act again when that effect is settled; `countersign effects show` says how far it is";
-                return Err(blocked(Code::FactFenced, message, hint));
+                return Err(Reason::FactFenced { fact: read.id.clone(), effect: EffectId(effect), why });
             }
         }
         Ok(())
     }
 
     /// An action that names a claim acts only while the claim is its agent's and holds everything that the action changes.
-    fn check_own_claim(&self) -> Result<(), Blocked> {
+    fn check_own_claim(&self) -> Result<(), Reason> {
         let Some(id) = self.action.claim else { return Ok(()) };
-        let lost = |why: String| {
-            let hint = "what was announced may have been done by others meanwhile: observe again, and claim anew";
-            Err(blocked(Code::ClaimLost, why, hint))
-        };
+        let lost = |why: ClaimLoss| Err(Reason::ClaimLost { claim: id, why });
         let Some(claim) = self.snapshot.fences().claim(id, self.now_ms) else {
-            return lost(format!("{id} has ended: it expired, was withdrawn, or was taken by a higher priority"));
+            return lost(ClaimLoss::Ended);
         };
         if claim.by != self.action.agent {
-            return lost(format!("{id} is not a claim of {}", self.action.agent));
+            return lost(ClaimLoss::OfAnother { agent: self.action.agent.clone() });
         }
         let written = self.fenceable().filter(|(at, _)| self.sets(*at));
         match written.map(|(_, read)| &read.id).find(|id| !claim.facts.contains(id)) {
-            Some(fact) => lost(format!("{id} does not hold {fact}, which this action changes")),
+            Some(fact) => lost(ClaimLoss::DoesNotCover { fact: fact.clone() }),
             None => Ok(()),
         }
     }

@@ -1,13 +1,12 @@
 //! Whether an action is in a halted scope. Asked first of all, in shadow mode too: a halt stops what happens, not what is
 //! enforced.
 
-use super::{Snapshot, blocked};
+use super::Snapshot;
 use crate::action::Action;
-use crate::code::Code;
-use crate::decision::{Blocked, Decision, PactRef, ReadVersion};
+use crate::decision::{Decision, PactRef, ReadVersion};
 use crate::halt::{Halt, Scope};
 use crate::ids::{AgentId, FactId};
-use crate::utc::Utc;
+use crate::reason::{Reason, Since};
 use crate::value::Value;
 
 /// The rejection of an action in a halted scope.
@@ -23,20 +22,13 @@ pub(super) fn halted(action: &Action, snapshot: &impl Snapshot, pact: &PactRef) 
 }
 
 /// Why an action is halted now, if it is.
-pub(super) fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Blocked> {
+pub(super) fn halt_on(action: &Action, snapshot: &impl Snapshot) -> Option<Reason> {
     if snapshot.halts().is_empty() {
         return None;
     }
     let (scope, halt) = halt_of(action, snapshot)?;
-    let message = format!(
-        "`{scope}` is halted since entry {} at {}, by {}: {}",
-        halt.entry,
-        Utc(halt.at_ms),
-        halt.by,
-        halt.reason
-    );
-    let hint = "nothing of this scope commits until an operator resumes it; ask the one named in the message";
-    Some(blocked(Code::Halted, message, hint))
+    let since = Since { entry: halt.entry, at: halt.at_ms, by: halt.by.clone() };
+    Some(Reason::Halted { scope, since, why: halt.reason.as_ref().into() })
 }
 
 /// The halt that an action falls under; the widest first.

@@ -2,17 +2,16 @@
 //!
 //! Agents, pact and the gate's own facts are those of the dispatch, so whoever replays the settlement has the same inputs (I3).
 
-use super::approve::outdated;
-use super::{Approval, Snapshot, Stage, blocked, decide_at};
+use super::{Approval, Snapshot, Stage, decide_at};
 use crate::call::Send;
-use crate::code::Code;
-use crate::decision::{Blocked, BudgetKey, Verdict};
+use crate::decision::{BudgetKey, Verdict};
 use crate::effect::{Context, Effect};
 use crate::fact::{Fact, Written};
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName, Tag};
 use crate::pact::Pact;
+use crate::reason::{EffectProblem, Reason};
 use crate::review::Reviews;
 use crate::value::Attributes;
 use std::sync::Arc;
@@ -23,20 +22,17 @@ pub struct Cleared {
     /// What is to be sent.
     pub send: Send,
     /// What would have blocked it, if its action type were not in shadow mode.
-    pub shadowed: Option<Blocked>,
+    pub shadowed: Option<Reason>,
 }
 
 /// Decides an effect on what was read outside. Gives what is to be sent.
-pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Cleared, Blocked> {
-    let lost = |what: &str| {
-        let message = format!("the effect cannot be judged: {what}");
-        blocked(Code::EffectInvalid, message, "resolve it by hand: `countersign effects resolve`")
-    };
-    let flight = effect.flight().ok_or_else(|| lost("it was not dispatched"))?;
-    let context = flight.context.as_ref().ok_or_else(|| lost("what it was decided on is no longer known"))?;
+pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Cleared, Reason> {
+    let lost = |why: EffectProblem| Reason::EffectInvalid { why };
+    let flight = effect.flight().ok_or_else(|| lost(EffectProblem::NotDispatched))?;
+    let context = flight.context.as_ref().ok_or_else(|| lost(EffectProblem::ContextLost))?;
     let asked: Vec<&FactId> = flight.dispatched.call.outside.iter().map(|read| &read.fact).collect();
     if !asked.iter().copied().eq(outside.iter().map(|(fact, _)| fact)) {
-        return Err(lost("other facts were read than it needs"));
+        return Err(lost(EffectProblem::OtherFactsRead));
     }
     let by = AgentId::new(flight.dispatched.call.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
     let fact = |(id, value): &(FactId, Option<Attributes>)| {
@@ -48,13 +44,13 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
     let (decision, drift) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
     if let Some(drift) = drift {
-        return Err(outdated(&drift.recorded));
+        return Err(Reason::ApprovalOutdated { drift: Box::new(drift) });
     }
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
         Some(send) => Ok(Cleared { send, shadowed: decision.shadowed }),
         None => Err(match decision.verdict {
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
-            Verdict::Committed | Verdict::InFlight(_) => lost("it has no call"),
+            Verdict::Committed | Verdict::InFlight(_) => lost(EffectProblem::NoCall),
         }),
     }
 }

@@ -1,14 +1,12 @@
 //! The preconditions: observation, `unchanged`, staleness and conditions; all of them, in one pass.
 
-use super::{Deciding, Resolved, Snapshot, Stage, Stopped, blocked};
-use crate::code::Code;
-use crate::decision::{Blocked, Expected, FailedPrecondition, FailedRead, Why};
+use super::{Deciding, Resolved, Snapshot, Stage, Stopped};
 use crate::expression::Inputs;
 use crate::ids::Digest;
 use crate::limits::EXPLAINED_BYTES_MAX;
 use crate::pact::{Mode, OnFail, Presence, Require};
+use crate::reason::{Condition, Expected, FailedPrecondition, Reason, Why};
 use crate::value::{Attributes, Value};
-use std::sync::Arc;
 
 impl<S: Snapshot> Deciding<'_, S> {
     /// The value of a read as it was observed.
@@ -17,7 +15,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.action.observation_of(&resolved.id)?.value_with(resolved.record)
     }
 
-    pub(super) fn check_observations(&self) -> Result<(), Blocked> {
+    pub(super) fn check_observations(&self) -> Result<(), Reason> {
         if !self.kind.require_observation {
             return Ok(());
         }
@@ -29,14 +27,12 @@ impl<S: Snapshot> Deciding<'_, S> {
             .filter(|(read, resolved)| {
                 read.presence != Presence::Create && self.action.observation_of(&resolved.id).is_none()
             })
-            .map(|(_, resolved)| resolved.id.to_string())
+            .map(|(_, resolved)| resolved.id.clone())
             .collect();
         if unseen.is_empty() {
             return Ok(());
         }
-        let message =
-            format!("`{}` must be decided on an observation; none was sent of {}", self.kind.name, unseen.join(", "));
-        Err(blocked(Code::ObservationRequired, message, &format!("observe {} and send the token", unseen.join(", "))))
+        Err(Reason::ObservationRequired { action: self.kind.name.clone(), facts: unseen })
     }
 
     pub(super) fn check_preconditions(&self, inputs: &Inputs<'_>) -> Result<(), Stopped> {
@@ -53,8 +49,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         for (at, limit_ms) in self.limited_reads().filter(|(at, _)| is_read(*at)) {
             if let Some(resolved) = self.reads.get(at).filter(|_| !self.is_confirmed(at, limit_ms)) {
                 let name = self.kind.reads.get(at).map_or("", |read| read.name.as_str());
-                let that = format!("{} was confirmed by its source in the last {limit_ms} ms", resolved.id);
-                failed.push(self.unconfirmed(format!("{name}-confirmed").into(), that.into(), &[at], limit_ms));
+                let that = Condition::Confirmed { fact: resolved.id.clone(), limit_ms };
+                failed.push(self.unconfirmed(format!("{name}-confirmed").into(), that, &[at], limit_ms));
                 on_fail = OnFail::Reject;
             }
         }
@@ -67,23 +63,10 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         }
         bound_values(&mut failed);
-        let (Some(first), count) = (failed.first(), failed.len()) else {
+        if failed.is_empty() {
             return Ok(());
-        };
-        let message = match (&first.why, count) {
-            (Why::Stale, 1) => format!("{} was checked too long ago", first.id),
-            (Why::Unconfirmed, 1) => format!("{} does not hold: its source has not confirmed it in time", first.id),
-            (Why::Unobserved, 1) => format!("{} needs an observation, and none was sent", first.id),
-            (_, 1) if first.as_observed => format!("{} does not hold: it was already so when you observed", first.id),
-            (_, 1) if first.reads.iter().any(FailedRead::differs) => format!("{} no longer holds", first.id),
-            (_, 1) => format!("{} does not hold", first.id),
-            _ => {
-                let ids: Vec<_> = failed.iter().map(|f| f.id.as_str()).collect();
-                format!("{count} preconditions do not hold: {}", ids.join(", "))
-            }
-        };
-        let hint = first.hint.clone();
-        Err(Stopped::by(Blocked { code: Code::PreconditionFailed, message, hint, failed }, on_fail))
+        }
+        Err(Stopped::by(Reason::PreconditionFailed { failed }, on_fail))
     }
 
     pub(super) fn check_require(&self, require: &Require, inputs: &Inputs<'_>) -> Option<Why> {
@@ -153,25 +136,13 @@ impl<S: Snapshot> Deciding<'_, S> {
         if observed.is_some_and(|observed| observed.version == resolved.current()) {
             return None;
         }
-        // A digest must not get into words: it would let an agent guess what is withheld of the fact.
-        let that: Arc<str> = match observed.and_then(|observed| observed.version.number()) {
-            Some(version) => format!("{} is still at version {version}", resolved.id).into(),
-            None => format!("{} is unchanged since it was observed", resolved.id).into(),
-        };
-        Some(FailedPrecondition {
-            id: format!("{name}-unchanged").into(),
-            that,
-            why: if observed.is_some() { Why::Changed } else { Why::Unobserved },
-            as_observed: false,
-            reads: self
-                .changed_reads(read)
-                .into_iter()
-                .chain(self.moved_links(&[read]).into_iter().map(|(_, read)| read))
-                .collect(),
-            gap_ms: self.gap_ms(std::iter::once(read)),
-            limit_ms: None,
-            hint: self.hint(&[read]),
-        })
+        let fact = resolved.id.clone();
+        let version = observed.and_then(|observed| observed.version.number());
+        let why = if observed.is_some() { Why::Changed } else { Why::Unobserved };
+        let links = self.moved_links(&[read]).into_iter().map(|(_, read)| read);
+        let reads = self.changed_reads(read).into_iter().chain(links).collect();
+        let that = Condition::Unchanged { fact, version };
+        Some(FailedPrecondition { reads, ..self.failed(format!("{name}-unchanged").into(), that, why, &[read]) })
     }
 }
 

@@ -2,23 +2,21 @@
 
 use super::delegation::{check_bearer, check_standing};
 use super::halted::halt_on;
-use super::{Deciding, Snapshot, Stage, bind, blocked};
+use super::{Deciding, Snapshot, Stage, bind};
 use crate::action::Action;
-use crate::code::Code;
-use crate::decision::Blocked;
 use crate::expression::{Base, Mention};
 use crate::fact::Fact;
 use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::FactId;
 use crate::pact::{ActionType, Mode, Pact};
-use crate::utc::Utc;
+use crate::reason::{Reason, Since};
 use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 /// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
 /// chain, is no longer active or no longer holds the key; a hop has expired; or what is known of the agents alone rules out that
 /// they may do it. Other facts and conditions are not asked: fences keep those as they were, but no fence keeps an agent.
-pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Blocked> {
+pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
     let standing = || {
         let actor = snapshot.fact(&FactId::of_agent(&action.agent)).filter(|fact| fact.value.is_some());
         check_actor(action, actor, snapshot.is_identified(), now_ms)?;
@@ -31,7 +29,7 @@ pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option
 /// Why an action would be refused whatever its parameters and the facts are, by what is known of its agents alone: their roles and
 /// trust, under the pact as it is now, and whether their delegation still hands the one who acts anything. Asked at the door, where
 /// the standing and the key of the one who acts are asked before.
-pub fn rules_out(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Blocked> {
+pub fn rules_out(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
     let pact = snapshot.pact(&action.pact)?;
     let is_of_agents = |mention: &Mention| {
         let (Mention::Entity(base) | Mention::Attribute(base, _)) = mention else { return false };
@@ -52,17 +50,19 @@ pub fn rules_out(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Opti
 }
 
 /// The action type that an action names.
-pub(super) fn described<'a>(action: &Action, pact: &'a Pact) -> Result<&'a ActionType, Blocked> {
-    pact.actions.get(&action.action).ok_or_else(|| {
-        let known: Vec<_> = pact.actions.keys().map(ToString::to_string).collect();
-        let message = format!("pact `{}` version {} has no action type `{}`", pact.name, pact.version, action.action);
-        blocked(Code::UnknownAction, message, &format!("it has: {}", known.join(", ")))
-    })
+pub(super) fn described<'a>(action: &Action, pact: &'a Pact) -> Result<&'a ActionType, Reason> {
+    let unknown = || Reason::UnknownAction {
+        pact: pact.name.clone(),
+        version: pact.version,
+        action: action.action.clone(),
+        known: pact.actions.keys().cloned().collect(),
+    };
+    pact.actions.get(&action.action).ok_or_else(unknown)
 }
 
 /// Whether the agents could still do this, by their roles and trust as they are now, under the pact as it is now. What the pact no
 /// longer describes was decided when it did.
-fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Blocked> {
+fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Reason> {
     let described = snapshot.pact(&action.pact).and_then(|pact| Some((pact, pact.actions.get(&action.action)?)));
     let Some((pact, kind)) = described.filter(|(_, kind)| kind.mode == Mode::Enforce) else { return Ok(()) };
     let rebound;
@@ -85,7 +85,7 @@ fn check_agents(
     snapshot: &impl Snapshot,
     now_ms: u64,
     is_known: &dyn Fn(&Mention) -> bool,
-) -> Result<(), Blocked> {
+) -> Result<(), Reason> {
     let (stage, members, reads) = (Stage::Dispatch, Vec::new(), Vec::new());
     let (approval, principal, actor) = (None, None, None);
     let mut deciding =
@@ -101,50 +101,31 @@ pub(super) fn check_actor(
     actor: Option<&Arc<Fact>>,
     is_identified: bool,
     now_ms: u64,
-) -> Result<(), Blocked> {
+) -> Result<(), Reason> {
     let agent = &action.agent;
     if action.auth == Auth::None && is_identified {
-        let message = format!("the action is not signed, and this gate takes nothing unsigned from {agent}");
-        let hint = "sign the request with the agent's key: `countersign act --key FILE`";
-        return Err(blocked(Code::NotAuthenticated, message, hint));
+        return Err(Reason::NotAuthenticated { agent: agent.clone() });
     }
     let Some(actor) = actor else {
-        let hint = format!("an operator registers it by feeding Agent::\"{agent}\" (roles, standing, org, trust)");
-        return Err(blocked(Code::UnknownAgent, format!("agent {agent} is not registered"), &hint));
+        return Err(Reason::UnknownAgent { agent: agent.clone() });
     };
     match actor.value.as_ref().and_then(|value| value.get("standing")) {
         Some(Value::String(standing)) if standing == ACTIVE => check_key(action, actor, now_ms),
-        Some(standing) => {
-            let written = actor.changed("standing");
-            let message = format!(
-                "agent {agent} is {standing}, not \"active\", since entry {} at {} by {}",
-                written.entry,
-                Utc(written.at_ms),
-                written.by
-            );
-            Err(blocked(Code::AgentNotActive, message, "ask the operator named in the message"))
-        }
-        None => {
-            let message = format!("agent {agent} has no standing");
-            Err(blocked(Code::AgentNotActive, message, "an operator sets Agent.standing to \"active\""))
-        }
+        standing => Err(Reason::AgentNotActive {
+            agent: agent.clone(),
+            standing: standing.cloned(),
+            since: standing.map(|_| Since::from(&**actor.changed("standing"))),
+        }),
     }
 }
 
 /// The key must be the agent's at this very instant, not only when the signature was verified.
-fn check_key(action: &Action, actor: &Fact, now_ms: u64) -> Result<(), Blocked> {
+fn check_key(action: &Action, actor: &Fact, now_ms: u64) -> Result<(), Reason> {
     let Some(signed) = action.auth.signed() else { return Ok(()) };
     if holds_key(actor, &signed.key, now_ms) {
         return Ok(());
     }
-    let (agent, written) = (&action.agent, actor.changed("key"));
-    let message = format!(
-        "key {} is not a key of agent {agent} at {}; its keys were last set by entry {} at {} by {}",
-        signed.key,
-        Utc(now_ms),
-        written.entry,
-        Utc(written.at_ms),
-        written.by
-    );
-    Err(blocked(Code::KeyNotCurrent, message, "sign with the agent's current key"))
+    let (agent, key) = (action.agent.clone(), signed.key.clone());
+    let since = Box::new(Since::from(&**actor.changed("key")));
+    Err(Reason::KeyNotCurrent { agent, key, at: now_ms, since })
 }

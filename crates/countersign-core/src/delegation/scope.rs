@@ -2,7 +2,7 @@
 
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, FactId, PactName};
-use crate::utc::Utc;
+use crate::reason::{Listed, ScopeRefusal, Widening};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,14 +38,15 @@ pub struct Limit {
 impl Limit {
     /// What is wrong with a value, if anything. A parameter that is absent, or of a kind that cannot be compared, is not
     /// within a limit (I4).
-    fn refuses(&self, name: &str, value: Option<&Value>) -> Option<String> {
+    fn refuses(&self, name: &SmolStr, value: Option<&Value>) -> Option<ScopeRefusal> {
+        let name = || name.clone();
         let Some(value) = value else {
-            return Some(format!("limits parameter `{name}`, which the action does not have"));
+            return Some(ScopeRefusal::NoParameter { name: name() });
         };
         if let Some(max) = self.max
             && !all(value, &|value| matches!(value, Value::Long(number) if *number <= max))
         {
-            return Some(format!("allows `{name}` up to {max}, not {value}"));
+            return Some(ScopeRefusal::Maximum { name: name(), max, value: value.clone() });
         }
         let listed = |values: &BTreeSet<SmolStr>, value: &Value| match value {
             Value::String(text) => values.contains(text.as_str()),
@@ -56,26 +57,27 @@ impl Limit {
         if let Some(values) = &self.one_of
             && !all(value, &|value| listed(values, value))
         {
-            return Some(format!("allows `{name}` to be {}, not {value}", list(values.iter())));
+            let (allowed, value) = (Listed::of(values.iter()), value.clone());
+            return Some(ScopeRefusal::Value { name: name(), allowed, value });
         }
         None
     }
 
     /// What of another limit this one does not have within it.
-    fn widened_by(&self, name: &str, child: Option<&Self>) -> Option<String> {
+    fn widened_by(&self, name: &SmolStr, child: Option<&Self>) -> Option<Widening> {
+        let name = || name.clone();
         let child_max = child.and_then(|child| child.max);
         if let Some(max) = self.max
             && child_max.is_none_or(|child| child > max)
         {
-            let claimed = child_max.map_or_else(|| "any".to_owned(), |child| format!("up to {child}"));
-            return Some(format!("{claimed} `{name}`, where it was given up to {max}"));
+            return Some(Widening::Maximum { name: name(), claimed: child_max, given: max });
         }
         let values = self.one_of.as_ref()?;
         match child.and_then(|child| child.one_of.as_ref()) {
-            None => Some(format!("any `{name}`, where it was given {}", list(values.iter()))),
+            None => Some(Widening::AnyValue { name: name(), given: Listed::of(values.iter()) }),
             Some(claimed) => {
-                let more: Vec<_> = claimed.difference(values).collect();
-                (!more.is_empty()).then(|| format!("`{name}` {}, which it was not given", list(more.into_iter())))
+                let more = || claimed.difference(values);
+                more().next().map(|_| Widening::Values { name: name(), claimed: Listed::of(more()) })
             }
         }
     }
@@ -91,20 +93,21 @@ fn all(value: &Value, passes: &dyn Fn(&Value) -> bool) -> bool {
 
 impl Scope {
     /// Why an action with these parameters is not within this scope, if so.
-    pub fn refuses(&self, pact: &PactName, action: &ActionName, params: &Attributes) -> Option<String> {
+    pub fn refuses(&self, pact: &PactName, action: &ActionName, params: &Attributes) -> Option<ScopeRefusal> {
         if let Some(actions) = &self.actions
             && !actions.iter().any(|(p, a)| p == pact && a == action)
         {
             let names = actions.iter().map(|(pact, action)| format!("{pact}.{action}"));
-            return Some(format!("allows {}, not `{pact}.{action}`", list(names)));
+            let (allowed, asked) = (Listed::of(names), format!("{pact}.{action}").into());
+            return Some(ScopeRefusal::Action { allowed, asked });
         }
         self.limits.iter().find_map(|(name, limit)| limit.refuses(name, params.get(name)))
     }
 
     /// Why a fact is not within this scope, if so.
-    pub fn refuses_fact(&self, fact: &FactId) -> Option<String> {
+    pub fn refuses_fact(&self, fact: &FactId) -> Option<ScopeRefusal> {
         let facts = self.facts.as_ref().filter(|facts| !facts.contains(fact))?;
-        Some(format!("allows {}, not {fact}", list(facts.iter())))
+        Some(ScopeRefusal::Fact { allowed: Listed::of(facts.iter()), asked: fact.clone() })
     }
 
     /// Takes over from the scope it was given within whatever it does not limit itself, since a limit that is left out would
@@ -124,67 +127,36 @@ impl Scope {
 
 /// Whether `child` claims nothing beyond `parent`; if it does, what. Reflexive and transitive, so a chain in which each hop
 /// narrows the one before narrows its first.
-pub fn narrows(parent: &Scope, child: &Scope) -> Result<(), String> {
+pub fn narrows(parent: &Scope, child: &Scope) -> Result<(), Widening> {
     let widening = widened_actions(parent, child)
         .or_else(|| parent.limits.iter().find_map(|(name, limit)| limit.widened_by(name, child.limits.get(name))))
         .or_else(|| widened_facts(parent, child))
         .or_else(|| widened_expiry(parent, child));
     match widening {
         Some(widening) => Err(widening),
-        None if child.depth > parent.depth => {
-            Err(format!("to hand on {} times, where it was given {}", child.depth, parent.depth))
-        }
+        None if child.depth > parent.depth => Err(Widening::Depth { claimed: child.depth, given: parent.depth }),
         None => Ok(()),
     }
 }
 
-fn widened_actions(parent: &Scope, child: &Scope) -> Option<String> {
+fn widened_actions(parent: &Scope, child: &Scope) -> Option<Widening> {
     let given = parent.actions.as_ref()?;
     let name = |(pact, action): &(PactName, ActionName)| format!("{pact}.{action}");
-    match &child.actions {
-        None => Some(format!("any action, where it was given {}", list(given.iter().map(name)))),
-        Some(claimed) => {
-            let more: Vec<String> = claimed.difference(given).map(name).collect();
-            (!more.is_empty()).then(|| format!("{}, which it was not given", list(more.into_iter())))
-        }
-    }
+    let Some(claimed) = &child.actions else {
+        return Some(Widening::AnyAction { given: Listed::of(given.iter().map(name)) });
+    };
+    let more = || claimed.difference(given).map(name);
+    more().next().map(|_| Widening::Actions { claimed: Listed::of(more()) })
 }
 
-fn widened_facts(parent: &Scope, child: &Scope) -> Option<String> {
+fn widened_facts(parent: &Scope, child: &Scope) -> Option<Widening> {
     let given = parent.facts.as_ref()?;
-    match &child.facts {
-        None => Some(format!("any fact, where it was given {}", list(given.iter()))),
-        Some(claimed) => {
-            let more: Vec<_> = claimed.difference(given).collect();
-            (!more.is_empty()).then(|| format!("{}, which it was not given", list(more.into_iter())))
-        }
-    }
+    let Some(claimed) = &child.facts else { return Some(Widening::AnyFact { given: Listed::of(given.iter()) }) };
+    let more = || claimed.difference(given);
+    more().next().map(|_| Widening::Facts { claimed: Listed::of(more()) })
 }
 
-fn widened_expiry(parent: &Scope, child: &Scope) -> Option<String> {
-    let given = parent.expires_at_ms?;
-    match child.expires_at_ms {
-        None => Some(format!("no expiry, where it was given until {}", Utc(given))),
-        Some(claimed) if claimed > given => {
-            Some(format!("until {}, where it was given until {}", Utc(claimed), Utc(given)))
-        }
-        Some(_) => None,
-    }
-}
-
-/// How many things a sentence names before it stops counting them out.
-const LISTED_MAX: usize = 8;
-
-/// Things in a sentence.
-fn list(items: impl Iterator<Item = impl ToString>) -> String {
-    let mut items: Vec<String> = items.map(|item| item.to_string()).collect();
-    let more = items.len().saturating_sub(LISTED_MAX);
-    items.truncate(LISTED_MAX);
-    if items.is_empty() {
-        return "nothing".to_owned();
-    }
-    if more > 0 {
-        items.push(format!("and {more} more"));
-    }
-    items.join(", ")
+fn widened_expiry(parent: &Scope, child: &Scope) -> Option<Widening> {
+    let (given, claimed) = (parent.expires_at_ms?, child.expires_at_ms);
+    claimed.is_none_or(|claimed| claimed > given).then_some(Widening::Expiry { claimed, given })
 }

@@ -1,6 +1,6 @@
 //! What expressions are evaluated on: looked up where it stands, and lent to Cedar only where Cedar is asked.
 
-use super::Mention;
+use super::{EvalError, Mention};
 use crate::ids::FactId;
 use crate::value::Value;
 use cedar_policy_core::ast::{
@@ -58,7 +58,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Asks Cedar. What it sees is put together at the first question.
-    pub(super) fn interpret(&self, expr: &Expr) -> Result<CedarValue, &'static str> {
+    pub(super) fn interpret(&self, expr: &Expr) -> Result<CedarValue, EvalError> {
         let evaluator = self.evaluator.get_or_init(|| self.evaluator());
         evaluator.interpret(expr, &NO_SLOTS).map_err(|error| evaluation_error(&error))
     }
@@ -85,14 +85,12 @@ fn lend(input: Input<'_>) -> Option<CedarValue> {
     Some(CedarValue { value: ValueKind::Lit(literal), loc: None })
 }
 
-/// Why an evaluation failed, in our own words: they are recorded, and must come out the same under every version of Cedar
-/// (I3).
-fn evaluation_error(error: &EvaluationError) -> &'static str {
+fn evaluation_error(error: &EvaluationError) -> EvalError {
     match error {
-        EvaluationError::RecordAttrDoesNotExist(_) => "an attribute that it reads is absent",
-        EvaluationError::IntegerOverflow(_) => "the result is beyond 64 bits",
-        EvaluationError::TypeError(_) => "an operand has another type than the operator takes",
-        EvaluationError::RecursionLimit(_) => "it is nested too deeply",
-        _ => "it cannot be evaluated",
+        EvaluationError::RecordAttrDoesNotExist(_) => EvalError::AttributeAbsent,
+        EvaluationError::IntegerOverflow(_) => EvalError::Overflow,
+        EvaluationError::TypeError(_) => EvalError::Type,
+        EvaluationError::RecursionLimit(_) => EvalError::TooDeep,
+        _ => EvalError::Other,
     }
 }

@@ -52,6 +52,8 @@ impl KeyName {
     }
 }
 
+crate::ids::serde_as_text!(KeyName);
+
 impl FromStr for KeyName {
     type Err = KeyNameError;
     fn from_str(text: &str) -> Result<Self, KeyNameError> {

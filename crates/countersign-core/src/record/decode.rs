@@ -5,7 +5,7 @@
 
 use super::call::{StoredInFlight, StoredSend};
 use super::payload::{
-    Payload, StoredBlocked, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
+    Payload, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
 };
 use super::{Event, FORMAT, Judged, Leaf, Settle};
 use crate::action::Observed;
@@ -234,7 +234,7 @@ fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError
             let outcome = leaf.verdict.as_deref().and_then(Outcome::parse);
             // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
             let is_judged = payload.judged_at.is_some() && send.is_none();
-            let stopped = payload.blocked.filter(|_| !is_judged).map(StoredBlocked::decode).transpose()?;
+            let stopped = payload.blocked.filter(|_| !is_judged);
             Event::Settle(Box::new(Settle {
                 effect: EffectId(leaf.effect.ok_or(missing("effect"))?),
                 agent: AgentId::new(payload.agent.ok_or(missing("agent"))?)?,

@@ -3,13 +3,13 @@
 use super::call::{StoredEvidence, StoredInFlight, StoredSend};
 use super::decode::DecodeError;
 use crate::action::Observed;
-use crate::code::Code;
-use crate::decision::{Blocked, BudgetKey, Charge, ReadVersion, Write};
+use crate::decision::{BudgetKey, Charge, ReadVersion, Write};
 use crate::delegation::StoredChain;
 use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::StoredSigned;
 use crate::ids::{ActionName, AgentId, FactId, PactName, Tag};
+use crate::reason::Reason;
 use crate::value::Attributes;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json};
 #[derive(Deserialize)]
 pub(super) struct Payload<'a> {
     pub(super) agent: Option<String>,
-    pub(super) blocked: Option<StoredBlocked>,
+    pub(super) blocked: Option<Reason>,
     pub(super) body: Option<String>,
     pub(super) chain: Option<StoredChain>,
     #[serde(default)]
@@ -60,14 +60,6 @@ pub(super) struct Payload<'a> {
     pub(super) reads: Option<&'a serde_json::value::RawValue>,
     #[serde(borrow, rename = "decision")]
     _decision: Option<&'a serde_json::value::RawValue>,
-}
-
-/// Why something was stopped; what else a reason has is decided again and not read back.
-#[derive(Deserialize)]
-pub(super) struct StoredBlocked {
-    code: String,
-    hint: String,
-    message: String,
 }
 
 #[derive(Deserialize)]
@@ -112,13 +104,6 @@ pub(super) struct StoredWrite {
     tag: Option<String>,
     value: Option<Map<String, Json>>,
     version: u64,
-}
-
-impl StoredBlocked {
-    pub(super) fn decode(self) -> Result<Blocked, DecodeError> {
-        let code = Code::parse(&self.code).ok_or(DecodeError::Code(self.code))?;
-        Ok(Blocked { code, message: self.message, hint: self.hint, failed: Vec::new() })
-    }
 }
 
 impl StoredOutsideFact {

@@ -31,13 +31,13 @@ fn parameters_off_the_list_out_of_range_or_in_another_currency_are_rejected() {
         world.params[*name] = value.clone();
         let decision = world.decide();
         let blocked = decision.blocked().unwrap_or_else(|| panic!("{name} = {value}: {decision:?}"));
-        assert_eq!(blocked.code.as_str(), "invalid_params", "{name} = {value}");
-        assert!(blocked.message.contains(name), "{name} = {value}: {}", blocked.message);
+        assert_eq!(blocked.code().as_str(), "invalid_params", "{name} = {value}");
+        assert!(blocked.message().contains(name), "{name} = {value}: {}", blocked.message());
         assert!(decision.writes.is_empty(), "{name} = {value}");
     }
     for missing in ["account", "amount", "currency", "destination"] {
         world.params = good.clone();
         world.params.as_object_mut().unwrap().remove(missing);
-        assert_eq!(world.decide().blocked().unwrap().code.as_str(), "invalid_params", "{missing}");
+        assert_eq!(world.decide().blocked().unwrap().code().as_str(), "invalid_params", "{missing}");
     }
 }

@@ -39,8 +39,8 @@ fn attack_a_parameter_becomes_an_option() {
     for to in ["-C/etc/evil.cf", "--config=/tmp/evil", "-", "--"] {
         let decision = world(r#"["--subject", "hello", "{to}"]"#, to).decide();
         let blocked = decision.blocked().expect(to);
-        assert_eq!(blocked.code.as_str(), "effect_invalid", "{to}");
-        assert!(blocked.message.contains("would be taken for an option"), "{}", blocked.message);
+        assert_eq!(blocked.code().as_str(), "effect_invalid", "{to}");
+        assert!(blocked.message().contains("would be taken for an option"), "{}", blocked.message());
     }
     // What the pact itself writes is an option, and what stands behind its `--` is none.
     for (args, sent) in [

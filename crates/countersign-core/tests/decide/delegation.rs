@@ -6,6 +6,7 @@ use crate::world::{World, in_words};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::decide::decide;
 use countersign_core::delegation::{Chain, Limit, Scope};
+use countersign_core::disclose::Disclosure;
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{ActionName, AgentId, Digest, PactName, Tag};
 use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
@@ -146,12 +147,18 @@ fn trust_is_the_least_of_the_chain() {
     world.member_with("middle", 3, "active", &[], 520);
     let decision = world.decide();
     assert_eq!(in_words(&decision), "precondition_failed: trusted false");
-    let reads = &decision.blocked().unwrap().failed[0].reads;
+    let reads = &decision.blocked().unwrap().failed()[0].reads;
     assert!(reads.iter().any(|read| read.fact.id() == "middle" && read.actual.as_ref().unwrap().to_string() == "520"));
     world.member_with("middle", 3, "active", &[], 499);
     let decision = world.decide();
     assert_eq!(in_words(&decision), "trust_too_low");
-    assert!(decision.blocked().unwrap().message.contains("middle has less"));
+    let reason = decision.blocked().unwrap().clone();
+    assert!(reason.message().contains("middle has 499"), "{}", reason.message());
+    // How much another member is trusted is not for the one who acts to read.
+    let (reads, agent) = (Vec::new(), AgentId::new(world.agent).unwrap());
+    let mut told = reason;
+    told.withhold(&Disclosure::new(&world.state, &agent, None, &reads));
+    assert!(told.message().contains("middle has less"), "{}", told.message());
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn budgets_charge_every_member() {
     (world.agent, world.chain) = ("agent-1", delegated);
     let decision = world.decide();
     assert_eq!(in_words(&decision), "budget_exceeded");
-    assert!(decision.blocked().unwrap().message.contains("of lead"), "{decision:?}");
+    assert!(decision.blocked().unwrap().message().contains("of lead"), "{decision:?}");
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn refused(world: &World, code: &str, says: &str) {
     let decision = world.decide();
     assert_eq!(in_words(&decision), code);
     let blocked = decision.blocked().unwrap();
-    assert!(blocked.message.contains(says), "{}", blocked.message);
+    assert!(blocked.message().contains(says), "{}", blocked.message());
     assert!(decision.writes.is_empty() && decision.charges.is_empty());
 }
 

@@ -2,7 +2,8 @@
 
 use crate::world::World;
 use countersign_core::disclose::{DecidedBy, Disclosed, Disclosure, disclose, withheld};
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::{ActionName, AgentId, FactId};
+use countersign_core::reason::Reason;
 use serde_json::json;
 
 const PACT: &str = r#"
@@ -131,7 +132,13 @@ fn what_is_withheld_is_told_by_the_type() {
 
 #[test]
 fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
-    let text = "observe Account::\"theirs\", Transfer::\"t\" again".to_owned();
+    let facts = || ["Account::\"theirs\"", "Transfer::\"t\""].map(|fact| fact.parse::<FactId>().unwrap()).to_vec();
+    let told = |disclosure: &Disclosure<'_>| {
+        let action = ActionName::new("execute").unwrap();
+        let mut reason = Reason::ObservationRequired { action, facts: facts() };
+        reason.withhold(disclosure);
+        reason.hint()
+    };
     let reads: Vec<FactId> =
         ["Agent::\"agent-1\"", "Transfer::\"t\"", "Account::\"theirs\""].map(|fact| fact.parse().unwrap()).to_vec();
     let world = world().with_agent(&["refunder"]);
@@ -139,21 +146,21 @@ fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
     let hash = pact.hash.to_string();
     let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
     let agent = agent();
-    let masked = "observe Account::\"…\", Transfer::\"t\" again";
-    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), masked);
+    let masked = "observe Account::\"…\", Transfer::\"t\" and send the token";
+    assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads)), masked);
     // Members of a delegation stand before the one who acts.
     let delegated: Vec<FactId> =
         std::iter::once("Agent::\"agent-2\"".parse().unwrap()).chain(reads.iter().cloned()).collect();
-    assert_eq!(Disclosure::new(&world.state, &agent, by, &delegated).tell(text.clone()), masked);
+    assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &delegated)), masked);
     // Under a pact that is no longer known, nobody can say how the id came about.
     let other = "0".repeat(64);
     let by = Some(DecidedBy { pact: "bank", hash: &other, action: "execute" });
-    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), masked);
+    assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads)), masked);
     // Who may see the link may see where it leads.
     let open = PACT.replace("attributes = [\"amount\"]", "attributes = \"*\"");
     let mut world = World::new(&open, "execute", json!({})).with_agent(&["refunder"]);
     world.feed("Transfer::\"t\"", Some(json!({"source": "theirs", "amount": 5})));
     let hash = world.state.pacts.values().next().unwrap().hash.to_string();
     let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
-    assert_eq!(Disclosure::new(&world.state, &agent, by, &reads).tell(text.clone()), text);
+    assert!(told(&Disclosure::new(&world.state, &agent, by, &reads)).contains("theirs"));
 }

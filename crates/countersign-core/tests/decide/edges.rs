@@ -1,8 +1,9 @@
 //! The edges of each rule: one millisecond before and after, the value that came back, the sum that is just too large.
 
 use crate::world::{World, in_words};
-use countersign_core::decision::{Expected, Verdict, Why};
+use countersign_core::decision::Verdict;
 use countersign_core::fact::Version;
+use countersign_core::reason::{Expected, Why};
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = r#"
@@ -72,7 +73,7 @@ fn no_observation_is_said_to_be_none_and_one_from_the_future_is_stale() {
     let mut unseen = world(STALE);
     assert_eq!(unseen.verdict(), "precondition_failed: active unobserved");
     let decision = unseen.decide();
-    let failed = &decision.blocked().unwrap().failed[0];
+    let failed = &decision.blocked().unwrap().failed()[0];
     assert_eq!((failed.gap_ms, &failed.reads[0].expected), (None, &Expected::NotObserved));
     unseen.observe_at(&[A], unseen.now_ms + 1);
     assert_eq!(unseen.verdict(), "precondition_failed: active stale");
@@ -91,8 +92,8 @@ fn a_condition_that_is_false_is_called_so_even_if_stale() {
     let decision = world.decide();
     assert_eq!(in_words(&decision), "precondition_failed: active false");
     let blocked = decision.blocked().unwrap();
-    assert_eq!(blocked.message, "active no longer holds");
-    let failed = &blocked.failed[0];
+    assert_eq!(blocked.message(), "active no longer holds");
+    let failed = &blocked.failed()[0];
     assert_eq!(failed.gap_ms, Some(160));
     let read = &failed.reads[0];
     assert_eq!(read.attribute.as_deref(), Some("status"));
@@ -100,7 +101,7 @@ fn a_condition_that_is_false_is_called_so_even_if_stale() {
     assert_eq!(read.actual.as_ref().unwrap().to_json(), "frozen");
     let changed = read.changed.as_ref().unwrap();
     assert_eq!((changed.by.as_str(), changed.at_ms, changed.version), ("operator", world.now_ms - 10, 2));
-    assert!(failed.hint.contains(A) && failed.hint.contains("10 ms before"), "{}", failed.hint);
+    assert!(failed.hint().contains(A) && failed.hint().contains("10 ms before"), "{}", failed.hint());
 }
 
 #[test]
@@ -118,12 +119,12 @@ PARAMS
     world.feed(A, Some(account("active", 100)));
     let decision = world.decide();
     assert_eq!(in_words(&decision), "precondition_failed: resource-unchanged changed");
-    let failed = &decision.blocked().unwrap().failed[0];
+    let failed = &decision.blocked().unwrap().failed()[0];
     assert_eq!(failed.why, Why::Changed);
     // No attribute differs, so the fact as a whole is named: from which version to which, by whom, and when.
     let read = &failed.reads[0];
     assert_eq!((failed.reads.len(), read.attribute.as_deref()), (1, None));
-    assert_eq!((read.observed_version, read.version), (Some(Version::Number(1)), Version::Number(3)));
+    assert_eq!((read.observed_version, read.version), (Some(Version::Number(1)), Some(Version::Number(3))));
     let changed = read.changed_here().unwrap();
     assert_eq!((changed.by.as_str(), changed.at_ms), ("operator", world.now_ms));
     // An observation of what comes later is no better than an old one.
@@ -190,11 +191,11 @@ that = 'resource.status == "active"'
     world.feed(A, Some(account("frozen", 90)));
     let shadowed = world.act();
     assert_eq!(in_words(&shadowed), "committed");
-    assert_eq!(shadowed.shadowed.as_ref().unwrap().failed[0].id, "active");
+    assert_eq!(shadowed.shadowed.as_ref().unwrap().failed()[0].id, "active");
     assert_eq!(world.value(A)["balance"], 80);
     // What would have been over budget is charged all the same: it happened.
     world.feed(A, Some(account("active", 80)));
-    assert_eq!(world.act().shadowed.unwrap().code.as_str(), "budget_exceeded");
+    assert_eq!(world.act().shadowed.unwrap().code().as_str(), "budget_exceeded");
     // Who may act at all, and what cannot be computed, is not a matter of mode.
     world.feed(A, Some(account("active", -9_007_199_254_740_991)));
     assert_eq!(world.verdict(), "effect_invalid");
@@ -385,7 +386,7 @@ fn a_swapped_link_is_named() {
     world.observe(&[A, "Account::\"b\""]);
     world.feed(A, Some(account("c", 100)));
     let decision = world.decide();
-    let failed = &decision.blocked().unwrap().failed[0];
+    let failed = &decision.blocked().unwrap().failed()[0];
     let reads: Vec<String> = failed
         .reads
         .iter()
@@ -396,9 +397,9 @@ fn a_swapped_link_is_named() {
         ["Account::\"c\".balance NotObserved", "Account::\"a\".status Value(String(\"b\"))"],
         "{failed:?}"
     );
-    assert!(failed.hint.starts_with("observe Account::\"a\", Account::\"c\" again"), "{}", failed.hint);
+    assert!(failed.hint().starts_with("observe Account::\"a\", Account::\"c\" again"), "{}", failed.hint());
     // A link that did not change says nothing.
     world.observed.clear();
     world.observe(&[A]);
-    assert_eq!(world.decide().blocked().unwrap().failed[0].reads.len(), 1);
+    assert_eq!(world.decide().blocked().unwrap().failed()[0].reads.len(), 1);
 }

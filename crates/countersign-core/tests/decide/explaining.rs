@@ -1,8 +1,8 @@
 //! What a rejection says to an agent that must repair its plan: it must never be sent to look again at what it has seen.
 
 use crate::world::World;
-use countersign_core::decision::{Blocked, Why};
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::reason::{Reason, Why};
 use countersign_core::record::Event;
 use serde_json::{Value as Json, json};
 
@@ -40,7 +40,7 @@ fn account(status: &str, balance: i64) -> Json {
     json!({"status": status, "balance": balance})
 }
 
-fn blocked(world: &World) -> Blocked {
+fn blocked(world: &World) -> Reason {
     world.decide().blocked().expect("it is blocked").clone()
 }
 
@@ -50,34 +50,38 @@ fn what_was_already_so_when_it_was_observed_is_not_to_be_observed_again() {
     world.observe(&[A]);
     world.now_ms += 5;
     let told = blocked(&world);
-    assert_eq!(told.message, "active does not hold: it was already so when you observed");
-    assert!(told.failed[0].as_observed);
-    assert!(!told.hint.contains("observe ") && told.hint.contains("looking again changes nothing"), "{}", told.hint);
+    assert_eq!(told.message(), "active does not hold: it was already so when you observed");
+    assert!(told.failed()[0].as_observed);
+    assert!(
+        !told.hint().contains("observe ") && told.hint().contains("looking again changes nothing"),
+        "{}",
+        told.hint()
+    );
     // Something else about the account has changed since: that is no reason to look again either.
     world.feed(A, Some(account("frozen", 90)));
-    assert!(blocked(&world).failed[0].as_observed);
+    assert!(blocked(&world).failed()[0].as_observed);
     // But what it reads has changed: then it is.
     world.feed(A, Some(account("closed", 90)));
     let told = blocked(&world);
-    assert_eq!(told.message, "active no longer holds");
-    assert!(!told.failed[0].as_observed && told.hint.starts_with("observe "), "{}", told.hint);
+    assert_eq!(told.message(), "active no longer holds");
+    assert!(!told.failed()[0].as_observed && told.hint().starts_with("observe "), "{}", told.hint());
 }
 
 #[test]
 fn what_was_never_observed_is_not_said_to_have_held_once() {
     let told = blocked(&world(ACTIVE));
-    assert_eq!(told.message, "active does not hold");
+    assert_eq!(told.message(), "active does not hold");
     let mut fresh = world(&format!("{ACTIVE}stale_after = \"2s\"\n"));
     fresh.feed(A, Some(account("active", 100)));
     let told = blocked(&fresh);
     assert_eq!(
-        (told.message.as_str(), &told.failed[0].why),
+        (told.message().as_str(), &told.failed()[0].why),
         ("active needs an observation, and none was sent", &Why::Unobserved)
     );
-    assert!(told.hint.starts_with(&format!("observe {A} before acting")), "{}", told.hint);
+    assert!(told.hint().starts_with(&format!("observe {A} before acting")), "{}", told.hint());
     fresh.observe(&[A]);
     fresh.now_ms += 2_001;
-    assert_eq!(blocked(&fresh).message, "active was checked too long ago");
+    assert_eq!(blocked(&fresh).message(), "active was checked too long ago");
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn a_condition_on_time_is_not_said_to_have_failed_before() {
     world.observe(&[A]);
     world.now_ms += 20;
     let told = blocked(&world);
-    assert_eq!((told.message.as_str(), told.failed[0].as_observed), ("early does not hold", false));
+    assert_eq!((told.message().as_str(), told.failed()[0].as_observed), ("early does not hold", false));
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn a_condition_on_the_agent_alone_sends_it_to_an_operator() {
     let mut world = world(own);
     world.observe(&[A]);
     let told = blocked(&world);
-    assert!(told.hint.contains("ask an operator") && !told.hint.contains("observe A"), "{}", told.hint);
+    assert!(told.hint().contains("ask an operator") && !told.hint().contains("observe A"), "{}", told.hint());
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn parameters_that_break_a_limit_are_told_the_limit() {
     for (params, expected) in rows {
         world.params = params;
         let told = blocked(&world);
-        assert!(told.message.ends_with(expected), "{}", told.message);
+        assert!(told.message().ends_with(expected), "{}", told.message());
     }
 }
 
@@ -166,10 +170,10 @@ fn a_fact_counts_for_as_long_as_its_source_has_confirmed_it() {
         // A fresh observation says nothing about the source.
         world.observe(&[TEA]);
         let told = blocked(&world);
-        assert_eq!((told.failed[0].limit_ms, told.failed[0].as_observed), (Some(10_000), false));
-        let last = told.failed[0].reads[0].confirmed.as_ref().unwrap();
+        assert_eq!((told.failed()[0].limit_ms, told.failed()[0].as_observed), (Some(10_000), false));
+        let last = told.failed()[0].reads[0].confirmed.as_ref().unwrap();
         assert_eq!((last.by.as_str(), last.at_ms), ("operator", world.now_ms - 10_001));
-        assert!(told.hint.contains("last confirmed 10001 ms ago, by operator"), "{}", told.hint);
+        assert!(told.hint().contains("last confirmed 10001 ms ago, by operator"), "{}", told.hint());
         // Confirmed, it is good again, at the version that it had.
         confirm(&mut world, 900);
         assert_eq!(world.verdict(), "committed");

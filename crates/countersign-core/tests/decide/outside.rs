@@ -3,10 +3,11 @@
 use crate::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
 use countersign_core::decide::{Cleared, judge};
-use countersign_core::decision::{Expected, Verdict};
+use countersign_core::decision::Verdict;
 use countersign_core::effect::Effect;
 use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::reason::Expected;
 use countersign_core::record::{Decided, Event};
 use countersign_core::value::{Attributes, Value};
 use serde_json::{Value as Json, json};
@@ -110,10 +111,10 @@ fn the_whole_action_is_judged_on_what_was_read() {
     let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap().send;
     let Send::Sql { statements } = send else { panic!("{send:?}") };
     assert_eq!(statements[0].params, [Value::Long(400), Value::String("a".into())]);
-    let code = |result: Result<Cleared, countersign_core::decision::Blocked>| {
+    let code = |result: Result<Cleared, countersign_core::reason::Reason>| {
         let blocked = result.unwrap_err();
-        let failed: Vec<_> = blocked.failed.iter().map(|failed| failed.id.to_string()).collect();
-        format!("{} {}", blocked.code, failed.join(" "))
+        let failed: Vec<_> = blocked.failed().iter().map(|failed| failed.id.to_string()).collect();
+        format!("{} {}", blocked.code(), failed.join(" "))
     };
     assert_eq!(code(judged(json!({"status": "active", "balance": 99}), b())), "precondition_failed covered");
     assert_eq!(code(judged(json!({"status": "closed", "balance": 500}), b())), "not_allowed ");
@@ -154,14 +155,14 @@ fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_
     let blocked = judge(&effect, &values, world.now_ms + 1).unwrap_err();
     let place = &effect.flight().unwrap().dispatched.call.adapter;
     let said = format!("Account::\"a\" reads otherwise in {place} now than when it was observed");
-    assert!(blocked.hint.contains(&said) && !blocked.hint.contains("entry"), "{}", blocked.hint);
-    let read = &blocked.failed[0].reads[0];
+    assert!(blocked.hint().contains(&said) && !blocked.hint().contains("entry"), "{}", blocked.hint());
+    let read = &blocked.failed()[0].reads[0];
     assert_eq!(read.changed_here(), None);
     // Which content was seen and which is there now, by their whole digests.
     let digest = |balance: i64| {
         Version::Content(row(Some(json!({"status": "active", "balance": balance}))).unwrap().content_digest())
     };
-    assert_eq!((read.observed_version, read.version), (Some(digest(500)), digest(5)));
+    assert_eq!((read.observed_version, read.version), (Some(digest(500)), Some(digest(5))));
     assert_eq!(read.read_outside().map(|read| read.at_ms), Some(world.now_ms + 1));
 }
 
@@ -198,7 +199,7 @@ fn content_that_collides_in_53_bits_is_other_content() {
     let judged = |second: &Json| judge(&effect, &read(Some(cheap.clone()), Some(second.clone())), world.now_ms + 5);
     assert!(judged(&cheap).is_ok());
     let blocked = judged(&dear).unwrap_err();
-    let price = blocked.failed[0].reads.iter().find(|read| read.attribute.as_deref() == Some("price")).unwrap();
+    let price = blocked.failed()[0].reads.iter().find(|read| read.attribute.as_deref() == Some("price")).unwrap();
     assert_eq!(price.expected, Expected::Value(Value::Long(10)), "what was observed is what was observed");
     assert_eq!(price.actual, Some(Value::Long(1_000_000)));
 }

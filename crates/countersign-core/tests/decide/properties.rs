@@ -225,7 +225,7 @@ fn failed(decision: &Decision) -> BTreeSet<String> {
     decision
         .blocked()
         .into_iter()
-        .flat_map(|blocked| &blocked.failed)
+        .flat_map(|blocked| blocked.failed())
         .map(|failed| format!("{} {}", failed.id, failed.why.as_str()))
         .collect()
 }
@@ -244,8 +244,8 @@ proptest! {
             Verdict::InFlight(_) => prop_assert!(false, "nothing is called here"),
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => {
                 prop_assert!(decision.writes.is_empty() && decision.charges.is_empty());
-                prop_assert_eq!(blocked.code == Code::PreconditionFailed, !blocked.failed.is_empty());
-                prop_assert!(!blocked.message.is_empty() && !blocked.hint.is_empty());
+                prop_assert_eq!(blocked.code() == Code::PreconditionFailed, !blocked.failed().is_empty());
+                prop_assert!(!blocked.message().is_empty() && !blocked.hint().is_empty());
             }
         }
     }
@@ -256,7 +256,7 @@ proptest! {
         let Some(action) = action(&world) else { return Ok(()) };
         let refused = without_right(&action, &world.state, world.now_ms).map(|(code, _)| code);
         let decision = decide(&action, &world.state, world.now_ms);
-        let code = decision.blocked().map(|blocked| blocked.code);
+        let code = decision.blocked().map(|blocked| blocked.code());
         prop_assert!(refused.is_none() || matches!(decision.verdict, Verdict::Rejected(_)), "{refused:?}: {decision:?}");
         // Its `allow` is about agents alone, so nobody without the right gets past the door to be told so by an entry.
         prop_assert!(code != Some(Code::NotAllowed) || refused == Some(DenialCode::NotAllowed), "{decision:?}");
@@ -303,7 +303,7 @@ fn the_order_of_preconditions_has_no_meaning() {
             let other = set_up(other, &case);
             let shuffled = decide(&action, &other.state, other.now_ms);
             assert_eq!(decision.verdict.as_str(), shuffled.verdict.as_str(), "{case:?}");
-            assert_eq!(decision.blocked().map(|b| b.code), shuffled.blocked().map(|b| b.code), "{case:?}");
+            assert_eq!(decision.blocked().map(|b| b.code()), shuffled.blocked().map(|b| b.code()), "{case:?}");
             assert_eq!(failed(&decision), failed(&shuffled), "{case:?}");
             assert_eq!(decision.writes, shuffled.writes, "{case:?}");
         }

@@ -35,7 +35,7 @@ fn attack_a_call_leaves_after_its_agent_lost_the_role_or_the_trust() {
     world.feed("Account::\"a\"", Some(json!({"owner": "jane"})));
     assert_eq!(world.verdict(), "in_flight");
     let stopped = |world: &World| {
-        stop_on(&world.request(), &world.state, world.now_ms).map(|blocked| blocked.code.as_str().to_owned())
+        stop_on(&world.request(), &world.state, world.now_ms).map(|blocked| blocked.code().as_str().to_owned())
     };
     assert_eq!(stopped(&world), None);
     world.register(&["clerk"], "active", 700);
@@ -53,7 +53,7 @@ fn the_door_asks_for_what_is_known_of_agents_and_leaves_the_rest_to_the_decision
     let mut world = World::new(PACT, "pay", json!({"account": "a"})).with_agent(&["payer"]);
     let refused = |world: &World| {
         without_right(&world.request(), &world.state, world.now_ms)
-            .map(|(code, blocked)| (code.to_string(), blocked.message))
+            .map(|(code, blocked)| (code.to_string(), blocked.message()))
     };
     let code = |world: &World| refused(world).map(|(code, _)| code);
     // Neither the fact, which is not there, nor the parameters are looked at.

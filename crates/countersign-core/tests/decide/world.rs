@@ -185,10 +185,11 @@ impl World {
 /// A decision in one word, with the failed preconditions.
 pub fn in_words(decision: &Decision) -> String {
     let Some(blocked) = decision.blocked() else { return decision.verdict.as_str().to_owned() };
-    let failed: Vec<_> = blocked.failed.iter().map(|failed| format!("{} {}", failed.id, failed.why.as_str())).collect();
+    let failed: Vec<_> =
+        blocked.failed().iter().map(|failed| format!("{} {}", failed.id, failed.why.as_str())).collect();
     let word = match decision.verdict {
         Verdict::Review { .. } => "review".to_owned(),
-        _ => blocked.code.to_string(),
+        _ => blocked.code().to_string(),
     };
     if failed.is_empty() { word } else { format!("{word}: {}", failed.join(", ")) }
 }

@@ -198,10 +198,10 @@ fn note(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], action: &Action,
 
 fn outcome(decision: &Decision) -> Outcome {
     let blocked = decision.blocked().or(decision.shadowed.as_ref());
-    let failed = blocked.iter().flat_map(|blocked| &blocked.failed).map(|failed| failed.id.to_string());
+    let failed = blocked.iter().flat_map(|blocked| blocked.failed()).map(|failed| failed.id.to_string());
     Outcome {
         verdict: decision.verdict.as_str().to_owned(),
-        code: blocked.map(|blocked| blocked.code.to_string()),
+        code: blocked.map(|blocked| blocked.code().to_string()),
         failed: failed.collect(),
     }
 }

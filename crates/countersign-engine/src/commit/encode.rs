@@ -166,7 +166,7 @@ fn fitting(entries: &[Sequenced]) -> usize {
             // A control character takes six bytes; what was observed came within the body.
             Event::Action(decided) => {
                 let blocked = decided.decision.blocked().or(decided.decision.shadowed.as_ref());
-                let explained = blocked.is_some_and(|blocked| !blocked.failed.is_empty());
+                let explained = blocked.is_some_and(|blocked| !blocked.failed().is_empty());
                 let explained = if explained { EXPLAINED_BYTES_MAX } else { 0 };
                 // A chain charges every member, so there may be many charges; names are short.
                 let charges = decided.decision.charges.len().saturating_mul(1024);

@@ -8,6 +8,7 @@ use countersign_core::action::{Action, ActionRequest, RequestError};
 use countersign_core::decide::{decide, stranger};
 use countersign_core::decision::Decision;
 use countersign_core::denial::{DenialCode, at_the_door, without_right};
+use countersign_core::disclose::Disclosure;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, PactName};
 use std::sync::Arc;
@@ -86,14 +87,17 @@ impl Gate {
             if let Some(agent) = action.chain.as_ref().and_then(|chain| stranger(chain, &*view, now_ms)) {
                 return Err(DelegationError::Stranger(agent.clone()).into());
             }
-            without_right(action, &*view, now_ms)
+            without_right(action, &*view, now_ms).map(|(code, mut reason)| {
+                reason.withhold(&Disclosure::new(&view.state, &action.agent, None, &[]));
+                (code, reason)
+            })
         };
         let Some((code, blocked)) = denied else { return Ok(()) };
         if self.shared.keys.lock().lookup(&action.key, &action.id, now_ms) != Lookup::New {
             return Ok(());
         }
         self.deny(&action.agent, code, &format!("{}.{}", action.pact, action.action));
-        Err(AdmitError::Denied { code, message: blocked.message, hint: Some(blocked.hint) })
+        Err(AdmitError::Denied { code, message: blocked.message(), hint: Some(blocked.hint()) })
     }
 
     /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.

@@ -279,7 +279,7 @@ impl Shared {
                         "committed" => committed += 1,
                         "rejected" => {
                             rejected += 1;
-                            let is_halted = decided.decision.blocked().is_some_and(|it| it.code == Code::Halted);
+                            let is_halted = decided.decision.blocked().is_some_and(|it| it.code() == Code::Halted);
                             if is_halted {
                                 counters.halted.fetch_add(1, Ordering::Relaxed);
                             }

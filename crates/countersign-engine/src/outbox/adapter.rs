@@ -1,9 +1,9 @@
 //! What carries calls out. Adapters live outside of the engine; they know the wire and no rules.
 
 use countersign_core::call::{Call, EffectId, Evidence, OutsideRead, Send};
-use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::Reason;
 use countersign_core::value::Attributes;
 use std::sync::Arc;
 
@@ -63,14 +63,14 @@ pub struct Job<'a> {
 pub trait Judge {
     /// Why the call must not leave any more, if so: a halt, a revocation, a key or a delegation that is no longer good. Asked for
     /// each attempt, as the last thing before the first byte, or before what makes it count.
-    fn stopped(&self) -> Option<Blocked>;
+    fn stopped(&self) -> Option<Reason>;
 
     /// The attributes of a fact's type: what is read outside must fit them.
     fn schema(&self, fact: &FactId) -> FactSchema;
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order. Gives what is
     /// to be sent. It only thinks and waits for nobody: rows may be locked, and the thread may be driving the connection to them.
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked>;
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason>;
 
     /// When it last decided, in ledger milliseconds; `None` before the first time.
     fn judged_at_ms(&self) -> Option<u64> {
@@ -116,7 +116,7 @@ pub enum Attempt {
     /// The outside says that it did not, and will not.
     Refused(Evidence),
     /// The action no longer holds on what was read outside, and nothing was done.
-    Blocked(Box<Blocked>),
+    Blocked(Box<Reason>),
     /// Nothing left the building.
     NotSent(Evidence),
     /// Something left, and no clear answer came.

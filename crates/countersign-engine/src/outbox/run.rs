@@ -6,10 +6,10 @@ use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
 use countersign_core::decide::{judge, stop_on};
-use countersign_core::decision::Blocked;
 use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::Reason;
 use countersign_core::record::Judged;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Inner {
             && !is_asked_first
             && let Some(stopped) = self.stopped(effect)
         {
-            return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.message)), None);
+            return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.code())), None);
         }
         let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
@@ -117,17 +117,17 @@ impl Inner {
             Attempt::Done(evidence) => self.settle(work, Outcome::Settled, evidence, judged),
             Attempt::Refused(evidence) if is_certain => self.settle(work, Outcome::Failed, evidence, judged),
             Attempt::Blocked(blocked) if judged.as_ref().is_none_or(|judged| judged.blocked.is_none()) => {
-                let evidence = Evidence::said(format!("nothing was sent: {}", blocked.message));
+                let evidence = Evidence::said(format!("nothing was sent: {}", blocked.code()));
                 let work = if is_certain { Work { unknown: 0, ..work } } else { work };
                 self.stop(work, evidence, judged);
             }
             Attempt::Blocked(blocked) if is_certain => {
-                let evidence = Evidence::said(blocked.message.clone());
+                let evidence = Evidence::said(blocked.code().as_str());
                 self.settle(work, Outcome::Failed, evidence, judged);
             }
             Attempt::Refused(evidence) => self.settle(work, Outcome::InDoubt, evidence, judged),
             Attempt::Blocked(blocked) => {
-                self.settle(work, Outcome::InDoubt, Evidence::said(blocked.message.clone()), judged);
+                self.settle(work, Outcome::InDoubt, Evidence::said(blocked.code().as_str()), judged);
             }
             Attempt::NotSent(evidence) => {
                 if self.stopped(effect).is_some() {
@@ -164,7 +164,7 @@ impl Inner {
     }
 
     /// Why an effect must not leave now, by what is synced.
-    fn stopped(&self, effect: &Effect) -> Option<Blocked> {
+    fn stopped(&self, effect: &Effect) -> Option<Reason> {
         stop_on(&effect.action, &*self.gate.view(), self.gate.now_ms())
     }
 
@@ -271,7 +271,7 @@ struct Judging<'a> {
 }
 
 impl Judge for Judging<'_> {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         stop_on(&self.effect.action, &*self.gate.view(), self.gate.now_ms())
     }
 
@@ -279,7 +279,7 @@ impl Judge for Judging<'_> {
         self.gate.view().state.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         let at_ms = self.gate.now_ms();
         let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
         let decided = judge(self.effect, &facts, at_ms);

@@ -145,5 +145,5 @@ impl Sequencer {
 
 /// Whether a fence is in the way, and nothing else.
 fn is_fenced(decision: &Decision) -> bool {
-    decision.blocked().is_some_and(|blocked| matches!(blocked.code, Code::FactClaimed | Code::FactFenced))
+    decision.blocked().is_some_and(|blocked| matches!(blocked.code(), Code::FactClaimed | Code::FactFenced))
 }

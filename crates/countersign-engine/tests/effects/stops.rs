@@ -47,7 +47,7 @@ fn attack_hundreds_of_effects_due_in_one_millisecond_race_a_halt() {
         let json: serde_json::Value = serde_json::from_slice(&payload).unwrap();
         match decode(&leaf, &payload).unwrap() {
             Stored::Event(Event::Settle(settle)) if leaf.verdict.as_deref() == Some("failed") => {
-                assert_eq!(settle.stopped.unwrap().code.as_str(), "halted");
+                assert_eq!(settle.stopped.unwrap().code().as_str(), "halted");
                 stopped += 1;
             }
             Stored::Dispatch(dispatch) if dispatch.in_flight.is_none() => {

@@ -75,7 +75,7 @@ impl Outsider {
 impl Adapter for Outsider {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         if let Some(halted) = job.judge.stopped() {
-            return Attempt::NotSent(Evidence::said(halted.message));
+            return Attempt::NotSent(Evidence::said(halted.message()));
         }
         let sent = match &job.call.send {
             Some(countersign_core::call::Send::Http { method, path, body }) => json!([method.as_str(), path, body]),
@@ -289,7 +289,7 @@ impl World {
         )
         .unwrap();
         let report = audit(&disk, &key, &mut |_| ()).unwrap();
-        assert_eq!((report.differing, report.reworded, report.unverifiable.len()), (Vec::new(), Vec::new(), 0));
+        assert_eq!((report.differing, report.unverifiable.len()), (Vec::new(), 0));
         assert_eq!(report.entries, report.verified);
     }
 }
@@ -329,6 +329,6 @@ pub fn verdict(answer: Result<Answer, Refusal>) -> (String, u64) {
     let entry = entry(answer.unwrap());
     let Event::Action(decided) = &entry.event else { panic!("not an action") };
     let decision = &decided.decision;
-    let word = decision.blocked().map_or(decision.verdict.as_str(), |blocked| blocked.code.as_str());
+    let word = decision.blocked().map_or(decision.verdict.as_str(), |blocked| blocked.code().as_str());
     (word.to_owned(), entry.index)
 }

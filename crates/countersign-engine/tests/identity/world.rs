@@ -213,7 +213,7 @@ pub fn verdict(answer: Answer) -> String {
     let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
     match decided.decision.verdict {
         Verdict::Committed | Verdict::InFlight(_) => "committed".to_owned(),
-        Verdict::Rejected(blocked) => blocked.code.as_str().to_owned(),
+        Verdict::Rejected(blocked) => blocked.code().as_str().to_owned(),
         Verdict::Review { .. } => "review".to_owned(),
     }
 }

@@ -1,9 +1,11 @@
 //! A gate with one account, one agent whose larger refunds wait for a person, and a clock that a test moves.
 
 use countersign_core::decision::{Decision, Verdict};
+use countersign_core::disclose::Disclosure;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
+use countersign_core::reason::Reason;
 use countersign_core::record::Event;
 use countersign_core::review::{ReviewId, ReviewRefusal};
 use countersign_core::value::Attributes;
@@ -263,9 +265,18 @@ impl World {
     }
 }
 
+impl World {
+    /// What an agent without any grant is told of why an action was stopped.
+    pub fn told_to_a_blind_agent(&self, mut reason: Reason) -> String {
+        let (view, agent) = (self.gate.view(), name("blind"));
+        reason.withhold(&Disclosure::new(&view.state, &agent, None, &[]));
+        reason.message()
+    }
+}
+
 pub fn void(refused: Result<(u64, Decision), Refusal>) -> String {
     match refused {
-        Err(Refusal::Review(ReviewRefusal::Void(_, why))) => why,
+        Err(Refusal::Review(ReviewRefusal::Void(_, why))) => why.to_string(),
         other => panic!("not void: {other:?}"),
     }
 }

@@ -264,8 +264,8 @@ impl Simulation<'_> {
                 Answered::Entered {
                     index: entered.entry.index,
                     verdict: decision.map(|decision| decision.verdict.as_str().to_owned()),
-                    code: blocked.map(|blocked| blocked.code.as_str().to_owned()),
-                    failed: blocked.iter().flat_map(|b| &b.failed).map(|failed| failed.id.to_string()).collect(),
+                    code: blocked.map(|blocked| blocked.code().as_str().to_owned()),
+                    failed: blocked.iter().flat_map(|b| b.failed()).map(|failed| failed.id.to_string()).collect(),
                     wrote,
                 }
             }

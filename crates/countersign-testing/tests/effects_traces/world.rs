@@ -390,10 +390,10 @@ fn heard(answer: Result<Answer, Refusal>, code: Option<Code>) -> Result<Told, St
                 Some(Code::FactClaimed) => "fact_claimed",
                 Some(Code::FactFenced) => "fact_fenced",
                 Some(Code::PreconditionFailed) => "precondition_failed",
-                None => blocked.code.as_str(),
+                None => blocked.code().as_str(),
             };
-            if named != blocked.code.as_str() {
-                return Err(format!("the model rejects with {named}, the gate with {}", blocked.message));
+            if named != blocked.code().as_str() {
+                return Err(format!("the model rejects with {named}, the gate with {}", blocked.message()));
             }
             "rejected"
         }

@@ -134,7 +134,7 @@ impl Adapter for CommandAdapter {
             Err(evidence) => return Attempt::Refused(evidence),
         };
         if let Some(blocked) = job.judge.stopped() {
-            return Attempt::NotSent(self.said(format!("nothing was started: {}", blocked.message)));
+            return Attempt::NotSent(self.said(format!("nothing was started: {}", blocked.code())));
         }
         match self.run(args, job.key, job.call.timeout_ms) {
             // Nothing of the program has run.

@@ -185,7 +185,7 @@ impl HttpAdapter {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let halted = || match job.judge.stopped() {
             None => Ok(()),
-            Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.message))),
+            Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.code()))),
         };
         let (send, condition) = if job.call.outside.is_empty() {
             let nothing = || Failed::Never(self.said("there is nothing to send"));

@@ -7,10 +7,10 @@ mod http_tls;
 mod service;
 
 use countersign_core::call::{Call, EffectId, Evidence, Probe, Send};
-use countersign_core::code::Code;
-use countersign_core::decision::Blocked;
-use countersign_core::ids::FactId;
+use countersign_core::halt::Scope;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, ValueType};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, Outside, Probed};
 use std::cell::{Cell, RefCell};
@@ -51,12 +51,12 @@ pub fn account() -> FactSchema {
         .into()
 }
 
-pub fn blocked(message: &str) -> Blocked {
-    Blocked { code: Code::Halted, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
+pub fn blocked(message: &str) -> Reason {
+    Reason::Halted { scope: Scope::All, since: Since { entry: 1, at: 1, by: AgentId::gate() }, why: message.into() }
 }
 
 impl Judge for Told {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         self.asked.set(self.asked.get() + 1);
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
     }
@@ -65,7 +65,7 @@ impl Judge for Told {
         account()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         self.shown.replace(read.to_vec());
         self.judged.clone().ok_or_else(|| blocked("no longer holds"))
     }
@@ -106,7 +106,7 @@ pub fn found(attempt: Attempt) -> (&'static str, Evidence) {
         Attempt::Refused(evidence) => ("refused", evidence),
         Attempt::NotSent(evidence) => ("not sent", evidence),
         Attempt::Unknown(evidence) => ("unknown", evidence),
-        Attempt::Blocked(blocked) => ("blocked", Evidence::said(blocked.message)),
+        Attempt::Blocked(blocked) => ("blocked", Evidence::said(blocked.message())),
     }
 }
 

@@ -12,10 +12,9 @@ use crate::adapters::postgres::setup::{self, Wanted};
 use crate::private_postgres::Server;
 use anyhow::{Context as _, Result, bail};
 use countersign_core::call::{Call, EffectId, OutsideHow, OutsideRead, Send, Statement};
-use countersign_core::code::Code;
-use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::Reason;
 use countersign_core::value::{FieldType, Value, ValueType};
 use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
 use std::path::Path;
@@ -209,7 +208,7 @@ fn pay(adapter: &Postgres, number: u64) -> Result<()> {
 struct Payable;
 
 impl Judge for Payable {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         None
     }
 
@@ -218,7 +217,7 @@ impl Judge for Payable {
         types.into_iter().map(|(name, ty)| (name.into(), FieldType { ty, required: true })).collect()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         let value = read.first().and_then(|outside| Some((outside.fact.id(), outside.value.as_ref()?)));
         match value {
             Some((account, value))
@@ -228,12 +227,8 @@ impl Judge for Payable {
                 let params = vec![Value::String(account.into()), Value::Long(1)];
                 Ok(Send::Sql { statements: vec![Statement { sql: UPDATE.into(), params }] })
             }
-            _ => Err(Blocked {
-                code: Code::PreconditionFailed,
-                message: "the account cannot pay".to_owned(),
-                hint: "this is a fault of the bench; please report it".to_owned(),
-                failed: Vec::new(),
-            }),
+            // The account cannot pay, which is a fault of the bench.
+            _ => Err(Reason::PreconditionFailed { failed: Vec::new() }),
         }
     }
 }

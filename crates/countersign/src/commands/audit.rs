@@ -20,17 +20,13 @@ use serde_json::json;
 Examples:
   countersign audit --data countersign-data --key gate.vkey
 
-Exit codes: 0 every entry came out the same or was erased, 1 an entry differs, or says the same in other words, or the log is
-broken, 3 it cannot be read")]
+Exit codes: 0 every entry came out the same or was erased, 1 an entry differs or the log is broken, 3 it cannot be read")]
 pub struct AuditArgs {
     #[command(flatten)]
     folder: Folder,
     /// The log's public key, or a file that holds it [default: log.vkey in the data folder]
     #[arg(long, value_name = "KEY|FILE")]
     key: Option<String>,
-    /// Accept entries that say the same in other words: for a log that another version of countersign wrote
-    #[arg(long)]
-    allow_reworded: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -44,7 +40,7 @@ pub fn run(args: &AuditArgs, config: &Config) -> Result<Outcome> {
     let done = audit(&folder.disk()?, &key, &mut |entries| advance(&bar, entries));
     bar.finish_and_clear();
     let report = done.map_err(broken)?;
-    let is_same = report.differing_count == 0 && (report.reworded_count == 0 || args.allow_reworded);
+    let is_same = report.differing_count == 0;
     if args.json {
         say_json(&to_json(&report, is_same));
     } else {
@@ -63,11 +59,7 @@ pub fn broken(error: AuditError) -> anyhow::Error {
 
 fn show(report: &AuditReport, is_same: bool) {
     let paint = Paint::of(Stream::Out);
-    let word = match report.differing_count {
-        0 if is_same => paint.word(Tone::Good, "same"),
-        0 => paint.word(Tone::Bad, "reworded"),
-        _ => paint.word(Tone::Bad, "differs"),
-    };
+    let word = if is_same { paint.word(Tone::Good, "same") } else { paint.word(Tone::Bad, "differs") };
     let unverifiable = u64::try_from(report.unverifiable.len()).unwrap_or(u64::MAX);
     say(format_args!(
         "{word}: {} read, {} decided again with the same bytes, {} differing, {unverifiable} unverifiable",
@@ -77,18 +69,6 @@ fn show(report: &AuditReport, is_same: bool) {
     ));
     for differing in &report.differing {
         say(format_args!("  entry {} differs: {}", differing.entry, differing.what));
-    }
-    if let Some(first) = report.reworded.first() {
-        say(format_args!(
-            "  {} the same in other words, entry {first} first",
-            count(report.reworded_count, "entry says", "entries say")
-        ));
-        if !is_same {
-            note(
-                "Either another version of countersign decided them, or somebody changed their words for people. Audit with the \
-                 version that wrote the log, or accept other words with --allow-reworded.",
-            );
-        }
     }
     for entry in &report.unverifiable {
         let erased = entry.erased_by.map_or_else(|| "erased".to_owned(), |by| format!("erased by {by}"));
@@ -105,7 +85,6 @@ fn to_json(report: &AuditReport, is_same: bool) -> serde_json::Value {
     let unverifiable = unverifiable
         .map(|entry| json!({"entry": entry.entry, "depends_on": entry.depends_on, "erased_by": entry.erased_by}));
     json!({"ok": is_same, "entries": report.entries, "verified": report.verified,
-        "reworded_count": report.reworded_count, "reworded": report.reworded,
         "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
         "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail})
 }

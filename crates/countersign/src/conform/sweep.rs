@@ -242,8 +242,10 @@ impl TypeSweep<'_> {
         let named = named.with_context(|| format!("entry {index} does not name the precondition"))?;
         ensure!(named.get("gap_ms").is_some_and(Json::is_u64), "entry {index} does not have the gap");
         let reads = named.get("reads").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-        let differs =
-            |read: &Json| read.get("observed") == Some(&Json::Bool(true)) && read.get("expected") != read.get("actual");
+        let differs = |read: &Json| {
+            let expected = read.get("expected");
+            expected.is_some() && expected.and_then(|expected| expected.get("value")) != read.get("actual")
+        };
         ensure!(reads.iter().any(differs), "entry {index} does not have what was expected and what was found");
         Ok(index)
     }

@@ -4,7 +4,8 @@
 
 use super::{Report, guarded, unguarded};
 use crate::client::in_commands;
-use countersign_core::decision::{Expected, FailedPrecondition, FailedRead, Verdict};
+use countersign_core::decision::Verdict;
+use countersign_core::reason::{Expected, FailedPrecondition, FailedRead};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -76,12 +77,11 @@ fn scenario(page: &mut Page, report: &Report) {
             report.decision.gap_ms.map_or_else(|| "nothing observed".to_owned(), |gap| format!("gap {}", time(gap)));
         let (verdict, reasons) = (report.word(), report.reasons().join(", "));
         page.line(Look::Good, "  with     ", &format!("✓ {verdict} in entry {}, {gap}: {reasons}", report.entry));
-        if blocked.failed.is_empty() {
-            page.wrapped(Look::Stopped, MARGIN, &blocked.message);
+        if blocked.failed().is_empty() {
+            page.wrapped(Look::Stopped, MARGIN, &blocked.message());
         }
-        changes(page, &blocked.failed);
-        let hint = blocked.failed.first().map_or(&blocked.hint, |failed| &failed.hint);
-        page.wrapped(Look::Dim, MARGIN, &format!("hint: {}", in_commands(hint)));
+        changes(page, blocked.failed());
+        page.wrapped(Look::Dim, MARGIN, &format!("hint: {}", in_commands(&blocked.hint())));
     }
     page.end();
 }

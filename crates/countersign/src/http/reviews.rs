@@ -74,11 +74,11 @@ fn on_the_wire(review: &ShownReview) -> ReviewShown {
         }
     };
     let waives = match &decision.verdict {
-        Verdict::Review { blocked, .. } => verdict::all_failed(blocked),
+        Verdict::Review { blocked, .. } => verdict::in_words(blocked).failed,
         Verdict::Committed | Verdict::Rejected(_) | Verdict::InFlight(_) => Vec::new(),
     };
     let blocked = match &decision.verdict {
-        Verdict::Rejected(blocked) => Some(format!("{}: {}", blocked.code, blocked.message)),
+        Verdict::Rejected(blocked) => Some(format!("{}: {}", blocked.code(), blocked.message())),
         Verdict::Committed | Verdict::Review { .. } | Verdict::InFlight(_) => None,
     };
     let body: Value = serde_json::from_str(&parked.action.body).unwrap_or_default();

@@ -1,10 +1,9 @@
 //! Verdicts on the wire: from a decision just made, or from the entry that holds one made before.
 //!
-//! Both ways must give the same body, or a retry would tell an agent something else than the first answer did. Nothing is
-//! evaluated again: a stored verdict is read, not decided. Only what the agent may see is decided anew for each answer, by
-//! the grants as they are then: an entry holds everything, an answer what its agent may know.
+//! Both become a [`Said`] first, which is data, and one renderer makes the answer of it, or a retry would tell an agent something
+//! else than the first answer did. Nothing is evaluated again: a stored verdict is read, not decided. Only what the agent may see is
+//! decided for each answer, by the grants as they are then: an entry holds everything, an answer what its agent may know.
 
-mod disclosing;
 mod refused;
 mod stored;
 
@@ -12,71 +11,61 @@ use countersign_api::{
     Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
-use countersign_core::decision::{self, Blocked, Decision, Expected};
+use countersign_core::decision::{self, Decision, InFlight};
+use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
+use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
-use disclosing::Asked;
 pub use refused::{of_refused, refusal};
-use serde_json::Value;
-use stored::{StoredBlocked, StoredDecision, StoredOutcome, StoredPayload};
+use stored::{StoredOutcome, StoredPayload};
+
+/// What is to be said of an action, before there are words and before anything is left out.
+struct Said {
+    verdict: VerdictKind,
+    /// The action's id.
+    id: String,
+    /// The action type.
+    action: String,
+    /// Who acts, and is answered.
+    agent: AgentId,
+    pact: Option<PactRef>,
+    /// The facts read: the agents first, then those of the action type in its order.
+    reads: Vec<FactId>,
+    blocked: Option<Reason>,
+    shadowed: Option<Reason>,
+    wrote: Vec<(FactId, u64)>,
+    waived_by: Option<WaivedBy>,
+    gap_ms: Option<u64>,
+    expires_at: Option<u64>,
+    dispatch_at: Option<u64>,
+}
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
 pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
-    let mut verdict = match &entered.entry.event {
-        Event::Action(decided) => of_decision(gate, &decided.action, &decided.decision),
-        Event::Approval(approved) => of_decision(gate, &approved.action, &approved.decision),
+    let said = match &entered.entry.event {
+        Event::Action(decided) => of_decision(&decided.action, &decided.decision),
+        Event::Approval(approved) => of_decision(&approved.action, &approved.decision),
         _ => return None,
     };
-    let named = match &entered.entry.event {
-        Event::Action(decided) => decided.action.action.as_str(),
-        Event::Approval(approved) => approved.action.action.as_str(),
-        _ => "",
-    };
-    in_entry(gate, &mut verdict, named, entered.entry.index);
+    let mut verdict = said.in_entry(gate, entered.entry.index);
     verdict.receipt = super::receipt(entered);
     Some(verdict)
 }
 
 /// The verdict of a check, which no entry holds and which guarantees nothing.
 pub fn of_check(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
-    Verdict { checked: true, ..of_decision(gate, action, decision) }
+    Verdict { checked: true, ..of_decision(action, decision).tell(gate) }
 }
 
 /// The verdict that an entry holds which was made before, under the same idempotency key.
 pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
-    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-    let kind = match leaf.verdict.as_deref() {
-        Some("committed") => VerdictKind::Committed,
-        Some("rejected") => VerdictKind::Rejected,
-        Some("review") => VerdictKind::Review,
-        Some("in_flight") => VerdictKind::InFlight,
-        other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
-    };
-    let agent = leaf.by().map_err(|error| error.to_string())?;
-    let pact = leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash });
-    let mut verdict = bare(kind, leaf.action.unwrap_or_default(), pact);
-    let mut action = String::new();
-    match &stored.payload {
-        None => verdict.erased = true,
-        Some(payload) => {
-            let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-            let StoredDecision { blocked, expires_at, gap_ms, shadowed, waived_by } = payload.decision.clone();
-            verdict.waived_by = waived_by;
-            if let Some(blocked) = blocked {
-                block(&mut verdict, blocked.into());
-            }
-            verdict.expires_at = expires_at;
-            verdict.dispatch_at = payload.effect.as_ref().and_then(|effect| effect.dispatch_at);
-            verdict.gap_ms = gap_ms;
-            verdict.shadowed = shadowed.map(Into::into);
-            verdict.wrote.clone_from(&payload.writes);
-            action = payload.disclose(gate, &mut verdict, agent)?;
-        }
-    }
-    in_entry(gate, &mut verdict, &action, stored.index);
+    let said = Said::read(stored)?;
+    let mut verdict = said.in_entry(gate, stored.index);
+    verdict.erased = stored.payload.is_none();
     verdict.receipt = receipt;
     verdict.repeated = true;
     Ok(verdict)
@@ -90,86 +79,145 @@ pub fn of_effect(
     receipt: Option<String>,
 ) -> Result<Verdict, String> {
     let leaf = Leaf::decode(&latest.leaf).map_err(|error| error.to_string())?;
-    let mut verdict = of_stored(gate, intent, receipt)?;
-    verdict.verdict = match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
+    let kind = match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
         ("dispatch", Some("in_flight")) => VerdictKind::InFlight,
         ("dispatch", _) | (_, Some("failed")) => VerdictKind::Failed,
         (_, Some("settled")) => VerdictKind::Settled,
         (_, Some("in_doubt")) => VerdictKind::InDoubt,
         other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
     };
-    (verdict.entry, verdict.dispatch_at) = (Some(latest.index), None);
-    let Some(payload) = &latest.payload else {
-        verdict.erased = true;
-        return Ok(verdict);
-    };
-    let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-    (verdict.evidence, verdict.wrote) = (outcome.evidence, outcome.writes);
-    let was_shadowed = outcome.shadowed.is_some();
-    verdict.shadowed = outcome.shadowed.map(Into::into).or(verdict.shadowed);
-    let blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
-    let was_blocked = blocked.is_some();
-    if let Some(blocked) = blocked {
-        block(&mut verdict, blocked.into());
+    let mut said = Said::read(intent)?;
+    let mut evidence = None;
+    if let Some(payload) = &latest.payload {
+        let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+        evidence = outcome.evidence;
+        said.wrote = outcome.writes.into_iter().map(Into::into).collect();
+        said.shadowed = outcome.shadowed.or(said.shadowed);
+        said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|it| it.blocked)).or(said.blocked);
     }
-    if was_blocked || was_shadowed {
-        disclose_stored(gate, &mut verdict, intent)?;
-    }
+    let mut verdict = said.in_entry(gate, intent.index);
+    (verdict.verdict, verdict.entry, verdict.dispatch_at) = (kind, Some(latest.index), None);
+    verdict.erased = intent.payload.is_none() || latest.payload.is_none();
+    (verdict.evidence, verdict.receipt, verdict.repeated) = (evidence, receipt, true);
     Ok(verdict)
 }
 
-/// Leaves out of a stored verdict what its agent may not see, as told by the entry of its action.
-fn disclose_stored(gate: &Gate, verdict: &mut Verdict, stored: &StoredEntry) -> Result<(), String> {
-    let Some(payload) = &stored.payload else { return Ok(()) };
-    let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-    let agent = leaf.by().map_err(|error| error.to_string())?;
-    payload.disclose(gate, verdict, agent).map(|_| ())
-}
-
-/// The failed preconditions in a recorded reason, for whoever may see all of it.
-pub fn failed_in(blocked: &Value) -> Vec<FailedPrecondition> {
-    let stored = serde_json::from_value::<StoredBlocked>(blocked.clone());
-    stored.map(|stored| Shadowed::from(stored).failed).unwrap_or_default()
-}
-
-fn of_decision(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
-    let kind = match &decision.verdict {
-        decision::Verdict::Committed => VerdictKind::Committed,
-        decision::Verdict::Rejected(_) => VerdictKind::Rejected,
-        decision::Verdict::Review { .. } => VerdictKind::Review,
-        decision::Verdict::InFlight(_) => VerdictKind::InFlight,
+fn of_decision(action: &Action, decision: &Decision) -> Said {
+    let (verdict, expires_at, dispatch_at) = match &decision.verdict {
+        decision::Verdict::Committed => (VerdictKind::Committed, None, None),
+        decision::Verdict::Rejected(_) => (VerdictKind::Rejected, None, None),
+        decision::Verdict::Review { expires_at_ms, .. } => (VerdictKind::Review, Some(*expires_at_ms), None),
+        decision::Verdict::InFlight(in_flight) => match **in_flight {
+            InFlight::Cooling { dispatch_at_ms } => (VerdictKind::InFlight, None, Some(dispatch_at_ms)),
+            InFlight::Dispatched(_) => (VerdictKind::InFlight, None, None),
+        },
     };
-    let pact = decision.pact.as_ref().map(|pact| PactRef {
-        name: pact.name.to_string(),
-        version: pact.version,
-        hash: pact.hash.to_string(),
-    });
-    let mut verdict = bare(kind, action.id.to_string(), pact);
-    if let Some(blocked) = decision.blocked() {
-        block(&mut verdict, reasons(blocked));
+    Said {
+        verdict,
+        id: action.id.to_string(),
+        action: action.action.to_string(),
+        agent: action.agent.clone(),
+        pact: decision.pact.as_ref().map(|pact| PactRef {
+            name: pact.name.to_string(),
+            version: pact.version,
+            hash: pact.hash.to_string(),
+        }),
+        reads: decision.reads.iter().map(|read| read.fact.clone()).collect(),
+        blocked: decision.blocked().cloned(),
+        shadowed: decision.shadowed.clone(),
+        wrote: decision.writes.iter().map(|write| (write.fact.clone(), write.version)).collect(),
+        waived_by: decision.waived_by.as_ref().map(|waived| WaivedBy {
+            reviewer: waived.reviewer.to_string(),
+            review: waived.review,
+            preconditions: waived.preconditions.iter().map(ToString::to_string).collect(),
+        }),
+        gap_ms: decision.gap_ms,
+        expires_at,
+        dispatch_at,
     }
-    if let decision::Verdict::Review { expires_at_ms, .. } = &decision.verdict {
-        verdict.expires_at = Some(*expires_at_ms);
+}
+
+impl Said {
+    /// What an entry of an action or an approval says; of one whose payload is erased, what its leaf says.
+    fn read(stored: &StoredEntry) -> Result<Self, String> {
+        let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+        let verdict = match leaf.verdict.as_deref() {
+            Some("committed") => VerdictKind::Committed,
+            Some("rejected") => VerdictKind::Rejected,
+            Some("review") => VerdictKind::Review,
+            Some("in_flight") => VerdictKind::InFlight,
+            other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
+        };
+        let mut said = Self {
+            verdict,
+            agent: leaf.by().map_err(|error| error.to_string())?,
+            id: leaf.action.unwrap_or_default(),
+            action: String::new(),
+            pact: leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash }),
+            reads: Vec::new(),
+            blocked: None,
+            shadowed: None,
+            wrote: Vec::new(),
+            waived_by: None,
+            gap_ms: None,
+            expires_at: None,
+            dispatch_at: None,
+        };
+        if let Some(payload) = &stored.payload {
+            let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+            said.fill(payload)?;
+        }
+        Ok(said)
     }
-    if let decision::Verdict::InFlight(in_flight) = &decision.verdict
-        && let decision::InFlight::Cooling { dispatch_at_ms } = **in_flight
-    {
-        verdict.dispatch_at = Some(dispatch_at_ms);
+
+    /// Leaves out what its agent may not see, and puts the rest into words.
+    fn tell(mut self, gate: &Gate) -> Verdict {
+        self.withhold(gate);
+        let mut verdict = bare(self.verdict, self.id, self.pact);
+        if let Some(reason) = &self.blocked {
+            let Shadowed { code, message, hint, failed } = in_words(reason);
+            (verdict.code, verdict.message, verdict.hint) = (Some(code), Some(message), Some(hint));
+            verdict.failed = failed;
+        }
+        verdict.shadowed = self.shadowed.as_ref().map(in_words);
+        verdict.wrote =
+            self.wrote.into_iter().map(|(fact, version)| Wrote { fact: fact.to_string(), version }).collect();
+        verdict.waived_by = self.waived_by;
+        verdict.gap_ms = self.gap_ms;
+        verdict.expires_at = self.expires_at;
+        verdict.dispatch_at = self.dispatch_at;
+        verdict
     }
-    verdict.gap_ms = decision.gap_ms;
-    verdict.shadowed = decision.shadowed.as_ref().map(reasons);
-    verdict.waived_by = decision.waived_by.as_ref().map(|waived| WaivedBy {
-        reviewer: waived.reviewer.to_string(),
-        review: waived.review,
-        preconditions: waived.preconditions.iter().map(ToString::to_string).collect(),
-    });
-    verdict.wrote =
-        decision.writes.iter().map(|write| Wrote { fact: write.fact.to_string(), version: write.version }).collect();
-    let reads: Vec<_> = decision.reads.iter().map(|read| read.fact.clone()).collect();
-    let asked = Asked { agent: &action.agent, action: action.action.as_str(), reads: &reads };
-    disclosing::disclose(gate, &mut verdict, &asked);
-    verdict
+
+    fn in_entry(self, gate: &Gate, entry: u64) -> Verdict {
+        let atomicity = atomicity(gate, self.pact.as_ref(), &self.action);
+        let mut verdict = self.tell(gate);
+        verdict.entry = Some(entry);
+        verdict.atomicity = atomicity;
+        verdict.effect = (verdict.verdict == VerdictKind::InFlight).then(|| format!("eff_{entry}"));
+        verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
+        verdict
+    }
+
+    fn withhold(&mut self, gate: &Gate) {
+        // Most verdicts speak of nothing but the fact that the agent named itself, and need no look at the grants.
+        let named_only = self.reads.len() <= 2;
+        if named_only && self.blocked.is_none() && self.shadowed.is_none() {
+            return;
+        }
+        let view = gate.view();
+        let by = self.pact.as_ref();
+        let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
+        let disclosure = Disclosure::new(&view.state, &self.agent, by, &self.reads);
+        for reason in self.blocked.iter_mut().chain(&mut self.shadowed) {
+            reason.withhold(&disclosure);
+        }
+        for (fact, _) in &mut self.wrote {
+            if let Some(masked) = disclosure.masked(fact) {
+                *fact = masked;
+            }
+        }
+    }
 }
 
 fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict {
@@ -199,13 +247,6 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
     }
 }
 
-fn in_entry(gate: &Gate, verdict: &mut Verdict, action: &str, entry: u64) {
-    verdict.entry = Some(entry);
-    verdict.atomicity = atomicity(gate, verdict.pact.as_ref(), action);
-    verdict.effect = (verdict.verdict == VerdictKind::InFlight).then(|| format!("eff_{entry}"));
-    verdict.review = (verdict.verdict == VerdictKind::Review).then(|| format!("rev_{entry}"));
-}
-
 /// How strong the step from check to use was; `None` where its pact has been replaced since, because another version may read other
 /// facts in other ways.
 fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Option<Atomicity> {
@@ -228,35 +269,24 @@ pub fn on_the_wire(atomicity: pact::Atomicity) -> Atomicity {
     }
 }
 
-fn block(verdict: &mut Verdict, reasons: Shadowed) {
-    verdict.code = Some(reasons.code);
-    verdict.message = Some(reasons.message);
-    verdict.hint = Some(reasons.hint);
-    verdict.failed = reasons.failed;
-}
-
-fn reasons(blocked: &Blocked) -> Shadowed {
+/// A reason in words, for a reader who may see all that it still holds.
+pub fn in_words(reason: &Reason) -> Shadowed {
     Shadowed {
-        code: blocked.code.as_str().to_owned(),
-        message: blocked.message.clone(),
-        hint: blocked.hint.clone(),
-        failed: blocked.failed.iter().map(failed).collect(),
+        code: reason.code().as_str().to_owned(),
+        message: reason.message(),
+        hint: reason.hint(),
+        failed: reason.failed().iter().map(failed).collect(),
     }
 }
 
-/// Every failed precondition of a review, for whoever may see all of it.
-pub fn all_failed(blocked: &Blocked) -> Vec<FailedPrecondition> {
-    blocked.failed.iter().map(failed).collect()
-}
-
-fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
+fn failed(failed: &reason::FailedPrecondition) -> FailedPrecondition {
     let (why, error) = match &failed.why {
-        decision::Why::False => (Why::False, None),
-        decision::Why::Error(error) => (Why::Error, Some(error.clone())),
-        decision::Why::Stale => (Why::Stale, None),
-        decision::Why::Unobserved => (Why::Unobserved, None),
-        decision::Why::Unconfirmed => (Why::Unconfirmed, None),
-        decision::Why::Changed => (Why::Changed, None),
+        reason::Why::False => (Why::False, None),
+        reason::Why::Error(error) => (Why::Error, Some(error.to_string())),
+        reason::Why::Stale => (Why::Stale, None),
+        reason::Why::Unobserved => (Why::Unobserved, None),
+        reason::Why::Unconfirmed => (Why::Unconfirmed, None),
+        reason::Why::Changed => (Why::Changed, None),
     };
     FailedPrecondition {
         precondition: failed.id.to_string(),
@@ -267,16 +297,19 @@ fn failed(failed: &decision::FailedPrecondition) -> FailedPrecondition {
         reads: failed.reads.iter().map(read).collect(),
         gap_ms: failed.gap_ms,
         limit_ms: failed.limit_ms,
-        hint: failed.hint.clone(),
+        hint: failed.hint(),
     }
 }
 
-fn read(read: &decision::FailedRead) -> FailedRead {
+fn read(read: &reason::FailedRead) -> FailedRead {
     let (outside, changed) = (read.read_outside(), read.changed_here());
     FailedRead {
-        attribute: attribute(&read.fact.to_string(), read.attribute.as_deref()),
+        attribute: match &read.attribute {
+            Some(attribute) => format!("{}.{attribute}", read.fact),
+            None => read.fact.to_string(),
+        },
         observed: read.expected != Expected::NotObserved,
-        withheld: false,
+        withheld: read.withheld,
         expected: match &read.expected {
             Expected::Value(value) => Some(value.to_json()),
             Expected::NotObserved | Expected::Absent => None,
@@ -284,8 +317,8 @@ fn read(read: &decision::FailedRead) -> FailedRead {
         actual: read.actual.as_ref().map(|value| value.to_json()),
         observed_version: read.observed_version.and_then(Version::number),
         observed_digest: read.observed_version.and_then(Version::digest).map(|digest| digest.to_string()),
-        version: read.version.number(),
-        digest: read.version.digest().map(|digest| digest.to_string()),
+        version: read.version.and_then(Version::number),
+        digest: read.version.and_then(Version::digest).map(|digest| digest.to_string()),
         changed_by: changed.map(|changed| changed.by.to_string()),
         changed_at: changed.map(|changed| changed.at_ms),
         entry: changed.map(|changed| changed.entry),
@@ -294,12 +327,5 @@ fn read(read: &decision::FailedRead) -> FailedRead {
         confirmed_in: read.confirmed.as_ref().map(|confirmed| confirmed.entry),
         read_in: outside.map(|outside| outside.by.to_string()),
         read_at: outside.map(|outside| outside.at_ms),
-    }
-}
-
-fn attribute(fact: &str, attribute: Option<&str>) -> String {
-    match attribute {
-        Some(attribute) => format!("{fact}.{attribute}"),
-        None => fact.to_owned(),
     }
 }

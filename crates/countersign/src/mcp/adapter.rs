@@ -234,7 +234,7 @@ impl McpAdapter {
             Err(error) => return Attempt::NotSent(Evidence::said(error.to_string())),
         }
         if let Some(halted) = job.judge.stopped() {
-            return Attempt::NotSent(Evidence::said(halted.message));
+            return Attempt::NotSent(Evidence::said(halted.message()));
         }
         match self.call(link, tool, arguments, Some(job.key), until) {
             Ok(Answered { result, text, says }) => match says {

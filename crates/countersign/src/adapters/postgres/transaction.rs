@@ -12,8 +12,8 @@ use super::receipt::{Receipts, write_read};
 use super::session::{Link, Session, TOO_LATE};
 use super::values::{Param, Text, attributes};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send, Statement as Sql};
-use countersign_core::decision::Blocked;
 use countersign_core::pact::sql::query_table;
+use countersign_core::reason::Reason;
 use countersign_engine::outbox::{Job, Outside};
 use std::time::Instant;
 use tokio_postgres::types::ToSql;
@@ -27,7 +27,7 @@ pub enum Ended {
     /// Committed.
     Committed(Evidence),
     /// Rolled back: the action does not hold on what was read.
-    Blocked(Blocked),
+    Blocked(Reason),
     /// Rolled back, and would be again.
     Refused(String),
     /// Rolled back by the server or by the end of the connection.
@@ -100,7 +100,7 @@ async fn act(link: &mut Link, job: &Job<'_>, receipts: &Receipts, origin: &str) 
     write(link, job, statements, &receipt(job, receipts, origin, &read)).await
 }
 
-fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Blocked> {
+fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Reason> {
     match &job.call.send {
         Some(send) if job.call.outside.is_empty() => Ok(send.clone()),
         _ => job.judge.judge(read),

@@ -88,7 +88,7 @@ fn a_call_that_goes_to_none_of_several_facts_is_bound_to_nothing_and_not_sent() 
 fn what_no_longer_holds_is_blocked_and_nothing_is_sent() {
     let service = service(ACCOUNT, 200);
     let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &Told::free()));
-    assert_eq!((found, evidence.summary.as_str()), ("blocked", "no longer holds"));
+    assert!(found == "blocked" && evidence.summary.ends_with("no longer holds"), "{}", evidence.summary);
     assert_eq!(service.requests().len(), 1);
 }
 

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 
 /// Publish a pact: from its entry on, actions are decided by it
 ///
-/// The version must be one above the published one. Publishing the same text again does nothing; the same version with other
-/// content is refused, and so is a pact whose fact types disagree with those of other pacts. Actions that are on their way are decided by the version that is current when
-/// they take effect.
+/// The version must be one above the published one. Publishing the same text again does nothing. The same version with other
+/// content is refused, and so is a pact whose fact types disagree with those of other pacts. Actions that are on their way are
+/// decided by the version that is current when they take effect.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

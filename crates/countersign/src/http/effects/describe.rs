@@ -4,9 +4,11 @@ use super::super::error::HttpError;
 use super::super::verdict;
 use countersign_api::{Effect, EffectState, LastTry, UndoWith};
 use countersign_core::call::{EffectId, Outcome, outside_key};
+use countersign_core::disclose::Disclosure;
 use countersign_core::effect::{EffectRefusal, Phase};
-use countersign_core::ids::{ActionName, Digest, PactName};
+use countersign_core::ids::{ActionName, AgentId, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
+use countersign_core::reason::Reason;
 use countersign_core::record::Leaf;
 use countersign_core::state::HeldFeed;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
@@ -71,7 +73,15 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let body = Payload(begun.text("/body").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default());
     let call = dispatched.at("/effect/call");
     let blocked = ended.at("/blocked").or_else(|| ended.at("/decision/blocked"));
-    let said = |what: &str| blocked.and_then(|blocked| blocked.get(what)?.as_str().map(str::to_owned));
+    let agent = begun.text("/agent").unwrap_or(leaf.by);
+    let blocked = blocked.and_then(|blocked| serde_json::from_value::<Reason>(blocked.clone()).ok());
+    // As the agent may know it: the entry has the rest, for those who may read that.
+    let told = blocked.map(|mut reason| {
+        if let Ok(agent) = AgentId::new(agent.as_str()) {
+            reason.withhold(&Disclosure::new(&gate.view().state, &agent, None, &[]));
+        }
+        verdict::in_words(&reason)
+    });
     let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
     let fences = dispatched.at("/effect/fences").and_then(Value::as_array).filter(|_| is_open);
     let last_try = gate.tried().last(id).filter(|_| is_open);
@@ -83,7 +93,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         effect: id.to_string(),
         state,
         entry: latest,
-        agent: begun.text("/agent").unwrap_or(leaf.by),
+        agent,
         pact: body.text("/pact").unwrap_or_default(),
         action: body.text("/action").unwrap_or_default(),
         at: leaf.time,
@@ -97,9 +107,9 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
             .then(|| call.is_some_and(|call| call.get("probe").is_some()) || keeps_receipts(gate, &body)),
         last_try: last_try.map(|last| LastTry { at: last.at_ms, number: last.number, found: last.found }),
         evidence: ended.at("/evidence").and_then(|evidence| serde_json::from_value(evidence.clone()).ok()),
-        code: said("code"),
-        message: said("message"),
-        failed: blocked.map(verdict::failed_in).unwrap_or_default(),
+        code: told.as_ref().map(|told| told.code.clone()),
+        message: told.as_ref().map(|told| told.message.clone()),
+        failed: told.map(|told| told.failed).unwrap_or_default(),
         undo_with: undo.as_ref().filter(|_| is_settled).and_then(|undo| undo_with(gate, id, &body, undo)),
         undo,
     })

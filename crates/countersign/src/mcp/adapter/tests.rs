@@ -5,9 +5,9 @@ use super::*;
 use axum::body::to_bytes;
 use axum::response::IntoResponse as _;
 use countersign_core::call::{Call, EffectId, Probe};
-use countersign_core::code::Code;
-use countersign_core::decision::Blocked;
-use countersign_core::ids::FactId;
+use countersign_core::halt::Scope;
+use countersign_core::ids::{AgentId, FactId};
+use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, ValueType};
 use countersign_engine::outbox::Judge;
 use std::sync::mpsc;
@@ -123,19 +123,19 @@ struct Judging {
     halted: bool,
 }
 
-fn blocked(message: &str) -> Blocked {
-    Blocked { code: Code::PreconditionFailed, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
+fn blocked(message: &str) -> Reason {
+    Reason::Halted { scope: Scope::All, since: Since { entry: 1, at: 1, by: AgentId::gate() }, why: message.into() }
 }
 
 impl Judge for Judging {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         self.halted.then(|| blocked("everything is halted"))
     }
     fn schema(&self, _: &FactId) -> FactSchema {
         let field = |ty| FieldType { ty, required: false };
         [("status".into(), field(ValueType::String)), ("balance".into(), field(ValueType::Long))].into()
     }
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         let active = read.iter().all(|fact| fact.value.as_ref().is_some_and(|value| value.get("status").is_some()));
         if active { Ok(self.send.clone()) } else { Err(blocked("the account is not there")) }
     }
@@ -219,7 +219,10 @@ fn facts_are_read_before_the_action_is_decided_and_nothing_is_sent_where_they_ca
     assert!(matches!(text, Attempt::Done(_)), "{text:?}");
     assert_eq!(world.asked(), ["get_account", "transfer"]);
     let gone = attempt(&world, &with("gone", "/structuredContent"), "transfer", false);
-    assert!(matches!(&gone, Attempt::Blocked(blocked) if blocked.message == "the account is not there"), "{gone:?}");
+    assert!(
+        matches!(&gone, Attempt::Blocked(blocked) if blocked.message().ends_with("the account is not there")),
+        "{gone:?}"
+    );
     for (id, why) in [("odd", "balance"), ("closed", "the bank is closed")] {
         let attempt = attempt(&world, &with(id, "/structuredContent"), "transfer", false);
         // The server has answered; it is not asked until it says something else, to act by itself then.

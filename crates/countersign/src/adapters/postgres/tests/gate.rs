@@ -82,10 +82,10 @@ fn a_row_that_others_froze_is_not_paid_from_and_the_ledger_says_why() {
     assert_eq!(judged_balances(&bank.gate), [Some(1000), Some(999), None]);
     let [_, frozen, nobody] = settlements(&bank.gate).try_into().unwrap();
     let read = &frozen["blocked"]["failed"][0]["reads"][0];
-    assert_eq!((&read["read_in"], &read["read_at"]), (&json!("bank"), &frozen["judged_at"]));
-    assert_eq!((read.get("changed_by"), read.get("entry")), (None, None), "who froze it the gate does not know");
-    let hint = nobody["blocked"]["hint"].as_str().unwrap();
-    assert!(hint.ends_with("live outside, in `bank`"), "{hint}");
+    let changed = &read["changed"];
+    assert_eq!((&changed["by"], &changed["at"]), (&json!("bank"), &frozen["judged_at"]));
+    assert_eq!(changed["entry"], 0, "who froze it the gate does not know");
+    assert_eq!((&nobody["blocked"]["code"], &nobody["blocked"]["source"]), (&json!("fact_missing"), &json!("bank")));
     bank.close().unwrap();
     assert_eq!(world.count("select balance from accounts where id = 'a1'"), 999);
     assert_eq!(world.count("select count(*) from countersign.receipts where not void"), 1);

@@ -4,9 +4,9 @@ use super::world::{Bank, Other, QUERY, World, aside, blocked, call, outside, sch
 use crate::adapters::postgres::Postgres;
 use crate::adapters::postgres::settings::Settings;
 use countersign_core::call::Send;
-use countersign_core::decision::Blocked;
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::Reason;
 use countersign_core::value::Value;
 use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside, Reading};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -97,7 +97,7 @@ struct OpenIfAbsent<'a> {
 }
 
 impl Judge for OpenIfAbsent<'_> {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         None
     }
 
@@ -105,7 +105,7 @@ impl Judge for OpenIfAbsent<'_> {
         schema()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         assert_eq!(read[0].value, None);
         aside(self.meanwhile);
         let statements = vec![statement(self.sql, vec![Value::String(read[0].fact.id().into())])];

@@ -5,10 +5,10 @@ use crate::adapters::postgres::settings::Settings;
 use crate::adapters::postgres::setup::{self, Wanted};
 use crate::private_postgres::Server;
 use countersign_core::call::{Call, EffectId, OutsideHow, OutsideRead, Send, Statement};
-use countersign_core::code::Code;
-use countersign_core::decision::Blocked;
-use countersign_core::ids::FactId;
+use countersign_core::halt::Scope;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
+use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, Value, ValueType};
 use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
 use std::cell::RefCell;
@@ -150,8 +150,8 @@ pub fn call(accounts: &[&str]) -> Call {
     }
 }
 
-pub fn blocked(message: &str) -> Blocked {
-    Blocked { code: Code::PreconditionFailed, message: message.to_owned(), hint: String::new(), failed: Vec::new() }
+pub fn blocked(message: &str) -> Reason {
+    Reason::Halted { scope: Scope::All, since: Since { entry: 1, at: 1, by: AgentId::gate() }, why: message.into() }
 }
 
 pub fn statement(sql: &str, params: Vec<Value>) -> Statement {
@@ -195,7 +195,7 @@ impl<'a> Bank<'a> {
 }
 
 impl Judge for Bank<'_> {
-    fn stopped(&self) -> Option<Blocked> {
+    fn stopped(&self) -> Option<Reason> {
         self.halted.then(|| blocked("halted"))
     }
 
@@ -211,7 +211,7 @@ impl Judge for Bank<'_> {
         *self.recalled.borrow_mut() = Some((read.to_vec(), at_ms));
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Blocked> {
+    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
         aside(|| (self.meanwhile)(read));
         for outside in read {
             let value = outside.value.as_ref().ok_or_else(|| blocked("no such account"))?;
