@@ -212,6 +212,12 @@ impl<'a> Disclosure<'a> {
         FactId::new(fact.ty().clone(), "…").ok()
     }
 
+    /// A text from outside, such as what an adapter said, without the ids that the agent must not learn.
+    pub fn masked_text(&self, text: &str) -> String {
+        let hidden = self.hidden.iter().filter_map(|fact| Some((fact.to_string(), self.masked(fact)?.to_string())));
+        hidden.fold(text.to_owned(), |text, (id, instead)| text.replace(&id, &instead))
+    }
+
     /// The action type, if it is still the one that is published.
     fn kind(&self, by: DecidedBy<'_>) -> Option<&'a ActionType> {
         let hash: Digest = by.hash.parse().ok()?;

@@ -1,5 +1,6 @@
 //! What must happen now and then beside the commit loop: the anchor, the next segment, snapshots.
 
+use super::pipeline::Watched;
 use super::{Gate, Shared};
 use crate::request::{Request, Submission};
 use crate::snapshot;
@@ -26,7 +27,9 @@ pub(super) fn start(
     mut snapshot_at: u64,
 ) -> std::io::Result<Housekeeper> {
     let (stop, stopped) = bounded::<()>(0);
+    let watched = Watched { shared: Arc::clone(&shared), name: "housekeeping" };
     let work = move || {
+        let _watched = watched;
         let mut is_failing = false;
         while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
             shared.keep_house(&mut snapshot_at, &mut is_failing);

@@ -68,6 +68,21 @@ impl Queues {
     }
 }
 
+/// Says that the gate has failed if the thread that holds it panics: nothing commits any more, and readiness must tell.
+pub(super) struct Watched {
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: &'static str,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = format!("the thread `{}` ended by a fault, which the log has", self.name);
+            self.shared.failed.lock().get_or_insert(cause);
+        }
+    }
+}
+
 /// The three stages.
 pub(super) struct Pipeline {
     shared: Arc<Shared>,
@@ -98,8 +113,14 @@ impl Pipeline {
         // No room: a batch changes hands only when the next stage is ready for it.
         let (decided, to_encode) = bounded(0);
         let (encoded, to_store) = bounded(0);
-        let spawn =
-            |name: &str, work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(work);
+        let spawn = |name: &'static str, work: Box<dyn FnOnce() + Send>| {
+            let watched = Watched { shared: Arc::clone(&self.shared), name };
+            let work = move || {
+                let _watched = watched;
+                work();
+            };
+            std::thread::Builder::new().name(name.into()).spawn(work)
+        };
         let (sequencing, encoding, storing) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         Ok(vec![
             spawn("sequence", Box::new(move || sequencing.sequence_loop(&queues, &decided)))?,

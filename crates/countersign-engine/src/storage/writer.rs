@@ -240,12 +240,10 @@ impl SegmentLog {
 
     /// Notes that there is no room and waits a while for some; an error once the gate is to end.
     fn wait_for_room(&self, cause: &str, wait: Duration) -> Result<(), StorageError> {
-        let mut stalled = self.stalled.lock();
-        if stalled.is_none() {
+        // Said to those who ask before it is logged: the log may be on the same disk.
+        if self.stalled.lock().replace(cause.to_owned()).is_none() {
             tracing::error!(cause, "the ledger has no room; everything waits until there is some");
         }
-        *stalled = Some(cause.to_owned());
-        drop(stalled);
         if self.is_given_up.load(Ordering::Acquire) {
             return Err(StorageError::NoRoom { cause: cause.to_owned() });
         }

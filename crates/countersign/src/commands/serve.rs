@@ -228,12 +228,28 @@ fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
     }
 }
 
+/// Standard error that drops what it cannot write. A full disk or a closed pipe must not end the thread that logs: it may be the
+/// one that writes the ledger.
+struct Lossy(std::io::Stderr);
+
+impl std::io::Write for Lossy {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        drop(self.0.write_all(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        drop(self.0.flush());
+        Ok(())
+    }
+}
+
 /// Sets logging up; RUST_LOG chooses what is logged, or else `usual` does. Everything on stderr has one format, also what is said to
 /// people and how the command fails.
 pub(super) fn logging(usual: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    let writer = BoxMakeWriter::new(std::io::stderr);
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let writer = BoxMakeWriter::new(|| Lossy(std::io::stderr()));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     let set = match format {
         LogFormat::Text => {
             let colours = crate::terminal::colours(crate::terminal::Stream::Err);

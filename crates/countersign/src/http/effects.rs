@@ -2,7 +2,7 @@
 
 mod describe;
 
-use self::describe::{Described, describe};
+use self::describe::{Described, describe, for_its_agent};
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
@@ -90,8 +90,7 @@ pub async fn show(
         effect = app.blocking(move |gate| describe(gate, id)).await?;
     }
     if is_agent {
-        // What was sent and what was read may hold more than its agent may see.
-        (effect.call, effect.failed) = (None, Vec::new());
+        effect = app.blocking(move |gate| for_its_agent(gate, id, effect)).await?;
     }
     json(&effect)
 }

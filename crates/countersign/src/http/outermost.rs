@@ -6,7 +6,7 @@ use super::App;
 use super::error::HttpError;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::{ErrorBody, ErrorDetail};
@@ -30,7 +30,7 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     let id = request_id(request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let span = tracing::info_span!("request", id, method = %request.method(), route);
+    let span = tracing::info_span!("request", id, method = known_method(request.method()), route);
     #[cfg(test)]
     let method = request.method().clone();
     let mut response = caught(next.run(request)).instrument(span.clone()).await;
@@ -39,9 +39,17 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
         #[cfg(test)]
         is_listed(&method, route, code);
         app.metrics.refused(code);
-        span.in_scope(|| {
-            tracing::info!(status = response.status().as_u16(), code, took_us = micros(started), "refused")
-        });
+        if let Some(unlogged) = REFUSALS.may_log() {
+            span.in_scope(|| {
+                tracing::info!(
+                    status = response.status().as_u16(),
+                    code,
+                    took_us = micros(started),
+                    unlogged,
+                    "refused"
+                )
+            });
+        }
     } else {
         span.in_scope(|| tracing::debug!(status = response.status().as_u16(), took_us = micros(started), "answered"));
     }
@@ -54,10 +62,55 @@ pub async fn outermost(State(app): State<Arc<App>>, request: Request, next: Next
     response
 }
 
+/// A method by its name, if it is one of HTTP's own: what a caller makes up, of whatever length, does not get into the log.
+fn known_method(method: &Method) -> &str {
+    const KNOWN: [Method; 8] = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::PATCH,
+        Method::TRACE,
+    ];
+    if KNOWN.contains(method) { method.as_str() } else { "other" }
+}
+
+/// Refusals that are logged in one second. Callers without a right must not be able to fill the disk with lines about themselves; the
+/// metrics count all of them.
+const REFUSALS_LOGGED_MAX: u64 = 20;
+
+static REFUSALS: Refusals =
+    Refusals { second: AtomicU64::new(0), in_it: AtomicU64::new(0), unlogged: AtomicU64::new(0) };
+
+/// Counts refusals by the second.
+struct Refusals {
+    second: AtomicU64,
+    in_it: AtomicU64,
+    unlogged: AtomicU64,
+}
+
+impl Refusals {
+    /// How many were not logged since the last that was, if this one may be.
+    fn may_log(&self) -> Option<u64> {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let now = START.get_or_init(Instant::now).elapsed().as_secs();
+        if self.second.swap(now, Ordering::Relaxed) != now {
+            self.in_it.store(0, Ordering::Relaxed);
+        }
+        if self.in_it.fetch_add(1, Ordering::Relaxed) < REFUSALS_LOGGED_MAX {
+            return Some(self.unlogged.swap(0, Ordering::Relaxed));
+        }
+        self.unlogged.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
 /// Every error that any test meets is one that the document lists for the operation.
 #[cfg(test)]
-fn is_listed(method: &axum::http::Method, route: &str, code: &str) {
-    let method = if method == axum::http::Method::HEAD { "GET" } else { method.as_str() };
+fn is_listed(method: &Method, route: &str, code: &str) {
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     // Tests have handlers of their own, and call what does not exist.
     let Some(listed) = countersign_api::errors_of(method, route) else { return };
     assert!(

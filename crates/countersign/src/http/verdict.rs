@@ -8,7 +8,7 @@ mod refused;
 mod stored;
 
 use countersign_api::{
-    Atomicity, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    Atomicity, Effect, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
 use countersign_core::decision::{self, Decision, InFlight};
@@ -18,6 +18,7 @@ use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
 use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Leaf};
+use countersign_core::state::State;
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 pub use refused::{of_refused, refusal};
@@ -91,9 +92,21 @@ pub fn of_effect(
     if let Some(payload) = &latest.payload {
         let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
         evidence = outcome.evidence;
+        said.reads.extend(
+            outcome
+                .reads
+                .into_iter()
+                .map(|(fact, _)| fact)
+                .filter(|fact| !said.reads.contains(fact))
+                .collect::<Vec<_>>(),
+        );
         said.wrote = outcome.writes.into_iter().map(Into::into).collect();
         said.shadowed = outcome.shadowed.or(said.shadowed);
         said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|it| it.blocked)).or(said.blocked);
+    }
+    said.know_all_ids();
+    if let Some(evidence) = &mut evidence {
+        evidence.summary = said.masked_text(gate, &evidence.summary);
     }
     let mut verdict = said.in_entry(gate, intent.index);
     (verdict.verdict, verdict.entry, verdict.dispatch_at) = (kind, Some(latest.index), None);
@@ -199,6 +212,28 @@ impl Said {
         verdict
     }
 
+    /// What a call wrote may have other ids than its intent read, where an attribute that they are made of changed meanwhile. How those
+    /// came about is not known here, so they count as read.
+    fn know_all_ids(&mut self) {
+        for (fact, _) in &self.wrote {
+            if !self.reads.contains(fact) {
+                self.reads.push(fact.clone());
+            }
+        }
+    }
+
+    /// A text from outside without the ids that the agent must not learn.
+    fn masked_text(&self, gate: &Gate, text: &str) -> String {
+        let view = gate.view();
+        self.disclosure(&view.state).masked_text(text)
+    }
+
+    fn disclosure<'a>(&'a self, state: &'a State) -> Disclosure<'a> {
+        let by = self.pact.as_ref();
+        let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
+        Disclosure::new(state, &self.agent, by, &self.reads)
+    }
+
     fn withhold(&mut self, gate: &Gate) {
         // Most verdicts speak of nothing but the fact that the agent named itself, and need no look at the grants.
         let named_only = self.reads.len() <= 2;
@@ -206,18 +241,49 @@ impl Said {
             return;
         }
         let view = gate.view();
-        let by = self.pact.as_ref();
-        let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
-        let disclosure = Disclosure::new(&view.state, &self.agent, by, &self.reads);
-        for reason in self.blocked.iter_mut().chain(&mut self.shadowed) {
+        let (mut blocked, mut shadowed) = (self.blocked.take(), self.shadowed.take());
+        let mut wrote = std::mem::take(&mut self.wrote);
+        let disclosure = self.disclosure(&view.state);
+        for reason in blocked.iter_mut().chain(&mut shadowed) {
             reason.withhold(&disclosure);
         }
-        for (fact, _) in &mut self.wrote {
+        for (fact, _) in &mut wrote {
             if let Some(masked) = disclosure.masked(fact) {
                 *fact = masked;
             }
         }
+        (self.blocked, self.shadowed, self.wrote) = (blocked, shadowed, wrote);
     }
+}
+
+/// Leaves out of what is known of an effect what its agent may not see, by the entry of its intent and that of its dispatch.
+pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]) -> Result<(), String> {
+    // What was sent and what was read may hold more than its agent may see.
+    (effect.call, effect.failed) = (None, Vec::new());
+    let Some((intent, later)) = entries.split_first() else { return Ok(()) };
+    let mut said = Said::read(intent)?;
+    for payload in later.iter().filter_map(|entry| entry.payload.as_ref()) {
+        let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+        let reads = outcome.reads.into_iter().map(|(fact, _)| fact);
+        let wrote = outcome.writes.into_iter().map(|write| <(FactId, u64)>::from(write).0);
+        said.reads.extend(reads.chain(wrote));
+    }
+    said.reads.extend(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
+    let mut known = Vec::new();
+    said.reads.retain(|fact| {
+        !known.contains(fact) && {
+            known.push(fact.clone());
+            true
+        }
+    });
+    let view = gate.view();
+    let disclosure = said.disclosure(&view.state);
+    let texts = effect.fences.iter_mut().chain(&mut effect.message);
+    let texts = texts.chain(effect.last_try.as_mut().map(|last| &mut last.found));
+    for text in texts.chain(effect.evidence.as_mut().map(|evidence| &mut evidence.summary)) {
+        *text = disclosure.masked_text(text);
+    }
+    Ok(())
 }
 
 fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict {

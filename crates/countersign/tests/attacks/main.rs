@@ -23,4 +23,5 @@ mod rightless;
 mod scripts;
 mod service;
 mod tampering;
+mod told;
 mod world;

@@ -36,12 +36,15 @@ pub async fn identify(
     next: Next,
 ) -> Response {
     let Some(path) = request.extensions().get::<MatchedPath>().cloned() else {
-        return next.run(request).await;
+        return match unsigned(&app, request) {
+            Ok((request, _)) => next.run(request).await,
+            Err(error) => error.into_response(),
+        };
     };
     let is_identity = params.iter().flatten().any(|(name, value)| name == "type" && IDENTITIES.contains(&value));
     let let_through = if app.gate.view().state.is_identified() {
         let Some(needs) = access::needs(request.method(), path.as_str()) else {
-            return no_such_operation(path.as_str());
+            return unsigned(&app, request).map_or_else(HttpError::into_response, |_| no_such_operation(path.as_str()));
         };
         known(&app, needs, is_identity, request).await
     } else {

@@ -115,6 +115,16 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     })
 }
 
+/// The same as its agent may know it: without what was sent and read, and without ids that are made of what is withheld.
+pub fn for_its_agent(gate: &Gate, id: EffectId, mut effect: Effect) -> Result<Effect, Described> {
+    let (_, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
+    let mut entries = vec![id.0];
+    entries.extend(dispatch.into_iter().chain([latest]).filter(|entry| *entry != id.0));
+    let entries = entries.into_iter().map(|entry| gate.read_log(entry)).collect::<Result<Vec<_>, _>>()?;
+    verdict::withhold_effect(gate, &mut effect, &entries).map_err(|error| LogError::Damaged(id.0, error))?;
+    Ok(effect)
+}
+
 /// The feeds that wait for an effect.
 fn held_up(gate: &Gate, id: EffectId) -> Vec<u64> {
     let view = gate.view();

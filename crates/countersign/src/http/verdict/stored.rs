@@ -42,6 +42,8 @@ pub(super) struct StoredOutcome {
     pub(super) blocked: Option<Reason>,
     pub(super) decision: Option<StoredDecision>,
     pub(super) evidence: Option<Evidence>,
+    #[serde(default)]
+    pub(super) reads: Vec<(FactId, u64)>,
     pub(super) shadowed: Option<Reason>,
     #[serde(default)]
     pub(super) writes: Vec<StoredWrite>,

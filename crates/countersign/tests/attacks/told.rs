@@ -1,0 +1,98 @@
+//! What agents are told of their own actions, and what a caller makes the gate write about it.
+
+use super::service::{Received, Reply, Service};
+use super::world::{World, wait_until};
+use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+
+/// An agent may see the label of a box, and neither which box is next nor what is in it.
+const BOXES: &str = r#"
+pact = "boxes"
+version = 1
+
+[facts.Box]
+attributes = { label = "String", next = "String" }
+
+[observe.Box]
+who = 'principal.roles.contains("mover")'
+attributes = ["label"]
+
+[action.ship]
+resource = 'Box::"{box}"'
+reads = { next = 'Box::"{resource.next}"' }
+allow = 'principal.roles.contains("mover")'
+call.http = "courier"
+call.path = "/ship"
+call.body = { box = "context.box" }
+
+[action.ship.params]
+type = "object"
+additionalProperties = false
+required = ["box"]
+properties.box = { type = "string", maxLength = 64 }
+
+[[action.ship.require]]
+id = "labelled"
+that = 'resource.label != "" && context.next.label != ""'
+"#;
+
+#[test]
+fn an_agent_reads_withheld_ids_out_of_its_calls() {
+    let service = Service::start(|_: &Received| Reply::json(500, "{}"));
+    let mut world = World::serving(&format!(
+        "[adapters.courier]\nkind = \"http\"\nbase = \"{}\"\nallow_private = [\"127.0.0.0/8\"]\n",
+        service.url
+    ));
+    world.publish(BOXES);
+    let mover = world.agent("mover-1", "mover");
+    for (id, next) in [("a", "HIDDEN-NEXT"), ("HIDDEN-NEXT", "none")] {
+        let value = json!({"label": "x", "next": next}).to_string();
+        world.run_ok(&["fact", "put", "Box", id, &value]);
+    }
+    let body = json!({"pact": "boxes", "action": "ship", "idempotency_key": "an-idempotency-key-0001", "params": {"box": "a"}});
+    let verdict = mover.ask("POST", "/v1/actions", &body.to_string()).json;
+    let effect = verdict["effect"].as_str().unwrap_or_else(|| panic!("{verdict}")).to_owned();
+    // A failed call without an idempotent service stays in doubt, under its fences.
+    let show = || mover.ask("GET", &format!("/v1/effects/{effect}"), "").json;
+    wait_until("the call is in doubt", || show()["state"] == "in_doubt");
+    let shown = show();
+    assert_eq!(shown["fences"], json!(["Box::\"a\"", "Box::\"…\""]), "{shown}");
+    assert!(!shown.to_string().contains("HIDDEN"), "{shown}");
+    let again = mover.ask("POST", "/v1/actions", &body.to_string()).json;
+    assert!(!again.to_string().contains("HIDDEN"), "{again}");
+    // An operator sees what it is about.
+    assert!(world.run_ok(&["effects", "show", &effect]).contains("HIDDEN-NEXT"));
+    world.kill();
+    world.run_ok(&["audit", "--data", "data"]);
+}
+
+#[test]
+fn a_stranger_fills_the_disk_through_the_log() {
+    let world = World::new();
+    world.write("countersign.toml", "data = \"data\"\n");
+    let detached = world.run_ok(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
+    let log = world.path().join("data/gate.log");
+    let said = std::fs::read_to_string(&log).unwrap();
+    let (_, url) = said.split_once("Listening on http://").unwrap_or_else(|| panic!("{said}"));
+    let addr = url.split_whitespace().next().unwrap().to_owned();
+    let request = format!("{} /v1/actions HTTP/1.1\r\nHost: {addr}\r\n\r\n", "A".repeat(60_000));
+    let mut answered = 0;
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(&addr).unwrap();
+        for _ in 0..100 {
+            let mut answer = [0; 4096];
+            let is_sent = stream.write_all(request.as_bytes()).is_ok();
+            match stream.read(&mut answer) {
+                Ok(read) if is_sent && read > 0 => answered += 1,
+                _ => break,
+            }
+        }
+    }
+    let written = std::fs::metadata(&log).unwrap().len();
+    assert!(Command::new("kill").arg(detached.trim()).status().unwrap().success());
+    wait_until("the log was closed cleanly", || world.path().join("data/log/clean").exists());
+    assert!(answered > 0, "the gate answers, so this is a test of what it writes meanwhile");
+    assert!(written < 128 << 10, "{answered} refusals made {written} bytes of log");
+}
