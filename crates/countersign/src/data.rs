@@ -6,16 +6,19 @@
 mod draft;
 mod token_keys;
 
-pub use draft::Draft;
+pub use draft::{Draft, parent, sync_dir};
 
+use crate::commands::Failure;
 use anyhow::{Context, Result, bail};
 use countersign_engine::clock::SystemClock;
-use countersign_engine::gate::{Environment, Gate, OpenReport, Options};
+use countersign_engine::gate::{Environment, Gate, OpenError, OpenReport, Options};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
+use countersign_engine::storage::StorageError;
 use countersign_engine::storage::disk::{Disk as _, RealDisk};
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use ed25519_dalek::SigningKey;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,7 +82,7 @@ impl DataFolder {
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let dir = self.log_dir();
         Ok(Environment {
-            disk: Arc::new(RealDisk::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?),
+            disk: Arc::new(open_disk(&dir)?),
             clock: Arc::new(SystemClock::default()),
             seed,
             log_key: self.held_key()?,
@@ -94,8 +97,7 @@ impl DataFolder {
         if keys.join("log.next").exists() {
             check_mode(&keys.join("log.next"))?;
         }
-        let disk = |folder: &Path| RealDisk::open(folder).with_context(|| format!("cannot open {}", folder.display()));
-        let files = KeyFiles::new(Arc::new(disk(&keys)?), Arc::new(disk(&self.root)?));
+        let files = KeyFiles::new(Arc::new(open_disk(&keys)?), Arc::new(open_disk(&self.root)?));
         HeldKey::load(files)
             .with_context(|| format!("cannot read the key in {}; restore it from a backup", keys.display()))
     }
@@ -103,17 +105,27 @@ impl DataFolder {
     /// Opens the gate.
     pub fn open(&self, options: Options) -> Result<(Gate, OpenReport)> {
         let options = Options { old_token_keys: token_keys::old(&self.keys_dir())?, ..options };
-        Ok(Gate::open(self.environment()?, options)?)
+        Gate::open(self.environment()?, options).map_err(|error| match error {
+            OpenError::Storage(StorageError::Locked { holder }) => {
+                Failure::cannot(holder).hint("one gate per folder; stop that process first").into()
+            }
+            error => error.into(),
+        })
     }
 
-    /// Replaces the key that seals observation tokens. No gate may hold the folder, since it would go on with the old one.
+    /// Replaces the key that seals observation tokens, or makes one where it is missing. No gate may hold the folder, since it would
+    /// go on with the old one.
     pub fn rotate_token_key(&self) -> Result<token_keys::Rotated> {
         let dir = self.log_dir();
-        let log = RealDisk::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        let log = open_disk(&dir)?;
         let _held = log.lock().with_context(|| {
             format!("{} is in use\nhint: end the gate first; it reads its keys when it starts", self.root.display())
         })?;
-        token_keys::rotate(&self.keys_dir(), &self.key("token")?)
+        let current = match self.keys_dir().join("token").exists() {
+            true => Some(self.key("token")?),
+            false => None,
+        };
+        token_keys::rotate(&self.keys_dir(), current.as_ref())
     }
 
     fn keys_dir(&self) -> PathBuf {
@@ -130,8 +142,22 @@ impl DataFolder {
     }
 }
 
+/// Opens a folder of files.
+fn open_disk(folder: &Path) -> Result<RealDisk> {
+    RealDisk::open(folder).with_context(|| format!("cannot open {}\nhint: {OPEN_HINT}", folder.display()))
+}
+
+/// What to do about a folder that is there in part, or not for this user.
+const OPEN_HINT: &str = "run this as the user that the folder belongs to; if it is missing, restore it from a backup";
+
 fn check_mode(path: &Path) -> Result<()> {
-    let mode = fs::metadata(path).with_context(|| format!("key {} is missing", path.display()))?.permissions().mode();
+    let mode = match fs::metadata(path) {
+        Ok(found) => found.permissions().mode(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("key {} is missing\nhint: {}", path.display(), without(path))
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read key {}", path.display())),
+    };
     if mode & 0o077 != 0 {
         bail!(
             "key {} can be read by others (mode {:o})\nhint: chmod 600 {}; if others could read it, rotate it with \
@@ -142,6 +168,15 @@ fn check_mode(path: &Path) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What to do without a key.
+fn without(path: &Path) -> String {
+    let folder = path.parent().and_then(Path::parent).unwrap_or(path);
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("token") => format!("make a new one with `countersign key rotate-token --data {}`", folder.display()),
+        _ => "restore it from your store of secrets; without it the log cannot go on".to_owned(),
+    }
 }
 
 /// The log in a folder, for those who only read it: no lock, no secret, nothing written.
@@ -170,7 +205,7 @@ impl LogFolder {
 
     /// The disk to read it from.
     pub fn disk(&self) -> Result<RealDisk> {
-        RealDisk::open(&self.log).with_context(|| format!("cannot open {}", self.log.display()))
+        open_disk(&self.log)
     }
 
     /// The key that lies in the folder. It says who the log claims to be, which is no proof of it.

@@ -54,7 +54,12 @@ impl Draft {
         refuse_origin(origin)?;
         refuse_used(root, root.join(MARKER).exists())?;
         let made_root = !root.exists();
-        fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
+        fs::create_dir_all(root).with_context(|| {
+            format!(
+                "cannot create {}\nhint: make sure that you may write there, or choose another folder with --data",
+                root.display()
+            )
+        })?;
         let (marker, earlier) = hold_marker(root)?;
         let data = DataFolder { root: root.to_owned(), origin: origin.to_owned(), is_new: true };
         let draft = Self { data, marker, made_root, earlier: earlier.trim().parse().ok(), is_over: false };
@@ -242,12 +247,14 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn sync_dir(path: &Path) -> Result<()> {
+/// Makes the names in a folder durable.
+pub fn sync_dir(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|folder| folder.sync_all());
     synced.with_context(|| format!("cannot sync {}", path.display()))
 }
 
-fn parent(path: &Path) -> PathBuf {
+/// The folder that a path is in.
+pub fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -4,10 +4,10 @@
 //! which it opens what it sealed. Every step is durable when it returns and may be repeated after a crash: the old key is kept
 //! before the new one takes its place.
 
-use super::check_mode;
+use super::{OPEN_HINT, check_mode, open_disk};
 use anyhow::{Context, Result};
 use countersign_engine::clock::{Clock as _, SystemClock};
-use countersign_engine::storage::disk::{Disk as _, RealDisk, replace_small};
+use countersign_engine::storage::disk::{Disk as _, replace_small};
 use countersign_engine::token::{OldTokenKey, TOKEN_KEY_KEPT_MS, key_id};
 use std::path::Path;
 
@@ -19,28 +19,38 @@ const OLD: &str = "token.old-";
 pub struct Rotated {
     /// The name of the key that seals from now on.
     pub key: String,
-    /// The name of the one before it.
-    pub old_key: String,
-    /// Until when the one before it opens what it sealed, in milliseconds UTC.
+    /// The one before it, if there was one.
+    pub old: Option<Replaced>,
+}
+
+/// A key that was replaced.
+#[derive(Debug)]
+pub struct Replaced {
+    /// Its name.
+    pub key: String,
+    /// Until when it opens what it sealed, in milliseconds UTC.
     pub until_ms: u64,
 }
 
-/// Puts a new key in the place of `current`, which is kept for a while. Those whose time is over are removed.
-pub(super) fn rotate(keys: &Path, current: &[u8; 32]) -> Result<Rotated> {
-    let disk = RealDisk::open(keys).with_context(|| format!("cannot open {}", keys.display()))?;
+/// Puts a new key in the place of `current`, if there is one, which is kept for a while. Those whose time is over are removed.
+pub(super) fn rotate(keys: &Path, current: Option<&[u8; 32]>) -> Result<Rotated> {
+    let disk = open_disk(keys)?;
     let now_ms = SystemClock::default().wall_ms();
     for (name, old) in read(keys)? {
         if old.until_ms <= now_ms {
             disk.remove(&name)?;
         }
     }
-    let (until_ms, old_key) = (now_ms.saturating_add(TOKEN_KEY_KEPT_MS), name(current));
-    let kept = [current.as_slice(), &until_ms.to_be_bytes()].concat();
-    replace_small(&disk, &format!("{OLD}{old_key}"), &kept)?;
+    let until_ms = now_ms.saturating_add(TOKEN_KEY_KEPT_MS);
+    let old = current.map(|current| (Replaced { key: name(current), until_ms }, current));
+    if let Some((old, current)) = &old {
+        let kept = [current.as_slice(), &until_ms.to_be_bytes()].concat();
+        replace_small(&disk, &format!("{OLD}{}", old.key), &kept)?;
+    }
     let mut next = [0; 32];
     getrandom::fill(&mut next).context("the system gives no randomness")?;
     replace_small(&disk, CURRENT, &next)?;
-    Ok(Rotated { key: name(&next), old_key, until_ms })
+    Ok(Rotated { key: name(&next), old: old.map(|(old, _)| old) })
 }
 
 /// The keys that were replaced, whether or not their time is over.
@@ -54,7 +64,9 @@ fn name(key: &[u8; 32]) -> String {
 
 fn read(keys: &Path) -> Result<Vec<(String, OldTokenKey)>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(keys).with_context(|| format!("cannot read {}", keys.display()))? {
+    for entry in
+        std::fs::read_dir(keys).with_context(|| format!("cannot read {}\nhint: {OPEN_HINT}", keys.display()))?
+    {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if !name.starts_with(OLD) || name.ends_with(".tmp") {
             continue;

@@ -26,12 +26,16 @@ fn countersign(folder: &Path, arguments: &[&str]) -> (ExitStatus, String) {
 
 /// `init`, with something done to it at a system call.
 fn init_with(folder: &Path, injected: &str) -> (ExitStatus, String) {
+    countersign_with(folder, injected, &["init", "--data", "data"])
+}
+
+fn countersign_with(folder: &Path, injected: &str, arguments: &[&str]) -> (ExitStatus, String) {
     let call = injected.split(':').next().unwrap();
     let mut command = Command::new("strace");
     // The tracer is a grandchild, so that the command is the child that is waited for.
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={injected}"), BINARY]);
-    run(folder, command, &["init", "--data", "data"])
+    run(folder, command, arguments)
 }
 
 /// Nobody without a key may name an admin.
@@ -164,6 +168,67 @@ fn an_init_on_a_full_disk_leaves_nothing_and_can_be_run_again() {
         }
     }
     assert!(failed > 5, "only {failed} moments were found\nhint: is there an strace that may trace its children?");
+}
+
+#[test]
+fn a_backup_on_a_full_disk_leaves_nothing_that_looks_like_one_and_can_be_made_again() {
+    let folder = TempDir::new().unwrap();
+    let (status, said) = countersign(folder.path(), &["init", "--data", "data"]);
+    assert!(status.success(), "{said}");
+    let backup = ["backup", "--data", "data", "copy"];
+    let assert_nothing = |status: ExitStatus, said: &str, when: &str| {
+        assert_eq!(status.code(), Some(3), "{when}: {said}");
+        for name in ["copy", "copy.partial"] {
+            assert!(!folder.path().join(name).exists(), "{when}: {name} was left: {said}");
+        }
+    };
+    // A real limit first: no file above 512 bytes, which the keys fit in and the log does not.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh", BINARY]);
+    let (status, said) = run(folder.path(), limited, &backup);
+    assert_nothing(status, &said, "files are limited");
+    assert!(said.contains("MiB where copy is; nothing was kept"), "{said}");
+    let mut failed = 0;
+    for call in ["mkdir", "copy_file_range", "fsync", "rename"] {
+        for nth in 1..=CALLS_MAX {
+            let (status, said) = countersign_with(folder.path(), &format!("{call}:error=ENOSPC:when={nth}"), &backup);
+            if status.success() {
+                break;
+            }
+            failed += 1;
+            assert_nothing(status, &said, &format!("no space at {call} {nth}"));
+        }
+        let (status, said) = countersign(folder.path(), &["verify", "--data", "copy", "--key", "data/log.vkey"]);
+        assert!(status.success(), "{said}");
+        for name in ["origin", "log.vkey", "keys/log", "keys/token"] {
+            assert!(folder.path().join("copy").join(name).exists(), "the copy has no {name}");
+        }
+        std::fs::remove_dir_all(folder.path().join("copy")).unwrap();
+    }
+    assert!(failed > 10, "only {failed} moments were found\nhint: is there an strace that may trace its children?");
+}
+
+#[test]
+fn a_backup_to_a_place_that_cannot_be_meant_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let (status, said) = countersign(folder.path(), &["init", "--data", "data"]);
+    assert!(status.success(), "{said}");
+    for (to, why) in [
+        ("not-mounted/copy", "there is no folder not-mounted"),
+        ("data/copy", "is inside the data folder"),
+        ("data/log/copy", "is inside the data folder"),
+        ("data", "exists already"),
+    ] {
+        let before = contents(folder.path());
+        let (status, said) = countersign(folder.path(), &["backup", "--data", "data", to]);
+        assert!(status.code() == Some(2) && said.contains(why), "{to}: {status} {said}");
+        assert!(contents(folder.path()) == before && !folder.path().join("not-mounted").exists(), "{to}");
+    }
+    // What a killed run left may also be what another one is making.
+    std::fs::create_dir(folder.path().join("copy.partial")).unwrap();
+    let (status, said) = countersign(folder.path(), &["backup", "--data", "data", "copy"]);
+    assert!(status.code() == Some(3) && said.contains("copy.partial exists already"), "{status} {said}");
+    assert!(folder.path().join("copy.partial").exists());
 }
 
 #[test]

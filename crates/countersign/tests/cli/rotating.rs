@@ -120,3 +120,19 @@ fn tokens_outlive_the_key_that_sealed_them_but_not_for_ever() {
     act(&after).must(0);
     sandbox.run("audit --data data").must(0);
 }
+
+#[test]
+fn a_key_that_is_missing_is_made_or_asked_for() {
+    let sandbox = Sandbox::with_gate();
+    let key = |name: &str| sandbox.path().join("data/keys").join(name);
+    std::fs::remove_file(key("token")).unwrap();
+    let refused = sandbox.run("serve --data data --listen 127.0.0.1:0").must(3).stderr;
+    assert!(refused.contains("make a new one with `countersign key rotate-token --data data`"), "{refused}");
+    let made = sandbox.run("key rotate-token --data data").must(0);
+    assert!(made.stderr.contains("There was no key before it"), "{}", made.shown());
+    assert_eq!(std::fs::metadata(key("token")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(sandbox.serve().end().0, 0);
+    std::fs::remove_file(key("log")).unwrap();
+    let refused = sandbox.run("serve --data data --listen 127.0.0.1:0").must(3).stderr;
+    assert!(refused.contains("keys/log is missing") && refused.contains("restore it from your store"), "{refused}");
+}

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-/// Replace the key that seals observation tokens
+/// Replace the key that seals observation tokens, or make one where it is missing
 ///
 /// While no server runs on the folder. What was sealed with the old key is good for 24 hours more, so that no one who is
 /// thinking has to look again; then the old key opens nothing. If the old key may be in other hands, remove its file, which is
@@ -27,16 +27,21 @@ pub struct RotateTokenArgs {
 pub fn run(args: &RotateTokenArgs, config: &Config) -> Result<Outcome> {
     let folder = DataFolder::find(&config.data(args.folder.data.as_deref()))?;
     let rotated = folder.rotate_token_key()?;
+    let old = rotated.old.as_ref();
     if args.json {
-        say_json(&json!({"key": rotated.key, "old_key": rotated.old_key, "until": rotated.until_ms}));
+        let (old_key, until) = (old.map(|old| &old.key), old.map(|old| old.until_ms));
+        say_json(&json!({"key": rotated.key, "old_key": old_key, "until": until}));
         return Ok(Outcome::Yes);
     }
     say(format_args!("tokens are sealed with key {} from the next start on", rotated.key));
-    note(format_args!(
-        "What key {} sealed is good until {}; then remove `keys/token.old-{}`, or let the next rotation do it.",
-        rotated.old_key,
-        time(rotated.until_ms),
-        rotated.old_key
-    ));
+    match old {
+        Some(old) => note(format_args!(
+            "What key {} sealed is good until {}; then remove `keys/token.old-{}`, or let the next rotation do it.",
+            old.key,
+            time(old.until_ms),
+            old.key
+        )),
+        None => note("There was no key before it: observations from before are refused, and agents observe again."),
+    }
     Ok(Outcome::Yes)
 }
