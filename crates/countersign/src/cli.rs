@@ -175,7 +175,7 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
 }
 
 /// Shows an error and gives its exit code, or the usual one where it has none of its own.
-fn fail(error: &anyhow::Error, usual: Exit, json: bool) -> ExitCode {
+pub fn fail(error: &anyhow::Error, usual: Exit, json: bool) -> ExitCode {
     let failure = error.downcast_ref::<Failure>();
     let exit = failure.map_or(usual, |failure| failure.exit) as u8;
     let report = Report::of_error(error);

@@ -114,7 +114,7 @@ impl Config {
     pub fn parse(text: &str, base: &Path) -> Result<Self> {
         let table: toml::Table = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or("").lines().count().max(1));
-            anyhow::anyhow!("line {line}: {}\nhint: the file is TOML, one `key = value` a line", error.message())
+            anyhow::anyhow!("line {line}: {}\nhint: the file is TOML, one `key = value` per line", error.message())
         })?;
         let mut config = Self::default();
         for (key, value) in &table {

@@ -55,7 +55,7 @@ pub struct ConformArgs {
     /// Run only these ids
     #[arg(long, value_name = "ID", num_args = 1..)]
     only: Vec<String>,
-    /// Print one JSON object a line for each id (`id`, `state`, `evidence`) and nothing else on standard output
+    /// Print one JSON object per line for each id (`id`, `state`, `evidence`) and nothing else on standard output
     #[arg(long)]
     json: bool,
     /// Print one line for each action type of the example pacts instead (AG-097-T)

@@ -45,7 +45,7 @@ pub struct DemoArgs {
     /// Run once and exit; the demo does so in any case, and scripts say it so that they go on meaning it
     #[arg(long)]
     pub once: bool,
-    /// Print one JSON object a line for each scenario (`id`, `unguarded_harm`, `verdict`, `failed`, `gap_ms`, `entry`)
+    /// Print one JSON object per line for each scenario (`id`, `unguarded_harm`, `verdict`, `failed`, `gap_ms`, `entry`)
     /// and nothing else on standard output
     #[arg(long)]
     pub json: bool,

@@ -1,9 +1,9 @@
 //! A gate opened here on its data folder, called without a socket.
 
 use super::attempts::Lost;
-use super::{ANSWER_BYTES_MAX, Answer, Call};
+use super::{ANSWER_BYTES_MAX, Answer, Call, Client};
 use crate::commands::Failure;
-use crate::config::Config;
+use crate::config::{Config, OPERATOR_SOCKET};
 use crate::data::DataFolder;
 use crate::http::Reach;
 use crate::http::rate::RateSettings;
@@ -20,6 +20,24 @@ use tower::Service as _;
 
 /// The host that calls are sent to, which is this process.
 pub(super) const HOST: &str = "127.0.0.1";
+
+/// Says how to ask the gate that runs on a folder, where that is why the folder cannot be opened.
+fn beside_gate(error: anyhow::Error, data: &Path, config: &Config) -> anyhow::Error {
+    let Ok(Some(_)) = Client::nearby(data, config) else { return error };
+    let is_usual = data.canonicalize().ok() == config.data(None).canonicalize().ok();
+    let instead = match is_usual {
+        true => "leave out --data".to_owned(),
+        false => format!("write --server unix:{} instead of --data", data.join(OPERATOR_SOCKET).display()),
+    };
+    match error.downcast::<Failure>() {
+        Ok(failure) => {
+            let told =
+                Failure::cannot(failure.message()).hint(format!("a gate runs on it: {instead} to ask that gate"));
+            failure.hints().iter().cloned().fold(told, Failure::hint).into()
+        }
+        Err(error) => error,
+    }
+}
 
 /// A gate opened here.
 pub struct Embedded {
@@ -44,7 +62,8 @@ impl Embedded {
 
     fn open_with(data: &Path, config: &Config, adapters: Adapters, calls: bool) -> Result<Self> {
         let folder = DataFolder::find(data)?;
-        let (gate, report) = folder.open(config.tune(folder.options()))?;
+        let opened = folder.open(config.tune(folder.options()));
+        let (gate, report) = opened.map_err(|error| beside_gate(error, data, config))?;
         if let Some(cut) = &report.storage.cut {
             crate::terminal::note(format_args!(
                 "note: cut {} bytes of a batch that was never acknowledged from {}",

@@ -49,8 +49,13 @@ impl Remote {
         }
         let base = server.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") {
-            return Err(Failure::usage(format!("`{server}` is not the address of a gate"))
-                .hint("write it as http://127.0.0.1:8420 or unix:countersign-data/operator.sock; TLS is not spoken yet")
+            let failure = Failure::usage(format!("`{server}` is not the address of a gate"));
+            let failure = match base.contains("://") {
+                true => failure,
+                false => failure.hint(format!("did you mean http://{base}?")),
+            };
+            return Err(failure
+                .hint("write it as http://127.0.0.1:8420 or unix:countersign-data/operator.sock; TLS is not supported")
                 .into());
         }
         Ok(Self { name: base.clone(), base, agent: config.into() })

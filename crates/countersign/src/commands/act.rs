@@ -1,5 +1,6 @@
 //! `countersign act`: one action of an agent, and the verdict on it.
 
+mod interrupt;
 mod repeat;
 
 pub use repeat::or_find_out;
@@ -17,6 +18,7 @@ use countersign_api::{ActionRequest, PactResponse, Verdict};
 use countersign_core::ids::ActionName;
 use countersign_core::pact::load::load;
 use countersign_core::value::{FieldType, ValueType};
+use interrupt::Interrupt;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -30,16 +32,18 @@ use std::collections::BTreeMap;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign act --key refund-1.key --pact billing --action refund account=42 amount=480000 currency=USD \\
-      destination=acct_treasury_1 --observe 'Account::\"42\"'
-  countersign act --key refund-1.key --pact billing --action refund --params @refund.json --observation $TOKEN
+  countersign act --key refund-1.key --pact billing --action refund \\
+      account=42 amount=480000 currency=USD destination=acct_treasury_1 \\
+      --observe 'Account::\"42\"'
+  countersign act --key refund-1.key --pact billing --action refund \\
+      --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
   countersign act --agent refund-1 … in an open gate (`init --open`), which believes the name
 
 Exit codes: 0 committed or settled, 1 rejected, 4 waiting for a person, 5 in doubt, 6 in flight,
-7 the call failed, 2 not understood, 3 not done. 5 also where no answer came and the action may have
-committed: the message has the command that finds out, by the same --idempotency-key, and never does
-it twice")]
+7 the call failed, 2 not understood, 3 not done. 5 also where no answer came, or Ctrl-C ended the
+wait, and the action may have committed: the message has the command that finds out, by the same
+--idempotency-key, and never does it twice")]
 pub struct ActArgs {
     /// The agent that acts, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
@@ -103,9 +107,12 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
         call(&request, args.wait)?.agent(&agent)
     };
     let named = args.agent.as_deref();
-    let verdict: Verdict = client
-        .call(call)
-        .map_err(|error| or_find_out(error, &request, args.delegation.as_deref(), named, &args.connection))?;
+    let find_out = |error| or_find_out(error, &request, args.delegation.as_deref(), named, &args.connection);
+    let key = Some(request.idempotency_key.as_str());
+    let interrupted = Failure::no("interrupted").into_unknown("the action may have committed", key);
+    let waiting = if args.check { None } else { Some(Interrupt::watch(find_out(interrupted.into()), args.json)?) };
+    let verdict: Verdict = client.call(call).map_err(find_out)?;
+    drop(waiting);
     // Whatever closing meets with, the verdict has been given.
     let outcome = told(&verdict, args.json);
     client.close()?;

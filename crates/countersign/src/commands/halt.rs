@@ -21,7 +21,7 @@ Examples:
 pub struct HaltArgs {
     #[command(flatten)]
     stop: StopArgs,
-    /// Halt something that there is none of yet, and do not call that a mistake
+    /// Allow a name that does not exist yet
     #[arg(long)]
     allow_unknown: bool,
 }
@@ -89,7 +89,7 @@ pub struct HaltsArgs {
     connection: Connection,
 }
 
-/// Halts. What names nothing is in force all the same, and is told as what it most likely is: a slip of the keyboard.
+/// Halts. What matches nothing is in force all the same, and is told as what it most likely is: a slip of the keyboard.
 pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
     let entered = enter(&args.stop, config, "/v1/halts")?;
     if entered.matches != Some(0) || args.allow_unknown {
@@ -99,8 +99,9 @@ pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
     if args.stop.json {
         say_json(&serde_json::to_value(&entered)?);
     }
-    let message =
-        format!("`{scope}` names nothing that there is: NOTHING RUNNING WAS STOPPED (the halt is in entry {entry})");
+    let message = format!(
+        "`{scope}` matches no agent, pact or organisation: NOTHING RUNNING WAS STOPPED (the halt is in entry {entry})"
+    );
     let mut failure = Failure::no(message);
     if let Some(closest) = &entered.closest {
         let kind = scope.split(':').next().unwrap_or_default();

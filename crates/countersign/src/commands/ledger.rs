@@ -26,7 +26,7 @@ pub enum LedgerCommand {
     List(ListArgs),
 }
 
-/// Print entries in order, one a line
+/// Print entries in order, one per line
 ///
 /// Each line has the index, the time, the kind, who caused it, and what it is about. Without --from it prints the latest. Filters
 /// are applied by the gate; an entry is printed if all of them fit.

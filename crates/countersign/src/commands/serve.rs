@@ -27,7 +27,7 @@ const READERS: usize = 96;
 
 /// Run the gate on a data folder
 ///
-/// Opens the ledger, replays what the newest snapshot does not cover, and listens. One gate a folder: a second one is refused.
+/// Opens the ledger, replays what the newest snapshot does not cover, and listens. One gate per folder: a second one is refused.
 /// SIGINT, SIGTERM or SIGHUP ends it cleanly: requests already accepted are answered first. After a crash nothing has to be done:
 /// whatever was acknowledged is there, and a torn tail, which never was, is cut and reported.
 ///
@@ -53,7 +53,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", env = "COUNTERSIGN_QUEUE_LEN", hide_env_values = true,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     queue_len: Option<u32>,
-    /// How messages on stderr are written: as text, or as one JSON object a line
+    /// How messages on stderr are written: as text, or as one JSON object per line
     #[arg(long, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT", hide_env_values = true, default_value = "text")]
     log_format: LogFormat,
     /// Start it in the background: return when it listens, and print its process id
@@ -191,7 +191,7 @@ fn describe(report: &OpenReport, now_ms: u64) {
 pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut hangup = match hangup_is_ignored() {
+    let mut hangup = match is_ignored(SignalKind::hangup()) {
         true => None,
         false => Some(signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?),
     };
@@ -211,11 +211,13 @@ pub(super) fn ended() -> Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// Whether this process was started to outlive its terminal, as `nohup` does.
-fn hangup_is_ignored() -> bool {
+/// Whether this process was started to ignore a signal, as `nohup` and background jobs of scripts are.
+pub(super) fn is_ignored(signal: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal.as_raw_value() - 1) & 1 == 1)
 }
 
 fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
@@ -224,6 +226,11 @@ fn bound(error: anyhow::Error, listen: SocketAddr) -> anyhow::Error {
         Some(std::io::ErrorKind::AddrInUse) => Failure::cannot(format!("{listen} is in use by another process"))
             .hint("choose another address with --listen; port 0 takes any that is free")
             .into(),
+        Some(std::io::ErrorKind::AddrNotAvailable) => {
+            Failure::cannot(format!("cannot listen on {listen}: this machine has no such address"))
+                .hint("`ip address` lists those that it has; 127.0.0.1 is this machine alone, 0.0.0.0 all of them")
+                .into()
+        }
         _ => error,
     }
 }

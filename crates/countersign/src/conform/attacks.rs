@@ -69,7 +69,7 @@ pub fn refused(subject: &Subject) -> Result<Json> {
     let balance = subject.attribute(&attack.fact, "balance")?;
     ensure!(
         balance == json!(990),
-        "one refund of 10 was asked for in earnest, and the balance went from 1000 to {balance}"
+        "one refund of 10 was really asked for, and the balance went from 1000 to {balance}"
     );
     let outage = outage()?;
     Ok(json!({"forged": forged, "borrowed": borrowed, "altered": altered, "replayed": replayed, "outage": outage}))

@@ -167,7 +167,7 @@ impl From<Refusal> for HttpError {
             Refusal::Claim(refusal) => claim_hint(refusal),
             Refusal::Effect(refusal) => effect_hint(refusal),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
-            Refusal::ClockSteady => (Code::ClockSteady, "nothing is to be done; see /readyz"),
+            Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };
         let entry = match &refusal {
             Refusal::KeyReused(entry) => Some(*entry),
@@ -184,7 +184,7 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
         ReviewRefusal::Closed { how: Ended::Expired, .. } => {
             (Code::ReviewExpired, "the agent must observe and act again")
         }
-        ReviewRefusal::Closed { .. } => (Code::ReviewClosed, "nothing is to be done; the entry says how it ended"),
+        ReviewRefusal::Closed { .. } => (Code::ReviewClosed, "nothing to do; the entry says how it ended"),
         ReviewRefusal::Expired(..) => (Code::ReviewExpired, "the agent must observe and act again"),
         ReviewRefusal::Void(..) => (Code::ApprovalVoid, "nothing was done; show the review again and decide on that"),
         ReviewRefusal::ApprovalExpired(..) => {
@@ -222,7 +222,7 @@ fn effect_hint(refusal: &EffectRefusal) -> (ErrorCode, &'static str) {
     use ErrorCode as Code;
     match refusal {
         EffectRefusal::NotFound(_) => (Code::EffectNotFound, "see GET /v1/effects for what is under way"),
-        EffectRefusal::Ended { .. } => (Code::EffectEnded, "nothing is to be done; the entry says how it ended"),
+        EffectRefusal::Ended { .. } => (Code::EffectEnded, "nothing to do; the entry says how it ended"),
         EffectRefusal::Phase { .. } => (Code::EffectNotInDoubt, "see GET /v1/effects for where it is"),
         EffectRefusal::NotStopped(_) => (Code::EffectNotInDoubt, "see GET /v1/effects for where it is"),
         EffectRefusal::Reason(_) => (Code::InvalidField, "say in a sentence how it is known"),
@@ -231,7 +231,7 @@ fn effect_hint(refusal: &EffectRefusal) -> (ErrorCode, &'static str) {
 
 fn publish_hint(error: &PublishError) -> &'static str {
     match error {
-        PublishError::Unchanged { .. } => "nothing is to be done: this very text is in force",
+        PublishError::Unchanged { .. } => "nothing to do: this very text is in force",
         PublishError::Version { .. } => "set `version` to the next number",
         PublishError::Content { .. } => "raise `version` by one; what is published is never changed",
         PublishError::Types(_) => {

@@ -9,7 +9,7 @@ mod answered;
 
 use self::answered::{Answered, Says};
 use super::buffers::Buffers;
-use super::direct::{Direct, NoAnswer};
+use super::direct::{Direct, NoAnswer, not_listed};
 use super::gate::tool_fact;
 use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
 use super::refusal::MEMBER;
@@ -145,8 +145,8 @@ impl McpAdapter {
         let listed = async { tokio::time::timeout(within, link.tool(tool)).await };
         let listed = match self.threads.handle.block_on(listed) {
             Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => return Err(NoAnswer::NotSent(format!("it does not say which tools it has: {error}"))),
-            Err(_) => return Err(NoAnswer::NotSent("it does not say in time which tools it has".to_owned())),
+            Ok(Err(error)) => return Err(NoAnswer::NotSent(not_listed("it", &error.to_string()))),
+            Err(_) => return Err(NoAnswer::NotSent("it did not list its tools in time".to_owned())),
         };
         let name = &self.name;
         let approve = format!("an operator reads it and runs: countersign mcp approve {name}/{tool}");

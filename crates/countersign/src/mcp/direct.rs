@@ -34,6 +34,14 @@ pub struct Direct {
     held: Option<Held>,
 }
 
+/// Says that a server gave no list of its tools.
+pub fn not_listed(server: &str, why: &str) -> String {
+    match why.ends_with("it closed its output") {
+        true => format!("{server} exited before listing its tools"),
+        false => format!("{server} did not list its tools: {why}"),
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {

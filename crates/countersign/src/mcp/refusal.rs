@@ -1,6 +1,7 @@
 //! What a model is told when a call was not carried out (docs/formats/mcp.md): a tool result that is an error, one plain
 //! sentence, and the same as an object to branch on.
 
+use super::direct::not_listed;
 use super::message::{Message, Raw, raw};
 use super::tool::Tool;
 use crate::commands::{is_refused_as, is_unknown};
@@ -16,6 +17,15 @@ pub const MEMBER: &str = "countersign";
 pub struct Refusal {
     text: String,
     object: Value,
+}
+
+/// What to say where the gate found no server of a name in its settings, going by what it said of that.
+fn no_server(said: &str) -> Option<(String, String)> {
+    let behind = |words: &str| said.split_once(words)?.1.split_once('`');
+    let (name, _) = behind("no adapter or MCP server `").or_else(|| behind("no adapter `"))?;
+    let hint =
+        format!("Tell an operator to add `[mcp.upstream.{name}]` to the gate's countersign.toml and restart it.");
+    Some((format!("the gate has no server `{name}`"), hint))
 }
 
 impl Refusal {
@@ -59,7 +69,10 @@ impl Refusal {
             VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
             VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
             VerdictKind::InDoubt => format!("Nobody knows whether it was done: {message}. {ask}"),
-            _ => format!("Not done: {message}. {hint}"),
+            _ => match no_server(&message) {
+                Some((message, hint)) => format!("Not done: {message}. {hint}"),
+                None => format!("Not done: {message}. {hint}"),
+            },
         };
         Self { text, object }
     }
@@ -76,16 +89,19 @@ impl Refusal {
 
     /// The list of tools could not be had, so nobody knows what is called.
     pub fn no_list(upstream: &str, why: &str) -> Self {
-        let message = format!("the server `{upstream}` does not say which tools it has: {why}");
+        let message = not_listed(&format!("the server `{upstream}`"), why);
         Self::error("upstream_failed", message, "Try again later.", "later")
     }
 
     /// A fact could not be read, or may not be shown.
     pub fn not_read(tool: &str, error: &anyhow::Error) -> Self {
         let text = error.to_string();
+        if let Some((message, hint)) = no_server(&text) {
+            return Self::error("not_read", message, &hint, "later");
+        }
         let message = format!("{tool} shows nothing: {}", text.lines().next().unwrap_or_default());
         let hint =
-            "Call it with other arguments. Or an operator grants it, under [observe] in a pact, or mends its server.";
+            "Call it with other arguments. Or an operator grants it, under [observe] in a pact, or repairs its server.";
         Self::error("not_read", message, hint, "change")
     }
 
@@ -337,6 +353,27 @@ mod tests {
         let text = bound["content"][1]["text"].as_str().expect("is text");
         assert_eq!(serde_json::from_str::<Value>(text).expect("is JSON"), free["structuredContent"]);
         assert_eq!((&bound["_meta"], &bound["isError"]), (&free["_meta"], &json!(true)));
+    }
+
+    #[test]
+    fn a_server_that_the_gate_does_not_know_is_asked_of_an_operator() {
+        // As the engine says it, of a fact and of a call.
+        for said in [
+            "Account::\"42\" could not be read: no adapter `bank` is set up (outside_unread)",
+            "the gate's settings name no adapter or MCP server `bank`: add it to countersign.toml, and start the gate again",
+        ] {
+            let refusal = Refusal::not_read("get_account", &anyhow::anyhow!("{said}"));
+            let wanted = "Not done: the gate has no server `bank`. Tell an operator to add `[mcp.upstream.bank]` to the gate's \
+                          countersign.toml and restart it.";
+            assert_eq!(refusal.text, wanted, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_exits_is_not_said_to_be_silent() {
+        let of = |why: &str| not_listed("the server `bank`", why);
+        assert_eq!(of("it ended: it closed its output"), "the server `bank` exited before listing its tools");
+        assert_eq!(of("no answer within 5 ms"), "the server `bank` did not list its tools: no answer within 5 ms");
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
 fn address(url: &str) -> Result<Place> {
     if !url.starts_with("http://") || url.parse::<axum::http::Uri>().is_err() {
         bail!(
-            "`{url}` is not an address of a server\nhint: write it as http://127.0.0.1:8000/mcp; TLS is not spoken yet"
+            "`{url}` is not an address of a server\nhint: write it as http://127.0.0.1:8000/mcp; TLS is not supported"
         );
     }
     Ok(Place::Url(url.to_owned()))

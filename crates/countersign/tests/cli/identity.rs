@@ -23,6 +23,13 @@ fn identified() -> Sandbox {
 }
 
 #[test]
+fn an_action_signed_with_an_operators_key_is_told_to_use_an_agents() {
+    let sandbox = identified();
+    let refused = sandbox.run(&format!("{REFUND} --data data --key admin.key")).must(1).stderr;
+    assert!(refused.contains("sign with an agent's key"), "{refused}");
+}
+
+#[test]
 fn from_init_to_a_revoked_agent() {
     let sandbox = identified();
     let act = format!("{REFUND} --data data --key refund-1.key");

@@ -187,3 +187,30 @@ fn a_call_that_was_cancelled_shows_which_preconditions_failed() {
     insta::assert_snapshot!(shown.shown());
     assert_eq!(server.end().0, 0);
 }
+
+#[test]
+fn an_act_that_ctrl_c_ends_says_how_to_find_out_what_became_of_it() {
+    let (sandbox, server) = serving();
+    let act = "act --key payer-1.key --pact payments --action later account=42 amount=1 --wait 20";
+    let waiting = sandbox.start(act);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let begun = loop {
+        let list = sandbox.run("effects list --json").must(0).json();
+        if let Some(effect) = list["effects"][0]["effect"].as_str() {
+            break effect.to_owned();
+        }
+        assert!(std::time::Instant::now() < until, "the action never began");
+    };
+    let pid = rustix::process::Pid::from_child(&waiting);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    let (_, command) =
+        said.trim_end().split_once("never does it twice: countersign ").unwrap_or_else(|| panic!("{said}"));
+    assert!(command.contains(" --idempotency-key "), "{said}");
+    // As a shell would read it; the parameters have no spaces.
+    let again = sandbox.run(&format!("{} --wait 20 --json", command.replace('\'', ""))).must(0).json();
+    assert_eq!((&again["verdict"], &again["effect"]), (&"settled".into(), &begun.into()), "{again}");
+    assert_eq!(server.end().0, 0);
+}

@@ -80,6 +80,11 @@ impl Sandbox {
         command
     }
 
+    /// Starts a command line, whose words are parted by single spaces, and goes on.
+    pub fn start(&self, line: &str) -> Child {
+        self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs a command line, whose words are parted by single spaces.
     pub fn run(&self, line: &str) -> Run {
         let output = self.command(line).output().unwrap();

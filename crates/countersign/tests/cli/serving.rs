@@ -35,12 +35,22 @@ fn what_cannot_be_served_or_reached_is_said() {
     let shown = [
         sandbox.run(&format!("pact list --server http://{free}")).must(3).shown(),
         sandbox.run("pact list --server ftp://127.0.0.1").must(2).shown(),
+        sandbox.run("pact list --server localhost:8420").must(2).shown(),
         sandbox.run(&format!("serve --data data --listen {}", held.local_addr().unwrap())).must(3).shown(),
         sandbox.run("serve --data data --listen 0.0.0.0:8420").must(2).shown(),
         sandbox.run("serve --data data --listen somewhere").must(2).shown(),
         sandbox.run("serve --data nowhere").must(3).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn an_address_that_this_machine_does_not_have_is_said_to_be_that() {
+    let sandbox = Sandbox::new();
+    sandbox.run("init --data data").must(0);
+    // An address for documentation, which no machine has.
+    let refused = sandbox.run("serve --data data --listen 192.0.2.1:9999").must(3).stderr;
+    assert!(refused.contains("this machine has no such address"), "{refused}");
 }
 
 #[test]

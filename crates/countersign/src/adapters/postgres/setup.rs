@@ -66,7 +66,7 @@ pub fn plan(settings: &Settings, wanted: &Wanted) -> Result<Vec<Step>, SetupErro
         step("numbers of receipts", format!("create sequence if not exists {schema}.receipt_seq as bigint")),
         step("receipts", receipts(schema)),
         step(
-            "nobody else has to do with them",
+            "revoked public access",
             format!("revoke all on schema {schema} from public; revoke all on {schema}.receipts from public"),
         ),
     ];

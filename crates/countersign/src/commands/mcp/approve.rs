@@ -9,7 +9,7 @@ use crate::commands::fact::waits;
 use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_path, is_refused_as};
 use crate::config::Config;
 use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
-use crate::mcp::direct::Direct;
+use crate::mcp::direct::{Direct, not_listed};
 use crate::mcp::gate::{PACT, PACT_NAME, SERVER_TYPE, tool_fact};
 use crate::mcp::settings::Place;
 use crate::mcp::tool::Tool;
@@ -145,7 +145,7 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
         tools
     });
     let tools = read.map_err(|error| {
-        Failure::cannot(format!("the MCP server `{upstream}` does not say which tools it has: {error}"))
+        Failure::cannot(not_listed(&format!("the MCP server `{upstream}`"), &error.to_string()))
             .hint("start it by hand to see why; what it writes to stderr is above")
     })?;
     note(format_args!("{upstream} has {}.", count(u64::try_from(tools.len()).unwrap_or_default(), "tool", "tools")));

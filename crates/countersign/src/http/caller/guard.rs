@@ -231,7 +231,9 @@ fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool, asked: 
             return Err(denied(DenialCode::AgentNotActive, format!("agent {} is not active", caller.name)));
         }
         Needs::Agent if !is_agent => {
-            return refused(format!("{} is an operator; only agents do this", caller.name));
+            let message = format!("{} is an operator; only agents do this", caller.name);
+            let hint = "sign with an agent's key; `countersign agent new` makes one";
+            return Err(HttpError::new(ErrorCode::NotAuthorised, message, hint));
         }
         Needs::Known if !is_agent && !is_active => {
             return refused(format!("operator {} is not active", caller.name));
