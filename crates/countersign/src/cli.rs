@@ -108,6 +108,7 @@ enum Command {
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
+    harden();
     let (cli, json) = match parse() {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -117,6 +118,14 @@ pub fn main() -> ExitCode {
         Err(error) => return fail(&error, Exit::Usage, json),
     };
     run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot, json))
+}
+
+/// Keeps other processes of the same user out of this one's memory and environment, which hold keys and secrets: tool servers and commands
+/// that it starts run as that user. What it starts is not affected.
+fn harden() {
+    // Where this is not known, nothing is lost but this.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
 /// Whether the command was asked for JSON.
@@ -197,5 +206,13 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn servers_of_the_same_user_cannot_read_the_gates_environment() {
+        harden();
+        let behaviour = rustix::process::dumpable_behavior().expect("Linux tells");
+        assert_eq!(behaviour, rustix::process::DumpableBehavior::NotDumpable);
     }
 }
