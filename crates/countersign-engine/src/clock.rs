@@ -2,7 +2,8 @@
 //!
 //! It advances with monotonic time from the last entry and is slewed towards the wall clock, so that a clock set back
 //! cannot revive a stale observation and a clock set forward cannot age a fresh one in an instant. A wall clock more than
-//! five seconds away is not followed: it becomes an entry, and the gate is not ready until an operator confirms.
+//! five seconds away is not followed: it becomes an entry, and the gate is not ready until the wall clock is back or an operator
+//! confirms it. Confirmed ahead, it is followed at once. Confirmed behind, ledger time runs slower until the two meet.
 
 /// What the machine's clocks say.
 pub trait Clock: Send + Sync {
@@ -47,6 +48,10 @@ pub struct LedgerClock {
     last_ms: u64,
     monotonic_ms: u64,
     stepped: Option<Step>,
+    /// How far behind an operator confirmed the wall clock, less what was made up since.
+    behind_ms: u64,
+    /// Time that passed and was not used for slewing: readings that follow each other closely slew no more than others.
+    unslewed_ms: u64,
     #[cfg(feature = "sabotage")]
     follows_the_wall: bool,
 }
@@ -68,6 +73,8 @@ impl LedgerClock {
             last_ms: clock.wall_ms().max(last_entry_ms),
             monotonic_ms: clock.monotonic_ms(),
             stepped: None,
+            behind_ms: 0,
+            unslewed_ms: 0,
             #[cfg(feature = "sabotage")]
             follows_the_wall: false,
         }
@@ -79,7 +86,8 @@ impl LedgerClock {
         Self { follows_the_wall, ..self }
     }
 
-    /// Reads ledger time; it never goes back. A wall clock that has stepped away is remembered in [`Self::stepped`].
+    /// Reads ledger time; it never goes back. A wall clock that has stepped away is remembered in [`Self::stepped`]
+    /// until it is back.
     pub fn read(&mut self, clock: &dyn Clock) -> u64 {
         #[cfg(feature = "sabotage")]
         if self.follows_the_wall {
@@ -90,13 +98,17 @@ impl LedgerClock {
         let wall_ms = clock.wall_ms();
         let unslewed_ms = self.last_ms.saturating_add(elapsed_ms);
         let away_ms = wall_ms.abs_diff(unslewed_ms);
-        if away_ms > STEP_MS {
+        let behind_ms = if wall_ms < unslewed_ms { self.behind_ms } else { 0 };
+        if away_ms > STEP_MS.saturating_add(behind_ms) {
             self.last_ms = unslewed_ms;
             self.monotonic_ms = monotonic_ms;
             self.stepped.get_or_insert(Step { wall_ms, ledger_ms: unslewed_ms });
             return self.last_ms;
         }
-        let slew_ms = away_ms.min(elapsed_ms.div_ceil(SLEW_PER_MS).min(elapsed_ms));
+        self.stepped = None;
+        self.behind_ms = if away_ms > STEP_MS { behind_ms.min(away_ms) } else { 0 };
+        let passed_ms = self.unslewed_ms.saturating_add(elapsed_ms);
+        let slew_ms = away_ms.min(passed_ms / SLEW_PER_MS);
         let now_ms = if wall_ms >= unslewed_ms {
             unslewed_ms.saturating_add(slew_ms)
         } else {
@@ -106,8 +118,14 @@ impl LedgerClock {
         if elapsed_ms > 0 {
             self.last_ms = now_ms;
             self.monotonic_ms = monotonic_ms;
+            self.unslewed_ms = passed_ms % SLEW_PER_MS;
         }
         now_ms
+    }
+
+    /// Whether an operator confirmed a wall clock that is still behind.
+    pub fn is_behind(&self) -> bool {
+        self.behind_ms > 0
     }
 
     /// The step that waits for confirmation.
@@ -116,11 +134,13 @@ impl LedgerClock {
     }
 
     /// An operator says that the wall clock is right: ledger time follows it forward at once. If the wall clock is behind,
-    /// ledger time goes on from where it is, and the wall clock catches up.
+    /// ledger time goes on from where it is, a tenth slower, until the wall clock has caught up.
     pub fn confirm(&mut self, clock: &dyn Clock) {
         let now_ms = self.last_ms.saturating_add(clock.monotonic_ms().saturating_sub(self.monotonic_ms));
-        self.last_ms = now_ms.max(clock.wall_ms());
+        let wall_ms = clock.wall_ms();
+        self.last_ms = now_ms.max(wall_ms);
         self.monotonic_ms = clock.monotonic_ms();
+        self.behind_ms = now_ms.saturating_sub(wall_ms);
         self.stepped = None;
     }
 }
@@ -139,6 +159,12 @@ mod tests {
         fn pass(&self, ms: u64) {
             self.wall.fetch_add(ms, Ordering::SeqCst);
             self.monotonic.fetch_add(ms, Ordering::SeqCst);
+        }
+    }
+    impl Hands {
+        fn set(&self, by_ms: i64) {
+            let wall_ms = self.wall.load(Ordering::SeqCst).checked_add_signed(by_ms).unwrap();
+            self.wall.store(wall_ms, Ordering::SeqCst);
         }
     }
     impl Clock for Hands {
@@ -193,6 +219,52 @@ mod tests {
         clock.confirm(&hands);
         assert_eq!(clock.read(&hands), hands.wall_ms());
         assert_eq!(clock.stepped(), None);
+    }
+
+    #[test]
+    fn a_step_is_over_once_the_clock_is_back() {
+        for (there, back) in [(900_000, -900_000), (-900_000, 900_000)] {
+            let hands = Hands::default();
+            hands.wall.store(1_000_000, Ordering::SeqCst);
+            let mut clock = LedgerClock::start(&hands, 0);
+            hands.set(there);
+            clock.read(&hands);
+            assert!(clock.stepped().is_some());
+            hands.set(back);
+            hands.pass(1);
+            assert_eq!(clock.read(&hands), 1_000_001);
+            assert_eq!(clock.stepped(), None);
+        }
+    }
+
+    #[test]
+    fn a_clock_confirmed_behind_is_met_a_tenth_slower_however_often_it_is_read() {
+        for every_ms in [1, 7, 1_000] {
+            let hands = Hands::default();
+            hands.wall.store(10_000_000, Ordering::SeqCst);
+            let mut clock = LedgerClock::start(&hands, 0);
+            hands.set(-900_000);
+            clock.read(&hands);
+            clock.confirm(&hands);
+            let mut last = clock.read(&hands);
+            assert_eq!((last, clock.is_behind()), (10_000_000, true));
+            for _ in 0..(60_000 / every_ms) {
+                hands.pass(every_ms);
+                let now = clock.read(&hands);
+                assert!(now >= last && clock.stepped().is_none() && clock.is_behind());
+                last = now;
+            }
+            let passed_ms = last - 10_000_000;
+            assert!((53_900..=54_100).contains(&passed_ms), "{passed_ms} in a minute, read every {every_ms} ms");
+            hands.set(-10_000);
+            clock.read(&hands);
+            assert!(clock.stepped().is_some(), "further behind is another step");
+            hands.set(10_000);
+            while clock.read(&hands) != hands.wall_ms() || clock.is_behind() {
+                hands.pass(60_000);
+                assert!(hands.wall_ms() < 30_000_000, "they never meet");
+            }
+        }
     }
 
     #[test]

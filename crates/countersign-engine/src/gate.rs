@@ -27,7 +27,7 @@ use crate::commit::Committer;
 use crate::delegation::Delegations;
 use crate::denials::Denials;
 use crate::idempotency::Idempotency;
-use crate::identity::AuthError;
+use crate::identity::SigningTime;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::LogKeys;
 use crate::outbox::Tried;
@@ -255,12 +255,35 @@ impl Gate {
         self.shared.ledger_clock.lock().read(&*self.shared.clock)
     }
 
+    /// The wall clock now.
+    pub fn wall_ms(&self) -> u64 {
+        self.shared.clock.wall_ms()
+    }
+
+    /// What a signature's time is held against now.
+    pub(crate) fn signing_time(&self) -> SigningTime {
+        let mut ledger_clock = self.shared.ledger_clock.lock();
+        let ledger_ms = ledger_clock.read(&*self.shared.clock);
+        let is_stepped = ledger_clock.stepped().is_some();
+        let is_confirmed = ledger_clock.is_behind() && !is_stepped;
+        let is_away = is_confirmed || is_stepped;
+        SigningTime { ledger_ms, wall_ms: is_away.then(|| self.shared.clock.wall_ms()), is_confirmed }
+    }
+
     /// How long it takes until fresh signatures are accepted, after an unclean end; `None` if they are. Callers sign by the wall
-    /// clock, which may be behind ledger time; by more than a step, it is the clock that keeps the gate from being ready.
+    /// clock, which may be behind ledger time; by more than a step that is not confirmed, it is the clock that keeps the gate from
+    /// being ready.
     pub fn blind_for_ms(&self) -> Option<u64> {
-        let ledger_ms = self.now_ms();
-        let signers_ms = self.shared.clock.wall_ms().clamp(ledger_ms.saturating_sub(STEP_MS), ledger_ms);
-        self.shared.replays.lock().blind_for_ms(signers_ms)
+        let time = self.signing_time();
+        let signers_ms = match time {
+            SigningTime { wall_ms: Some(wall_ms), is_confirmed: true, .. } => wall_ms,
+            SigningTime { ledger_ms, .. } => {
+                self.shared.clock.wall_ms().clamp(ledger_ms.saturating_sub(STEP_MS), ledger_ms)
+            }
+        };
+        let mut replays = self.shared.replays.lock();
+        replays.set_behind(time.is_confirmed);
+        replays.blind_for_ms(signers_ms)
     }
 
     /// Why the gate is not ready to decide, if so.
@@ -272,15 +295,15 @@ impl Gate {
         if let Some(cause) = self.shared.log.stalled() {
             return until_fixed(format!("the ledger has no room: {cause}; requests wait until there is some"));
         }
-        let Some(step) = self.shared.ledger_clock.lock().stepped() else {
-            let left_ms = self.blind_for_ms()?;
-            return Some(NotReady { reason: AuthError::NotYet { left_ms }.to_string(), left_ms: Some(left_ms) });
+        let SigningTime { ledger_ms, wall_ms: Some(wall_ms), is_confirmed: false } = self.signing_time() else {
+            let not_yet = self.not_yet()?;
+            return Some(NotReady { reason: not_yet.to_string(), left_ms: not_yet.left_ms() });
         };
         until_fixed(format!(
             "the wall clock ({}) is more than five seconds from ledger time ({}); correct the clock, or confirm it with \
              `countersign clock confirm`",
-            Utc(step.wall_ms),
-            Utc(step.ledger_ms)
+            Utc(wall_ms),
+            Utc(ledger_ms)
         ))
     }
 

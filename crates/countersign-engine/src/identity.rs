@@ -5,9 +5,11 @@
 
 mod authenticate;
 mod freshness;
+mod kept;
 pub mod replay;
 pub mod signature;
 pub mod stored;
 
 pub use authenticate::{AuthError, Authenticated};
+pub(crate) use freshness::SigningTime;
 pub use freshness::{AGE_MAX_S, AHEAD_MAX_S};

@@ -129,8 +129,13 @@ impl Sequencer {
             let mut ledger_clock = self.clock.lock();
             (ledger_clock.read(clock), ledger_clock.stepped())
         };
-        if let Some(step) = stepped.filter(|_| !self.step_entered) {
-            let event = Event::Clock { wall_ms: step.wall_ms, confirmed: false };
+        // The end of a step is told like its beginning: the wall clock is near the entry's time again.
+        let told_ms = match stepped {
+            Some(step) => (!self.step_entered).then_some(step.wall_ms),
+            None => self.step_entered.then(|| clock.wall_ms()),
+        };
+        if let Some(wall_ms) = told_ms {
+            let event = Event::Clock { wall_ms, confirmed: false };
             self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
         }
         self.step_entered = stepped.is_some();
@@ -269,6 +274,7 @@ impl Sequencer {
                 }
                 ledger_clock.confirm(clock);
                 drop(ledger_clock);
+                self.step_entered = false;
                 let event = Event::Clock { wall_ms: clock.wall_ms(), confirmed: true };
                 self.enter(batch, now_ms, by, auth, event, None, Some(reply));
             }

@@ -14,7 +14,7 @@ use countersign_ledger::checkpoint::LogKey;
 use ed25519_dalek::SigningKey;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The origin of the logs of tests.
 pub const ORIGIN: &str = "test.example/log";
@@ -23,19 +23,19 @@ pub const ORIGIN: &str = "test.example/log";
 #[derive(Debug, Default)]
 pub struct Wall {
     system: SystemClock,
-    ahead_ms: AtomicU64,
+    ahead_ms: AtomicI64,
 }
 
 impl Wall {
-    /// Sets the wall clock so many milliseconds ahead.
-    pub fn step(&self, ahead_ms: u64) {
+    /// Sets the wall clock so many milliseconds ahead, or behind.
+    pub fn step(&self, ahead_ms: i64) {
         self.ahead_ms.store(ahead_ms, Ordering::SeqCst);
     }
 }
 
 impl Clock for Wall {
     fn wall_ms(&self) -> u64 {
-        self.system.wall_ms() + self.ahead_ms.load(Ordering::SeqCst)
+        self.system.wall_ms().saturating_add_signed(self.ahead_ms.load(Ordering::SeqCst))
     }
     fn monotonic_ms(&self) -> u64 {
         self.system.monotonic_ms()

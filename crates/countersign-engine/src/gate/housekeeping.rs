@@ -60,6 +60,10 @@ impl Shared {
             let wanted = self.wants_segment.swap(false, Ordering::Relaxed);
             if wanted { self.log.prepare_next(Fill::Reserved) } else { Ok(()) }
         });
+        let done = done.and_then(|()| {
+            let kept = self.replays.lock().write_kept(self.log.disk().as_ref());
+            kept.map_err(|source| StorageError::Io { action: "write", name: "operators-seen".to_owned(), source })
+        });
         match done {
             Ok(()) => *is_failing = false,
             // The commit loop meets the same disk; it decides when to stop. Twenty lines a second would not say more.

@@ -1,14 +1,19 @@
 //! From a presented signature to a name. On the caller's thread, in parallel; nothing is locked while a signature is
 //! verified.
 
-use super::freshness;
+use super::freshness::AHEAD_MAX_S;
+use super::kept::{self, Kept};
 use super::replay::NotTaken;
 use super::signature::{Presented, SignatureError, verify_strict};
 use crate::gate::Gate;
 use crate::identity::replay::NONCES_MAX;
-use countersign_core::identity::{ACTIVE, Auth, Holder, holds_key};
+use countersign_core::identity::{ACTIVE, Auth, Holder, HolderKind, KeyName, holds_key};
+use countersign_core::utc::Utc;
 use countersign_core::value::Value;
 use std::sync::Arc;
+
+/// How long an unclean end alone can keep fresh signatures out: as far as clocks may be ahead, and the seconds noted with them.
+const UNCLEAN_MAX_MS: u64 = (AHEAD_MAX_S + 2) * 1000;
 
 /// Who sent a request, proved.
 #[derive(Debug, Clone)]
@@ -41,25 +46,65 @@ pub enum AuthError {
         /// How long that takes.
         left_ms: u64,
     },
+    /// The signature is fresh by the wall clock and not by ledger time: the clock stepped, and no operator has confirmed it.
+    #[error(
+        "this gate's ledger time is {} and its wall clock {}: the clock stepped, and what is signed by it is not accepted",
+        Utc(*ledger_ms), Utc(*wall_ms)
+    )]
+    Stepped {
+        /// Ledger time.
+        ledger_ms: u64,
+        /// The wall clock.
+        wall_ms: u64,
+    },
+    /// The wall clock was set back: what is signed now cannot be told from what was signed when it showed the same time before.
+    #[error(
+        "this gate's ledger time is {} and its wall clock {}: the clock was set back to a time that it has shown before, and \
+         the gate accepts what is signed from now on in {} s",
+        Utc(*ledger_ms), Utc(*wall_ms), left_ms.div_ceil(1000)
+    )]
+    Behind {
+        /// Ledger time.
+        ledger_ms: u64,
+        /// The wall clock.
+        wall_ms: u64,
+        /// How long it takes until the clock shows times that it has not shown.
+        left_ms: u64,
+    },
     /// What must be remembered cannot be written.
     #[error("the gate cannot note that it takes this signature, and so does not take it: {0}")]
     NotNoted(String),
+}
+
+impl AuthError {
+    /// How long it lasts, where that is known.
+    pub fn left_ms(&self) -> Option<u64> {
+        match self {
+            Self::NotYet { left_ms } | Self::Behind { left_ms, .. } => Some(*left_ms),
+            _ => None,
+        }
+    }
 }
 
 impl Gate {
     /// Says who signed. The order of the checks is the order of their costs; a nonce is remembered only once everything
     /// else is good, so that nobody can spend somebody else's.
     pub fn authenticate(&self, presented: Presented) -> Result<Authenticated, AuthError> {
-        let now_ms = self.now_ms();
-        freshness::check(&presented, now_ms)?;
-        if self.replays().lock().is_before_start(presented.created_s) {
-            // What is signed later passes, so this says nothing against the caller as long as nobody could have done better.
-            return Err(match self.blind_for_ms() {
-                Some(left_ms) => AuthError::NotYet { left_ms },
-                None => SignatureError::BeforeStart.into(),
-            });
+        let time = self.signing_time();
+        let now_ms = time.ledger_ms;
+        let created_s = presented.created_s;
+        let is_kept = kept::is_kept(&presented.signed) && self.is_operators(&presented.signed.key);
+        // What is kept for good needs neither the window nor ledger time, and must not wait for them.
+        let (by_kept, is_before_start) = {
+            let mut replays = self.replays().lock();
+            replays.set_behind(time.is_confirmed);
+            (is_kept && !replays.kept.is_forgotten(created_s), replays.is_before_start(created_s))
+        };
+        time.check(&presented, by_kept)?;
+        if is_before_start && !by_kept {
+            return Err(self.before_start());
         }
-        let Presented { signed, nonce, created_s, .. } = presented;
+        let Presented { signed, nonce, .. } = presented;
         let unknown = || SignatureError::KeyUnknown(signed.key.to_string());
         let (holder, is_active) = {
             let view = self.view();
@@ -75,13 +120,49 @@ impl Gate {
             return Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active });
         }
         let mut replays = self.replays().lock();
-        let noted = replays.note_ahead(self.disk().as_ref(), created_s, now_ms);
-        noted.map_err(|error| AuthError::NotNoted(error.to_string()))?;
-        replays.take(&signed.key, &nonce, holder.kind, now_ms).map_err(|not_taken| match not_taken {
+        let has_kept = |kept: &Kept| kept.has(&signed.key, &nonce) || by_kept && kept.is_forgotten(created_s);
+        if is_kept && has_kept(&replays.kept) {
+            return Err(SignatureError::Replayed.into());
+        }
+        let not_noted = |error: std::io::Error| AuthError::NotNoted(error.to_string());
+        let taken = if by_kept {
+            replays.take(&signed.key, &nonce, holder.kind, now_ms)
+        } else {
+            replays.note_ahead(self.disk().as_ref(), created_s, time.signers_ms()).map_err(not_noted)?;
+            replays.accept(&signed.key, &nonce, holder.kind, created_s, now_ms)
+        };
+        if taken.is_ok() && is_kept {
+            replays.kept.insert(&signed.key, &nonce, created_s);
+            // A halt does not wait for this file: housekeeping writes it in a moment.
+            if !kept::is_halt(&signed) {
+                replays.kept.write(self.disk().as_ref()).map_err(not_noted)?;
+            }
+        }
+        drop(replays);
+        taken.map_err(|not_taken| match not_taken {
             NotTaken::Seen => AuthError::Signature(SignatureError::Replayed),
             NotTaken::Full => AuthError::Full,
+            NotTaken::Forgotten => self.before_start(),
         })?;
-        drop(replays);
         Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
+    }
+
+    fn is_operators(&self, key: &KeyName) -> bool {
+        self.view().state.keys().holder(key).is_some_and(|holder| holder.kind == HolderKind::Operator)
+    }
+
+    /// What is signed later passes, so this says nothing against the caller as long as no one could have done better.
+    fn before_start(&self) -> AuthError {
+        self.not_yet().unwrap_or(AuthError::Signature(SignatureError::BeforeStart))
+    }
+
+    /// Why nothing that is signed now is accepted yet, if so.
+    pub(crate) fn not_yet(&self) -> Option<AuthError> {
+        let left_ms = self.blind_for_ms()?;
+        let (ledger_ms, wall_ms) = (self.now_ms(), self.wall_ms());
+        Some(match left_ms > UNCLEAN_MAX_MS {
+            true => AuthError::Behind { ledger_ms, wall_ms, left_ms },
+            false => AuthError::NotYet { left_ms },
+        })
     }
 }

@@ -8,6 +8,7 @@
 //! those seconds have passed no fresh signature is accepted, and the gate says that it is not ready.
 
 use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
+use super::kept::Kept;
 use crate::storage::disk::{Disk, read_small, replace_small};
 use countersign_core::identity::{HolderKind, KeyName};
 use sha2::{Digest as _, Sha256};
@@ -32,7 +33,7 @@ const AHEAD_FILE: &str = "ahead";
 /// would be one more for which a gate that was killed is not ready.
 const NOTED_AT_ONCE_S: u64 = 1;
 
-const MAGIC: &[u8; 16] = b"countersign-non1";
+const MAGIC: &[u8; 16] = b"countersign-non2";
 
 /// What stands for a key and a nonce. It is keyed, so that nobody can choose nonces that collide.
 type NonceDigest = [u8; 16];
@@ -44,6 +45,8 @@ pub enum NotTaken {
     Seen,
     /// There is no room to remember it.
     Full,
+    /// It may have been seen and forgotten.
+    Forgotten,
 }
 
 /// The nonces of signatures that could still be accepted.
@@ -60,7 +63,13 @@ pub struct ReplayWindow {
     floor_s: Option<u64>,
     /// Up to which second it is noted durably that signatures may have been taken.
     noted_s: u64,
+    /// The newest second in which a signature of the current generation was created, and one of the generation before.
+    newest_s: [u64; 2],
+    /// Whether signatures are judged by a wall clock that is behind ledger time.
+    is_behind: bool,
     nonces_max: usize,
+    /// What is not forgotten.
+    pub(super) kept: Kept,
 }
 
 impl ReplayWindow {
@@ -74,7 +83,10 @@ impl ReplayWindow {
             began_ms: now_ms,
             floor_s: None,
             noted_s: 0,
+            newest_s: [0; 2],
+            is_behind: false,
             nonces_max: NONCES_MAX,
+            kept: Kept::default(),
         }
     }
 
@@ -87,14 +99,18 @@ impl ReplayWindow {
             disk.remove(FILE)?;
             disk.sync_dir()?;
         }
+        let kept = Kept::read(disk)?;
         match left {
             Some(mut window) => {
                 window.turn(now_ms);
-                Ok(window)
+                if window.newest_s.iter().max() > Some(&(now_ms / 1000 + AHEAD_MAX_S)) {
+                    window.refuse_remembered();
+                }
+                Ok(Self { kept, ..window })
             }
             None => {
                 let floor_s = read_noted(disk, now_ms)?.max(now_ms / 1000);
-                Ok(Self { floor_s: Some(floor_s), ..Self::new(secret, now_ms) })
+                Ok(Self { floor_s: Some(floor_s), kept, ..Self::new(secret, now_ms) })
             }
         }
     }
@@ -113,7 +129,22 @@ impl ReplayWindow {
     /// Writes what could still be accepted to the data folder, for the next [`Self::reopen`].
     pub fn save(&mut self, disk: &dyn Disk, now_ms: u64) -> io::Result<()> {
         self.turn(now_ms);
+        self.kept.write(disk)?;
         replace_small(disk, FILE, &self.encode(now_ms))
+    }
+
+    /// Says whether signatures are judged by a wall clock that is behind. From when they are, what was created before is refused
+    /// whether it is remembered or not: else the gate would be ready, and not any more when it comes to forget.
+    pub fn set_behind(&mut self, is_behind: bool) {
+        if is_behind && !self.is_behind {
+            self.refuse_remembered();
+        }
+        self.is_behind = is_behind;
+    }
+
+    fn refuse_remembered(&mut self) {
+        let newest_s = std::mem::take(&mut self.newest_s).into_iter().max();
+        self.floor_s = self.floor_s.max(newest_s.filter(|newest_s| *newest_s > 0));
     }
 
     /// Whether a signature created in this second may have been seen and forgotten, by a gate that was restarted since.
@@ -125,6 +156,31 @@ impl ReplayWindow {
     pub fn blind_for_ms(&self, now_ms: u64) -> Option<u64> {
         let sees_from_ms = self.floor_s?.saturating_add(1).saturating_mul(1000);
         sees_from_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0)
+    }
+
+    /// Takes the nonce of a good signature that was created in this second, unless it was seen before or may have been.
+    pub fn accept(
+        &mut self,
+        key: &KeyName,
+        nonce: &str,
+        kind: HolderKind,
+        created_s: u64,
+        now_ms: u64,
+    ) -> Result<(), NotTaken> {
+        // Once more, under one lock with taking it: it may have been forgotten in between.
+        self.turn(now_ms);
+        if self.is_before_start(created_s) {
+            return Err(NotTaken::Forgotten);
+        }
+        self.take(key, nonce, kind, now_ms)?;
+        let [current, _] = &mut self.newest_s;
+        *current = created_s.max(*current);
+        Ok(())
+    }
+
+    /// Writes what operators signed and is not in its file yet.
+    pub(crate) fn write_kept(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        self.kept.write(disk)
     }
 
     /// Remembers the nonce of a good signature, unless it was seen before.
@@ -185,6 +241,12 @@ impl ReplayWindow {
         if is_over {
             self.previous.clear();
         }
+        // As long as signatures are judged by ledger time this refuses nothing that is not too old. By a wall clock that is
+        // behind, what is forgotten would be fresh again.
+        let [current_s, previous_s] = self.newest_s;
+        let (forgotten_s, kept_s) = if is_over { (current_s.max(previous_s), 0) } else { (previous_s, current_s) };
+        self.newest_s = [0, kept_s];
+        self.floor_s = self.floor_s.max(Some(forgotten_s).filter(|forgotten_s| *forgotten_s > 0));
         self.by_key.retain(|_, counts| {
             let [current, _] = *counts;
             *counts = [0, if is_over { 0 } else { current }];
@@ -201,7 +263,8 @@ impl ReplayWindow {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&self.secret);
         let counts = [self.current.len() as u64, self.previous.len() as u64];
-        for number in [self.began_ms, floor_s].into_iter().chain(counts) {
+        let [current_s, previous_s] = self.newest_s;
+        for number in [self.began_ms, floor_s, current_s, previous_s].into_iter().chain(counts) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for digest in self.current.iter().chain(&self.previous) {
@@ -221,7 +284,7 @@ fn read_noted(disk: &dyn Disk, now_ms: u64) -> io::Result<u64> {
 }
 
 const fn file_bytes_max() -> usize {
-    MAGIC.len() + 32 + 4 * 8 + 16 * NONCES_MAX + 32
+    MAGIC.len() + 32 + 6 * 8 + 16 * NONCES_MAX + 32
 }
 
 /// Reads a file back; anything that is not whole counts as absent, which is always safe.
@@ -232,9 +295,10 @@ fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
     }
     let bytes = bytes.strip_prefix(MAGIC)?;
     let (secret, bytes) = bytes.split_first_chunk::<32>()?;
-    let (numbers, digests) = bytes.split_at_checked(4 * 8)?;
+    let (numbers, digests) = bytes.split_at_checked(6 * 8)?;
     let mut numbers = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
     let (began_ms, floor_s) = (numbers.next()?, numbers.next()?);
+    let newest_s = [numbers.next()?, numbers.next()?];
     let current_len = usize::try_from(numbers.next()?).ok()?;
     let (digests, rest) = digests.as_chunks::<16>();
     let (current, previous) = digests.split_at_checked(current_len)?;
@@ -249,7 +313,10 @@ fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
         began_ms,
         floor_s: Some(floor_s),
         noted_s: 0,
+        newest_s,
+        is_behind: false,
         nonces_max: NONCES_MAX,
+        kept: Kept::default(),
     })
 }
 

@@ -12,4 +12,5 @@ mod attacks;
 mod authority;
 mod ledger;
 mod restarts;
+mod steps;
 mod world;

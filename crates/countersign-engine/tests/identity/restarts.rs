@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Copies the folder of a gate that still runs: what would be there if the machine stopped now.
-fn crash(from: &Path, to: &Path) {
+pub fn crash(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
         if file.file_type().unwrap().is_file() && file.file_name() != "lock" {

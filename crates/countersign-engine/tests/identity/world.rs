@@ -16,7 +16,7 @@ use ed25519_dalek::SigningKey;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 pub const ORIGIN: &str = "identity.test/log";
 
@@ -49,11 +49,11 @@ that = 'resource.status == "active"'
 
 /// Time moves only when a test says so.
 #[derive(Debug)]
-pub struct Hands(AtomicU64);
+pub struct Hands(AtomicU64, AtomicI64);
 
 impl Hands {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(START_MS.into()))
+        Arc::new(Self(START_MS.into(), 0.into()))
     }
     pub fn pass(&self, ms: u64) {
         self.0.fetch_add(ms, Ordering::SeqCst);
@@ -61,14 +61,18 @@ impl Hands {
     pub fn set_back(&self, ms: u64) {
         self.0.fetch_sub(ms, Ordering::SeqCst);
     }
+    /// Sets the wall clock by so much.
+    pub fn step(&self, by_ms: i64) {
+        self.1.fetch_add(by_ms, Ordering::SeqCst);
+    }
     pub fn now_s(&self) -> u64 {
-        self.0.load(Ordering::SeqCst) / 1000
+        self.wall_ms() / 1000
     }
 }
 
 impl Clock for Hands {
     fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst).strict_add_signed(self.1.load(Ordering::SeqCst))
     }
     fn monotonic_ms(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
@@ -105,8 +109,12 @@ pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
 
 /// A request, signed and presented as it would come off the wire.
 pub fn sign(key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
-    let request =
-        Signable { method: "POST", authority: "gate.test", path: "/v1/actions", query: None, if_match: None, body };
+    sign_to("/v1/actions", key, body, created_s, nonce)
+}
+
+/// The same to any path.
+pub fn sign_to(path: &str, key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
+    let request = Signable { method: "POST", authority: "gate.test", path, query: None, if_match: None, body };
     let headers = signature::sign(key, &request, ORIGIN, created_s, nonce).unwrap();
     let wire = Wire {
         method: request.method,
@@ -222,7 +230,7 @@ pub fn code(result: Result<Authenticated, AuthError>) -> &'static str {
     match result {
         Ok(_) => "ok",
         Err(AuthError::Signature(error)) => error.code(),
-        Err(AuthError::NotYet { .. }) => "not_ready",
+        Err(AuthError::NotYet { .. } | AuthError::Stepped { .. } | AuthError::Behind { .. }) => "not_ready",
         Err(AuthError::Full | AuthError::NotNoted(_)) => "busy",
     }
 }

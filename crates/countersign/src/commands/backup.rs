@@ -187,7 +187,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         let files = entries.filter_map(Result::ok).filter(|entry| entry.path().is_file());
         Ok(files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
     };
-    for name in ["anchor", "nonces", "ahead"] {
+    for name in ["anchor", "nonces", "ahead", "operators-seen"] {
         copy_file(&from.join("log").join(name), &log.join(name))?;
     }
     for suffix in [".snap", ".seg"] {

@@ -273,11 +273,19 @@ impl From<AuthError> for HttpError {
                 error.to_string(),
                 "nothing was decided; retry in a minute with the same idempotency key",
             ),
-            AuthError::NotYet { left_ms } => Self::not_ready(error.to_string(), Some(left_ms)),
+            AuthError::NotYet { left_ms } | AuthError::Behind { left_ms, .. } => {
+                Self::not_ready(error.to_string(), Some(left_ms))
+            }
+            AuthError::Stepped { .. } => Self::new(
+                ErrorCode::NotReady,
+                error.to_string(),
+                "nothing was decided; an operator corrects the machine's clock, or confirms it with `countersign clock \
+                 confirm`. Until then `halt` and `resume` pass, and /readyz says how it is",
+            ),
             AuthError::NotNoted(_) => Self::new(
                 ErrorCode::NotReady,
                 error.to_string(),
-                "the data folder cannot be written; look at the disk. A caller whose clock is not ahead is not affected",
+                "the data folder cannot be written; look at the disk. `halt`, and a caller whose clock is not ahead, are not affected",
             ),
         }
     }

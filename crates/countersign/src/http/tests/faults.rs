@@ -4,6 +4,7 @@ use super::client::{exchange, send};
 use super::*;
 use crate::http::listen;
 use countersign_engine::gate::Options;
+use countersign_engine::identity::signature::sign;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
@@ -85,6 +86,54 @@ fn a_clock_step_is_not_ready_until_it_is_confirmed() {
     let entry = server.get(&format!("/v1/ledger/entries/{entry}")).json();
     assert_eq!((&entry["leaf"]["kind"], &entry["leaf"]["by"]), (&json!("clock"), &json!("ops-1")));
     assert_eq!(entry["payload"]["confirmed"], true);
+}
+
+#[test]
+fn signed_operators_halt_resume_and_confirm_a_clock_that_stepped() {
+    for ahead_ms in [900_000, -900_000] {
+        let server = signed::identified();
+        let wall_s = || signed::now_s().strict_add_signed(ahead_ms / 1000);
+        let post = |by, path: &str, body: &Value| {
+            let (authority, body) = (server.addr.to_string(), body.to_string());
+            let request = signed::signable("POST", path, &authority, &body);
+            let headers = sign(&signed::key(by), &request, signed::ORIGIN, wall_s(), &signed::nonce()).unwrap();
+            signed::send_with(&server, "POST", path, &[signed::JSON], &headers, &body)
+        };
+        server.clock.step(ahead_ms);
+        let act = post(signed::AGENT, "/v1/observe", &json!({"facts": []}));
+        assert_error(&act, 503, "not_ready");
+        assert!(
+            act.text().contains("the clock stepped") && act.text().contains("countersign clock confirm"),
+            "{act:?}"
+        );
+        assert_error(&server.get("/readyz"), 503, "not_ready");
+        let stop = json!({"scope": "all", "reason": "the clock stepped"});
+        assert_eq!(post(signed::ADMIN, "/v1/halts", &stop).status, 200);
+        assert_eq!(post(signed::ADMIN, "/v1/halts/resume", &stop).status, 200);
+        let confirmed = post(signed::ADMIN, "/v1/clock/confirm", &json!({}));
+        assert_eq!(confirmed.status, 200, "{confirmed:?}");
+        let ready = server.get("/readyz");
+        match ahead_ms > 0 {
+            true => assert_eq!(ready.status, 200, "{ready:?}"),
+            // What is signed now could have been signed before; only what stops passes until then.
+            false => {
+                assert!(ready.header("retry-after").is_some() && ready.text().contains("was set back to a time"))
+            }
+        }
+        assert_eq!(post(signed::ADMIN, "/v1/halts", &stop).status, 200);
+    }
+}
+
+#[test]
+fn a_clock_that_is_put_right_makes_the_gate_ready_by_itself() {
+    let server = furnished();
+    server.clock.step(60_000);
+    observe(&server);
+    assert_error(&server.get("/readyz"), 503, "not_ready");
+    server.clock.step(0);
+    assert_eq!(server.get("/readyz").status, 200);
+    let confirmed = server.send("POST", "/v1/clock/confirm", &["Countersign-Agent: ops-1"], b"");
+    assert_error(&confirmed, 409, "clock_steady");
 }
 
 #[test]
