@@ -267,6 +267,7 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
         let reads = outcome.reads.into_iter().map(|(fact, _)| fact);
         let wrote = outcome.writes.into_iter().map(|write| <(FactId, u64)>::from(write).0);
         said.reads.extend(reads.chain(wrote));
+        said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
     }
     said.reads.extend(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
     let mut known = Vec::new();
@@ -277,7 +278,12 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
         }
     });
     let view = gate.view();
+    let mut reason = said.blocked.take();
     let disclosure = said.disclosure(&view.state);
+    if let Some(reason) = &mut reason {
+        reason.withhold(&disclosure);
+        effect.message = Some(reason.message());
+    }
     let texts = effect.fences.iter_mut().chain(&mut effect.message);
     let texts = texts.chain(effect.last_try.as_mut().map(|last| &mut last.found));
     for text in texts.chain(effect.evidence.as_mut().map(|evidence| &mut evidence.summary)) {

@@ -72,7 +72,8 @@ fn stderr(output: &Output) -> String {
 /// The way out that a command printed, run as somebody would who pastes it into a shell.
 fn pasted(world: &World, told: &str, url: &str) -> Output {
     // With --json the error is an object, and the command one of its hints.
-    let hints = serde_json::from_str::<Json>(told).ok().map(|told| told["error"]["hints"].clone());
+    let error = told.lines().find_map(|line| serde_json::from_str::<Json>(line).ok());
+    let hints = error.map(|told| told["error"]["hints"].clone());
     let hints = hints.iter().flat_map(|hints| hints.as_array().unwrap()).filter_map(Json::as_str);
     let told = hints.chain([told]).find(|told| told.contains("never does it twice: ")).unwrap();
     let (_, command) = told.split_once("never does it twice: ").expect("it says how to find out");

@@ -4,9 +4,8 @@ use super::super::error::HttpError;
 use super::super::verdict;
 use countersign_api::{Effect, EffectState, LastTry, UndoWith};
 use countersign_core::call::{EffectId, Outcome, outside_key};
-use countersign_core::disclose::Disclosure;
 use countersign_core::effect::{EffectRefusal, Phase};
-use countersign_core::ids::{ActionName, AgentId, Digest, PactName};
+use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
 use countersign_core::reason::Reason;
 use countersign_core::record::Leaf;
@@ -75,13 +74,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let blocked = ended.at("/blocked").or_else(|| ended.at("/decision/blocked"));
     let agent = begun.text("/agent").unwrap_or(leaf.by);
     let blocked = blocked.and_then(|blocked| serde_json::from_value::<Reason>(blocked.clone()).ok());
-    // As the agent may know it: the entry has the rest, for those who may read that.
-    let told = blocked.map(|mut reason| {
-        if let Ok(agent) = AgentId::new(agent.as_str()) {
-            reason.withhold(&Disclosure::new(&gate.view().state, &agent, None, &[]));
-        }
-        verdict::in_words(&reason)
-    });
+    let told = blocked.as_ref().map(verdict::in_words);
     let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);
     let fences = dispatched.at("/effect/fences").and_then(Value::as_array).filter(|_| is_open);
     let last_try = gate.tried().last(id).filter(|_| is_open);

@@ -66,7 +66,12 @@ fn a_price_is_raised_between_a_persons_approval_and_the_purchase() {
     let ended = approve(&review, &shown);
     assert_eq!(calls(&service), Vec::<String>::new(), "{ended}");
     assert_eq!((&ended["state"], &ended["code"]), (&json!("failed"), &json!("approval_outdated")), "{ended}");
-    assert!(!ended.to_string().contains("1000000"), "the agent may not be allowed to see it: {ended}");
+    // The person is told what it was. The agent may not see prices, and is told which attribute it was.
+    let said = |effect: &Json| effect["message"].as_str().unwrap().to_owned();
+    assert!(said(&ended).contains("was 10 when it was shown, and is now 1000000"), "{ended}");
+    let told = buyer.ask("GET", &format!("/v1/effects/{}", ended["effect"].as_str().unwrap()), "").json;
+    assert!(said(&told).ends_with("`resource.price` is not as it was shown"), "{told}");
+    assert!(!told.to_string().contains("1000000"), "{told}");
 
     // Shown while it was not there, and there afterwards.
     shelf.set("/prices/tea", 404, &json!({}));
