@@ -3,8 +3,13 @@
 //! A call is rendered at its dispatch, from the pact's `call` and the facts as they are then, and never again: every attempt,
 //! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
 
+mod bounds;
+
+pub use bounds::one_line;
+
 use crate::canonical::Canonical;
 use crate::ids::{ActionId, ActionName, Digest, FactId, numbered};
+use crate::limits::SUMMARY_BYTES_MAX;
 use crate::value::Value;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
@@ -107,6 +112,8 @@ pub struct Probe {
     pub send: Send,
     /// How long after the last attempt *absent* counts as *did not happen*.
     pub absent_after_ms: u64,
+    /// Where in a tool's result to look, as a JSON pointer.
+    pub at: Option<SmolStr>,
 }
 
 /// A fact outside that an action reads.
@@ -170,7 +177,7 @@ impl Outcome {
 pub struct Evidence {
     /// How often it was tried.
     pub attempts: u32,
-    /// What came of it, in a sentence; never holds a secret.
+    /// What came of it, in one line; never holds a secret.
     pub summary: String,
     /// The status that the outside gave: of an HTTP answer, or a command's exit.
     pub status: Option<i64>,
@@ -181,9 +188,9 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Evidence that is a sentence.
-    pub fn said(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), ..Self::default() }
+    /// Evidence that is a sentence: on one line, and no longer than an entry keeps. The other side may have worded it.
+    pub fn said(summary: impl AsRef<str>) -> Self {
+        Self { summary: one_line(summary.as_ref(), SUMMARY_BYTES_MAX), ..Self::default() }
     }
 
     /// Writes it as it stands in a record.

@@ -140,6 +140,13 @@ pub const WAIT_MS_MAX: u64 = 60 * 1000;
 /// Most bytes of what the outside answered that an entry keeps.
 pub const RESULT_BYTES_MAX: usize = 16 * 1024;
 
+/// Longest sentence, in bytes, that an entry keeps about an outcome; the other side words it in part.
+pub const SUMMARY_BYTES_MAX: usize = 1024;
+
+/// Most bytes of facts read outside, and of what was sent on them, that a settlement keeps: half of a payload, since it also holds
+/// what it writes.
+pub const JUDGED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Longest path, argument or statement of a call, in bytes.
 pub const CALL_TEXT_BYTES_MAX: usize = 8 * 1024;
 

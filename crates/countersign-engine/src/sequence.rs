@@ -202,7 +202,8 @@ impl Sequencer {
             Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
             Request::Resolve { by, auth, effect, outcome, attempts, reason } => {
-                let evidence = Evidence { attempts, ..Evidence::said(&*reason) };
+                // As it was given: how long it may be is checked, and not cut.
+                let evidence = Evidence { attempts, summary: (*reason).to_owned(), ..Evidence::default() };
                 self.resolve(batch, (by, auth), effect, outcome, evidence, reply, now_ms);
             }
             Request::Wake => {}

@@ -32,7 +32,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let is_known = outside.is_empty() || self.stage == Stage::Judgement;
         let probe = rule.probe.as_ref().map(|probe| {
             let send = self.send(&probe.send, inputs)?;
-            Ok(Probe { send, absent_after_ms: probe.absent_after_ms })
+            Ok(Probe { send, absent_after_ms: probe.absent_after_ms, at: probe.at.clone() })
         });
         let call = Call {
             adapter: rule.adapter.clone(),

@@ -4,26 +4,32 @@ use super::delegation::{check_bearer, check_standing};
 use super::halted::halt_on;
 use super::{Deciding, Snapshot, Stage, bind};
 use crate::action::Action;
+use crate::effect::Approved;
 use crate::expression::{Base, Mention};
 use crate::fact::Fact;
-use crate::identity::{ACTIVE, Auth, holds_key};
+use crate::identity::{ACTIVE, Auth, Role, holds_key, still_has};
 use crate::ids::FactId;
 use crate::pact::{ActionType, Mode, Pact};
-use crate::reason::{Reason, Since};
+use crate::reason::{Drift, Reason, Since};
 use crate::value::{Attributes, Value};
 use std::sync::Arc;
 
 /// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
 /// chain, is no longer active or no longer holds the key; a hop has expired; or what is known of the agents alone rules out that
-/// they may do it. Other facts and conditions are not asked: fences keep those as they were, but no fence keeps an agent.
-pub fn stop_on(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
+/// they may do it; or whoever approved it is no longer a reviewer. Other facts and conditions are not asked: fences keep those as they
+/// were, but no fence keeps an agent.
+pub fn stop_on(action: &Action, approval: Option<&Approved>, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
+    let revoked = || {
+        let by = approval.map(|approved| &approved.by).filter(|by| !still_has(snapshot, by, Role::Reviewer))?;
+        Some(Reason::ApprovalOutdated { drift: Box::new(Drift::Reviewer { by: by.clone() }) })
+    };
     let standing = || {
         let actor = snapshot.fact(&FactId::of_agent(&action.agent)).filter(|fact| fact.value.is_some());
         check_actor(action, actor, snapshot.is_identified(), now_ms)?;
         action.chain.as_ref().map_or(Ok(()), |chain| check_standing(chain, snapshot, now_ms))?;
         check_rights(action, snapshot, now_ms)
     };
-    halt_on(action, snapshot).or_else(|| standing().err())
+    halt_on(action, snapshot).or_else(|| standing().err()).or_else(revoked)
 }
 
 /// Why an action would be refused whatever its parameters and the facts are, by what is known of its agents alone: their roles and

@@ -277,11 +277,13 @@ fn probe<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problem
     let path = inner.string("path", problems).map(|path| path_template(scope, &path, problems));
     let tool = inner.string("tool", problems).map(|tool| SmolStr::new(tool.value));
     let args = inner.get("args").is_some().then(|| texts(scope, &mut inner, "args", problems));
+    let mut at = None;
     let send = match (path, tool, args) {
         (Some(path), None, None) => {
             SendRule::Http { method: SmolStr::new_static("GET"), path: path?, body: BodyRule::None }
         }
         (None, Some(tool), None) => {
+            at = inner.string("at", problems).and_then(|at| tool::structured(&at, problems));
             let arguments = members(scope, &mut inner, "arguments", BodyRule::Params, problems)?;
             SendRule::Tool { tool, arguments, versions: Vec::new(), fails_on_error: false }
         }
@@ -294,7 +296,7 @@ fn probe<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problem
     };
     let absent_after_ms = inner.duration("absent_after", problems).unwrap_or(ABSENT_AFTER_MS);
     inner.finish(problems);
-    Some(ProbeRule { send, absent_after_ms })
+    Some(ProbeRule { send, absent_after_ms, at })
 }
 
 fn undo(body: &mut Table<'_>, problems: &mut Problems) -> Option<(ActionName, Range<usize>)> {

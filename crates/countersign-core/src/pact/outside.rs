@@ -105,6 +105,8 @@ pub struct ProbeRule {
     pub send: SendRule,
     /// How long after the last attempt *absent* counts.
     pub absent_after_ms: u64,
+    /// Where in a tool's result to look, as a JSON pointer.
+    pub at: Option<SmolStr>,
 }
 
 /// What is sent, before it is rendered.

@@ -91,6 +91,10 @@ fn write_call(out: &mut Canonical, call: &Call) {
         out.open('{');
         out.key("absent_after");
         out.u64(probe.absent_after_ms);
+        if let Some(at) = &probe.at {
+            out.key("at");
+            out.string(at);
+        }
         out.key("send");
         write_send(out, &probe.send);
         out.close('}');
@@ -216,6 +220,7 @@ struct StoredTool {
 #[derive(Deserialize)]
 struct StoredProbe {
     absent_after: u64,
+    at: Option<SmolStr>,
     send: StoredSend,
 }
 
@@ -261,7 +266,8 @@ impl StoredInFlight {
 impl StoredCall {
     fn decode(self) -> Result<Call, DecodeError> {
         let probe = |probe: StoredProbe| {
-            Ok::<_, DecodeError>(Probe { send: probe.send.decode()?, absent_after_ms: probe.absent_after })
+            let (send, absent_after_ms) = (probe.send.decode()?, probe.absent_after);
+            Ok::<_, DecodeError>(Probe { send, absent_after_ms, at: probe.at })
         };
         Ok(Call {
             adapter: self.adapter,

@@ -43,7 +43,7 @@ pub(super) fn settled_again(leaf: &Leaf, settle: &Settle, state: &State) -> Resu
     });
     let stopped = match settle.stopped {
         None => None,
-        Some(_) => match decide::stop_on(&effect.action, state, leaf.time) {
+        Some(_) => match decide::stop_on(&effect.action, effect.approval.as_deref(), state, leaf.time) {
             None => return Err(format!("nothing stopped {}, and it was settled as stopped", settle.effect)),
             stopped => stopped,
         },

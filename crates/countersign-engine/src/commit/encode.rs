@@ -4,6 +4,7 @@ use super::{BatchProof, CommitError};
 use crate::log_key::LogKeys;
 use crate::request::{Refusal, Reply};
 use crate::sequence::{Batch, Sequenced};
+use countersign_core::decision::{Decision, InFlight, Verdict};
 use countersign_core::limits::{CHAIN_BYTES_MAX, EXPLAINED_BYTES_MAX};
 use countersign_core::record::{Encoder, Event};
 use countersign_core::value::Attributes;
@@ -154,6 +155,14 @@ fn rotates_to(sequenced: &Sequenced) -> Option<(&str, u64)> {
     }
 }
 
+/// What a dispatch holds besides: the call, and what its settlement will write.
+fn in_flight(decision: &Decision) -> usize {
+    let Verdict::InFlight(in_flight) = &decision.verdict else { return 0 };
+    let InFlight::Dispatched(dispatched) = &**in_flight else { return 0 };
+    let values = dispatched.writes.iter().filter_map(|write| write.value.as_ref()).map(Attributes::bytes_bound);
+    values.fold(dispatched.call.bytes_bound(), usize::saturating_add)
+}
+
 /// How many entries from the front fit one batch on disk; at least one. A rotation ends its batch.
 fn fitting(entries: &[Sequenced]) -> usize {
     let to_rotation =
@@ -185,11 +194,47 @@ fn fitting(entries: &[Sequenced]) -> usize {
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
             Event::Erasure { forgotten, .. } => LEAF_BYTES_MAX.saturating_add(forgotten.len().saturating_mul(64)),
             Event::Rotation { reason, .. } => reason.len().saturating_mul(6),
+            Event::Settle(settle) => {
+                let judged = settle.judged.as_ref().map_or(0, |judged| {
+                    // What blocked it, or would have.
+                    judged.bytes_bound().saturating_add(EXPLAINED_BYTES_MAX)
+                });
+                settle.evidence.bytes_bound().saturating_add(judged)
+            }
+            Event::Held { value, .. } => value.as_ref().map_or(0, Attributes::bytes_bound),
             _ => 0,
         };
+        let rest = rest.saturating_add(sequenced.entry.event.decision().map_or(0, in_flight));
         let auth = sequenced.entry.auth.bytes_bound();
         bytes = bytes.saturating_add(values).saturating_add(rest).saturating_add(auth);
         bytes <= BATCH_BYTES
     };
     entries.iter().take(to_rotation).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_core::call::{EffectId, Evidence, Outcome};
+    use countersign_core::identity::Auth;
+    use countersign_core::ids::AgentId;
+    use countersign_core::record::{Entry, Settle};
+
+    #[test]
+    fn settlements_with_long_answers_are_not_put_into_a_batch_that_cannot_be_written() {
+        let settled = |index| {
+            let evidence = Evidence { result: Some("\u{1}".repeat(16 * 1024)), ..Evidence::said("done") };
+            let (effect, agent, outcome) = (EffectId(index), AgentId::gate(), Outcome::Settled);
+            let (writes, charges) = (Vec::new(), Vec::new());
+            let settle = Settle { effect, agent, outcome, evidence, judged: None, stopped: None, writes, charges };
+            let event = Event::Settle(Box::new(settle));
+            let entry = Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event };
+            Sequenced { entry, facts: Vec::new(), published: None, reply: None }
+        };
+        let entries: Vec<_> = (0..1000).map(settled).collect();
+        let mut payloads = Encoder::default();
+        let first = entries.iter().take(fitting(&entries));
+        let bytes: usize = first.map(|sequenced| payloads.payload(&sequenced.entry).len()).sum();
+        assert!(bytes > 1 << 20 && bytes <= BATCH_BYTES, "{bytes}");
+    }
 }

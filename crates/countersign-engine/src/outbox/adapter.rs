@@ -59,11 +59,28 @@ pub struct Job<'a> {
     pub judge: &'a dyn Judge,
 }
 
+impl Job<'_> {
+    /// Why nothing may leave now: it must not any more, or its time is over. Asked as the last thing before the first byte.
+    pub fn held_back(&self) -> Option<String> {
+        let late = || self.judge.is_late().then(|| LATE.to_owned());
+        self.judge.stopped().map(|reason| reason.code().to_string()).or_else(late)
+    }
+}
+
+/// What is said of a call whose deadline passed while it was being prepared.
+pub const LATE: &str = "its deadline passed before it could be sent";
+
 /// Decides, between reading and acting.
 pub trait Judge {
     /// Why the call must not leave any more, if so: a halt, a revocation, a key or a delegation that is no longer good. Asked for
     /// each attempt, as the last thing before the first byte, or before what makes it count.
     fn stopped(&self) -> Option<Reason>;
+
+    /// Whether the call's deadline has passed, with which what the action relied on is too old. Asked where `stopped` is: opening a
+    /// line to the other side takes time.
+    fn is_late(&self) -> bool {
+        false
+    }
 
     /// The attributes of a fact's type: what is read outside must fit them.
     fn schema(&self, fact: &FactId) -> FactSchema;

@@ -1,7 +1,7 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, Inner, Job, Judge, LastTry, Outside, Probed};
+use super::{Adapter, Attempt, Inner, Job, Judge, LATE, LastTry, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
@@ -92,7 +92,7 @@ impl Inner {
         let call = &flight.dispatched.call;
         if self.gate.now_ms() > call.deadline_ms && work.kind == Kind::Call {
             let last = self.gate.tried().last(work.effect).map(|last| format!("; the latest attempt: {}", last.found));
-            let why = format!("its deadline passed before it could be sent{}", last.unwrap_or_default());
+            let why = format!("{LATE}{}", last.unwrap_or_default());
             return self.give_up(work, Evidence::said(why), None);
         }
         // What an earlier attempt did is asked first where there is a receipt to ask for; there the adapter asks what stops it.
@@ -103,7 +103,7 @@ impl Inner {
         {
             return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.code())), None);
         }
-        let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
+        let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
         let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
         let found = match work.kind {
@@ -165,7 +165,7 @@ impl Inner {
 
     /// Why an effect must not leave now, by what is synced.
     fn stopped(&self, effect: &Effect) -> Option<Reason> {
-        stop_on(&effect.action, &*self.gate.view(), self.gate.now_ms())
+        stop_on(&effect.action, effect.approval.as_deref(), &*self.gate.view(), self.gate.now_ms())
     }
 
     /// Nothing more is sent, because it must not leave; the sequencer says why. What was lifted meanwhile is tried again.
@@ -198,7 +198,7 @@ impl Inner {
             None if adapter.keeps_receipts() => 0,
             None => return,
         };
-        let judging = Judging { gate: &self.gate, effect, judged: Mutex::new(None) };
+        let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
         let key = outside_key(&effect.action.id);
         let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
         // The doubt began when the last attempt ended.
@@ -267,12 +267,17 @@ fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Opt
 struct Judging<'a> {
     gate: &'a Gate,
     effect: &'a Effect,
+    deadline_ms: u64,
     judged: Mutex<Option<Judged>>,
 }
 
 impl Judge for Judging<'_> {
     fn stopped(&self) -> Option<Reason> {
-        stop_on(&self.effect.action, &*self.gate.view(), self.gate.now_ms())
+        stop_on(&self.effect.action, self.effect.approval.as_deref(), &*self.gate.view(), self.gate.now_ms())
+    }
+
+    fn is_late(&self) -> bool {
+        self.gate.now_ms() > self.deadline_ms
     }
 
     fn schema(&self, fact: &FactId) -> FactSchema {

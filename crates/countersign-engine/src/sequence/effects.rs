@@ -9,7 +9,7 @@ use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
-use countersign_core::limits::REASON_BYTES_MAX;
+use countersign_core::limits::{JUDGED_BYTES_MAX, REASON_BYTES_MAX};
 use countersign_core::record::{Dispatch, Event, Settle};
 
 impl Sequencer {
@@ -80,7 +80,14 @@ impl Sequencer {
     }
 
     /// Settles a call by what a worker or a probe found.
-    pub(super) fn settle(&mut self, batch: &mut Batch, settlement: Settlement, reply: Reply, now_ms: u64) {
+    pub(super) fn settle(&mut self, batch: &mut Batch, mut settlement: Settlement, reply: Reply, now_ms: u64) {
+        // Other people's servers word it. What does not fit an entry would stop the ledger, and every halt with it.
+        settlement.evidence = settlement.evidence.bounded();
+        if settlement.judged.as_ref().is_some_and(|judged| judged.bytes_bound() > JUDGED_BYTES_MAX) {
+            let attempts = settlement.evidence.attempts;
+            settlement.evidence = Evidence { attempts, ..Evidence::said("what was read and sent is too long to keep") };
+            settlement.judged = None;
+        }
         let by = (AgentId::gate(), Auth::None);
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }
@@ -131,7 +138,7 @@ impl Sequencer {
             }
             // The worker looked at what was synced; why it stops is decided here, at the entry's own place, so that an audit
             // finds the same. What was lifted in between stops nothing.
-            let stopped = decide::stop_on(&effect.action, &self.state, now_ms);
+            let stopped = decide::stop_on(&effect.action, effect.approval.as_deref(), &self.state, now_ms);
             stopped.map(|stopped| (effect, Some(stopped))).ok_or(EffectRefusal::NotStopped(id))
         });
         let (effect, stopped) = match settling {

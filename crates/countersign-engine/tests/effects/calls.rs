@@ -5,8 +5,10 @@ use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_core::effect::EffectRefusal;
 use countersign_core::halt::Scope;
 use countersign_core::identity::Auth;
+use countersign_core::record::{Event, Judged};
+use countersign_core::value::{Attributes, Value};
 use countersign_engine::outbox::{Attempt, Probed};
-use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::request::{Answer, Refusal, Request, Settlement};
 use serde_json::json;
 
 #[test]
@@ -39,6 +41,33 @@ fn a_call_that_was_refused_writes_nothing_and_gives_its_budget_back() {
         world.until(effect, "failed");
     }
     assert_eq!(world.balance("a"), 500);
+    world.audited();
+}
+
+#[test]
+fn a_server_answers_with_more_than_an_entry_holds_and_the_ledger_goes_on() {
+    let mut world = World::new();
+    let long = "\u{1b}".repeat(17_000_000);
+    let summary = Evidence { summary: long.clone(), ..Evidence::default() };
+    let rest = Evidence { result: Some(long.clone()), receipt: Some(long.clone()), ..Evidence::said("created") };
+    for (attempt, phase) in [(Attempt::Refused(summary), "failed"), (Attempt::Done(rest), "settled")] {
+        let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
+        world.outside.answer(attempt);
+        world.until(effect, phase);
+    }
+    // The same of facts that an adapter read.
+    let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
+    let value = Attributes::from_fields(vec![("note".into(), Value::String(long.into()))]);
+    let facts = vec![(account_id("a").parse().unwrap(), Some(value))];
+    let judged = Judged { at_ms: 0, facts, send: None, blocked: None, shadowed: None };
+    let (effect, evidence) = (EffectId(effect), Evidence::said("read"));
+    let settlement = Settlement { effect, outcome: Outcome::Failed, evidence, judged: Some(judged), is_stopped: false };
+    let Ok(Answer::Entered(entered)) = world.call(Request::Settle(Box::new(settlement))) else { panic!("is entered") };
+    let Event::Settle(settle) = &entered.entry.event else { panic!("is a settlement") };
+    assert_eq!((settle.judged.is_none(), settle.evidence.summary.contains("too long to keep")), (true, true));
+    let (by, scope, reason) = (operator(), Scope::All, "an incident".into());
+    world.call(Request::Halt { by, auth: Auth::None, scope, reason }).unwrap();
+    world.outside.answer(done());
     world.audited();
 }
 
@@ -123,6 +152,16 @@ fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     world.outside.answer(Attempt::NotSent(Evidence::said("connection refused")));
     world.until(late, "failed");
     assert_eq!((world.asked(), world.balance("a")), (3, 400));
+    world.audited();
+}
+
+#[test]
+fn a_call_whose_deadline_passes_while_the_line_opens_does_not_leave() {
+    let mut world = World::new();
+    world.slow_line(6 * 60_000);
+    let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
+    world.until(effect, "failed");
+    assert_eq!((world.asked(), world.balance("a")), (0, 500));
     world.audited();
 }
 

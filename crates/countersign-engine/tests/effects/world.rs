@@ -47,6 +47,8 @@ pub struct Outsider {
     probes: Mutex<VecDeque<Probed>>,
     pub asked: Mutex<Vec<(EffectId, String, Json)>>,
     changed: Condvar,
+    /// What happens while the line to it is being opened.
+    pub opening: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Outsider {
@@ -74,8 +76,11 @@ impl Outsider {
 
 impl Adapter for Outsider {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
-        if let Some(halted) = job.judge.stopped() {
-            return Attempt::NotSent(Evidence::said(halted.message()));
+        if let Some(opening) = self.opening.lock().take() {
+            opening();
+        }
+        if let Some(why) = job.held_back() {
+            return Attempt::NotSent(Evidence::said(why));
         }
         let sent = match &job.call.send {
             Some(countersign_core::call::Send::Http { method, path, body }) => json!([method.as_str(), path, body]),
@@ -198,6 +203,15 @@ impl World {
     /// Lets time pass.
     pub fn pass(&self, ms: u64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Opening the next line to the outside takes so long.
+    pub fn slow_line(&self, ms: u64) {
+        let clock = Arc::clone(&self.clock);
+        let wait = move || {
+            clock.0.fetch_add(ms, Ordering::SeqCst);
+        };
+        *self.outside.opening.lock() = Some(Box::new(wait));
     }
 
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {

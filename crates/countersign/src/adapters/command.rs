@@ -22,6 +22,9 @@ pub const KEY: &str = "COUNTERSIGN_IDEMPOTENCY_KEY";
 /// The exit that means "not now, and nothing was done": EX_TEMPFAIL of sysexits.
 pub const TEMPORARY: i32 = 75;
 
+/// What is looked at of what a program complains about.
+const COMPLAINT_BYTES_MAX: usize = 4 << 10;
+
 /// One program.
 #[derive(Debug)]
 pub struct CommandAdapter {
@@ -84,7 +87,8 @@ impl CommandAdapter {
             args: self.args.iter().map(String::as_str).chain(args.iter().map(SmolStr::as_str)).collect(),
             env: self.path.iter().map(|path| ("PATH", path.as_str())).chain(variables).chain([(KEY, key)]).collect(),
             cwd: &self.cwd,
-            output_bytes_max: self.output_bytes_max,
+            output_bytes_max: self.output_bytes_max.saturating_add(self.known.reach()),
+            complaint_bytes_max: COMPLAINT_BYTES_MAX.saturating_add(self.known.reach()),
         };
         let (ended, output) = child::run(&spec, until)
             .map_err(|error| self.said(format!("{} could not be started: {error}", self.program.display())))?;
@@ -98,7 +102,9 @@ impl CommandAdapter {
             Ended::Signal(signal) => format!("the command was ended by signal {signal}"),
             Ended::Late => "the command took too long and was ended".to_owned(),
         };
-        let complaint = String::from_utf8_lossy(&output.stderr);
+        // Secrets go first: a cut through one would leave its front behind.
+        let complaint =
+            self.known.hide_front(String::from_utf8_lossy(&output.stderr).into_owned(), COMPLAINT_BYTES_MAX);
         if let Some(line) = complaint.lines().find(|line| !line.trim().is_empty()).filter(|_| ended != Ended::Exit(0)) {
             summary.push_str(": ");
             summary.extend(line.trim().chars().filter(|letter| !letter.is_control()).take(200));
@@ -107,7 +113,7 @@ impl CommandAdapter {
             Ended::Exit(code) => Some(i64::from(code)),
             Ended::Signal(_) | Ended::Late => None,
         };
-        let result = kept::text(&output.stdout, output.is_whole, &self.known);
+        let result = kept::text(&output.stdout, self.output_bytes_max, output.is_whole, &self.known);
         Evidence { status, result, ..self.said(summary) }
     }
 
@@ -133,8 +139,8 @@ impl Adapter for CommandAdapter {
             Ok(args) => args,
             Err(evidence) => return Attempt::Refused(evidence),
         };
-        if let Some(blocked) = job.judge.stopped() {
-            return Attempt::NotSent(self.said(format!("nothing was started: {}", blocked.code())));
+        if let Some(why) = job.held_back() {
+            return Attempt::NotSent(self.said(format!("nothing was started: {why}")));
         }
         match self.run(args, job.key, job.call.timeout_ms) {
             // Nothing of the program has run.

@@ -112,7 +112,7 @@ impl HttpAdapter {
             Failed::NotSent(self.said(format!("nothing was sent: {why}")))
         })?;
         may_send().map_err(Failed::NotSent)?;
-        let answered = exchange(line, request, self.response_bytes_max);
+        let answered = exchange(line, request, self.response_bytes_max.saturating_add(self.known.reach()));
         let is_clear = answered.as_ref().is_ok_and(|answer| answer.status < 500 && answer.status != 429);
         breaker.report(is_clear, Instant::now());
         answered.map_err(|NoAnswer { is_sent, why, status }| {
@@ -183,9 +183,9 @@ impl HttpAdapter {
 
     fn try_once(&self, job: &Job<'_>) -> Result<Attempt, Failed> {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
-        let halted = || match job.judge.stopped() {
+        let halted = || match job.held_back() {
             None => Ok(()),
-            Some(blocked) => Err(self.said(format!("nothing was sent: {}", blocked.code()))),
+            Some(why) => Err(self.said(format!("nothing was sent: {why}"))),
         };
         let (send, condition) = if job.call.outside.is_empty() {
             let nothing = || Failed::Never(self.said("there is nothing to send"));
@@ -223,7 +223,7 @@ impl HttpAdapter {
     fn evidence(&self, answer: &Answer) -> Evidence {
         Evidence {
             status: Some(i64::from(answer.status)),
-            result: kept::text(&answer.body, answer.is_whole, &self.known),
+            result: kept::text(&answer.body, self.response_bytes_max, answer.is_whole, &self.known),
             ..self.said(outcome::sentence(answer.status))
         }
     }

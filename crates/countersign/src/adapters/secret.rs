@@ -124,17 +124,32 @@ impl Known {
         }
     }
 
+    /// Whether a text holds a secret.
+    pub fn is_in(&self, text: &str) -> bool {
+        !self.0.is_empty() && !find(text, &self.0).is_empty()
+    }
+
+    /// How much more than what is kept must be read, so that no secret is cut in two before it is searched for.
+    pub fn reach(&self) -> usize {
+        self.0.iter().map(Forms::longest).max().unwrap_or_default()
+    }
+
     /// Takes every secret out of a text.
     pub fn hide(&self, text: String) -> String {
-        if self.0.is_empty() {
-            return text;
-        }
-        let found = find(&text, &self.0);
+        let end = text.len();
+        self.hide_front(text, end)
+    }
+
+    /// The front of a text, without secrets. One that begins in it and ends beyond is hidden too.
+    pub fn hide_front(&self, mut text: String, end: usize) -> String {
+        let found = if self.0.is_empty() { Vec::new() } else { find(&text, &self.0) };
+        let end = text.floor_char_boundary(end);
         if found.is_empty() {
+            text.truncate(end);
             return text;
         }
-        let (mut out, mut done) = (String::with_capacity(text.len()), 0);
-        for place in found {
+        let (mut out, mut done) = (String::with_capacity(end), 0);
+        for place in found.into_iter().filter(|place| place.start < end) {
             if place.start >= done {
                 out.push_str(text.get(done..place.start).unwrap_or_default());
                 out.push_str(HIDDEN);
@@ -142,7 +157,7 @@ impl Known {
             // What overlaps is one secret, or two of which nothing may show.
             done = done.max(text.ceil_char_boundary(place.end));
         }
-        out.push_str(text.get(done..).unwrap_or_default());
+        out.push_str(text.get(done..end).unwrap_or_default());
         out
     }
 }

@@ -20,6 +20,8 @@ pub struct Told {
     /// The halt comes when it was asked so many times.
     halted_after: usize,
     asked: Cell<usize>,
+    /// The deadline passes when it was asked so many times.
+    late_after: usize,
     /// What it says to facts read outside.
     judged: Option<Send>,
     /// What it was shown.
@@ -29,12 +31,23 @@ pub struct Told {
 impl Told {
     /// Lets everything pass.
     pub fn free() -> Self {
-        Self { halted_after: usize::MAX, asked: Cell::new(0), judged: None, shown: RefCell::default() }
+        Self {
+            halted_after: usize::MAX,
+            asked: Cell::new(0),
+            late_after: usize::MAX,
+            judged: None,
+            shown: RefCell::default(),
+        }
     }
 
     /// Halts from the n-th question on.
     pub fn halted_after(asked: usize) -> Self {
         Self { halted_after: asked, ..Self::free() }
+    }
+
+    /// Late from the n-th question on.
+    pub fn late_after(asked: usize) -> Self {
+        Self { late_after: asked, ..Self::free() }
     }
 
     /// Lets a call pass on what was read.
@@ -59,6 +72,10 @@ impl Judge for Told {
     fn stopped(&self) -> Option<Reason> {
         self.asked.set(self.asked.get() + 1);
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
+    }
+
+    fn is_late(&self) -> bool {
+        self.asked.get() > self.late_after
     }
 
     fn schema(&self, _: &FactId) -> FactSchema {
@@ -95,7 +112,7 @@ pub fn attempt(adapter: &dyn Adapter, call: &Call, judge: &dyn Judge) -> Attempt
 /// Probes by what is sent.
 pub fn probe(adapter: &dyn Adapter, send: Send, timeout_ms: u64) -> Probed {
     let mut call = call(send.clone(), timeout_ms);
-    call.probe = Some(Probe { send, absent_after_ms: 0 });
+    call.probe = Some(Probe { send, absent_after_ms: 0, at: None });
     adapter.probe(&Job { effect: EffectId(1), call: &call, key: KEY, attempt: 1, judge: &Told::halted_after(0) })
 }
 

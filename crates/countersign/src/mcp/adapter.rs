@@ -6,8 +6,10 @@
 //! a tool that failed half-way says the same as one that did nothing (I6); unless the pact says that this tool's errors do not.
 
 mod answered;
+mod found;
 
 use self::answered::{Answered, Says};
+use self::found::{Found, attributes, look, said, secrets};
 use super::buffers::Buffers;
 use super::direct::{Direct, NoAnswer, not_listed};
 use super::gate::tool_fact;
@@ -16,11 +18,13 @@ use super::refusal::MEMBER;
 use super::settings::{McpSettings, Place};
 use super::tool::Tool;
 use super::upstream::Alive;
+use crate::adapters::secret::Known;
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::limits::RESULT_BYTES_MAX;
 use countersign_core::pact::FactSchema;
-use countersign_core::value::{Attributes, Value as FactValue};
+use countersign_core::value::Value as FactValue;
 use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactReader, Job, Outside, Probed, Reading};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,10 +34,6 @@ use tokio::runtime::{Handle, Runtime};
 const CONCURRENCY: usize = 4;
 /// How long a tool may take to read a fact for an observation.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
-/// How much is told of what a tool says went wrong.
-const SAID_CHARS_MAX: usize = 500;
-/// How much of a result is kept.
-const RESULT_BYTES_MAX: usize = 16 * 1024;
 
 /// Calls the tools of one server.
 pub struct McpAdapter {
@@ -43,6 +43,8 @@ pub struct McpAdapter {
     idle: Mutex<Vec<Direct>>,
     /// What operators have approved.
     facts: Mutex<Option<FactReader>>,
+    /// The secrets that the server was given, to be searched for in what it says.
+    known: Mutex<Known>,
 }
 
 /// The threads that all links of a gate's adapters run on.
@@ -96,7 +98,27 @@ enum Unread {
 impl McpAdapter {
     /// For the server of this name.
     pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
-        Self { name: name.to_owned(), place, threads, idle: Mutex::default(), facts: Mutex::default() }
+        let (name, idle, facts) = (name.to_owned(), Mutex::default(), Mutex::default());
+        Self { name, place, threads, idle, facts, known: Mutex::default() }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evidence that is a sentence, without secrets. They go first: a cut through one would leave its front behind.
+    fn said(&self, summary: impl Into<String>) -> Evidence {
+        Evidence::said(self.known().hide(summary.into()))
+    }
+
+    /// What was said, with the result as it was sent, unless that is too long to keep: half of one says nothing.
+    fn evidence(&self, summary: String, result: String) -> Evidence {
+        let bytes = result.len();
+        let result = self.known().hide(result);
+        if result.len() > RESULT_BYTES_MAX {
+            return self.said(format!("its answer of {bytes} bytes is too long to keep; {summary}"));
+        }
+        Evidence { result: Some(result), ..self.said(summary) }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Direct>> {
@@ -111,6 +133,8 @@ impl McpAdapter {
                 return Ok(kept);
             }
         }
+        // Read again: a file may hold another one by now.
+        secrets(&self.place, &mut self.known());
         // Nothing waits for it to end: a worker drops it, and its program ends with it.
         let (alive, _) = Alive::new();
         self.threads.handle.block_on(Direct::open(&self.place, &alive, &self.threads.buffers))
@@ -194,13 +218,18 @@ impl McpAdapter {
         })?;
         let why = match answered.says {
             Says::Completed => None,
-            Says::Failed => Some(said(&answered.result)),
+            Says::Failed => Some(said(&answered.result).to_owned()),
             Says::Neither(why) => Some(format!("it {why}")),
         };
         if let Some(why) = why {
             return Err(Unread::Answered(format!("{tool} could not read {}: {why}", read.fact)));
         }
-        let value = attributes(&answered.result, at, schema);
+        // The whole answer is shown to whoever observes the fact.
+        if self.known().is_in(&answered.text) {
+            let why = "holds a secret that the server was started with";
+            return Err(Unread::Answered(format!("what {tool} says of {} {why}", read.fact)));
+        }
+        let value = attributes(&answered.result, at, schema, &self.known());
         let value = value.map_err(|why| Unread::Answered(format!("what {tool} says of {}: {why}", read.fact)))?;
         Ok(Reading { value, answer: Some(answered.text) })
     }
@@ -215,8 +244,8 @@ impl McpAdapter {
             for wanted in &job.call.outside {
                 match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
                     Ok(Reading { value, .. }) => read.push(Outside { fact: wanted.fact.clone(), value }),
-                    Err(Unread::Silent(why)) => return Attempt::NotSent(Evidence::said(why)),
-                    Err(Unread::Answered(why)) => return Attempt::Refused(Evidence::said(why)),
+                    Err(Unread::Silent(why)) => return Attempt::NotSent(self.said(why)),
+                    Err(Unread::Answered(why)) => return Attempt::Refused(self.said(why)),
                 }
             }
             match job.judge.judge(&read) {
@@ -226,31 +255,31 @@ impl McpAdapter {
             Some(&judged)
         };
         let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
-            return Attempt::Refused(Evidence::said(format!("{} takes calls of tools and nothing else", self.name)));
+            return Attempt::Refused(self.said(format!("{} takes calls of tools and nothing else", self.name)));
         };
         match self.check_approved(link, tool, until) {
             Ok(()) => {}
-            Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(Evidence::said(why)),
-            Err(error) => return Attempt::NotSent(Evidence::said(error.to_string())),
+            Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(self.said(why)),
+            Err(error) => return Attempt::NotSent(self.said(error.to_string())),
         }
-        if let Some(halted) = job.judge.stopped() {
-            return Attempt::NotSent(Evidence::said(halted.message()));
+        if let Some(why) = job.held_back() {
+            return Attempt::NotSent(self.said(why));
         }
         match self.call(link, tool, arguments, Some(job.key), until) {
             Ok(Answered { result, text, says }) => match says {
-                Says::Completed => Attempt::Done(evidence(format!("{tool} was called"), text)),
+                Says::Completed => Attempt::Done(self.evidence(format!("{tool} was called"), text)),
                 Says::Failed if *fails_on_error => {
-                    Attempt::Refused(evidence(format!("{tool} did nothing: {}", said(&result)), text))
+                    Attempt::Refused(self.evidence(format!("{tool} did nothing: {}", said(&result)), text))
                 }
-                Says::Failed => Attempt::Unknown(evidence(format!("{tool} answered with an error"), text)),
-                Says::Neither(why) => Attempt::Unknown(evidence(format!("{tool} {why}"), text)),
+                Says::Failed => Attempt::Unknown(self.evidence(format!("{tool} answered with an error"), text)),
+                Says::Neither(why) => Attempt::Unknown(self.evidence(format!("{tool} {why}"), text)),
             },
-            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(Evidence::said(why)),
+            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.said(why)),
             Err(NoAnswer::Error { code: code @ (INVALID_PARAMS | INVALID_REQUEST | METHOD_NOT_FOUND), message }) => {
                 let summary = format!("{} did not take the call: {message}", self.name);
-                Attempt::Refused(Evidence { status: Some(code), ..Evidence::said(summary) })
+                Attempt::Refused(Evidence { status: Some(code), ..self.said(summary) })
             }
-            Err(error) => Attempt::Unknown(Evidence::said(error.to_string())),
+            Err(error) => Attempt::Unknown(self.said(error.to_string())),
         }
     }
 }
@@ -259,7 +288,7 @@ impl Adapter for McpAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         let mut link = match self.link() {
             Ok(link) => link,
-            Err(error) => return Attempt::NotSent(Evidence::said(format!("{} cannot be reached: {error}", self.name))),
+            Err(error) => return Attempt::NotSent(self.said(format!("{} cannot be reached: {error}", self.name))),
         };
         let attempt = self.try_once(&mut link, job);
         // A link on which an answer may still come must not be used for anything else.
@@ -270,10 +299,12 @@ impl Adapter for McpAdapter {
     }
 
     fn probe(&self, job: &Job<'_>) -> Probed {
-        let unknown = |why: String| Probed::Unknown(Evidence::said(why));
-        let Some(Send::Tool { tool, arguments, .. }) = job.call.probe.as_ref().map(|probe| &probe.send) else {
+        let unknown = |why: String| Probed::Unknown(self.said(why));
+        let probe = job.call.probe.as_ref();
+        let Some(Send::Tool { tool, arguments, .. }) = probe.map(|probe| &probe.send) else {
             return unknown("the probe is no tool".to_owned());
         };
+        let at = probe.and_then(|probe| probe.at.as_deref());
         let mut link = match self.link() {
             Ok(link) => link,
             Err(error) => return unknown(error.to_string()),
@@ -283,10 +314,11 @@ impl Adapter for McpAdapter {
         let probed = match checked.and_then(|()| self.call(&mut link, tool, arguments, None, until)) {
             Ok(Answered { says: Says::Neither(why), .. }) => unknown(format!("{tool} {why}")),
             Ok(Answered { says: Says::Failed, result, .. }) => unknown(format!("{tool}: {}", said(&result))),
-            Ok(answered) if is_nothing(answered.result.get("structuredContent")) => {
-                Probed::Absent(evidence(format!("{tool} finds nothing"), answered.text))
-            }
-            Ok(answered) => Probed::There(evidence(format!("{tool} finds it"), answered.text)),
+            Ok(answered) => match look(&answered.result, at) {
+                Found::There => Probed::There(self.evidence(format!("{tool} finds it"), answered.text)),
+                Found::Nothing => Probed::Absent(self.evidence(format!("{tool} finds nothing"), answered.text)),
+                Found::Unclear(why) => unknown(format!("{tool} {why}")),
+            },
             Err(error) => return unknown(error.to_string()),
         };
         self.idle().push(link);
@@ -294,13 +326,14 @@ impl Adapter for McpAdapter {
     }
 
     fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
-        let mut link = self.link().map_err(|error| format!("{} cannot be reached: {error}", self.name))?;
+        let told = |why: String| self.said(why).summary;
+        let mut link = self.link().map_err(|error| told(format!("{} cannot be reached: {error}", self.name)))?;
         match self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN) {
             Ok(reading) => {
                 self.idle().push(link);
                 Ok(reading)
             }
-            Err(Unread::Silent(why) | Unread::Answered(why)) => Err(why),
+            Err(Unread::Silent(why) | Unread::Answered(why)) => Err(told(why)),
         }
     }
 
@@ -311,50 +344,6 @@ impl Adapter for McpAdapter {
     fn connect(&self, facts: FactReader) {
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
-}
-
-/// The attributes at a place of a result, where a text is read as JSON; `None` where there is nothing.
-fn attributes(result: &Value, at: &str, schema: &FactSchema) -> Result<Option<Attributes>, String> {
-    let object: Map<String, Value> = match result.pointer(at) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Object(object)) => object.clone(),
-        Some(Value::String(text)) => strict(text)?,
-        Some(_) => return Err(format!("at {at} stands no object")),
-    };
-    Attributes::declared_in(&object, schema).map(Some).map_err(|error| error.to_string())
-}
-
-fn strict(text: &str) -> Result<Map<String, Value>, String> {
-    countersign_core::json::parse_object(text).map_err(|error| error.to_string())
-}
-
-/// Whether a probe's result says that there is nothing.
-fn is_nothing(content: Option<&Value>) -> bool {
-    match content {
-        None | Some(Value::Null | Value::Bool(false)) => true,
-        Some(Value::Array(items)) => items.is_empty(),
-        // Servers wrap what is no object.
-        Some(Value::Object(members)) => {
-            members.is_empty()
-                || (members.len() == 1 && members.get("result").is_some_and(|result| is_nothing(Some(result))))
-        }
-        Some(_) => false,
-    }
-}
-
-/// The first text of a result.
-fn said(result: &Value) -> String {
-    let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it does not say why");
-    text.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
-}
-
-/// What was said, with the result as it was sent, unless that is too long to keep: half of one says nothing.
-fn evidence(summary: String, result: String) -> Evidence {
-    if result.len() > RESULT_BYTES_MAX {
-        let bytes = result.len();
-        return Evidence::said(format!("{summary}; its answer of {bytes} bytes is too long to keep"));
-    }
-    Evidence { result: Some(result), ..Evidence::said(summary) }
 }
 
 #[cfg(test)]

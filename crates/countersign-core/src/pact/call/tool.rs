@@ -2,7 +2,7 @@
 
 use super::{Scope, members};
 use crate::pact::diagnostic::{Problems, suggestion};
-use crate::pact::source::{Table, string};
+use crate::pact::source::{Table, Text, string};
 use crate::pact::{BodyRule, SendRule, SourceRead, VersionRule};
 use smol_str::SmolStr;
 use std::ops::Range;
@@ -16,6 +16,17 @@ pub(super) fn read<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &m
     let versions = versions(scope, body, problems);
     let fails_on_error = body.choice("on_error", &[("in_doubt", false), ("failed", true)], problems).unwrap_or(false);
     Some(SendRule::Tool { tool: tool?.value.into(), arguments: arguments?, versions: versions?, fails_on_error })
+}
+
+/// A place in a tool's structured result. What a result says in texts is worded for people, and no place to look for a call.
+pub(super) fn structured(at: &Text<'_>, problems: &mut Problems) -> Option<SmolStr> {
+    let inside = at.value.strip_prefix("/structuredContent");
+    if inside.is_some_and(|inside| inside.is_empty() || inside.starts_with('/')) {
+        return Some(at.value.into());
+    }
+    let hint = "write it as a JSON pointer: at = \"/structuredContent/transfer\"";
+    problems.error(&at.content(), "`at` of a probe is a place in `/structuredContent`", hint);
+    None
 }
 
 /// Which arguments take which versions.

@@ -53,7 +53,8 @@ fn write_outcome(out: &mut String, call: &CallRule, reads: &[Read]) {
         None => out.push_str("- a doubt is resolved by a person\n"),
         Some(probe) => {
             let (what, after) = (sent(&probe.send, reads), duration(probe.absent_after_ms));
-            let _ = writeln!(out, "- a doubt is resolved by {what}; absent counts {after} after the last attempt");
+            let at = probe.at.as_ref().map(|at| format!(", at {} of its result", code(at))).unwrap_or_default();
+            let _ = writeln!(out, "- a doubt is resolved by {what}{at}; absent counts {after} after the last attempt");
         }
     }
     if let SendRule::Tool { fails_on_error: true, .. } = &call.send {

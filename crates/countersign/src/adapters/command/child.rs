@@ -8,8 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// What is kept of what a program complains about.
-const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 /// How long the end of the output is waited for once the group has ended. Only a process that left the group can hold it open.
 const OUTPUT_WAIT: Duration = Duration::from_millis(500);
 
@@ -20,6 +18,7 @@ pub(super) struct Spec<'a> {
     pub env: Vec<(&'a str, &'a str)>,
     pub cwd: &'a Path,
     pub output_bytes_max: usize,
+    pub complaint_bytes_max: usize,
 }
 
 /// How a run ended.
@@ -49,7 +48,7 @@ pub(super) fn run(spec: &Spec<'_>, until: Instant) -> io::Result<(Ended, Output)
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let stdout = child.stdout.take().map(|pipe| keep(pipe, spec.output_bytes_max));
-    let stderr = child.stderr.take().map(|pipe| keep(pipe, COMPLAINT_BYTES_MAX));
+    let stderr = child.stderr.take().map(|pipe| keep(pipe, spec.complaint_bytes_max));
     let ended = finish(&mut child, until);
     let (stdout, is_whole) = stdout.map_or_else(Default::default, collected);
     let (stderr, _) = stderr.map_or_else(Default::default, collected);

@@ -1,6 +1,7 @@
 //! Facts that live in the service: read before the call, under an ETag where there is one.
 
 use super::super::breaker::Breaker;
+use super::super::kept;
 use super::{Failed, HttpAdapter};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::json;
@@ -106,8 +107,13 @@ impl HttpAdapter {
         // A clear answer that cannot be used will be the same next time: waiting for another would keep everybody fenced out, and
         // act by itself whenever it comes.
         let value = match answer.status {
-            200 if !answer.is_whole => return Err(Failed::Never(unread("the answer is too long".into()))),
-            200 => Some(attributes(&answer.body, schema).map_err(|why| Failed::Never(unread(why)))?),
+            200 if !answer.is_whole || answer.body.len() > self.response_bytes_max => {
+                return Err(Failed::Never(unread("the answer is too long".into())));
+            }
+            200 => {
+                let value = attributes(&answer.body, schema).and_then(|value| kept::fact(value, &self.known));
+                Some(value.map_err(|why| Failed::Never(unread(why)))?)
+            }
             404 | 410 => None,
             status if super::outcome::is_passing(status) => {
                 return Err(Failed::NotSent(unread(super::outcome::sentence(status))));

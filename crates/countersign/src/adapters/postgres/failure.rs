@@ -1,7 +1,11 @@
 //! What can go wrong between a statement and its answer, by what follows from it.
 
+use countersign_core::call::one_line;
 use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
+
+/// How much is told of a message of the server: a trigger may raise one of any length.
+const SAID_BYTES_MAX: usize = 500;
 
 /// Why a statement has no good answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +52,7 @@ pub fn surely_not_committed(error: &tokio_postgres::Error) -> bool {
 /// Without `DETAIL` and without the statement: both can quote values of rows.
 fn of_server(refused: &DbError) -> Failure {
     let code = refused.code().code();
-    let said = format!("PostgreSQL: {} ({code})", refused.message());
+    let said = format!("PostgreSQL: {} ({code})", one_line(refused.message(), SAID_BYTES_MAX));
     match code {
         "40001" | "40P01" => Failure::Conflict(said),
         // A lock or a statement that took too long.
@@ -57,10 +61,10 @@ fn of_server(refused: &DbError) -> Failure {
         "25P03" | "57P01" | "57P02" | "57P03" | "57P05" => Failure::Lost(said),
         "0A000" | "26000" => Failure::Outdated(said),
         "42P01" | "3F000" => Failure::Refused(format!(
-            "{said}\nhint: check the name in the pact; if it is the receipts that are missing, run `countersign postgres init`"
+            "{said}; check the name in the pact; if it is the receipts that are missing, run `countersign postgres init`"
         )),
         "42501" => Failure::Refused(format!(
-            "{said}\nhint: the gate's user lacks this right; `countersign postgres init --guard TABLE`, run as the owner of \
+            "{said}; the gate's user lacks this right; `countersign postgres init --guard TABLE`, run as the owner of \
              the table, grants what the gate needs"
         )),
         _ if code.starts_with("53") || code.starts_with("08") => Failure::Busy(said),
@@ -74,7 +78,7 @@ fn broken(error: &tokio_postgres::Error) -> bool {
 
 fn causes(error: &tokio_postgres::Error) -> String {
     match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+        Some(source) => one_line(&format!("{error}: {source}"), SAID_BYTES_MAX),
+        None => one_line(&error.to_string(), SAID_BYTES_MAX),
     }
 }

@@ -14,7 +14,7 @@ use super::values::{Param, Text, attributes};
 use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send, Statement as Sql};
 use countersign_core::pact::sql::query_table;
 use countersign_core::reason::Reason;
-use countersign_engine::outbox::{Job, Outside};
+use countersign_engine::outbox::{Job, LATE, Outside};
 use std::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -60,6 +60,11 @@ pub fn run(
         // Asked once more, with the rows locked and everything written: from here on it counts.
         Ok(_) if let Some(blocked) = job.judge.stopped() => {
             ended = Ended::Blocked(blocked);
+            link.client.batch_execute("rollback").await?;
+            Ok(true)
+        }
+        Ok(_) if job.judge.is_late() => {
+            ended = Ended::Undone(Failure::Busy(LATE.to_owned()));
             link.client.batch_execute("rollback").await?;
             Ok(true)
         }

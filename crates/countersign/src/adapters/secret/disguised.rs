@@ -39,6 +39,12 @@ impl Forms {
         forms.exact.dedup();
         forms
     }
+
+    /// How long it can be in a text: an escape takes six bytes for one, and seldom is one in another.
+    pub(super) fn longest(&self) -> usize {
+        let longest = self.exact.iter().chain(&self.hex).map(String::len).max().unwrap_or_default();
+        longest.saturating_mul(6)
+    }
 }
 
 /// Where any of these secrets stands in a text, in order.

@@ -51,6 +51,16 @@ fn the_environment_is_what_the_settings_say() {
 }
 
 #[test]
+fn a_secret_that_crosses_a_cut_is_hidden_whole() {
+    let more = "env = { TOKEN = { env = \"TOKEN\" } }\noutput_max = 8";
+    let (_, evidence) = run("printf 'token=%s' $TOKEN; printf '%0195d%s' 0 $TOKEN >&2; exit 1", more, &[], 5_000);
+    assert_eq!(evidence.result.as_deref(), Some("token=[secret]… (cut: there was more)"));
+    assert!(!evidence.summary.contains("ses"), "{}", evidence.summary);
+    let (_, evidence) = run("printf '%04090d%s' 0 $TOKEN | tr -d 0 >&2; exit 1", more, &[], 5_000);
+    assert!(!evidence.summary.contains("ses"), "{}", evidence.summary);
+}
+
+#[test]
 fn every_exit_means_what_the_table_says() {
     let more = "refused_exits = [2, 65]";
     for (exit, expected) in

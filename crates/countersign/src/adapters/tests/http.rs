@@ -285,13 +285,16 @@ fn a_halt_counts_until_the_first_byte() {
     assert!(evidence.summary.ends_with("halted"), "{}", evidence.summary);
     let (late, _) = found(attempt(&adapter, &call, &Told::halted_after(1)));
     assert_eq!(late, "not sent", "the line was open, and nothing was sent over it");
+    // The same of a deadline that passes while the line is being opened.
+    let (late, evidence) = found(attempt(&adapter, &call, &Told::late_after(1)));
+    assert!(late == "not sent" && evidence.summary.contains("deadline passed"), "{late}: {}", evidence.summary);
     drop(adapter);
     // The service has seen the line close, and nothing before.
     let deadline = Instant::now() + Duration::from_secs(5);
-    while service.requests().is_empty() && Instant::now() < deadline {
+    while service.requests().len() < 2 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(service.requests(), [""]);
+    assert_eq!(service.requests(), ["", ""]);
 }
 
 #[test]

@@ -133,6 +133,22 @@ fn what_gives_no_answer_is_not_sent_and_an_answer_that_is_of_no_use_is_final() {
 }
 
 #[test]
+fn a_service_puts_a_secret_or_any_amount_of_text_into_a_fact() {
+    let long = "x".repeat(17_000);
+    for (status, why) in [("open sesame-open-sesame", "holds a secret"), (&*long, "a fact has at most 16384")] {
+        let body = format!(r#"{{"balance":9,"status":"{status}"}}"#);
+        let service = service(Box::leak(answer(200, &body).into_boxed_str()), 200);
+        let adapter = adapter_to(&service, "headers = { Authorization = { env = \"TOKEN\" } }");
+        let judge = Told::judging(post("/accounts/42"));
+        let (found, evidence) = found(attempt(&adapter, &reading("/accounts/42"), &judge));
+        assert!(found == "refused" && evidence.summary.contains(why), "{found}: {evidence:?}");
+        assert_eq!(service.requests().len(), 1, "only the read was sent");
+        let shown = adapter.observe(&read_of("/accounts/42"), &account()).unwrap_err();
+        assert!(shown.contains(why) && !shown.contains("sesame"), "{shown}");
+    }
+}
+
+#[test]
 fn a_fact_is_read_for_an_observation_and_only_what_its_type_has() {
     let body = r#"{"balance":9,"status":null,"owner":{"name":"Ada"},"rate":1}"#;
     let said: &'static str = Box::leak(answer(200, body).into_boxed_str());

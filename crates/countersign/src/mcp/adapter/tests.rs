@@ -8,7 +8,7 @@ use countersign_core::call::{Call, EffectId, Probe};
 use countersign_core::halt::Scope;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::reason::{Reason, Since};
-use countersign_core::value::{FieldType, ValueType};
+use countersign_core::value::{Attributes, FieldType, ValueType};
 use countersign_engine::outbox::Judge;
 use std::sync::mpsc;
 
@@ -24,13 +24,27 @@ fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static st
         "get_account" if arguments["id"] == "text" => {
             Ok(json!({"content": [{"type": "text", "text": "{\"status\":\"active\"}"}]}))
         }
-        "get_account" if arguments["id"] == "gone" => Ok(json!({"content": []})),
+        "get_account" if arguments["id"] == "gone" => Ok(json!({"content": [], "structuredContent": null})),
+        "get_account" if arguments["id"] == "silent" => Ok(json!({"content": []})),
+        "get_account" if arguments["id"] == "elsewhere" => Ok(json!({"content": [], "structuredContent": {"rows": 1}})),
+        "get_account" if arguments["id"] == "huge" => {
+            Ok(json!({"content": [], "structuredContent": {"status": "x".repeat(17_000)}}))
+        }
+        "get_account" if arguments["id"] == "leaks" => {
+            Ok(json!({"content": [], "structuredContent": {"status": format!("token {SECRET}")}}))
+        }
         "get_account" => Ok(json!({"isError": true, "content": [{"type": "text", "text": "the\nbank is closed"}]})),
         "transfer" => Ok(json!({"content": [{"type": "text", "text": "moved"}]})),
         "find_transfer" => Ok(json!({"content": [], "structuredContent": {"result": arguments["key"] == "paid"}})),
         "half_way" => {
             Ok(json!({"isError": true, "content": [{"type": "text", "text": "timed out at the central bank"}]}))
         }
+        "leaks" => Ok(json!({"content": [{"type": "text", "text": format!("called with {SECRET}")}]})),
+        "complains" => {
+            let text = format!("{}{SECRET}", "x".repeat(1_000));
+            Ok(json!({"isError": true, "content": [{"type": "text", "text": text}]}))
+        }
+        "talks" => return Some(Err((-32602, Box::leak("\u{1b}".repeat(100_000).into_boxed_str())))),
         "promises" => Ok(json!({"task": {"taskId": "1", "status": "working"}})),
         "asks_more" => Ok(json!({"content": [], "resultType": "input_required"})),
         "vague" => Ok(json!({"content": [], "isError": "true"})),
@@ -40,6 +54,9 @@ fn bank(tool: &str, arguments: &Value) -> Option<Result<Value, (i64, &'static st
         _ => return None,
     })
 }
+
+/// A secret that the server was started with.
+const SECRET: &str = "tok-0123456789abcdef";
 
 fn definition(name: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}})
@@ -58,6 +75,7 @@ fn approved(fact: &FactId) -> Option<Attributes> {
 
 fn adapter(place: Place, threads: Arc<Threads>) -> McpAdapter {
     let adapter = McpAdapter::new("bank", place, threads);
+    adapter.known().add(&crate::adapters::secret::Source::Env("TOKEN".to_owned()), &SECRET.into());
     adapter.connect(Arc::new(approved));
     adapter
 }
@@ -81,6 +99,9 @@ fn server(runtime: &Handle, script: Script) -> (Place, mpsc::Receiver<Value>) {
                         "transfer",
                         "find_transfer",
                         "half_way",
+                        "leaks",
+                        "complains",
+                        "talks",
                         "promises",
                         "asks_more",
                         "vague",
@@ -223,12 +244,39 @@ fn facts_are_read_before_the_action_is_decided_and_nothing_is_sent_where_they_ca
         matches!(&gone, Attempt::Blocked(blocked) if blocked.message().ends_with("the account is not there")),
         "{gone:?}"
     );
-    for (id, why) in [("odd", "balance"), ("closed", "the bank is closed")] {
+    for (id, why) in [
+        ("odd", "balance"),
+        ("closed", "bank is closed"),
+        // An answer that is silent about an account does not say that there is none.
+        ("silent", "has no /structuredContent"),
+        ("huge", "a fact has at most"),
+        ("leaks", "holds a secret"),
+    ] {
         let attempt = attempt(&world, &with(id, "/structuredContent"), "transfer", false);
         // The server has answered; it is not asked until it says something else, to act by itself then.
         assert!(matches!(&attempt, Attempt::Refused(evidence) if evidence.summary.contains(why)), "{attempt:?}");
     }
-    assert_eq!(world.asked(), ["get_account"; 3], "nothing was sent after any of them");
+    let elsewhere = attempt(&world, &with("elsewhere", "/structuredContent/account"), "transfer", false);
+    assert!(matches!(&elsewhere, Attempt::Refused(said) if said.summary.contains("must give null")), "{elsewhere:?}");
+    assert_eq!(world.asked(), ["get_account"; 7], "nothing was sent after any of them");
+}
+
+#[test]
+fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
+    let world = World::new();
+    let Attempt::Done(leaks) = attempt(&world, &call("leaks", None), "leaks", false) else { panic!("is done") };
+    assert!(leaks.result.expect("is kept").contains("called with [secret]"));
+    let mut complaining = call("complains", None);
+    complaining.send = Some(Send::Tool { tool: "complains".into(), arguments: json!({}), fails_on_error: true });
+    let Attempt::Refused(said) = attempt(&world, &complaining, "complains", false) else { panic!("is refused") };
+    // The secret begins before the cut and ends after it.
+    assert!(!said.summary.contains("tok-"), "{}", said.summary);
+    let Attempt::Refused(talks) = attempt(&world, &call("talks", None), "talks", false) else { panic!("is refused") };
+    assert!(talks.summary.len() <= 1024 && !talks.summary.contains('\u{1b}'), "{}", talks.summary);
+    let read = call("transfer", Some(("leaks", "/structuredContent"))).outside.remove(0);
+    let schema = Judging { send: tool("transfer"), halted: false }.schema(&read.fact);
+    let refused = world.adapter.observe(&read, &schema).expect_err("is refused");
+    assert!(refused.contains("holds a secret") && !refused.contains(SECRET), "{refused}");
 }
 
 #[test]
@@ -258,7 +306,7 @@ fn a_probe_finds_a_call_finds_nothing_or_does_not_know() {
     let world = World::new();
     let probe = |name: &str, key: &str| {
         let send = Send::Tool { tool: name.into(), arguments: json!({"key": key}), fails_on_error: false };
-        let call = Call { probe: Some(Probe { send, absent_after_ms: 1 }), ..call("transfer", None) };
+        let call = Call { probe: Some(Probe { send, absent_after_ms: 1, at: None }), ..call("transfer", None) };
         let judge = Judging { send: tool("transfer"), halted: false };
         world.adapter.probe(&Job { effect: EffectId(1), call: &call, key: "cs-1", attempt: 1, judge: &judge })
     };

@@ -55,6 +55,9 @@ const RESULT: &[&str] = &[
 /// The members of errors.
 const ERROR: &[&str] = &["code", "countersign", "data", "message"];
 
+/// How much of a name messages quote.
+const SHOWN_CHARS_MAX: usize = 64;
+
 type Known = LazyLock<HashMap<String, &'static str>>;
 
 static OUTER_FOLDED: Known = LazyLock::new(|| folded(OUTER));
@@ -76,6 +79,11 @@ fn fold(name: &str) -> String {
     if lower == "meta" && name.contains('_') { "_meta".to_owned() } else { lower }
 }
 
+/// A name as messages quote it: its front.
+fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
+}
+
 fn check(members: &Members, known: &Known) -> Result<(), String> {
     let mut seen = HashSet::new();
     for (name, _) in members.iter() {
@@ -84,10 +92,10 @@ fn check(members: &Members, known: &Known) -> Result<(), String> {
         }
         let folded = fold(name);
         if let Some(known) = known.get(&folded).filter(|known| **known != name) {
-            return Err(format!("`{}` can be read as `{known}`", name.escape_debug()));
+            return Err(format!("`{}` can be read as `{known}`", shown(name)));
         }
         if !seen.insert(folded) {
-            return Err(format!("two members can both be read as `{}`", name.escape_debug()));
+            return Err(format!("two members can both be read as `{}`", shown(name)));
         }
     }
     Ok(())
@@ -106,7 +114,7 @@ pub(super) fn only_known(members: &Members, kind: Kind) -> Result<(), String> {
         Kind::Response => &["jsonrpc", "id", "result", "error"],
     };
     match members.iter().find(|(name, _)| !has.contains(name)) {
-        Some((name, _)) => Err(format!("`{}` is no member of such a message: {}", name.escape_debug(), has.join(", "))),
+        Some((name, _)) => Err(format!("`{}` is no member of such a message: {}", shown(name), has.join(", "))),
         None => Ok(()),
     }
 }
