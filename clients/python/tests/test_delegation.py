@@ -75,7 +75,9 @@ def test_two_hops_made_here_commit_and_the_chain_is_in_the_entry(gate: Gate, acc
 
 def test_the_command_line_reads_what_is_made_here(gate: Gate) -> None:
     odd = fact("Account", 'a "quoted" \\ é')
-    token = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=["billing.refund"], facts=[odd], depth=2)
+    token = delegate(
+        lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=["billing.refund"], facts=[odd], depth=2
+    )
     shown = json.loads(gate.must("delegation", "show", token, "--json"))
     assert shown["root"] == "lead"
     [hop] = shown["hops"]
@@ -84,7 +86,19 @@ def test_the_command_line_reads_what_is_made_here(gate: Gate) -> None:
 
 def test_what_the_command_line_makes_is_read_and_handed_on_here(gate: Gate) -> None:
     token = gate.must(
-        *("delegate", "--key", "lead.key", "--as", "lead", "--gate", ORIGIN, "--to", "helper", "--to-key", helper(gate).did),
+        *(
+            "delegate",
+            "--key",
+            "lead.key",
+            "--as",
+            "lead",
+            "--gate",
+            ORIGIN,
+            "--to",
+            "helper",
+            "--to-key",
+            helper(gate).did,
+        ),
         *("--action", "billing.refund", "--max", "amount=1000", "--only", "currency=USD"),
         *("--fact", 'Account::"42"', "--expires", "1h", "--depth", "1"),
     ).strip()
@@ -132,6 +146,8 @@ def test_what_cannot_be_meant_is_refused(gate: Gate) -> None:
         delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=[])
     with pytest.raises(DelegationError, match="name of a fact"):
         delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, facts=["Account::42"])
-    quoted = delegate(lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, only={"note": ['"']}, depth=1)
+    quoted = delegate(
+        lead(gate), "lead", "helper", helper(gate).did, gate=ORIGIN, actions=None, only={"note": ['"']}, depth=1
+    )
     with pytest.raises(DelegationError, match="cannot read"):
         hand_on(quoted, helper(gate), "x", Key.generate().did)

@@ -2,7 +2,7 @@
 //!
 //! Pure and total: the same action on the same snapshot at the same time gives the same `Decision`, byte for byte (I3);
 //! whatever cannot be read or evaluated is a rejection with a reason (I4). The stages run in the order of
-//! [`Code`], and the first that blocks is the answer; within the preconditions all are evaluated, so that
+//! [`Code`](crate::code::Code), and the first that blocks is the answer; within the preconditions all are evaluated, so that
 //! an agent can mend its plan at once.
 
 mod approve;

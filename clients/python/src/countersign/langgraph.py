@@ -297,7 +297,9 @@ def _refused(request: ToolCallRequest, error: GateError) -> ToolMessage:
     """What a model can be told of an error; everything else is for whoever runs the graph."""
     if error.code == "idempotency_key_reused":
         # A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up.
-        text = "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
+        text = (
+            "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
+        )
     elif error.code in _WITHOUT_RIGHT:
         text = f"Not done, and nothing was changed: {error.message}. Do not call it again: {error.hint}."
     else:
