@@ -53,7 +53,7 @@ async function gated(judge) {
   assert.equal(done.isError ?? false, false, JSON.stringify(done));
   assert.equal(done.content[0].text, "moved 2 from abc");
   assert.equal(done._meta.countersign.verdict, "settled");
-  assert.equal(done._meta.countersign.atomicity, "serialised");
+  assert.equal(done._meta.countersign.atomicity, "rechecked");
   const refused = await judge.call({ name: "transfer", arguments: { account: "abc", amount: 9 } });
   const why = said(refused);
   assert.equal(why.code, "precondition_failed");

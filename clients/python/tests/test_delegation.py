@@ -37,7 +37,7 @@ def test_a_right_that_was_handed_on_is_used_and_limited(gate: Gate, account: str
         # The helper's own role shows it nothing; the pact wants a fresh look at the account, so without one it fails.
         verdict = client.act("billing", "refund", refund(account, 80), delegation=token)
         assert isinstance(verdict, Rejected)
-        assert [(one.precondition, one.why) for one in verdict.failed] == [("account-is-active", "stale")]
+        assert [(one.precondition, one.why) for one in verdict.failed] == [("account-is-active", "unobserved")]
         too_much = client.act("billing", "refund", refund(account, 1_001), delegation=token)
         assert isinstance(too_much, Rejected)
         assert too_much.code == "delegation_out_of_scope"

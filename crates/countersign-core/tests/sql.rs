@@ -157,7 +157,7 @@ fn other_statements_are_refused_with_the_place_and_a_hint() {
         ("select 1", "select", "not a statement"),
         ("truncate accounts", "truncate", "not a statement"),
         ("with x as (delete from a returning *) insert into b select * from x", "with", "not a statement"),
-        ("insert into b with x as (delete from a returning *) select * from x", "with", "nobody counts"),
+        ("insert into b with x as (delete from a returning *) select * from x", "with", "that are not counted"),
         ("update accounts set balance = 0", "update", "every row"),
         ("update accounts set balance = (select 1 where true)", "update", "every row"),
         ("delete from accounts", "delete", "every row"),
