@@ -73,7 +73,7 @@ async function reviewed(judge, world) {
   assert.equal(waiting.retry.how, "continue");
   const again = { name: "countersign_continue", arguments: { continuation: waiting.continuation, wait_ms: 0 } };
   assert.equal(said(await judge.call(again)).verdict, "review");
-  world.run("review", "approve", waiting.review, "--yes", "--server", world.gate.url);
+  world.begin("review", "approve", waiting.review, "--yes", "--server", world.gate.url);
   let done;
   await until("the approved call is made", async () => {
     done = await judge.call({ ...again, arguments: { ...again.arguments, wait_ms: 1000 } });

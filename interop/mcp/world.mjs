@@ -38,8 +38,17 @@ export class World {
   }
 
   run(...words) {
+    return this.ended(words, [0]);
+  }
+
+  // Runs a command whose answer may be that a call is on its way, which is not done yet.
+  begin(...words) {
+    return this.ended(words, [0, 4]);
+  }
+
+  ended(words, statuses) {
     const done = spawnSync(COUNTERSIGN, words, { cwd: this.folder, encoding: "utf8", timeout: PATIENCE });
-    if (done.status !== 0) throw new Error(`${words.join(" ")}: ${done.stderr}`);
+    if (!statuses.includes(done.status)) throw new Error(`${words.join(" ")}: ${done.status}: ${done.stderr}`);
     return done.stdout;
   }
 
