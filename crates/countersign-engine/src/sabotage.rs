@@ -17,6 +17,7 @@ use countersign_core::ids::{AgentId, Digest, FactId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::Diagnostic;
 use countersign_core::pact::load::{Loaded, load};
+use countersign_core::reason::Reason;
 use countersign_core::review::{Parked, Reviews};
 use countersign_core::state::State;
 use std::collections::HashMap;
@@ -151,10 +152,10 @@ impl Sabotaged {
     }
 
     fn retell(&self, decision: &mut Decision) {
-        let Verdict::Rejected(blocked) = &mut decision.verdict else { return };
+        let Verdict::Rejected(Reason::PreconditionFailed { failed }) = &mut decision.verdict else { return };
         match self.control {
-            Some(Control::EveryReason) => blocked.failed.truncate(1),
-            Some(Control::Gap) => blocked.failed.iter_mut().for_each(|failed| failed.gap_ms = None),
+            Some(Control::EveryReason) => failed.truncate(1),
+            Some(Control::Gap) => failed.iter_mut().for_each(|failed| failed.gap_ms = None),
             _ => {}
         }
     }
