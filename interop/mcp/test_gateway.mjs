@@ -84,7 +84,7 @@ async function reviewed(judge, world) {
   const repeated = await judge.call(again);
   assert.equal(repeated._meta.countersign.entry, done._meta.countersign.entry);
   const unknown = await judge.call({ name: "countersign_continue", arguments: { continuation: "made up" } });
-  assert.equal(said(unknown).error.code, "invalid_arguments");
+  assert.equal(said(unknown).error.code, "outcome_unknown");
 }
 
 // A call that the client gives up is cancelled behind the gateway too.
