@@ -172,7 +172,7 @@ fn other_statements_are_refused_with_the_place_and_a_hint() {
         ("insert into a values ($1", "($1", "not closed"),
         ("insert into a values $1)", ")", "closes nothing"),
         ("insert into a values (U&'\\0041')", "U&", "escapes"),
-        ("insert into a values ('\u{e9}', \u{e9})", "\u{e9}", "cannot stand here"),
+        ("insert into a values ('\u{e9}', \u{e9})", "\u{e9}", "is not allowed here"),
     ];
     for (sql, place, message) in cases {
         let problems = check_statement(sql).expect_err(sql);
