@@ -195,6 +195,11 @@ impl FailedRead {
         }
     }
 
+    /// Whether it was observed, failed, and may not be shown. Were it as observed, the precondition would say so.
+    pub(super) fn is_withheld_change(&self) -> bool {
+        self.withheld && self.expected != Expected::NotObserved
+    }
+
     /// Who last changed it, when, in which entry.
     pub fn changed_here(&self) -> Option<&Written> {
         self.changed.as_ref().filter(|written| !written.is_outside())

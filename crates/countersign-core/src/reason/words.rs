@@ -437,7 +437,9 @@ fn not_held(failed: &[FailedPrecondition]) -> String {
         Why::Unconfirmed => format!("{id} does not hold: its source has not confirmed it in time"),
         Why::Unobserved => format!("{id} needs an observation, and none was sent"),
         _ if first.as_observed => format!("{id} does not hold: it was already so when you observed"),
-        _ if first.reads.iter().any(|read| read.differs() || read.withheld) => format!("{id} no longer holds"),
+        _ if first.reads.iter().any(|read| read.differs() || read.is_withheld_change()) => {
+            format!("{id} no longer holds")
+        }
         _ => format!("{id} does not hold"),
     }
 }

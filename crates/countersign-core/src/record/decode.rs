@@ -28,7 +28,9 @@ pub enum DecodeError {
     #[error("not the JSON of an entry: {0}")]
     Json(#[from] serde_json::Error),
     /// A format that this version does not know.
-    #[error("entry format {0} is not known to this version, which reads format {FORMAT}; use a newer countersign")]
+    #[error(
+        "the entry has format {0}, and this version reads format {FORMAT}; use the version of countersign that wrote the log"
+    )]
     Format(u64),
     /// A kind that this version does not know.
     #[error("entry kind `{0}` is not known to this version; use a newer countersign")]
@@ -36,9 +38,6 @@ pub enum DecodeError {
     /// An authentication kind that this version does not know.
     #[error("authentication kind `{0}` is not known to this version; use a newer countersign")]
     Auth(String),
-    /// A rejection code that this version does not know.
-    #[error("rejection code `{0}` is not known to this version; use a newer countersign")]
-    Code(String),
     /// A name or digest is not acceptable.
     #[error("{0}")]
     Id(#[from] IdError),

@@ -92,14 +92,7 @@ pub fn of_effect(
     if let Some(payload) = &latest.payload {
         let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
         evidence = outcome.evidence;
-        said.reads.extend(
-            outcome
-                .reads
-                .into_iter()
-                .map(|(fact, _)| fact)
-                .filter(|fact| !said.reads.contains(fact))
-                .collect::<Vec<_>>(),
-        );
+        said.also_read(outcome.reads.into_iter().map(|(fact, _)| fact));
         said.wrote = outcome.writes.into_iter().map(Into::into).collect();
         said.shadowed = outcome.shadowed.or(said.shadowed);
         said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|it| it.blocked)).or(said.blocked);
@@ -212,14 +205,22 @@ impl Said {
         verdict
     }
 
-    /// What a call wrote may have other ids than its intent read, where an attribute that they are made of changed meanwhile. How those
-    /// came about is not known here, so they count as read.
-    fn know_all_ids(&mut self) {
-        for (fact, _) in &self.wrote {
-            if !self.reads.contains(fact) {
-                self.reads.push(fact.clone());
+    /// Counts facts as read, each once.
+    fn also_read(&mut self, facts: impl IntoIterator<Item = FactId>) {
+        for fact in facts {
+            if !self.reads.contains(&fact) {
+                self.reads.push(fact);
             }
         }
+    }
+
+    /// What a call wrote, or was stopped by, may have other ids than its intent read, where an attribute that they are made of changed
+    /// meanwhile. How those came about is not known here, so they count as read.
+    fn know_all_ids(&mut self) {
+        let failed = self.blocked.iter().chain(&self.shadowed).flat_map(Reason::failed);
+        let named = failed.flat_map(|failed| failed.reads.iter().map(|read| &read.fact).chain(&failed.facts));
+        let facts: Vec<FactId> = self.wrote.iter().map(|(fact, _)| fact).chain(named).cloned().collect();
+        self.also_read(facts);
     }
 
     /// A text from outside without the ids that the agent must not learn.
@@ -264,19 +265,12 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
     let mut said = Said::read(intent)?;
     for payload in later.iter().filter_map(|entry| entry.payload.as_ref()) {
         let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-        let reads = outcome.reads.into_iter().map(|(fact, _)| fact);
-        let wrote = outcome.writes.into_iter().map(|write| <(FactId, u64)>::from(write).0);
-        said.reads.extend(reads.chain(wrote));
+        said.also_read(outcome.reads.into_iter().map(|(fact, _)| fact));
+        said.wrote = outcome.writes.into_iter().map(Into::into).collect();
         said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
     }
-    said.reads.extend(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
-    let mut known = Vec::new();
-    said.reads.retain(|fact| {
-        !known.contains(fact) && {
-            known.push(fact.clone());
-            true
-        }
-    });
+    said.also_read(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
+    said.know_all_ids();
     let view = gate.view();
     let mut reason = said.blocked.take();
     let disclosure = said.disclosure(&view.state);
