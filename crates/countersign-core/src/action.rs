@@ -7,33 +7,32 @@ use crate::fact::{Fact, Version};
 use crate::fence::ClaimId;
 use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
-use crate::json::{JsonError, Strict, parse_as};
+use crate::json::{JsonError, JsonRef, Key, Members, Strict, parse_as, to_map};
 use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
 use crate::pact::ActionType;
-use crate::reason::BindProblem;
+use crate::reason::{BindProblem, Misfit};
 use crate::value::Attributes;
 use serde::de::{Error as _, MapAccess, Visitor};
-use serde_json::{Map, Value as Json};
-use smol_str::SmolStr;
+use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an action's body says, parsed.
+/// What an action's body says, parsed. It borrows from the body: nothing is copied that will not be kept.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ActionRequest {
+pub struct ActionRequest<'a> {
     /// The pact.
     pub pact: PactName,
     /// The action type.
     pub action: ActionName,
     /// The caller's key for retries.
     pub idempotency_key: IdempotencyKey,
-    /// The parameters, an object, not yet bound.
-    pub params: Json,
+    /// The parameters, not yet bound.
+    pub params: Members<'a>,
     /// Observation tokens, not yet opened.
-    pub observations: Vec<String>,
+    pub observations: Vec<Cow<'a, str>>,
     /// The delegation that it acts under, not yet reduced.
-    pub delegation: Option<String>,
+    pub delegation: Option<Cow<'a, str>>,
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
 }
@@ -67,16 +66,16 @@ pub enum RequestError {
     Observations(usize),
 }
 
-impl ActionRequest {
+impl<'a> ActionRequest<'a> {
     /// Parses an action's body.
-    pub fn parse(body: &str) -> Result<Self, RequestError> {
+    pub fn parse(body: &'a str) -> Result<Self, RequestError> {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
         let Fields { pact, action, idempotency_key, params, observations, delegation, claim, unknown } =
             parse_as(body, FieldsVisitor)?;
         let text = |field, value| match value {
-            Some(Json::String(text)) => Ok(text),
+            Some(JsonRef::String(text)) => Ok(text),
             Some(_) => Err(RequestError::Type(field, "a string")),
             None => Err(RequestError::Missing(field)),
         };
@@ -85,19 +84,19 @@ impl ActionRequest {
         let idempotency_key = IdempotencyKey::new(text("idempotency_key", idempotency_key)?)
             .map_err(|e| RequestError::Name("idempotency_key", e))?;
         let params = match params {
-            Some(params @ Json::Object(_)) => params,
+            Some(JsonRef::Object(params)) => params,
             Some(_) => return Err(RequestError::Type("params", "an object")),
-            None => Json::Object(Map::new()),
+            None => Members::new(),
         };
         let observations = match observations {
             None => Vec::new(),
-            Some(Json::Array(items)) if items.len() > OBSERVATIONS_MAX => {
+            Some(JsonRef::Array(items)) if items.len() > OBSERVATIONS_MAX => {
                 return Err(RequestError::Observations(items.len()));
             }
-            Some(Json::Array(items)) => items
+            Some(JsonRef::Array(items)) => items
                 .into_iter()
                 .map(|item| match item {
-                    Json::String(token) => Ok(token),
+                    JsonRef::String(token) => Ok(token),
                     _ => Err(RequestError::Type("observations", "an array of strings")),
                 })
                 .collect::<Result<_, _>>()?,
@@ -105,12 +104,12 @@ impl ActionRequest {
         };
         let delegation = match delegation {
             None => None,
-            Some(Json::String(token)) => Some(token),
+            Some(JsonRef::String(token)) => Some(token),
             Some(_) => return Err(RequestError::Type("delegation", "a string")),
         };
         let claim = match claim {
             None => None,
-            Some(Json::String(name)) => {
+            Some(JsonRef::String(name)) => {
                 Some(name.parse().map_err(|_| RequestError::Type("claim", "the name of a claim, such as clm_812"))?)
             }
             Some(_) => return Err(RequestError::Type("claim", "a string")),
@@ -124,31 +123,31 @@ impl ActionRequest {
 
 /// The members of an action's body, each at most once, without a map in between: most requests come this way.
 #[derive(Default)]
-struct Fields {
-    pact: Option<Json>,
-    action: Option<Json>,
-    idempotency_key: Option<Json>,
-    params: Option<Json>,
-    observations: Option<Json>,
-    delegation: Option<Json>,
-    claim: Option<Json>,
+struct Fields<'a> {
+    pact: Option<JsonRef<'a>>,
+    action: Option<JsonRef<'a>>,
+    idempotency_key: Option<JsonRef<'a>>,
+    params: Option<JsonRef<'a>>,
+    observations: Option<JsonRef<'a>>,
+    delegation: Option<JsonRef<'a>>,
+    claim: Option<JsonRef<'a>>,
     unknown: Option<String>,
 }
 
 struct FieldsVisitor;
 
 impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Fields;
+    type Value = Fields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Fields, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Fields<'de>, A::Error> {
         let mut fields = Fields::default();
-        while let Some(key) = members.next_key::<SmolStr>()? {
+        while let Some(key) = members.next_key_seed(Key)? {
             let value = members.next_value_seed(Strict::member())?;
-            let field = match key.as_str() {
+            let field = match &*key {
                 "pact" => &mut fields.pact,
                 "action" => &mut fields.action,
                 "idempotency_key" => &mut fields.idempotency_key,
@@ -214,35 +213,24 @@ pub struct Action {
     pub chain: Option<Arc<Chain>>,
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
-    /// The parameters, until they are bound.
-    params: Option<Json>,
     /// A binding made at admission, good for the pact with this hash only.
     bound: Option<(Digest, Binding)>,
 }
 
 impl Action {
-    /// Puts an action together; of several observations of one fact the latest counts.
-    pub fn new(agent: AgentId, auth: Auth, body: Arc<str>, request: ActionRequest, observed: Vec<Observed>) -> Self {
+    /// Puts an action together from its body and what that says; of several observations of one fact the latest counts.
+    pub fn new(
+        agent: AgentId,
+        auth: Auth,
+        body: Arc<str>,
+        request: ActionRequest<'_>,
+        observed: Vec<Observed>,
+    ) -> Self {
         let id = Digest::of(body.as_bytes());
         let key = key_digest(&agent, &request.idempotency_key);
-        let ActionRequest { pact, action, params, delegation, claim, .. } = request;
-        let (is_delegated, params) = (delegation.is_some(), Some(params));
-        let observed = latest(observed);
-        Self {
-            id,
-            agent,
-            auth,
-            body,
-            key,
-            pact,
-            action,
-            observed,
-            is_delegated,
-            chain: None,
-            claim,
-            params,
-            bound: None,
-        }
+        let ActionRequest { pact, action, delegation, claim, .. } = request;
+        let (is_delegated, observed) = (delegation.is_some(), latest(observed));
+        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, claim, bound: None }
     }
 
     /// Adds the observations that it carries, where they were opened after it was put together.
@@ -255,25 +243,36 @@ impl Action {
         self.chain.as_ref().map_or(&self.agent, |chain| chain.root())
     }
 
-    /// Binds the parameters ahead of the decision, by the action type of the pact with this hash.
+    /// Binds the parameters ahead of the decision, by the action type of the pact with this hash. They are those that its body was
+    /// parsed to.
+    pub fn bind_params(&mut self, params: &Members<'_>, pact: Digest, kind: &ActionType) {
+        self.bound = Some((pact, bind(kind, params)));
+    }
+
+    /// The same for what only has its body.
     pub fn bind(&mut self, pact: Digest, kind: &ActionType) {
-        self.bound = Some((pact, bind(kind, &self.params())));
-        // They can be had from the body again; an action waits in queues and should be light.
-        self.params = None;
+        self.bound = Some((pact, self.bind_by(kind)));
     }
 
-    /// The binding made ahead, if it was by the pact with this hash.
-    pub fn bound_by(&self, pact: &Digest) -> Option<&Binding> {
-        self.bound.as_ref().filter(|(hash, _)| hash == pact).map(|(_, binding)| binding)
-    }
-
-    /// The parameters as sent.
-    pub fn params(&self) -> Cow<'_, Json> {
-        match &self.params {
-            Some(params) => Cow::Borrowed(params),
-            // The body was parsed before, so it parses again; if it did not, no parameters fit nothing.
-            None => Cow::Owned(ActionRequest::parse(&self.body).map_or(Json::Null, |request| request.params)),
+    /// The binding by the action type of the pact with this hash: the one made ahead, if it was by that pact.
+    pub(crate) fn binding(&self, pact: &Digest, kind: &ActionType) -> Cow<'_, Binding> {
+        match &self.bound {
+            Some((hash, binding)) if hash == pact => Cow::Borrowed(binding),
+            _ => Cow::Owned(self.bind_by(kind)),
         }
+    }
+
+    fn bind_by(&self, kind: &ActionType) -> Binding {
+        // The body was parsed before, so it parses again. If it did not, nothing would fit it.
+        match ActionRequest::parse(&self.body) {
+            Ok(request) => bind(kind, &request.params),
+            Err(_) => Err(vec![BindProblem { at: String::new(), what: Misfit::NotAnObject }]),
+        }
+    }
+
+    /// The parameters as sent, read from the body again: an action waits in queues and should be light.
+    pub fn params(&self) -> Json {
+        ActionRequest::parse(&self.body).map_or(Json::Null, |request| Json::Object(to_map(&request.params)))
     }
 
     /// Everybody it rests on: the members of its delegation, root first, and the one who acts.

@@ -19,7 +19,7 @@ mod reads;
 mod standing;
 
 pub use approve::{Approval, Void, approve, show};
-pub use bind::bind;
+pub use bind::{bind, bind_by_schema};
 pub use call::{outside_read, percent_encoded};
 pub use delegation::stranger;
 pub use judge::{Cleared, judge, outside_fact};
@@ -115,15 +115,8 @@ fn decide_at(
         Ok(kind) => kind,
         Err(unknown) => return (Decision::refused(Some(pact_ref), unknown), None),
     };
-    let rebound;
-    let binding = match action.bound_by(&pact.hash) {
-        Some(binding) => binding,
-        None => {
-            rebound = bind(kind, &action.params());
-            &rebound
-        }
-    };
-    let params = match binding {
+    let binding = action.binding(&pact.hash, kind);
+    let params = match &*binding {
         Ok(params) => params,
         Err(problems) => {
             let reason = Reason::InvalidParams { problems: problems.clone() };

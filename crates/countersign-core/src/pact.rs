@@ -28,6 +28,7 @@ mod writes;
 pub use outside::{
     Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
 };
+pub use params::Slots;
 pub use source::duration_ms;
 
 use crate::expression::{Base, Expression, Mention};
@@ -206,6 +207,8 @@ pub struct Params {
     pub schema: serde_json::Value,
     /// The compiled schema.
     pub validator: jsonschema::Validator,
+    /// The same schema as slots, where it uses only what they know.
+    pub slots: Option<Slots>,
     /// The type of each parameter, derived from the schema.
     pub types: BTreeMap<SmolStr, FieldType>,
 }

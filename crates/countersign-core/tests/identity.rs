@@ -85,7 +85,7 @@ fn events() -> Vec<Event> {
     let body: Arc<str> =
         r#"{"pact":"p","action":"a","idempotency_key":"0123456789abcdef0123456789abcdef","params":{}}"#.into();
     let request = ActionRequest::parse(&body).unwrap();
-    let action = Action::new(AgentId::new("a").unwrap(), signed(None), body, request, Vec::new());
+    let action = Action::new(AgentId::new("a").unwrap(), signed(None), Arc::clone(&body), request, Vec::new());
     let decision = decide(&action, &state, 7);
     let mut write = state.feed(&HOLDERS[0].parse().unwrap(), Some(value(HOLDERS[0], 1, None)));
     write.tag = Some(Tag([1; 12]));

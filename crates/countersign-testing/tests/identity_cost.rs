@@ -124,7 +124,7 @@ impl World {
         );
         let (fact, value) = ("Account::\"a\"".parse().unwrap(), Some(value.unwrap()));
         let observed = Observed { fact, version: Version::Number(1), at_ms: NOW_MS, value };
-        let mut action = Action::new(AgentId::new(agent).unwrap(), auth, body.into(), request, vec![observed]);
+        let mut action = Action::new(AgentId::new(agent).unwrap(), auth, body.as_str().into(), request, vec![observed]);
         if self.kind == Kind::Delegated {
             action.chain = Some(Arc::new(reduce(&handed.token).unwrap()));
         }

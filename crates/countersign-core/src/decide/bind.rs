@@ -1,12 +1,16 @@
 //! Binding: the parameters of an action against the schema of its type.
 
+#[cfg(test)]
+mod tests;
+
 use crate::action::Binding;
+use crate::json::{Members, to_map};
 use crate::pact::ActionType;
 use crate::reason::{BindProblem, Misfit};
 use crate::value::{Attributes, Value, ValueError};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use smol_str::SmolStr;
 
 /// Most problems reported at once; a hostile body must not make a long record.
@@ -16,9 +20,22 @@ const PROBLEMS_MAX: usize = 8;
 const LIMIT_CHARS_MAX: usize = 200;
 
 /// Binds parameters to an action type. Pure, so admission may do it ahead and `decide` may do it again.
-pub fn bind(kind: &ActionType, params: &Json) -> Binding {
-    if !kind.params.validator.is_valid(params) {
-        let problems = kind.params.validator.iter_errors(params).take(PROBLEMS_MAX);
+///
+/// What fits is mostly bound by the slots that the schema was compiled into. Whatever they do not take is a matter for the schema
+/// itself, which alone says what is wrong.
+pub fn bind(kind: &ActionType, params: &Members<'_>) -> Binding {
+    match kind.params.slots.as_ref().and_then(|slots| slots.bind(params)) {
+        Some(bound) => Ok(bound),
+        None => bind_by_schema(kind, to_map(params)),
+    }
+}
+
+/// Binds parameters by the JSON Schema as it was written. For what does not come as the text of a body.
+pub fn bind_by_schema(kind: &ActionType, params: Map<String, Json>) -> Binding {
+    let declared = &kind.params;
+    let params = Json::Object(params);
+    if !declared.validator.is_valid(&params) {
+        let problems = declared.validator.iter_errors(&params).take(PROBLEMS_MAX);
         return Err(problems.map(|error| problem(&error)).collect());
     }
     let Json::Object(params) = params else {
@@ -26,7 +43,7 @@ pub fn bind(kind: &ActionType, params: &Json) -> Binding {
     };
     params
         .iter()
-        .map(|(name, json)| match kind.params.types.get(name.as_str()) {
+        .map(|(name, json)| match declared.types.get(name.as_str()) {
             Some(field) => Value::from_json(json, &field.ty, name)
                 .map(|value| (SmolStr::new(name), value))
                 .map_err(|error| BindProblem { at: format!("/{name}"), what: misfit(error) }),

@@ -110,7 +110,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     fn body(&self, rule: &BodyRule, inputs: &Inputs<'_>) -> Result<Option<Json>, Reason> {
         match rule {
             BodyRule::None => Ok(None),
-            BodyRule::Params => Ok(Some(self.action.params().into_owned())),
+            BodyRule::Params => Ok(Some(self.action.params())),
             BodyRule::Members(members) => {
                 let member = |(name, expression): &(SmolStr, Expression)| {
                     let value = expression.value(inputs).map_err(|error| not_computed(Some(name.clone()), error))?;

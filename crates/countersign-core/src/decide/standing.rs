@@ -2,7 +2,7 @@
 
 use super::delegation::{check_bearer, check_standing};
 use super::halted::halt_on;
-use super::{Deciding, Snapshot, Stage, bind};
+use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
 use crate::effect::Approved;
 use crate::expression::{Base, Mention};
@@ -71,15 +71,8 @@ pub(super) fn described<'a>(action: &Action, pact: &'a Pact) -> Result<&'a Actio
 fn check_rights(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Result<(), Reason> {
     let described = snapshot.pact(&action.pact).and_then(|pact| Some((pact, pact.actions.get(&action.action)?)));
     let Some((pact, kind)) = described.filter(|(_, kind)| kind.mode == Mode::Enforce) else { return Ok(()) };
-    let rebound;
-    let binding = match action.bound_by(&pact.hash) {
-        Some(binding) => binding,
-        None => {
-            rebound = bind(kind, &action.params());
-            &rebound
-        }
-    };
-    let Ok(params) = binding else { return Ok(()) };
+    let binding = action.binding(&pact.hash, kind);
+    let Ok(params) = &*binding else { return Ok(()) };
     check_agents(action, kind, params, snapshot, now_ms, &|mention| mention.read().is_none())
 }
 

@@ -4,6 +4,9 @@
 //! parameter has exactly one type, nothing may come from outside the schema (`$ref`), and patterns run in linear time.
 
 mod keywords;
+mod slots;
+
+pub use self::slots::Slots;
 
 use self::keywords::{ANNOTATIONS, ARRAY, INTEGER, OBJECT, STRING, refuse_unknown};
 use super::diagnostic::{Problems, closest};
@@ -34,7 +37,8 @@ pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut P
     let Some(node) = node else {
         let schema = serde_json::json!({ "type": "object", "additionalProperties": false });
         let validator = compile(&schema).ok()?;
-        return Some(Params { schema, validator, types: BTreeMap::new() });
+        let slots = Slots::compile(&schema);
+        return Some(Params { schema, validator, slots, types: BTreeMap::new() });
     };
     let before = problems.errors();
     let mut reader = Reader { source, problems };
@@ -53,7 +57,7 @@ pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut P
     }
     let schema = json(node.get_ref());
     match compile(&schema) {
-        Ok(validator) => Some(Params { schema, validator, types }),
+        Ok(validator) => Some(Params { slots: Slots::compile(&schema), schema, validator, types }),
         Err((path, message)) => {
             let span = at_path(node, &path).unwrap_or_else(|| node.span());
             let hint = if path.ends_with("/pattern") {

@@ -209,7 +209,13 @@ fn action(world: &World) -> Option<Action> {
     });
     let body: Arc<str> = body.to_string().into();
     let request = ActionRequest::parse(&body).ok()?;
-    Some(Action::new(AgentId::new(world.agent).unwrap(), world.auth.clone(), body, request, world.observed.clone()))
+    Some(Action::new(
+        AgentId::new(world.agent).unwrap(),
+        world.auth.clone(),
+        Arc::clone(&body),
+        request,
+        world.observed.clone(),
+    ))
 }
 
 fn entry(world: &World, action: Action, mut decision: Decision, tags: &mut dyn FnMut() -> Tag) -> Entry {

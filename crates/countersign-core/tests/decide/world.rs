@@ -142,7 +142,7 @@ impl World {
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
         let agent = AgentId::new(self.agent).unwrap();
-        let mut action = Action::new(agent, self.auth.clone(), body, request, self.observed.clone());
+        let mut action = Action::new(agent, self.auth.clone(), Arc::clone(&body), request, self.observed.clone());
         action.chain = self.chain.clone();
         action
     }

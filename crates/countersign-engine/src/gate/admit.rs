@@ -46,7 +46,8 @@ impl Gate {
     /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
     /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
-        let mut request = ActionRequest::parse(&body)?;
+        let sent = Arc::clone(&body);
+        let mut request = ActionRequest::parse(&sent)?;
         let (pact, denied) = {
             let view = self.view();
             (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
@@ -59,7 +60,7 @@ impl Gate {
         let now_ms = self.now_ms();
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
-        let tokens = std::mem::take(&mut request.observations);
+        let (tokens, params) = (std::mem::take(&mut request.observations), std::mem::take(&mut request.params));
         let mut action = Action::new(agent, auth, body, request, Vec::new());
         action.chain = chain;
         self.check_right(&action, now_ms)?;
@@ -75,7 +76,7 @@ impl Gate {
         }
         action.observe(observed);
         if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
-            action.bind(pact.hash, kind);
+            action.bind_params(&params, pact.hash, kind);
         }
         Ok(action)
     }

@@ -194,7 +194,7 @@ impl World {
         );
         let request = ActionRequest::parse(&body).map_err(|e| e.to_string())?;
         let agent = AgentId::new(format!("agent-{action}")).map_err(|e| e.to_string())?;
-        let action_sent = Action::new(agent, Auth::None, body.into(), request, Vec::new());
+        let action_sent = Action::new(agent, Auth::None, body.as_str().into(), request, Vec::new());
         let (tell, told) = channel();
         // The receiver goes with a life that ends while the action waits.
         let reply = Box::new(move |answer| drop(tell.send(answer)));

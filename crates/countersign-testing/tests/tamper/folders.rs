@@ -61,7 +61,7 @@ pub fn requests() -> Vec<Vec<Request>> {
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
         let agent = AgentId::new("fraud-1").unwrap();
-        Request::Act(Box::new(Action::new(agent, Auth::None, body, request, Vec::new())))
+        Request::Act(Box::new(Action::new(agent, Auth::None, Arc::clone(&body), request, Vec::new())))
     };
     let pact = Arc::new(load(&bank::pact(1, 5_000)).unwrap().pact);
     let mut batches = vec![vec![

@@ -3,7 +3,7 @@
 //! Found by trying: a value is changed at a time, and kept if no more preconditions fail than before. Which ones fail is evaluated here
 //! on the pact's own expressions, and not by `decide`, whose answer is what is tested. The search is the same in every run.
 
-use countersign_core::decide::bind;
+use countersign_core::decide::bind_by_schema;
 use countersign_core::expression::{Base, Input, Mention, Source};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::{ActionType, Pact, Presence, Read, TemplatePart};
@@ -121,7 +121,7 @@ impl<'a> Space<'a> {
 
     /// The ids of the preconditions that fail; nothing where the action cannot be decided at all.
     pub fn failed(&self, now: &Setting, seen: &Setting) -> Option<Vec<&'a str>> {
-        let params = bind(self.kind, &Json::Object(now.params.clone())).ok()?;
+        let params = bind_by_schema(self.kind, now.params.clone()).ok()?;
         let reads = self.resolve(now)?;
         let case = Case { space: self, params: &params, reads: &reads, now, seen };
         let fails = self.kind.require.iter().filter(|require| {
