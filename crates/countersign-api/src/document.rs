@@ -1,14 +1,14 @@
-//! The OpenAPI 3.1 document. It is checked in as `openapi.json`, so that a change of the contract shows in its diff.
+//! The OpenAPI 3.1 document, made from the table of [routes](crate::routes). It is checked in as `openapi.json`, so that a change of the
+//! contract shows in its diff.
 
-mod errors;
-mod parameters;
-mod paths;
-
-pub use errors::{errors_of, operations};
+mod operation;
+mod refusals;
 
 use crate::error::ErrorBody;
+use crate::routes::{Body, Content, ROUTES, Shape};
+use utoipa::OpenApi;
+use utoipa::openapi::PathItem;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
-use utoipa::{OpenApi, PartialSchema as _, ToSchema as _};
 
 const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signature-Input` and `Signature`, and `Content-Digest` \
     (RFC 9530, sha-256) where there is a body. Covered: \"@method\", \"@authority\", \"@path\", \"@query\" if there is a query, \
@@ -37,52 +37,36 @@ const SIGNATURE: &str = "HTTP Message Signatures (RFC 9421) with Ed25519: `Signa
         (name = "log", description = "The ledger for outsiders: C2SP tlog-tiles"),
         (name = "gate", description = "The gate itself"),
     ),
-    components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail)),
-    paths(
-        paths::observe, paths::act, paths::check, paths::get_action,
-        paths::list_facts, paths::get_fact, paths::put_fact, paths::delete_fact, paths::confirm_fact, paths::fact_history,
-        paths::list_agents, paths::list_operators, paths::get_caller,
-        paths::list_pacts, paths::publish_pact, paths::check_pact, paths::get_pact,
-        paths::list_entries, paths::get_entry, paths::get_receipt, paths::get_consistency, paths::erase,
-        paths::list_reviews, paths::get_review, paths::approve, paths::refuse,
-        paths::list_claims, paths::claim, paths::extend_claim, paths::withdraw_claim,
-        paths::list_effects, paths::get_effect, paths::resolve_effect,
-        paths::halt, paths::resume, paths::list_halts,
-        paths::confirm_clock,
-        paths::rotate_log_key,
-        paths::get_checkpoint, paths::get_tile,
-        paths::healthz, paths::readyz, paths::metrics, paths::openapi,
-    )
+    components(schemas(crate::ErrorCode, crate::Problem, crate::Severity, crate::ErrorDetail))
 )]
-struct Document;
+struct Frame;
 
 /// The OpenAPI document of v1.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    let mut document = Document::openapi();
-    if let Some(components) = &mut document.components {
-        components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    let mut document = Frame::openapi();
+    let components = document.components.get_or_insert_default();
+    let mut schemas = Vec::new();
+    (Shape::of::<ErrorBody>().collect)(&mut schemas);
+    for route in ROUTES {
+        if let Body::Json { shape: Some(shape), .. } = route.body {
+            (shape.collect)(&mut schemas);
+        }
+        for answer in route.answers {
+            if let Content::Json(shape) = answer.content {
+                (shape.collect)(&mut schemas);
+            }
+        }
+        components.responses.extend(refusals::of(route).into_iter().map(|(_, name, refusal)| (name, refusal.into())));
+        let item = PathItem::new(operation::http_method(route.method), operation::of(route));
+        let path = route.path.replace("{*", "{");
+        document.paths.paths.entry(path).or_default().merge_operations(item);
     }
-    errors::list(&mut document);
-    parameters::limit(&mut document);
-    secure(&mut document);
-    document
-}
-
-/// Operations that anybody may call.
-const PUBLIC: [&str; 6] =
-    ["/v1/ledger/consistency", "/log/checkpoint", "/log/{path}", "/healthz", "/readyz", "/openapi.json"];
-
-/// Says how callers prove who they are. OpenAPI has no kind of its own for signed requests, so the scheme is an API key in
-/// name only, and its description is what counts.
-fn secure(document: &mut utoipa::openapi::OpenApi) {
+    components.schemas.extend(schemas);
+    // OpenAPI has no kind of its own for signed requests, so the scheme is an API key in name only, and its description counts.
     let scheme = ApiKey::Header(ApiKeyValue::with_description("Signature", SIGNATURE));
-    document.components.get_or_insert_default().add_security_scheme("signature", SecurityScheme::ApiKey(scheme));
-    // The second alternative is an open gate, which has no operators and knows nobody's key.
+    components.add_security_scheme("signature", SecurityScheme::ApiKey(scheme));
+    // The second alternative is an open gate, which has no operators and knows no keys.
     let signed = SecurityRequirement::new("signature", [] as [&str; 0]);
     document.security = Some(vec![signed, SecurityRequirement::default()]);
-    for (path, item) in &mut document.paths.paths {
-        if let Some(get) = item.get.as_mut().filter(|_| PUBLIC.contains(&path.as_str())) {
-            get.security = Some(vec![SecurityRequirement::default()]);
-        }
-    }
+    document
 }

@@ -1,4 +1,4 @@
-//! Wire types, error codes and the OpenAPI document of the v1 HTTP interface.
+//! Wire types, error codes, routes and the OpenAPI document of the v1 HTTP interface.
 //!
 //! This is the contract between the gate and everybody who talks to it, and nothing else: no behaviour, and no dependency
 //! on the gate itself, so that a client can use these types without bringing a gate along. Fields may be added to answers;
@@ -24,6 +24,7 @@ mod facts;
 mod ledger;
 mod pacts;
 mod reviews;
+pub mod routes;
 mod stops;
 
 pub use action::{
@@ -31,7 +32,7 @@ pub use action::{
     Wrote,
 };
 pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
-pub use document::{errors_of, openapi, operations};
+pub use document::openapi;
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,
     ResolveRequest, Resolved, UndoWith,

@@ -7,7 +7,8 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
-use countersign_api::{ErrorCode, openapi, operations};
+use countersign_api::routes::{ROUTES, Route};
+use countersign_api::{ErrorCode, openapi};
 use std::path::Path;
 
 #[test]
@@ -56,14 +57,25 @@ fn every_operation_lists_its_errors_and_every_error_is_some_operations() {
             }
         }
     }
-    let mut rows: Vec<(String, String)> =
-        operations().map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
+    let row = |route: &Route| (route.method.as_str().to_lowercase(), route.path.replace("{*", "{"));
+    let mut rows: Vec<(String, String)> = ROUTES.iter().map(row).collect();
     rows.sort();
     documented.sort();
-    assert_eq!(rows, documented, "one row in document/errors.rs for each operation");
+    assert_eq!(rows, documented, "each row is one operation of the document, and no two rows are the same");
     // An operation that does not exist has no row.
     let elsewhere = [ErrorCode::MethodNotAllowed];
     for code in ErrorCode::ALL.iter().filter(|code| !elsewhere.contains(code)) {
         assert!(listed.contains(code.as_str()), "no operation lists {}", code.as_str());
+    }
+}
+
+#[test]
+fn every_row_says_what_varies_in_its_path_and_what_it_answers() {
+    for route in ROUTES {
+        let params = route.params();
+        for name in route.placeholders() {
+            assert!(params.iter().any(|param| param.name == name), "{}: {name} is not described", route.path);
+        }
+        assert!(!route.answers.is_empty(), "{} {}", route.method.as_str(), route.path);
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! It translates, and decides nothing: what comes in is read strictly, handed to the gate, and what the gate answers is put
 //! on the wire. A verdict is 200 whatever it says; every 4xx and 5xx has one shape, made in one place (`outermost`). Who calls,
-//! and whether they may, is settled in one place too (`caller`), from one table (`access`). A gate without operators listens on
-//! loopback only, and its entries say `auth: none`.
+//! and whether they may, is settled in one place too (`caller`), from one table (`countersign_api::routes`). A
+//! gate without operators listens on loopback only, and its entries say `auth: none`.
 
-mod access;
 mod actions;
 mod agents;
 mod body;
@@ -25,6 +24,7 @@ mod pacts;
 mod places;
 pub mod rate;
 mod reviews;
+mod routes;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,6 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Request};
@@ -118,55 +117,12 @@ pub async fn serve_router(
 
 /// The whole interface over a gate that has all the adapters it will have.
 pub fn router(gate: Arc<Gate>, adapters: Arc<Adapters>, reach: Reach, rates: RateSettings) -> Router {
-    finish(routes(), gate, reach, adapters, true, rates)
+    finish(routes::router(), gate, reach, adapters, true, rates)
 }
 
 /// The whole interface over a gate that a command opens for a moment: its adapters are another process's.
 pub fn router_for_command(gate: Arc<Gate>) -> Router {
-    finish(routes(), gate, Reach::Loopback, Arc::default(), false, RateSettings::default())
-}
-
-fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/v1/observe", post(actions::observe))
-        .route("/v1/actions", post(actions::act))
-        .route("/v1/actions/check", post(actions::check))
-        .route("/v1/actions/{entry}", get(actions::show))
-        .route("/v1/facts/{type}", get(facts::list))
-        .route("/v1/facts/{type}/{id}", get(facts::get).put(facts::put).delete(facts::delete))
-        .route("/v1/facts/{type}/{id}/confirm", post(facts::confirm))
-        .route("/v1/facts/{type}/{id}/history", get(facts::history))
-        .route("/v1/agents", get(agents::agents))
-        .route("/v1/operators", get(agents::operators))
-        .route("/v1/caller", get(agents::caller))
-        .route("/v1/pacts", get(pacts::list).post(pacts::publish))
-        .route("/v1/check/pact", post(pacts::check))
-        .route("/v1/pacts/{name}", get(pacts::get))
-        .route("/v1/ledger/entries", get(ledger::entries))
-        .route("/v1/ledger/entries/{index}", get(ledger::entry))
-        .route("/v1/ledger/receipts/{index}", get(ledger::receipt))
-        .route("/v1/ledger/consistency", get(ledger::consistency))
-        .route("/v1/ledger/erasures", post(ledger::erase))
-        .route("/v1/reviews", get(reviews::list))
-        .route("/v1/reviews/{review}", get(reviews::show))
-        .route("/v1/reviews/{review}/approve", post(reviews::approve))
-        .route("/v1/reviews/{review}/refuse", post(reviews::refuse))
-        .route("/v1/claims", get(claims::list).post(claims::claim))
-        .route("/v1/claims/{claim}/extend", post(claims::extend))
-        .route("/v1/claims/{claim}/withdraw", post(claims::withdraw))
-        .route("/v1/effects", get(effects::list))
-        .route("/v1/effects/{effect}", get(effects::show))
-        .route("/v1/effects/{effect}/resolve", post(effects::resolve))
-        .route("/v1/halts", get(halts::list).post(halts::halt))
-        .route("/v1/halts/resume", post(halts::resume))
-        .route("/v1/clock/confirm", post(service::confirm_clock))
-        .route("/v1/keys/log/rotate", post(keys::rotate_log))
-        .route("/log/checkpoint", get(log::checkpoint))
-        .route("/log/{*path}", get(log::tile))
-        .route("/healthz", get(service::healthz))
-        .route("/readyz", get(service::readyz))
-        .route("/metrics", get(service::metrics))
-        .route("/openapi.json", get(service::openapi))
+    finish(routes::router(), gate, Reach::Loopback, Arc::default(), false, RateSettings::default())
 }
 
 fn finish(

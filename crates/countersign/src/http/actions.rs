@@ -11,7 +11,7 @@ use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict, Verdict
 use countersign_core::call::EffectId;
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::limits::{BODY_BYTES_MAX, READS_MAX};
+use countersign_core::limits::READS_MAX;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, NotObservable, Shown};
 use countersign_engine::request::{self, Answer};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// `POST /v1/observe`
 pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let facts = fields.required("facts")?;
     let answers = match fields.take("answers") {
@@ -97,7 +97,7 @@ pub async fn act(
 ) -> Result<Response, HttpError> {
     let started = Instant::now();
     let wait = effects::wait_of(query)?;
-    let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let body = body::text(request).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
     let agent = action.agent.clone();
     let submitted = app.submit(request::Request::Act(Box::new(action))).await.inspect_err(|error| {
@@ -178,7 +178,7 @@ impl App {
 
 /// `POST /v1/actions/check`
 pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let body = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let body = body::text(request).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
     json(&verdict::of_check(&app.gate, &action, &app.gate.check(&action)))
 }

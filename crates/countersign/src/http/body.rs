@@ -6,6 +6,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{Extensions, header};
 use countersign_api::ErrorCode;
+use countersign_api::routes::Route;
 use countersign_core::json::parse_object;
 use serde_json::{Map, Value};
 use std::future::poll_fn;
@@ -17,21 +18,17 @@ use std::time::Duration;
 /// for ever. Tests send theirs at once and do not want to wait that long for the one that never comes.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
-/// The content type of actions and everything else that programs write.
-pub const JSON: &[&str] = &["application/json"];
-
-/// The content types of pacts.
-pub const TOML: &[&str] = &["application/toml", "text/plain"];
-
 /// How much of a body that is too large is still read and thrown away, so that an honest caller gets to read the answer: a
 /// connection that is closed with bytes unread is reset, and the answer is lost with it.
 const DRAINED_BYTES_MAX: usize = 1 << 20;
 
-/// Reads a body as text.
-pub async fn text(request: Request, types: &[&str], bytes_max: usize) -> Result<Arc<str>, HttpError> {
-    check_type(&request, types)?;
+/// Reads a body as text, of a type and size that the operation's row in the table takes.
+pub async fn text(request: Request) -> Result<Arc<str>, HttpError> {
+    let route = request.extensions().get::<&'static Route>().copied();
+    let route = route.ok_or_else(|| HttpError::internal("a handler reads a body where the table has no operation"))?;
+    check_type(&request, route.body.types())?;
     let within = arrives_within(request.extensions());
-    let bytes = whole(request.into_body(), bytes_max, within).await?;
+    let bytes = whole(request.into_body(), route.body.bytes_max(), within).await?;
     Ok(utf8(&bytes)?.into())
 }
 

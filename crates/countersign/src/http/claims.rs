@@ -13,7 +13,6 @@ use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{ShownClaim, disclose_claim};
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::HolderKind;
-use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_engine::request::{self, Entered};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ type ClaimPath = Result<Path<String>, PathRejection>;
 
 /// `POST /v1/claims`
 pub async fn claim(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let facts = actions::fact_ids(fields.required("facts")?)?;
     let (for_ms, reason) = (fields.positive("for_ms")?, fields.string("reason")?.into());
@@ -46,7 +45,7 @@ pub async fn extend(
     request: Request,
 ) -> Result<Response, HttpError> {
     let claim = named(path)?;
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let for_ms = fields.positive("for_ms")?;
     fields.done()?;
@@ -63,7 +62,7 @@ pub async fn withdraw(
     request: Request,
 ) -> Result<Response, HttpError> {
     let claim = named(path)?;
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     body::Fields::parse(&text)?.done()?;
     let Caller { name: by, auth, .. } = caller;
     let entered = app.enter(request::Request::WithdrawClaim { by, auth, claim }).await?;

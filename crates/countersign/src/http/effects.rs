@@ -11,12 +11,12 @@ use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
+use countersign_api::routes::WAIT_MS_MAX;
 use countersign_api::{EffectList, ErrorCode, Verdict};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::AgentId;
-use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::{self, Refusal};
@@ -25,9 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-/// Longest that a request waits for an effect; whoever wants to wait longer asks again.
-pub const WAIT_MS_MAX: u64 = 60_000;
 
 /// How long a request may wait for an effect.
 #[derive(Debug, Default, Deserialize)]
@@ -103,7 +100,7 @@ pub async fn resolve(
     request: Request,
 ) -> Result<Response, HttpError> {
     let effect = effect_id(path)?;
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let (outcome, reason) = (fields.string("outcome")?, fields.string("reason")?.into());
     fields.done()?;

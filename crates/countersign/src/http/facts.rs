@@ -8,6 +8,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use countersign_api::routes::{HISTORY_MAX, PAGE_MAX};
 use countersign_api::{
     Atomicity, ErrorCode, FactConfirmed, FactList, FactResponse, FactSummary, FactVersion, FactWritten, HeldFeed,
     HistoryResponse,
@@ -26,14 +27,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Largest body of a feed: the largest value, with room for spaces and for the words round it.
-const FEED_BYTES_MAX: usize = 2 * FACT_BYTES_MAX + 1024;
-
 /// How many versions one page of history has unless told, and at most.
-const HISTORY_LIMIT: (u64, u64) = (20, 100);
+const HISTORY_LIMIT: (u64, u64) = (20, HISTORY_MAX);
 
 /// How many facts one page of a list has unless told, and at most.
-const LIST_LIMIT: (u64, u64) = (100, 256);
+const LIST_LIMIT: (u64, u64) = (100, PAGE_MAX);
 
 type FactPath = Result<Path<(String, String)>, PathRejection>;
 
@@ -191,7 +189,7 @@ pub async fn put(
 ) -> Result<Response, HttpError> {
     let id = fact_id(path)?;
     let if_match = if_match(request.headers())?;
-    let text = body::text(request, body::JSON, FEED_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let value = fields.required("value")?;
     fields.done()?;
@@ -223,7 +221,7 @@ pub async fn confirm(
     request: Request,
 ) -> Result<Response, HttpError> {
     let fact = fact_id(path)?;
-    let text = body::text(request, body::JSON, FEED_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let version = fields.required("version")?;
     fields.done()?;

@@ -9,7 +9,6 @@ use axum::response::Response;
 use countersign_api::{HaltEntered, HaltInForce, HaltList, InFlight};
 use countersign_core::fact::Fact;
 use countersign_core::halt::{Halt, Scope};
-use countersign_core::limits::BODY_BYTES_MAX;
 use countersign_core::pact::catalogue::AGENT;
 use countersign_core::pact::diagnostic::closest;
 use countersign_core::value::Value as CoreValue;
@@ -37,7 +36,7 @@ pub async fn resume(State(app): State<Arc<App>>, caller: Caller, request: Reques
 }
 
 async fn asked(request: Request) -> Result<(Scope, Arc<str>), HttpError> {
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let (scope, reason) = (fields.string("scope")?, fields.string("reason")?);
     fields.done()?;

@@ -6,19 +6,14 @@ use super::{App, body, json, receipt};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use countersign_api::{ErrorCode, LogKeyRotated};
+use countersign_core::limits::REASON_BYTES_MAX;
 use countersign_engine::gate::RotateLogKeyError;
 use countersign_engine::log_key::RotateError;
 use std::sync::Arc;
 
-/// Longest reason that is taken.
-const REASON_BYTES_MAX: usize = 1024;
-
-/// Longest body that is taken: a reason, and room for its escapes.
-const BODY_BYTES_MAX: usize = 8 << 10;
-
 /// `POST /v1/keys/log/rotate`
 pub async fn rotate_log(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let reason = fields.string("reason")?;
     fields.done()?;

@@ -12,12 +12,13 @@ use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
+use countersign_api::routes::PAGE_MAX;
 use countersign_api::{
     ConsistencyResponse, EntriesResponse, EntryResponse, ErasureResponse, ErrorCode, KeptEntry, ReceiptResponse,
 };
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::FactId;
-use countersign_core::limits::BODY_BYTES_MAX;
+use countersign_core::limits::REASON_BYTES_MAX;
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};
 use serde::Deserialize;
@@ -26,13 +27,10 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// How many entries one page has unless told, and at most: a page of the largest entries must still fit in memory.
-const PAGE: (u64, u64) = (100, 256);
+const PAGE: (u64, u64) = (100, PAGE_MAX);
 
 /// Most entries that one erasure names: the leaf of the erasure lists them all and has at most 64 KiB.
 const ERASED_AT_ONCE_MAX: usize = 2048;
-
-/// Longest reason in bytes; it stays in the ledger for ever.
-const REASON_BYTES_MAX: usize = 1024;
 
 /// How often a proof is made anew because the log grew meanwhile.
 const PROVE_TRIES_MAX: usize = 32;
@@ -136,7 +134,7 @@ enum Erase {
 
 /// `POST /v1/ledger/erasures`
 pub async fn erase(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let what = match (fields.take("entries"), fields.take("fact")) {
         (Some(entries), None) => Erase::Entries(indices(&entries)?),

@@ -9,7 +9,6 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use countersign_api::{ErrorCode, PactChecked, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
 use countersign_core::ids::PactName;
-use countersign_core::limits::PACT_BYTES_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::pact::diagnostic::{self, Diagnostic};
 use countersign_core::pact::load::load;
@@ -59,7 +58,7 @@ fn summary(pact: &Pact) -> PactSummary {
 
 /// `POST /v1/pacts`
 pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
-    let source = body::text(request, body::TOML, PACT_BYTES_MAX).await?;
+    let source = body::text(request).await?;
     // Type-checking a large pact takes milliseconds, which the threads that serve must not spend on one caller.
     let text = Arc::clone(&source);
     #[cfg(feature = "sabotage")]
@@ -104,7 +103,7 @@ fn unknown_adapters(pact: &Pact, source: &str, adapters: &Adapters) -> Vec<Probl
 
 /// `POST /v1/check/pact`
 pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
-    let source = body::text(request, body::TOML, PACT_BYTES_MAX).await?;
+    let source = body::text(request).await?;
     let text = Arc::clone(&source);
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
     // The very check that publishing makes at its place in the order, on what is published now.

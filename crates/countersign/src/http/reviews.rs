@@ -10,15 +10,12 @@ use axum::response::Response;
 use countersign_api::{ErrorCode, PactRef, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
 use countersign_core::action::Observed;
 use countersign_core::decision::Verdict;
-use countersign_core::limits::{APPROVAL_EXPIRES_MS, BODY_BYTES_MAX};
+use countersign_core::limits::APPROVAL_EXPIRES_MS;
 use countersign_core::review::{Parked, ReviewId};
 use countersign_engine::gate::{OutsideFacts, ShownReview};
 use countersign_engine::request;
 use serde_json::Value;
 use std::sync::Arc;
-
-/// Largest body of an approval: the largest token, with room for the words round it.
-pub const APPROVE_BYTES_MAX: usize = (1 << 20) + 4096;
 
 type ReviewPath = Result<Path<String>, PathRejection>;
 
@@ -108,7 +105,7 @@ pub async fn approve(
     request: Request,
 ) -> Result<Response, HttpError> {
     let review = review_id(path)?;
-    let text = body::text(request, body::JSON, APPROVE_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let token = fields.string("shown")?;
     let expires_in_ms = match fields.take("expires_in_ms") {
@@ -140,7 +137,7 @@ pub async fn refuse(
     request: Request,
 ) -> Result<Response, HttpError> {
     let review = review_id(path)?;
-    let text = body::text(request, body::JSON, BODY_BYTES_MAX).await?;
+    let text = body::text(request).await?;
     let mut fields = body::Fields::parse(&text)?;
     let reason = fields.string("reason")?;
     fields.done()?;

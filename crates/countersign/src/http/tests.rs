@@ -17,6 +17,7 @@ mod errors;
 mod faults;
 mod keys;
 mod ledger;
+mod routes;
 mod server;
 mod signed;
 mod stops;

@@ -1,23 +1,24 @@
-//! The guard: finds out who calls, looks up in the table what the operation takes, and lets through or turns away.
+//! The guard: finds out who calls, looks up in the table who may, and lets through or turns away.
+//!
+//! It keeps the door; what a request changes is authorised once more at its own place in the order, so a role that is taken away
+//! holds from the next commit on even for what has passed here.
 
 use super::open::{agent, host, operator, refuse_strangers};
 use super::{App, Caller, HttpError};
 use crate::connections::Slot;
-use crate::http::access::{self, Needs};
 use crate::http::error::denied;
 use crate::http::rate::{Empty, INACTIVE_COST, Left, cost, too_often};
-use crate::http::reviews::APPROVE_BYTES_MAX;
-use crate::http::{Reach, body};
+use crate::http::{Reach, body, routes};
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::ErrorCode;
+use countersign_api::routes::{self as table, Callers, Named, Operation, Route};
 use countersign_core::denial::DenialCode;
-use countersign_core::identity::{Auth, HolderKind, Role, authorise};
-use countersign_core::limits::PACT_BYTES_MAX;
+use countersign_core::identity::{Auth, HolderKind, authorise};
 use countersign_engine::identity::Authenticated;
 use countersign_engine::identity::signature::{self, SignatureError, Wire, authority};
 use std::net::IpAddr;
@@ -32,7 +33,7 @@ const IDENTITIES: [&str; 2] = ["Agent", "Operator"];
 pub async fn identify(
     State(app): State<Arc<App>>,
     params: Result<RawPathParams, RawPathParamsRejection>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let Some(path) = request.extensions().get::<MatchedPath>().cloned() else {
@@ -42,14 +43,18 @@ pub async fn identify(
         };
     };
     let is_identity = params.iter().flatten().any(|(name, value)| name == "type" && IDENTITIES.contains(&value));
+    let route = table::find(request.method().as_str(), path.as_str());
+    if let Some(route) = route {
+        request.extensions_mut().insert(route);
+    }
     let let_through = if app.gate.view().state.is_identified() {
-        let Some(needs) = access::needs(request.method(), path.as_str()) else {
+        let Some(route) = route else {
             return unsigned(&app, request).map_or_else(HttpError::into_response, |_| no_such_operation(path.as_str()));
         };
-        known(&app, needs, is_identity, request).await
+        known(&app, route, is_identity, request).await
     } else {
         // Whoever calls an open gate is believed, so there is nobody to count requests for.
-        named(access::needs(request.method(), path.as_str()), request).map(|request| (request, None))
+        named(route, request).map(|request| (request, None))
     };
     match let_through {
         Ok((request, left)) => {
@@ -71,8 +76,8 @@ fn peer(request: &Request) -> Option<IpAddr> {
 
 /// Whether a request is looked at however many came before it: an operator's halt must always get through. Whether it is an
 /// operator's is known once its key is looked up.
-fn is_halt(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path().starts_with("/v1/halts")
+fn is_halt(route: &Route) -> bool {
+    matches!(route.operation, Operation::Halt | Operation::Resume)
 }
 
 /// An operation without a row in the table does not exist, whatever the router thinks.
@@ -83,25 +88,19 @@ fn no_such_operation(path: &str) -> Response {
         "the `Allow` header names the methods it takes",
     );
     let mut response = error.into_response();
-    if let Ok(allowed) = HeaderValue::from_str(&access::allowed(path)) {
+    if let Ok(allowed) = HeaderValue::from_str(&table::allowed(path)) {
         response.headers_mut().insert(header::ALLOW, allowed);
     }
     response
 }
 
 /// In an open gate: who the header says it is, where somebody must be named.
-fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpError> {
+fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpError> {
     refuse_strangers(&request)?;
-    let name = match needs {
-        Some(Needs::Agent) => agent(request.headers())?,
-        Some(Needs::Operator(_) | Needs::Feed)
-            if request.method() != Method::GET && request.method() != Method::HEAD =>
-        {
-            operator(request.headers())?
-        }
-        // A review is shown to somebody, who alone can approve what was shown.
-        Some(Needs::Operator(&[Role::Reviewer])) => operator(request.headers())?,
-        _ => return Ok(request),
+    let name = match route.and_then(|route| route.names) {
+        Some(Named::Agent) => agent(request.headers())?,
+        Some(Named::Operator) => operator(request.headers())?,
+        None => return Ok(request),
     };
     request.extensions_mut().insert(Caller { name, auth: Auth::None, kind: None });
     Ok(request)
@@ -110,21 +109,20 @@ fn named(needs: Option<Needs>, mut request: Request) -> Result<Request, HttpErro
 /// In an identified gate: who signed, if that is enough for what is asked.
 async fn known(
     app: &App,
-    needs: Needs,
+    route: &Route,
     is_identity: bool,
     request: Request,
 ) -> Result<(Request, Option<Left>), HttpError> {
-    let needs = match needs {
-        Needs::Nothing => return unsigned(app, request),
-        Needs::Metrics if app.reach == Reach::Loopback && is_from_here(&request) => return unsigned(app, request),
-        Needs::Metrics => Needs::Operator(&[Role::Auditor]),
-        Needs::Feed if is_identity => Needs::Operator(&[Role::Admin]),
-        Needs::Feed => Needs::Operator(&[Role::Feeder]),
+    let callers = match route.callers {
+        Callers::Anyone => return unsigned(app, request),
+        Callers::Metrics if app.reach == Reach::Loopback && is_from_here(&request) => return unsigned(app, request),
+        Callers::Metrics => Callers::Operator(&[table::Role::Auditor]),
+        Callers::Feed if is_identity => Callers::Operator(&[table::Role::Admin]),
+        Callers::Feed => Callers::Operator(&[table::Role::Feeder]),
         other => other,
     };
-    let (caller, is_active, left, mut request) = authenticate(app, request).await?;
-    let asked = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    authorised(app, needs, &caller, is_active, asked)?;
+    let (caller, is_active, left, mut request) = authenticate(app, route, request).await?;
+    authorised(app, callers, &caller, is_active, route.path)?;
     request.extensions_mut().insert(caller);
     Ok((request, left))
 }
@@ -144,12 +142,16 @@ fn is_from_here(request: &Request) -> bool {
 }
 
 /// Finds out who signed, as often as that may be asked; what is refused is charged to the peer that sent it.
-async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
-    let (peer, is_limited) = (peer(&request), !is_halt(&request));
+async fn authenticate(
+    app: &App,
+    route: &Route,
+    request: Request,
+) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
+    let (peer, is_limited) = (peer(&request), !is_halt(route));
     if is_limited && peer.is_some_and(|peer| app.rates.check_peer(peer).is_err()) {
         return Err(too_often("this address"));
     }
-    let found = verify(app, request, is_limited).await;
+    let found = verify(app, route, request, is_limited).await;
     if let (Err(error), Some(peer)) = (&found, peer)
         && error.code.status() == 401
     {
@@ -161,15 +163,13 @@ async fn authenticate(app: &App, request: Request) -> Result<(Caller, bool, Opti
 /// Reads the body, checks its digest and the signature, and gives back the request with the very bytes that were checked.
 async fn verify(
     app: &App,
+    route: &Route,
     request: Request,
     is_limited: bool,
 ) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
     let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
     let (parts, body) = request.into_parts();
-    // An approval carries back all that was shown, which can be more than the largest pact.
-    let is_approval = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().ends_with("/approve"));
-    let bytes_max = if is_approval { APPROVE_BYTES_MAX } else { PACT_BYTES_MAX };
-    let bytes = body::whole(body, bytes_max, body::arrives_within(&parts.extensions)).await?;
+    let bytes = body::whole(body, route.body.bytes_max(), body::arrives_within(&parts.extensions)).await?;
     let text = body::utf8(&bytes)?;
     let wire = Wire {
         method: parts.method.as_str(),
@@ -188,7 +188,7 @@ async fn verify(
     let holder = || app.gate.view().state.keys().holder(&presented.signed.key).cloned();
     let is_limited = is_limited || holder().is_some_and(|holder| holder.kind == HolderKind::Agent);
     // The path as the router has it: one that was sent may hold the id of a fact.
-    let asked = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let asked = route.path;
     if is_limited && app.rates.check_key(&key).is_err() {
         if let Some(holder) = holder() {
             app.gate.deny(&holder.name, DenialCode::RateLimited, asked);
@@ -222,27 +222,27 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Sign
     }
 }
 
-fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool, asked: &str) -> Result<(), HttpError> {
+fn authorised(app: &App, callers: Callers, caller: &Caller, is_active: bool, asked: &str) -> Result<(), HttpError> {
     let is_agent = caller.kind == Some(HolderKind::Agent);
-    let roles: &[Role] = match needs {
+    let roles: &[table::Role] = match callers {
         // Whatever it asks for: an agent that is not active is shown nothing, and what it does is not written down one by one.
         _ if is_agent && !is_active => {
             app.gate.deny(&caller.name, DenialCode::AgentNotActive, asked);
             return Err(denied(DenialCode::AgentNotActive, format!("agent {} is not active", caller.name)));
         }
-        Needs::Agent if !is_agent => {
+        Callers::Agent if !is_agent => {
             let message = format!("{} is an operator; only agents do this", caller.name);
             let hint = "sign with an agent's key; `countersign agent new` makes one";
             return Err(HttpError::new(ErrorCode::NotAuthorised, message, hint));
         }
-        Needs::Known if !is_agent && !is_active => {
+        Callers::Known if !is_agent && !is_active => {
             return refused(format!("operator {} is not active", caller.name));
         }
-        Needs::AgentOr(_) if is_agent => return Ok(()),
-        Needs::AgentOr(roles) | Needs::Operator(roles) => roles,
+        Callers::AgentOr(_) if is_agent => return Ok(()),
+        Callers::AgentOr(roles) | Callers::Operator(roles) => roles,
         // What these two take is settled before anybody is asked for.
-        Needs::Feed | Needs::Metrics => &[Role::Admin],
-        Needs::Nothing | Needs::Agent | Needs::Known => return Ok(()),
+        Callers::Feed | Callers::Metrics => &[table::Role::Admin],
+        Callers::Anyone | Callers::Agent | Callers::Known => return Ok(()),
     };
     if is_agent {
         #[cfg(feature = "sabotage")]
@@ -255,12 +255,12 @@ fn authorised(app: &App, needs: Needs, caller: &Caller, is_active: bool, asked: 
     let view = app.gate.view();
     let mut why = String::new();
     for role in roles {
-        match authorise(&*view, &caller.name, &caller.auth, *role, now_ms) {
+        match authorise(&*view, &caller.name, &caller.auth, routes::role(*role), now_ms) {
             Ok(()) => return Ok(()),
             Err(error) => why = error.why.to_string(),
         }
     }
-    let roles = roles.iter().map(|role| format!("`{role}`")).collect::<Vec<_>>().join(" or ");
+    let roles = roles.iter().map(|role| format!("`{}`", role.as_str())).collect::<Vec<_>>().join(" or ");
     refused(format!("{} may not do this, which takes an active operator with role {roles}: {why}", caller.name))
 }
 

@@ -50,7 +50,7 @@ impl Server {
         let listener = runtime.block_on(listen(&gate, "127.0.0.1:0".parse().unwrap())).unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let with_fault: Router<Arc<App>> = routes().route("/panic", get(fault));
+        let with_fault: Router<Arc<App>> = routes::router().route("/panic", get(fault));
         let router =
             finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false, RateSettings::default());
         let serving = runtime.spawn(async move {
