@@ -136,7 +136,7 @@ pub async fn show(
         Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
         None => asked,
     };
-    if leaf.kind != "action" || leaf.by != caller.name.as_str() {
+    if !matches!(leaf.kind.as_str(), "action" | "shadow") || leaf.by != caller.name.as_str() {
         return Err(not_found());
     }
     let latest = app.gate.view().state.latest_of(entry);

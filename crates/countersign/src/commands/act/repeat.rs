@@ -27,8 +27,11 @@ fn command(request: &ActionRequest, delegation: Option<&str>, agent: Option<&str
     let params = serde_json::to_string(&request.params).unwrap_or_default();
     let mut words = vec!["countersign".to_owned(), "act".to_owned()];
     let mut flag = |name: &str, value: Option<&str>| {
-        if let Some(value) = value {
-            words.extend([format!("--{name}"), quoted(value)]);
+        match value {
+            // A random key may begin with a hyphen, and would be read as a flag of its own.
+            Some(value) if value.starts_with('-') => words.push(format!("--{name}={}", quoted(value))),
+            Some(value) => words.extend([format!("--{name}"), quoted(value)]),
+            None => {}
         }
     };
     flag("pact", Some(&request.pact));
@@ -79,6 +82,10 @@ mod tests {
         ]
         .join(" ");
         assert!(told.ends_with(&wanted), "{told}");
+        let hyphen = ActionRequest { idempotency_key: "-P".to_owned(), ..request.clone() };
+        let unknown = Failure::cannot("x").into_unknown("it may have been", Some("-P"));
+        let told = or_find_out(unknown.into(), &hyphen, None, None, &connection).to_string();
+        assert!(told.contains(" --idempotency-key=-P --key"), "a key is no flag: {told}");
         let refused = or_find_out(Failure::no("x").into(), &request, None, None, &connection);
         assert_eq!(refused.to_string(), "x", "what is known needs no way out");
     }

@@ -98,6 +98,11 @@ fn a_retry_is_told_the_same() {
         let mut again = said(&server.post("/v1/actions", body));
         assert_eq!(again.as_object_mut().unwrap().remove("repeated"), Some(json!(true)));
         assert_eq!(&again, first);
+        // And so is an agent that asks for the entry, in shadow mode too.
+        let agent = ["Countersign-Agent: refund-1"];
+        let mut shown = said(&server.send("GET", &format!("/v1/actions/{}", first["entry"]), &agent, b""));
+        assert_eq!(shown.as_object_mut().unwrap().remove("repeated"), Some(json!(true)));
+        assert_eq!(&shown, first);
     }
     assert_eq!(server.gate.view().position, position);
 }
