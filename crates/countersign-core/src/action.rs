@@ -217,6 +217,14 @@ pub struct Action {
     bound: Option<(Digest, Binding)>,
 }
 
+impl PartialEq for Action {
+    /// By what was sent and by whom. The rest follows from the body.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { id, agent, auth, observed, chain, .. } = self;
+        (id, agent, auth, observed, chain) == (&other.id, &other.agent, &other.auth, &other.observed, &other.chain)
+    }
+}
+
 impl Action {
     /// Puts an action together from its body and what that says; of several observations of one fact the latest counts.
     pub fn new(

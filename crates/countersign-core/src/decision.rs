@@ -2,11 +2,14 @@
 
 use crate::call::Call;
 use crate::canonical::Canonical;
+use crate::fact::Fact;
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::reason::Reason;
 use crate::value::Attributes;
 use smol_str::SmolStr;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// The answer to one action. It is not a `Result`: an error while deciding is a rejection, and part of the answer (I4).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +120,34 @@ pub struct Write {
     pub value: Option<Attributes>,
     /// The entry that made the version before.
     pub previous_entry: Option<u64>,
+    /// The version that it made.
+    pub made: Made,
+}
+
+/// The version of a fact that a write made, so that states which follow the same log share it. It follows from the write and says
+/// nothing of its own, so all are equal.
+#[derive(Clone, Default)]
+pub struct Made(OnceLock<Arc<Fact>>);
+
+impl Made {
+    /// The version made by the first state that applied the write, or made now.
+    pub fn get(&self, make: impl FnOnce() -> Arc<Fact>) -> Arc<Fact> {
+        Arc::clone(self.0.get_or_init(make))
+    }
+}
+
+impl PartialEq for Made {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Made {}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// One charge to a budget.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An effect under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
     /// The action, as it was sent.
     pub action: Arc<Action>,
@@ -31,7 +31,7 @@ pub struct Effect {
 }
 
 /// What a reviewer approved, kept for the dispatch that comes later.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approved {
     /// The reviewer.
     pub by: AgentId,
@@ -42,7 +42,7 @@ pub struct Approved {
 }
 
 /// Where an effect is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
     /// Its intent stands; it is decided again at this time.
     Cooling {
@@ -72,7 +72,7 @@ impl Phase {
 }
 
 /// A dispatch, with what its settlement needs.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Flight {
     /// The entry that dispatched it.
     pub entry: u64,
@@ -87,7 +87,7 @@ pub struct Flight {
 }
 
 /// The pact and the facts of the gate at a dispatch.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Context {
     /// The pact.
     pub pact: Arc<Pact>,
@@ -153,7 +153,7 @@ pub enum EffectRefusal {
 }
 
 /// The effects under way, and those that ended lately.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Effects {
     open: BTreeMap<u64, Effect>,
     /// How many of each agent are under way.
@@ -215,8 +215,11 @@ impl Effects {
         self.ended.iter().map(|(effect, (how, entry))| (EffectId(*effect), *how, *entry))
     }
 
-    /// Puts an effect under way, and its fences with it.
+    /// Puts an effect under way, and its fences with it. One that is known already is left as it is.
     pub fn begin(&mut self, id: EffectId, effect: Effect, fences: &mut Fences) {
+        if self.open.contains_key(&id.0) || self.ended.contains_key(&id.0) {
+            return;
+        }
         if let Some(flight) = effect.flight() {
             fences.take(id.0, &flight.dispatched.fenced);
         }
@@ -228,6 +231,9 @@ impl Effects {
     /// A cooling effect goes off.
     pub fn dispatch(&mut self, id: EffectId, flight: Flight, fences: &mut Fences) {
         let Some(effect) = self.open.get_mut(&id.0) else { return };
+        if !matches!(effect.phase, Phase::Cooling { .. }) {
+            return;
+        }
         fences.take(id.0, &flight.dispatched.fenced);
         effect.latest = flight.entry;
         effect.phase = Phase::Dispatched(Arc::new(flight));
@@ -253,6 +259,14 @@ impl Effects {
             }
         }
         self.remember(id, outcome, entry);
+    }
+
+    /// Puts back what a dispatch was decided on.
+    pub(crate) fn restore_context(&mut self, id: EffectId, context: Context) {
+        let Some(effect) = self.open.get_mut(&id.0) else { return };
+        if let Phase::Dispatched(flight) | Phase::InDoubt { flight, .. } = &mut effect.phase {
+            Arc::make_mut(flight).context = Some(context);
+        }
     }
 
     /// Remembers how an effect ended.

@@ -10,7 +10,7 @@ use crate::effect::Phase;
 use crate::fence::ClaimId;
 use crate::ids::{FactId, Tag};
 use crate::pact::catalogue::{AGENT, OPERATOR};
-use crate::record::{Event, Stored};
+use crate::record::{Entry, Event};
 use crate::review::ReviewId;
 use crate::state::State;
 use crate::utc::Utc;
@@ -145,39 +145,36 @@ impl InForce {
 }
 
 /// Why payloads of this kind are never erased; `None` where they can be once nothing of them is in force.
-pub fn kept_for_ever(stored: &Stored) -> Option<&'static str> {
-    match stored {
-        Stored::Action(_) | Stored::Approval(_) | Stored::Dispatch(_) => None,
-        Stored::Event(event) => match event {
-            Event::Action(_) | Event::Approval(_) | Event::Dispatch(_) => None,
-            Event::Feed { .. } | Event::Held { .. } | Event::Settle(_) => None,
-            Event::Claim { .. } | Event::Refusal { .. } | Event::Confirm { .. } => None,
-            // Only counted, and nothing rests on it.
-            Event::Denials(_) => None,
-            Event::Expiry { .. } => Some("it names a review by its number and holds nothing else"),
-            Event::Extension { .. } | Event::Withdrawal { .. } => {
-                Some("it names a claim by its number and holds nothing else")
-            }
-            Event::Pact { .. } => Some("it holds a pact, which every decision under it rests on"),
-            Event::Halt { .. } | Event::Resume { .. } => {
-                Some("it says what was halted and why, which must stay provable")
-            }
-            Event::Genesis { .. } | Event::Rotation { .. } | Event::Clock { .. } | Event::Erasure { .. } => {
-                Some("it is about the log itself")
-            }
-        },
+pub fn kept_for_ever(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Action(_) | Event::Approval(_) | Event::Dispatch(_) => None,
+        Event::Feed { .. } | Event::Held { .. } | Event::Settle(_) => None,
+        Event::Claim { .. } | Event::Refusal { .. } | Event::Confirm { .. } => None,
+        // Only counted, and nothing rests on it.
+        Event::Denials(_) => None,
+        Event::Expiry { .. } => Some("it names a review by its number and holds nothing else"),
+        Event::Extension { .. } | Event::Withdrawal { .. } => {
+            Some("it names a claim by its number and holds nothing else")
+        }
+        Event::Pact(_) => Some("it holds a pact, which every decision under it rests on"),
+        Event::Halt { .. } | Event::Resume { .. } => Some("it says what was halted and why, which must stay provable"),
+        Event::Genesis { .. } | Event::Rotation { .. } | Event::Clock { .. } | Event::Erasure { .. } => {
+            Some("it is about the log itself")
+        }
+        Event::Erased(_) => Some("its payload is erased already"),
     }
 }
 
 impl EraseTarget {
     /// What an entry holds. Whether a deletion may go too is for whoever has seen the whole log.
-    pub fn new(entry: u64, effect: Option<u64>, stored: &Stored) -> Self {
-        let mut writes: Vec<_> = stored.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
+    pub fn new(entry: &Entry) -> Self {
+        let event = &entry.event;
+        let mut writes: Vec<_> = event.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
         // How fresh the current version is rests on its confirmations.
-        if let Stored::Event(Event::Confirm { fact, version, .. }) = stored {
+        if let Event::Confirm { fact, version, .. } = event {
             writes.push((fact.clone(), *version));
         }
-        Self { entry, writes, charges: stored.charges().to_vec(), effect: effect.map(EffectId), is_last: false }
+        Self { entry: entry.index, writes, charges: event.charges().to_vec(), effect: event.effect(), is_last: false }
     }
 }
 

@@ -106,7 +106,7 @@ pub enum Why {
 }
 
 /// The fences that stand.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fences {
     /// For each fact, the effects in flight that rely on it, and whether they write it.
     steady: BTreeMap<FactId, BTreeMap<u64, bool>>,

@@ -83,6 +83,21 @@ pub fn check_identifier(text: &str) -> Result<(), IdError> {
 }
 
 /// Serialises a type as the text that it prints and parses.
+/// Reads a type from its text without a copy of the text in between.
+pub(crate) struct Text<T>(pub(crate) std::marker::PhantomData<T>);
+
+impl<T: FromStr<Err: fmt::Display>> serde::de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! serde_as_text {
     ($name:ty) => {
         impl serde::Serialize for $name {
@@ -92,8 +107,7 @@ macro_rules! serde_as_text {
         }
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_str($crate::ids::Text::<$name>(std::marker::PhantomData))
             }
         }
     };
@@ -355,6 +369,8 @@ impl FromStr for Tag {
         Ok(Self(bytes))
     }
 }
+
+serde_as_text!(Tag);
 
 #[cfg(test)]
 mod tests {

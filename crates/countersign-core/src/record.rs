@@ -7,25 +7,26 @@
 mod call;
 mod decode;
 mod encode;
+mod kind;
 mod leaf;
 mod payload;
 
-pub use decode::{
-    DecodeError, Stored, StoredAction, StoredApproval, StoredDispatch, UnderWay, decode, decode_with_auth,
-};
+pub use decode::DecodeError;
 pub use encode::Encoder;
+pub use kind::{Kind, LeafVerdict};
 pub use leaf::{Leaf, LeafPact};
 
-use crate::action::Action;
+use crate::action::{Action, KeyDigest};
 use crate::call::{EffectId, Evidence, Outcome, Send};
 use crate::decide::Cleared;
-use crate::decision::{Charge, Decision, Write};
+use crate::decision::{Charge, Decision, Verdict, Write};
 use crate::denial::Denied;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::Scope;
 use crate::identity::Auth;
-use crate::ids::{AgentId, Digest, FactId, PactName, Tag};
+use crate::ids::{ActionId, AgentId, FactId, Tag};
+use crate::pact::Pact;
 use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
 use crate::value::Attributes;
@@ -60,16 +61,7 @@ pub enum Event {
         log_key: String,
     },
     /// A pact was published.
-    Pact {
-        /// Its name.
-        name: PactName,
-        /// Its version.
-        version: u64,
-        /// Its content hash.
-        hash: Digest,
-        /// Its text.
-        source: Arc<str>,
-    },
+    Pact(Arc<Pact>),
     /// An operator fed a fact.
     Feed {
         /// The write it made.
@@ -177,6 +169,8 @@ pub enum Event {
         /// Why, in the operator's words.
         reason: String,
     },
+    /// An entry whose payload was erased since: what its leaf still says. Only read back, never written.
+    Erased(Box<Leaf>),
 }
 
 /// An action with its decision.
@@ -187,31 +181,6 @@ pub struct Decided {
     /// The decision.
     pub decision: Decision,
 }
-
-/// All kinds of entries as they stand in leaves, in alphabetical order.
-pub const KINDS: &[&str] = &[
-    "action",
-    "approval",
-    "claim",
-    "clock",
-    "confirm",
-    "denials",
-    "dispatch",
-    "erasure",
-    "expiry",
-    "extension",
-    "feed",
-    "genesis",
-    "halt",
-    "held",
-    "pact",
-    "refusal",
-    "resume",
-    "rotation",
-    "settle",
-    "shadow",
-    "withdrawal",
-];
 
 /// The second decision on an effect that was cooling.
 #[derive(Debug, Clone)]
@@ -299,31 +268,72 @@ impl Event {
         }
     }
 
-    /// The kind as it stands in leaves.
-    pub fn kind(&self) -> &'static str {
+    /// The effect that it dispatches or settles.
+    pub fn effect(&self) -> Option<EffectId> {
         match self {
-            Self::Genesis { .. } => "genesis",
-            Self::Pact { .. } => "pact",
-            Self::Feed { .. } => "feed",
-            Self::Held { .. } => "held",
-            Self::Confirm { .. } => "confirm",
+            Self::Dispatch(dispatch) => Some(dispatch.effect),
+            Self::Settle(settle) => Some(settle.effect),
+            Self::Erased(leaf) => leaf.effect.map(EffectId),
+            _ => None,
+        }
+    }
+
+    /// The idempotency key of an action, and the action's id: what an erasure leaves of both.
+    ///
+    /// # Errors
+    /// If the leaf of an erased entry holds no such key.
+    pub fn key(&self) -> Result<Option<(KeyDigest, ActionId)>, DecodeError> {
+        match self {
+            Self::Action(decided) => Ok(Some((decided.action.key, decided.action.id))),
+            Self::Erased(leaf) => Ok(leaf.key_digest()?.zip(leaf.action)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What kind of entry it makes.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Genesis { .. } => Kind::Genesis,
+            Self::Pact(_) => Kind::Pact,
+            Self::Feed { .. } => Kind::Feed,
+            Self::Held { .. } => Kind::Held,
+            Self::Confirm { .. } => Kind::Confirm,
             // Entries in shadow mode are of another kind: I1 does not speak of them.
-            Self::Action(decided) if decided.decision.shadowed.is_some() => "shadow",
-            Self::Action(_) => "action",
-            Self::Erasure { .. } => "erasure",
-            Self::Clock { .. } => "clock",
-            Self::Approval(_) => "approval",
-            Self::Refusal { .. } => "refusal",
-            Self::Expiry { .. } => "expiry",
-            Self::Halt { .. } => "halt",
-            Self::Resume { .. } => "resume",
-            Self::Dispatch(_) => "dispatch",
-            Self::Settle(_) => "settle",
-            Self::Claim { .. } => "claim",
-            Self::Extension { .. } => "extension",
-            Self::Withdrawal { .. } => "withdrawal",
-            Self::Denials(_) => "denials",
-            Self::Rotation { .. } => "rotation",
+            Self::Action(decided) if decided.decision.shadowed.is_some() => Kind::Shadow,
+            Self::Action(_) => Kind::Action,
+            Self::Erasure { .. } => Kind::Erasure,
+            Self::Clock { .. } => Kind::Clock,
+            Self::Approval(_) => Kind::Approval,
+            Self::Refusal { .. } => Kind::Refusal,
+            Self::Expiry { .. } => Kind::Expiry,
+            Self::Halt { .. } => Kind::Halt,
+            Self::Resume { .. } => Kind::Resume,
+            Self::Dispatch(_) => Kind::Dispatch,
+            Self::Settle(_) => Kind::Settle,
+            Self::Claim { .. } => Kind::Claim,
+            Self::Extension { .. } => Kind::Extension,
+            Self::Withdrawal { .. } => Kind::Withdrawal,
+            Self::Denials(_) => Kind::Denials,
+            Self::Rotation { .. } => Kind::Rotation,
+            Self::Erased(leaf) => leaf.kind,
+        }
+    }
+
+    /// The verdict or outcome that its leaf tells.
+    pub fn verdict(&self) -> Option<LeafVerdict> {
+        match self {
+            Self::Settle(settle) => Some(match settle.outcome {
+                Outcome::Settled => LeafVerdict::Settled,
+                Outcome::Failed => LeafVerdict::Failed,
+                Outcome::InDoubt => LeafVerdict::InDoubt,
+            }),
+            Self::Erased(leaf) => leaf.verdict,
+            _ => self.decision().map(|decision| match &decision.verdict {
+                Verdict::Committed => LeafVerdict::Committed,
+                Verdict::Rejected(_) => LeafVerdict::Rejected,
+                Verdict::Review { .. } => LeafVerdict::Review,
+                Verdict::InFlight(_) => LeafVerdict::InFlight,
+            }),
         }
     }
 

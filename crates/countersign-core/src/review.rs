@@ -35,7 +35,7 @@ impl FromStr for ReviewId {
 }
 
 /// An action that waits for a person.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Parked {
     /// The action, as it was sent.
     pub action: Arc<Action>,
@@ -76,7 +76,7 @@ impl Ended {
 }
 
 /// The reviews that wait, and those that ended lately.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reviews {
     open: BTreeMap<u64, Parked>,
     /// Parked actions whose payload is erased by the time that their entry is folded, and when they expire: nobody can
@@ -182,11 +182,6 @@ impl Reviews {
         self.gone.insert(entry, at_ms.saturating_add(REVIEW_EXPIRES_MS));
     }
 
-    /// Keeps the place of an action that a snapshot says was waiting, until it is read from its entry.
-    pub fn expect(&mut self, entry: u64) {
-        self.gone.insert(entry, u64::MAX);
-    }
-
     /// The one that waits longest, and when it expires. All wait equally long, so the first is the first to.
     pub fn first(&self) -> Option<(ReviewId, u64)> {
         self.open.first_key_value().map(|(entry, parked)| (ReviewId(*entry), parked.expires_at_ms))
@@ -199,13 +194,6 @@ impl Reviews {
             Err(refusal) => Err(refusal),
             Ok(_) => Err(ReviewRefusal::Waits(review)),
         }
-    }
-
-    /// Parks an action that was parked before those that are here.
-    pub fn park_earlier(&mut self, entry: u64, at_ms: u64, action: Arc<Action>) {
-        self.gone.remove(&entry);
-        let expires_at_ms = at_ms.saturating_add(REVIEW_EXPIRES_MS);
-        self.open.insert(entry, Parked { action, at_ms, expires_at_ms });
     }
 
     /// Ends a review.

@@ -1,23 +1,24 @@
 //! The state of a gate: the fold of its ledger, kept in memory.
 //!
 //! State changes only by [`State::apply`], one entry after the other, whether the entry was just decided, is read back
-//! after a restart, or is audited years later. There is no other writer, so state and ledger cannot disagree.
+//! after a restart, or is audited years later. There is no other writer, so state and ledger cannot disagree. A snapshot puts back
+//! what such entries made (`restore`).
 
+mod apply;
 mod facts;
-mod take_in;
+mod restore;
 
 pub use facts::{FactMap, SHARDS};
 
-use crate::action::Action;
 use crate::decide::Snapshot;
-use crate::decision::{BudgetKey, Charge, Write};
+use crate::decision::{BudgetKey, Made, Write};
 use crate::effect::Effects;
-use crate::fact::{Fact, Written};
+use crate::fact::Fact;
 use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
-use crate::pact::catalogue::{AGENT, Catalogue, OPERATOR};
+use crate::pact::catalogue::Catalogue;
 use crate::pact::{Atomicity, Pact};
 use crate::review::Reviews;
 use crate::value::Attributes;
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The current facts, pacts, budgets and halts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// The facts.
     pub facts: FactMap,
@@ -76,23 +77,6 @@ pub struct BudgetUse {
     pub entry: u64,
 }
 
-/// What one entry changes.
-#[derive(Debug)]
-pub struct Change<'a> {
-    /// The entry.
-    pub entry: u64,
-    /// Its time.
-    pub time_ms: u64,
-    /// Who caused it.
-    pub by: &'a AgentId,
-    /// The facts it writes.
-    pub writes: &'a [Write],
-    /// Where their source says what they are, when it did; `None` for what actions write.
-    pub confirmed_at_ms: Option<u64>,
-    /// The budgets it charges.
-    pub charges: &'a [Charge],
-}
-
 /// Why a pact cannot be published.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
@@ -128,26 +112,6 @@ pub enum PublishError {
 }
 
 impl State {
-    /// Applies the writes and charges of one entry, and hands on each new version of a fact. Applying an entry twice
-    /// changes nothing, which is what lets a snapshot be taken while entries go on.
-    pub fn apply(&mut self, change: &Change<'_>, mut changed: impl FnMut(&Arc<Fact>)) {
-        for write in change.writes {
-            if let Some(fact) = self.facts.after(change, write) {
-                self.put(Arc::clone(&fact));
-                changed(&fact);
-            }
-        }
-        self.charge(change);
-    }
-
-    /// Puts a version of a fact in the place of the one before.
-    pub fn put(&mut self, fact: Arc<Fact>) {
-        if matches!(fact.id.ty().as_str(), AGENT | OPERATOR) {
-            self.keys.put(self.facts.get(&fact.id).map(AsRef::as_ref), &fact);
-        }
-        self.facts.put(fact);
-    }
-
     /// The entry that says what has become of the action of an entry: of one that was parked, what ended it; of one with a
     /// call, how far that has come.
     pub fn latest_of(&self, entry: u64) -> u64 {
@@ -182,41 +146,8 @@ impl State {
         self.keys.is_identified()
     }
 
-    /// Applies the charges of one entry.
-    pub fn charge(&mut self, change: &Change<'_>) {
-        for charge in change.charges {
-            let held = match self.budgets.get(&charge.budget) {
-                Some(held) if held.entry >= change.entry => continue,
-                Some(held) if held.window == charge.window => held.used,
-                // What is given back to a window that has closed is of no use to the next.
-                _ if charge.amount < 0 => continue,
-                _ => 0,
-            };
-            let used = held.saturating_add(charge.amount);
-            let budget = BudgetUse { window: charge.window, used, entry: change.entry };
-            self.budgets.insert(charge.budget.clone(), budget);
-        }
-    }
-
-    /// Parks an action read back from its entry: values that the entry left out are those of the facts as they stood,
-    /// where the action read them.
-    pub fn park_again(&mut self, entry: u64, time_ms: u64, mut action: Action, was_read: impl Fn(&Fact) -> bool) {
-        self.fill_observed(&mut action, was_read);
-        self.reviews.park(entry, time_ms, Arc::new(action));
-    }
-
-    /// Gives an action read back from its entry the observed values that the entry left out.
-    pub fn fill_observed(&self, action: &mut Action, was_read: impl Fn(&Fact) -> bool) {
-        for observed in &mut action.observed {
-            let current = self.facts.get(&observed.fact).filter(|fact| observed.is_held_as(fact));
-            if let Some(fact) = current.filter(|fact| was_read(fact)) {
-                observed.value.clone_from(&fact.value);
-            }
-        }
-    }
-
     /// Checks that a pact may be published now.
-    pub fn check_publish(&self, pact: &Pact) -> Result<Arc<Catalogue>, PublishError> {
+    pub fn check_publish(&self, pact: &Pact) -> Result<(), PublishError> {
         let name = pact.name.clone();
         let current = self.pacts.get(&pact.name);
         let version = current.map_or(0, |current| current.version);
@@ -229,7 +160,7 @@ impl State {
             _ => {}
         }
         self.check_sources(pact).map_err(PublishError::Types)?;
-        self.catalogue.admit(pact).map(Arc::new).map_err(PublishError::Types)
+        self.catalogue.admit(pact).map(drop).map_err(PublishError::Types)
     }
 
     /// Facts of one type are read in one way, whichever pact declares them: otherwise one publisher could change what the agents of
@@ -250,12 +181,6 @@ impl State {
         if refusals.is_empty() { Ok(()) } else { Err(refusals) }
     }
 
-    /// Makes a pact the current one of its name. The ledger says that it was checked.
-    pub fn publish(&mut self, pact: Arc<Pact>, catalogue: Arc<Catalogue>) {
-        self.pacts.insert(pact.name.clone(), pact);
-        self.catalogue = catalogue;
-    }
-
     /// The write that feeding a value to a fact makes.
     pub fn feed(&self, id: &FactId, value: Option<Attributes>) -> Write {
         let before = self.facts.get(id);
@@ -265,28 +190,31 @@ impl State {
             version: before.map_or(self.version_floor, |fact| fact.version()).saturating_add(1),
             value,
             previous_entry: before.map(|fact| fact.written.entry),
+            made: Made::default(),
         }
     }
-}
 
-impl FactMap {
-    /// The version that a write makes; `None` where it is there already.
-    fn after(&self, change: &Change<'_>, write: &Write) -> Option<Arc<Fact>> {
-        let before = self.get(&write.fact);
-        if before.is_some_and(|fact| fact.version() >= write.version) {
-            return None;
-        }
-        let (entry, version, at_ms) = (change.entry, write.version, change.time_ms);
-        let written = Arc::new(Written { entry, version, at_ms, by: change.by.clone() });
-        let tag = write.tag.unwrap_or(Tag([0; 12]));
-        let before = before.map(AsRef::as_ref);
-        let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), Arc::clone(&written));
-        match change.confirmed_at_ms {
-            None => {}
-            Some(confirmed_at_ms) if confirmed_at_ms == at_ms => after.confirmed = Some(written),
-            Some(at_ms) => after.confirmed = Some(Arc::new(Written { at_ms, ..(*written).clone() })),
-        }
-        Some(Arc::new(after))
+    /// The tag of a fact whose source may confirm it at this version: it is here, and at that version now.
+    pub fn confirmable(&self, id: &FactId, version: u64) -> Option<Tag> {
+        let fact = self.facts.get(id).filter(|fact| fact.value.is_some() && fact.version() == version)?;
+        Some(fact.tag)
+    }
+
+    /// The oldest held feed whose fact no call relies on any more.
+    pub fn next_released(&self) -> Option<(u64, &HeldFeed)> {
+        let mut feeds = self.held.iter().map(|(entry, held)| (*entry, held));
+        feeds.find(|(_, held)| !self.fences.is_steady(&held.fact))
+    }
+
+    /// The feeds of a fact that wait, oldest first, with their entries.
+    pub fn held_feeds(&self, fact: &FactId) -> impl Iterator<Item = (u64, &HeldFeed)> {
+        let feeds = self.held.iter().map(|(entry, held)| (*entry, held));
+        feeds.filter(move |(_, held)| held.fact == *fact)
+    }
+
+    /// Whether a feed of this fact must wait: a call relies on the fact, or an earlier feed waits already.
+    pub fn must_hold(&self, fact: &FactId) -> bool {
+        self.fences.is_steady(fact) || self.fences.is_held(fact)
     }
 }
 

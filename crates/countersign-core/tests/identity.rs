@@ -12,12 +12,11 @@ use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
+use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
-use countersign_core::record::{
-    Approved, Decided, DecodeError, Encoder, Entry, Event, Judged, Leaf, Settle, decode_with_auth,
-};
+use countersign_core::record::{Approved, Decided, DecodeError, Encoder, Entry, Event, Judged, Kind, Leaf, Settle};
 use countersign_core::review::{ReviewId, Shown};
-use countersign_core::state::{Change, State};
+use countersign_core::state::State;
 use countersign_core::value::{Attributes, Value};
 use proptest::prelude::*;
 use serde_json::json;
@@ -26,6 +25,25 @@ use std::sync::Arc;
 
 /// One write: who, which key and old key, and whether it is deleted.
 type Write = (usize, u8, Option<u8>, bool);
+
+const PACT: &str = r#"
+pact = "p"
+version = 1
+[facts.Note]
+attributes = { text = "String" }
+[action.clear]
+resource = 'Note::"{note}"'
+allow = 'true'
+set = { text = '""' }
+[[action.clear.require]]
+id = "has-text"
+that = 'resource.text != ""'
+[action.clear.params]
+type = "object"
+additionalProperties = false
+required = ["note"]
+properties.note = { type = "string", maxLength = 64 }
+"#;
 
 const HOLDERS: [&str; 4] = ["Agent::\"a\"", "Agent::\"b\"", "Operator::\"a\"", "Operator::\"o\""];
 
@@ -44,7 +62,6 @@ fn value(holder: &str, key: u8, old_key: Option<u8>) -> Attributes {
 
 /// Applies the writes that are allowed, and gives every version of every fact that they made.
 fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>)) {
-    let by = AgentId::gate();
     for (entry, (holder, key, old_key, deletes)) in (0..).zip(writes) {
         let fact: FactId = HOLDERS[*holder].parse().unwrap();
         let old_key = old_key.filter(|old_key| old_key != key);
@@ -54,9 +71,14 @@ fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>
         }
         let mut write = state.feed(&fact, value);
         write.tag.get_or_insert(Tag([1; 12]));
-        let change = Change { entry, time_ms: entry, by: &by, writes: &[write], confirmed_at_ms: None, charges: &[] };
-        state.apply(&change, |fact| made(entry, Arc::clone(fact)));
+        feed(state, entry, write);
+        made(entry, Arc::clone(state.facts.get(&fact).unwrap()));
     }
+}
+
+fn feed(state: &mut State, index: u64, write: decision::Write) {
+    let event = Event::Feed { write, held: None };
+    state.apply(&Entry { index, time_ms: index, by: AgentId::gate(), auth: Auth::None, event });
 }
 
 /// Everything that the index answers.
@@ -108,7 +130,7 @@ fn events() -> Vec<Event> {
     vec![
         Event::Approval(Box::new(approved)),
         Event::Refusal { review: ReviewId(2), reason: "why".into() },
-        Event::Pact { name: pact, version: 1, hash: Digest([0; 32]), source: "pact = 1".into() },
+        Event::Pact(Arc::new(load(PACT).unwrap().pact)),
         Event::Held { fact: write.fact.clone(), value: write.value.clone() },
         Event::Confirm { fact: write.fact.clone(), tag: Tag([7; 12]), version: 3 },
         Event::Settle(Box::new(settle(write.clone()))),
@@ -179,7 +201,7 @@ fn is_listed(event: &Event) -> bool {
         | Event::Claim { .. }
         | Event::Extension { .. }
         | Event::Withdrawal { .. } => true,
-        Event::Pact { .. }
+        Event::Pact(_)
         | Event::Feed { .. }
         | Event::Action(_)
         | Event::Erasure { .. }
@@ -189,6 +211,8 @@ fn is_listed(event: &Event) -> bool {
         | Event::Approval(_)
         | Event::Refusal { .. }
         | Event::Rotation { .. } => true,
+        // Only read back.
+        Event::Erased(_) => false,
     }
 }
 
@@ -197,7 +221,7 @@ fn every_kind_of_entry_keeps_its_signature() {
     for event in events() {
         assert!(is_listed(&event));
         let kind = event.kind();
-        let auth = signed((kind != "action").then_some("a \"body\""));
+        let auth = signed((kind != Kind::Action).then_some("a \"body\""));
         let entry = Entry { index: 3, time_ms: 7, by: AgentId::new("a").unwrap(), auth: auth.clone(), event };
         let (mut payloads, mut leaves) = (Encoder::default(), Encoder::default());
         let payload = payloads.payload(&entry);
@@ -206,15 +230,18 @@ fn every_kind_of_entry_keeps_its_signature() {
         assert_eq!(payload, canonical.as_str(), "{kind}");
         let leaf = leaves.leaf(&entry, &[0; 32]);
         let decoded = Leaf::decode(leaf.as_bytes()).unwrap();
-        assert_eq!(decode_with_auth(&decoded, payload.as_bytes()).unwrap().1, auth, "{kind}");
+        let again = Entry::decode(decoded.clone(), Some(payload.as_bytes())).unwrap();
+        assert_eq!(again.auth, auth, "{kind}");
+        assert_eq!((payload, leaf), (Encoder::default().payload(&again), Encoder::default().leaf(&again, &[0; 32])));
 
         // What the leaf says of a signature and what the payload has must agree, and be whole.
-        let unsigned = Leaf { auth: "none".to_owned(), ..decoded.clone() };
-        assert!(matches!(decode_with_auth(&unsigned, payload.as_bytes()), Err(DecodeError::Signed(_))), "{kind}");
+        let mut unsigned = decoded.clone();
+        unsigned.auth = "none".to_owned();
+        assert!(matches!(Entry::decode(unsigned, Some(payload.as_bytes())), Err(DecodeError::Signed(_))), "{kind}");
         let without = Entry { auth: Auth::None, ..entry.clone() };
         let without = Encoder::default().payload(&without).to_owned();
         assert!(
-            matches!(decode_with_auth(&decoded, without.as_bytes()), Err(DecodeError::Missing("signed"))),
+            matches!(Entry::decode(decoded.clone(), Some(without.as_bytes())), Err(DecodeError::Missing("signed"))),
             "{kind}"
         );
         for (from, to) in
@@ -222,7 +249,7 @@ fn every_kind_of_entry_keeps_its_signature() {
         {
             let spoilt = payload.replacen(from, to, 1);
             assert_ne!(spoilt, payload);
-            assert!(decode_with_auth(&decoded, spoilt.as_bytes()).is_err(), "{kind}: {from}");
+            assert!(Entry::decode(decoded.clone(), Some(spoilt.as_bytes())).is_err(), "{kind}: {from}");
         }
     }
 }
@@ -252,16 +279,14 @@ proptest! {
             snapshot.reverse();
         }
         for fact in snapshot {
-            restored.put(fact);
+            restored.restore_fact((*fact).clone());
         }
         let mut tail: Vec<&(u64, Arc<Fact>)> = versions.values().flatten().filter(|(entry, _)| *entry >= position).collect();
         tail.sort_by_key(|(entry, _)| *entry);
         for (entry, fact) in tail {
             let mut write = restored.feed(&fact.id, fact.value.clone());
             (write.version, write.tag) = (fact.version(), Some(fact.tag));
-            let by = AgentId::gate();
-            let change = Change { entry: *entry, time_ms: *entry, by: &by, writes: &[write], confirmed_at_ms: None, charges: &[] };
-            restored.apply(&change, |_| ());
+            feed(&mut restored, *entry, write);
         }
         prop_assert_eq!(answers(&restored), answers(&whole));
     }

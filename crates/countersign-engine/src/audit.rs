@@ -20,10 +20,8 @@ use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::{Digest, FactId};
-use countersign_core::record::{
-    Approved, Decided, Encoder, Entry, Event, Leaf, Stored, StoredAction, StoredApproval, decode_with_auth,
-};
+use countersign_core::ids::{Digest, FactId, Tag};
+use countersign_core::record::{Approved, Decided, Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
@@ -108,7 +106,7 @@ struct Auditor {
     fold: Fold,
     report: AuditReport,
     /// Facts, by tag, with a version that was erased.
-    tainted: BTreeMap<String, u64>,
+    tainted: BTreeMap<Tag, u64>,
     /// An erased entry that may have charged a budget.
     tainted_budgets: Option<u64>,
     erased_by: BTreeMap<u64, u64>,
@@ -125,49 +123,45 @@ const DIFFERING_KEPT: usize = 1000;
 
 impl Auditor {
     fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let index = self.fold.position;
-        let unreadable = |source| FoldError::Decode { index, source };
-        let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
-        self.fold.check_place(&leaf)?;
+        let entry = self.fold.read(leaf_bytes, payload)?;
         self.report.entries += 1;
-        for erased in leaf.erased.iter().flatten() {
-            self.erased_by.entry(*erased).or_insert(index);
-        }
-        match payload {
-            Some(payload) => {
-                let (stored, auth) = decode_with_auth(&leaf, payload).map_err(unreadable)?;
-                let again = again(&leaf, &stored, auth.clone(), &self.fold.state, &self.origin);
-                self.compare(&leaf, leaf_bytes, payload, again);
-                self.fold.apply(&leaf, &stored)?;
-                if matches!(leaf.verdict.as_deref(), Some("review" | "in_flight")) {
-                    self.fold.begin(&leaf, &stored, auth)?;
-                }
+        if let Event::Erasure { entries, .. } = &entry.event {
+            for erased in entries {
+                self.erased_by.entry(*erased).or_insert(entry.index);
             }
-            None => self.erased(&leaf),
         }
-        self.lost.ended(&leaf);
-        self.fold.advance(&leaf, leaf_bytes)
+        match (&entry.event, payload) {
+            (Event::Erased(leaf), _) => self.erased(leaf),
+            (_, payload) => {
+                let again = again(&entry, &self.fold.state, &self.origin);
+                self.compare(&entry, leaf_bytes, payload.unwrap_or_default(), again);
+            }
+        }
+        self.lost.ended(&entry.event);
+        self.fold.apply(&entry, leaf_bytes)
     }
 
     fn erased(&mut self, leaf: &Leaf) {
         // How fresh a fact was rests on its confirmations.
-        let confirmed = leaf.reads.iter().filter(|_| leaf.kind == "confirm");
+        let confirmed = leaf.reads.iter().filter(|_| leaf.kind == Kind::Confirm);
         for (tag, _) in leaf.writes.iter().chain(confirmed).flatten() {
-            self.tainted.entry(tag.clone()).or_insert(leaf.index);
+            self.tainted.entry(*tag).or_insert(leaf.index);
         }
         self.gone.insert(leaf.index);
         self.lost.begun(leaf);
-        if matches!(leaf.verdict.as_deref(), Some("committed" | "in_flight" | "failed")) {
+        if matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
         self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
     }
 
-    fn compare(&mut self, leaf: &Leaf, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
-        let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(leaf));
+    fn compare(&mut self, recorded: &Entry, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
+        let event = &recorded.event;
+        let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
         let what = match again {
             Ok(entry) => {
-                let commitment = leaf.commitment().unwrap_or(Digest([0; 32]));
+                // It was compared with the payload when the log was read.
+                let commitment = Leaf::decode(leaf_bytes).map_or(Digest([0; 32]), |leaf| leaf.commitment);
                 let payload_again = self.payloads.payload(&entry).as_bytes();
                 let leaf_again = self.leaves.leaf(&entry, &commitment.0).as_bytes();
                 match (leaf_again == leaf_bytes, payload_again == payload) {
@@ -187,21 +181,27 @@ impl Auditor {
             }
             Err(why) => why,
         };
-        let tainted = leaf.reads.iter().chain(&leaf.writes).flatten().find_map(|(tag, _)| self.tainted.get(tag));
+        let reads = event.decision().into_iter().flat_map(|decision| decision.reads.iter().filter_map(|read| read.tag));
+        let confirmed = match event {
+            Event::Confirm { tag, .. } => Some(*tag),
+            _ => None,
+        };
+        let mut tags = reads.chain(confirmed).chain(event.writes().iter().filter_map(|write| write.tag));
+        let tainted = tags.find_map(|tag| self.tainted.get(&tag).copied());
         let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
         // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
-        let rests_on = [leaf.review, leaf.effect, leaf.held, leaf.claim];
-        let parked = rests_on.into_iter().flatten().find(|entry| self.gone.contains(entry));
-        let lost = self.lost.under_way(leaf).filter(|_| is_fenced);
+        let parked = rests_on(event).filter(|entry| self.gone.contains(entry));
+        let lost = self.lost.under_way(event).filter(|_| is_fenced);
         // The leaf of a claim says nothing of the agent's own fact, of which a version may be gone.
-        let standing = self.tainted.values().next_back().filter(|_| leaf.claim.is_some() || leaf.kind == "claim");
+        let is_claim = matches!(event, Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. });
+        let standing = self.tainted.values().next_back().copied().filter(|_| is_claim);
         // What rests on something erased may say something else because of that.
-        if let Some(depends_on) = tainted.or(standing).copied().or(over_budget).or(parked).or(lost) {
-            self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on, erased_by: None });
+        if let Some(depends_on) = tainted.or(standing).or(over_budget).or(parked).or(lost) {
+            self.report.unverifiable.push(Unverifiable { entry: recorded.index, depends_on, erased_by: None });
         } else {
             self.report.differing_count += 1;
             if self.report.differing.len() < DIFFERING_KEPT {
-                self.report.differing.push(Differing { entry: leaf.index, what });
+                self.report.differing.push(Differing { entry: recorded.index, what });
             }
         }
     }
@@ -215,68 +215,92 @@ impl Auditor {
     }
 }
 
+/// The earlier entry without which an entry cannot be derived again.
+fn rests_on(event: &Event) -> Option<u64> {
+    match event {
+        Event::Approval(approved) => Some(approved.shown.review.0),
+        Event::Refusal { review, .. } | Event::Expiry { review } => Some(review.0),
+        Event::Feed { held, .. } => *held,
+        Event::Extension { claim, .. } | Event::Withdrawal { claim } => Some(claim.0),
+        _ => event.effect().map(|effect| effect.0),
+    }
+}
+
 /// The entry as it should have been, from its recorded inputs.
-fn again(leaf: &Leaf, stored: &Stored, auth: Auth, state: &State, origin: &str) -> Result<Entry, String> {
-    let by = leaf.by().map_err(|error| error.to_string())?;
-    check_authority(leaf, stored, &auth, state)?;
+fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
+    check_authority(entry, state)?;
+    let Entry { index, time_ms, by, auth, event } = entry;
     let held = state.held(auth.clone());
-    if held != auth {
+    if held != *auth {
         return Err(format!(
             "it says `auth: {}`, and who held the key then makes it `{}`",
             auth.as_str(),
             held.as_str()
         ));
     }
-    let mut event = match stored {
-        Stored::Action(stored) => {
-            let action = action_again(leaf, stored, auth.clone(), origin)?;
-            let decision = decide(&action, state, leaf.time);
+    let mut again = match event {
+        Event::Action(recorded) => {
+            check_chain(&recorded.action, origin)?;
+            let action = recorded.action.clone();
+            let decision = decide(&action, state, *time_ms);
             Event::Action(Box::new(Decided { action, decision }))
         }
-        Stored::Approval(stored) => Event::Approval(Box::new(approved_again(leaf, stored, state)?)),
-        Stored::Dispatch(stored) => effects::dispatched_again(leaf, stored, state)?,
-        Stored::Event(Event::Feed { write, held: None }) => {
+        Event::Approval(recorded) => Event::Approval(Box::new(approved_again(entry, recorded, state)?)),
+        Event::Dispatch(recorded) => effects::dispatched_again(*time_ms, recorded.effect, state)?,
+        Event::Feed { write, held: None } => {
             Event::Feed { write: state.feed(&write.fact, write.value.clone()), held: None }
         }
-        Stored::Event(Event::Feed { held: Some(held), .. }) => effects::released_again(*held, state)?,
-        Stored::Event(Event::Settle(settle)) => effects::settled_again(leaf, settle, state)?,
-        Stored::Event(event @ (Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. })) => {
-            effects::claimed_again(leaf, event, &auth, state)?
+        Event::Feed { held: Some(held), .. } => effects::released_again(*held, state)?,
+        Event::Settle(settle) => effects::settled_again(*time_ms, settle, state)?,
+        Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => {
+            effects::claimed_again(entry, state)?
         }
-        Stored::Event(event) => event.clone(),
+        // What they say is an input, and whether they may say it was asked above.
+        Event::Genesis { .. }
+        | Event::Pact(_)
+        | Event::Held { .. }
+        | Event::Confirm { .. }
+        | Event::Erasure { .. }
+        | Event::Clock { .. }
+        | Event::Refusal { .. }
+        | Event::Expiry { .. }
+        | Event::Halt { .. }
+        | Event::Resume { .. }
+        | Event::Denials(_)
+        | Event::Rotation { .. }
+        | Event::Erased(_) => event.clone(),
     };
-    give_tags(event.writes_mut(), stored.writes());
-    Ok(Entry { index: leaf.index, time_ms: leaf.time, by, auth, event })
+    give_tags(again.writes_mut(), event.writes());
+    Ok(Entry { index: *index, time_ms: *time_ms, by: by.clone(), auth: auth.clone(), event: again })
 }
 
 /// Whether an operator could do what the entry says, at its place. What the gate did itself needs nobody.
-fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> Result<(), String> {
-    let role = match stored {
-        Stored::Action(_) | Stored::Event(Event::Genesis { .. } | Event::Clock { confirmed: false, .. }) => {
+fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
+    let Entry { time_ms, by, auth, event, .. } = entry;
+    let role = match event {
+        Event::Action(_) | Event::Genesis { .. } | Event::Clock { confirmed: false, .. } | Event::Erased(_) => {
             return Ok(());
         }
-        Stored::Event(Event::Dispatch(_) | Event::Feed { held: Some(_), .. }) | Stored::Dispatch(_) => {
-            return effects::by_the_gate(leaf);
-        }
-        Stored::Event(Event::Denials(denied)) => {
-            check_denials(denied, leaf.time)?;
-            return effects::by_the_gate(leaf);
+        Event::Dispatch(_) | Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
+        Event::Denials(denied) => {
+            check_denials(denied, *time_ms)?;
+            return effects::by_the_gate(entry);
         }
         // A settlement is the gate's own, unless a person resolved a doubt.
-        Stored::Event(Event::Settle(_)) if effects::by_the_gate(leaf).is_ok() => return Ok(()),
-        Stored::Event(Event::Settle(settle)) => {
+        Event::Settle(_) if effects::by_the_gate(entry).is_ok() => return Ok(()),
+        Event::Settle(settle) => {
             effects::check_resolved(settle, state)?;
             Role::Reviewer
         }
         // Agents are asked where the claim is derived again.
-        Stored::Event(Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. }) => return Ok(()),
-        Stored::Event(Event::Held { fact, .. }) => {
+        Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => return Ok(()),
+        Event::Held { fact, .. } => {
             if !state.must_hold(fact) {
                 return Err(format!("{fact} was not fenced, and was held all the same"));
             }
             role_to_feed(fact)
         }
-        Stored::Event(Event::Feed { write, held: None }) => {
+        Event::Feed { write, held: None } => {
             if state.must_hold(&write.fact) {
                 return Err(format!("{} was fenced, and was fed all the same", write.fact));
             }
@@ -284,35 +308,33 @@ fn check_authority(leaf: &Leaf, stored: &Stored, auth: &Auth, state: &State) -> 
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(&write.fact)
         }
-        Stored::Event(Event::Confirm { fact, tag, version }) => {
+        Event::Confirm { fact, tag, version } => {
             if state.confirmable(fact, *version) != Some(*tag) {
                 return Err(format!("{fact} was not at version {version}, and was confirmed at it all the same"));
             }
             role_to_feed(fact)
         }
-        Stored::Event(Event::Pact { .. }) => Role::Publisher,
-        Stored::Approval(_) | Stored::Event(Event::Approval(_)) => Role::Reviewer,
-        Stored::Event(Event::Expiry { review }) => {
-            state.reviews.check_expired(*review, leaf.time).map_err(|refused| refused.to_string())?;
-            return effects::by_the_gate(leaf);
+        Event::Pact(_) => Role::Publisher,
+        Event::Approval(_) => Role::Reviewer,
+        Event::Expiry { review } => {
+            state.reviews.check_expired(*review, *time_ms).map_err(|refused| refused.to_string())?;
+            return effects::by_the_gate(entry);
         }
-        Stored::Event(Event::Refusal { review, .. }) => {
-            state.reviews.waiting(*review, leaf.time).map_err(|refused| refused.to_string())?;
+        Event::Refusal { review, .. } => {
+            state.reviews.waiting(*review, *time_ms).map_err(|refused| refused.to_string())?;
             Role::Reviewer
         }
-        Stored::Event(Event::Halt { scope, reason }) => {
+        Event::Halt { scope, reason } => {
             state.halts.check_halt(scope, reason).map_err(|refused| refused.to_string())?;
             Role::Admin
         }
-        Stored::Event(Event::Resume { scope, reason }) => {
+        Event::Resume { scope, reason } => {
             state.halts.check_resume(scope, reason).map_err(|refused| refused.to_string())?;
             Role::Admin
         }
-        Stored::Event(Event::Erasure { .. } | Event::Clock { .. } | Event::Rotation { .. }) => Role::Admin,
-        Stored::Event(Event::Action(_)) => return Ok(()),
+        Event::Erasure { .. } | Event::Clock { .. } | Event::Rotation { .. } => Role::Admin,
     };
-    let by = leaf.by().map_err(|error| error.to_string())?;
-    authorise(state, &by, auth, role, leaf.time).map_err(|refused| refused.to_string())
+    authorise(state, by, auth, role, *time_ms).map_err(|refused| refused.to_string())
 }
 
 /// Whether the version was current that the signed request asked for with `If-Match`.
@@ -326,12 +348,11 @@ fn check_condition(auth: &Auth, fact: &FactId, state: &State) -> Result<(), Stri
 }
 
 /// An approval decided again: the parked action under what its reviewer was shown.
-fn approved_again(leaf: &Leaf, stored: &StoredApproval, state: &State) -> Result<Approved, String> {
-    let StoredApproval { shown, until_ms, .. } = stored.clone();
-    let by = leaf.by().map_err(|error| error.to_string())?;
-    let approval = Approval { by: &by, shown: &shown, until_ms };
-    let parked = state.reviews.waiting(shown.review, leaf.time).map_err(|refused| refused.to_string())?;
-    let decision = match approve(&approval, parked, state, leaf.time) {
+fn approved_again(entry: &Entry, recorded: &Approved, state: &State) -> Result<Approved, String> {
+    let Approved { shown, until_ms, .. } = recorded.clone();
+    let approval = Approval { by: &entry.by, shown: &shown, until_ms };
+    let parked = state.reviews.waiting(shown.review, entry.time_ms).map_err(|refused| refused.to_string())?;
+    let decision = match approve(&approval, parked, state, entry.time_ms) {
         Ok(decision) => decision,
         Err(void) => void.decision.ok_or_else(|| void.refusal.to_string())?,
     };
@@ -345,22 +366,17 @@ fn give_tags(writes: &mut [Write], recorded: &[Write]) {
     }
 }
 
-fn action_again(leaf: &Leaf, stored: &StoredAction, auth: Auth, origin: &str) -> Result<Action, String> {
-    let request = ActionRequest::parse(&stored.body).map_err(|error| format!("the recorded body: {error}"))?;
-    let by = leaf.by().map_err(|error| error.to_string())?;
-    // Signatures are verified again, and the chain must be the token's: nobody can have written in another.
-    let chain = request
-        .delegation
-        .as_deref()
-        .map(|token| reduce_for(token, origin))
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    if chain.as_ref() != stored.chain.as_deref() {
+/// Signatures are verified again, and the chain must be the token's: nobody can have written in another.
+fn check_chain(action: &Action, origin: &str) -> Result<(), String> {
+    if !action.is_delegated && action.chain.is_none() {
+        return Ok(());
+    }
+    let request = ActionRequest::parse(&action.body).map_err(|error| format!("the recorded body: {error}"))?;
+    let chain = request.delegation.as_deref().map(|token| reduce_for(token, origin)).transpose();
+    if chain.map_err(|error| error.to_string())?.as_ref() != action.chain.as_deref() {
         return Err("the recorded chain is not that of the delegation in the body".to_owned());
     }
-    let mut action = Action::new(by, auth, stored.body.clone(), request, stored.observed.clone());
-    action.chain = stored.chain.clone();
-    Ok(action)
+    Ok(())
 }
 
 /// The first difference of two texts, with a little of what follows.

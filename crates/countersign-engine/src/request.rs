@@ -13,7 +13,6 @@ use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
-use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::PublishError;
@@ -387,13 +386,4 @@ pub struct Submission {
     pub request: Request,
     /// Where the answer goes.
     pub reply: Reply,
-}
-
-/// What a published pact brings along.
-#[derive(Debug, Clone)]
-pub struct Published {
-    /// The pact.
-    pub pact: Arc<Pact>,
-    /// The fact types with it.
-    pub catalogue: Arc<Catalogue>,
 }

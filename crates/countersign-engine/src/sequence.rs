@@ -10,20 +10,19 @@ mod waiting;
 
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
-use crate::request::{Published, Refusal, Reply, Request, Submission};
+use crate::request::{Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::call::Evidence;
 use countersign_core::decide::Approval;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide::{approve, decide};
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
-use countersign_core::fact::Fact;
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, HELD_FEEDS_MAX, REASON_BYTES_MAX};
 use countersign_core::record::{Approved, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
-use countersign_core::state::{Change, State};
+use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use parking_lot::Mutex;
 use rand_chacha::ChaCha12Rng;
@@ -71,14 +70,10 @@ impl Batch {
     }
 }
 
-/// One entry with what it changes.
+/// One entry, and who waits for it.
 pub struct Sequenced {
     /// The entry.
     pub entry: Entry,
-    /// The new versions of facts.
-    pub facts: Vec<Arc<Fact>>,
-    /// The pact it published.
-    pub published: Option<Published>,
     /// Where the answer goes; the gate's own entries have nobody waiting.
     pub reply: Option<Reply>,
 }
@@ -118,6 +113,11 @@ impl Sequencer {
         Self { sabotaged: crate::sabotage::Sabotaged::new(control), ..self }
     }
 
+    /// The state ahead of the disk, for tests that compare it with what others folded.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Decides requests at one reading of the clock and adds them to a batch.
     pub fn sequence(
         &mut self,
@@ -136,7 +136,7 @@ impl Sequencer {
         };
         if let Some(wall_ms) = told_ms {
             let event = Event::Clock { wall_ms, confirmed: false };
-            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
         }
         self.step_entered = stepped.is_some();
         self.expire_reviews(batch, now_ms);
@@ -167,11 +167,11 @@ impl Sequencer {
         let mut batch = Batch::default();
         let now_ms = self.clock.lock().read(clock);
         let event = Event::Genesis { origin, log_key };
-        self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+        self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None);
         if let Some(key) = first_admin {
             let (fact, value) = first_operator(key);
             let event = Event::Feed { write: self.state.feed(&fact, Some(value)), held: None };
-            self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+            self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None);
         }
         batch
     }
@@ -208,7 +208,7 @@ impl Sequencer {
             }
             Request::Wake => {}
             Request::Denials(denied) => {
-                self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Denials(denied), None, Some(reply));
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Denials(denied), Some(reply));
             }
             Request::Feed { by, auth, fact, value, if_match } => match self.check_feed(&fact, value.as_ref(), if_match)
             {
@@ -218,34 +218,25 @@ impl Sequencer {
                     } else {
                         Event::Feed { write: self.state.feed(&fact, value), held: None }
                     };
-                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                    self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
             Request::Confirm { by, auth, fact, version } => match self.check_confirm(&fact, version) {
                 Ok(tag) => {
                     let event = Event::Confirm { fact, tag, version };
-                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                    self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
             Request::Publish { by, auth, pact } => match self.state.check_publish(&pact) {
-                Ok(catalogue) => {
-                    let event = Event::Pact {
-                        name: pact.name.clone(),
-                        version: pact.version,
-                        hash: pact.hash,
-                        source: pact.source.clone(),
-                    };
-                    let published = Published { pact, catalogue };
-                    self.enter(batch, now_ms, by, auth, event, Some(published), Some(reply));
-                }
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Pact(pact), Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
             Request::Erase { by, auth, targets, reason } => match self.check_erase(&targets, now_ms) {
                 Ok((entries, forgotten)) => {
                     let event = Event::Erasure { entries, forgotten, reason };
-                    self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                    self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
                 Err(refusal) => batch.answers.push((reply, Err(refusal))),
             },
@@ -253,20 +244,20 @@ impl Sequencer {
                 self.approve(batch, by, auth, *shown, until_ms, reply, now_ms);
             }
             Request::Refuse { by, auth, review, reason } => match self.check_refuse(review, &reason, now_ms) {
-                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Refusal { review, reason }, None, Some(reply)),
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Refusal { review, reason }, Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
             Request::Halt { by, auth, scope, reason } => match self.state.halts.check_halt(&scope, &reason) {
-                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Halt { scope, reason }, None, Some(reply)),
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Halt { scope, reason }, Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
             Request::Resume { by, auth, scope, reason } => match self.state.halts.check_resume(&scope, &reason) {
-                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Resume { scope, reason }, None, Some(reply)),
+                Ok(()) => self.enter(batch, now_ms, by, auth, Event::Resume { scope, reason }, Some(reply)),
                 Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
             },
             Request::RotateLogKey { by, auth, next, reason } => {
                 let event = Event::Rotation { log_key: next.public().to_string(), reason };
-                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                self.enter(batch, now_ms, by, auth, event, Some(reply));
             }
             Request::ConfirmClock { by, auth } => {
                 let mut ledger_clock = self.clock.lock();
@@ -277,7 +268,7 @@ impl Sequencer {
                 drop(ledger_clock);
                 self.step_entered = false;
                 let event = Event::Clock { wall_ms: clock.wall_ms(), confirmed: true };
-                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                self.enter(batch, now_ms, by, auth, event, Some(reply));
             }
         }
     }
@@ -318,7 +309,7 @@ impl Sequencer {
         keys.insert(action.agent.smol(), key, &action.id, self.next_index, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
-        self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+        self.enter(batch, now_ms, by, auth, event, Some(reply));
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, named at the call")]
@@ -342,13 +333,13 @@ impl Sequencer {
         match decided {
             Ok((action, Ok(decision))) => {
                 let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
-                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                self.enter(batch, now_ms, by, auth, event, Some(reply));
             }
             Ok((action, Err(void))) => {
                 // What was tried is told by an entry of its own, and the reviewer by the refusal.
                 if let Some(decision) = void.decision {
                     let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
-                    self.enter(batch, now_ms, by, auth, event, None, None);
+                    self.enter(batch, now_ms, by, auth, event, None);
                 }
                 batch.answers.push((reply, Err(void.refusal.into())));
             }
@@ -363,7 +354,7 @@ impl Sequencer {
             else {
                 return;
             };
-            self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Expiry { review }, None, None);
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Expiry { review }, None);
         }
     }
 
@@ -374,7 +365,6 @@ impl Sequencer {
         self.state.reviews.waiting(review, now_ms).map(|_| ())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one entry, named at each call")]
     fn enter(
         &mut self,
         batch: &mut Batch,
@@ -382,7 +372,6 @@ impl Sequencer {
         by: AgentId,
         auth: Auth,
         mut event: Event,
-        published: Option<Published>,
         reply: Option<Reply>,
     ) {
         for write in event.writes_mut() {
@@ -394,16 +383,8 @@ impl Sequencer {
         }
         let entry = Entry { index: self.next_index, time_ms, by, auth: self.state.held(auth), event };
         self.next_index += 1;
-        let mut facts = Vec::new();
-        let wrote = self.state.writer(&entry.event, &entry.by).clone();
-        let confirmed_at_ms = self.state.confirmed_at(&entry.event, entry.time_ms);
-        let change = Change { confirmed_at_ms, ..change(&entry, &wrote) };
-        self.state.apply(&change, |fact| facts.push(Arc::clone(fact)));
-        self.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
-        if let Some(Published { pact, catalogue }) = &published {
-            self.state.publish(Arc::clone(pact), Arc::clone(catalogue));
-        }
-        batch.entries.push(Sequenced { entry, facts, published, reply });
+        self.state.apply(&entry);
+        batch.entries.push(Sequenced { entry, reply });
     }
 
     fn check_feed(&self, fact: &FactId, value: Option<&Attributes>, if_match: Option<u64>) -> Result<(), Refusal> {
@@ -461,10 +442,4 @@ impl Sequencer {
         entries.dedup();
         Ok((entries, forgotten))
     }
-}
-
-/// What an entry changes in the state, and whose work that is.
-pub fn change<'a>(entry: &'a Entry, by: &'a AgentId) -> Change<'a> {
-    let (writes, charges) = (entry.event.writes(), entry.event.charges());
-    Change { entry: entry.index, time_ms: entry.time_ms, by, writes, confirmed_at_ms: None, charges }
 }

@@ -1,4 +1,5 @@
-//! What a snapshot holds: facts, budgets, pacts, halts and idempotency keys, one canonical record a line.
+//! What a snapshot holds: facts, budgets, pacts, halts and idempotency keys, one canonical record a line; and the entries of what waits or
+//! is under way, which are applied again.
 //!
 //! It is taken while the gate goes on, shard by shard, so facts may be newer than the position it is named for. That is
 //! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
@@ -6,18 +7,19 @@
 mod stops;
 
 use self::stops::Stops;
-use crate::fold::{Fold, FoldError};
+use crate::fold::Fold;
 use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
-use crate::storage::StorageError;
-use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
+use crate::storage::{SegmentLog, StorageError};
 use crate::view::View;
 use countersign_core::action::KeyDigest;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};
 use countersign_core::ids::{ActionName, AgentId, PactName};
+use countersign_core::pact::Pact;
+use countersign_core::pact::load::load;
 use countersign_core::state::{BudgetUse, SHARDS};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
@@ -31,7 +33,7 @@ const CHUNK: usize = 256 * 1024;
 
 /// Takes a snapshot of what readers see. Gives its position.
 pub fn take(
-    disk: Arc<dyn Disk>,
+    log: &SegmentLog,
     origin: &str,
     log_keys: &LogKeys,
     view: &RwLock<View>,
@@ -50,7 +52,8 @@ pub fn take(
             log_keys.private(),
         )
     };
-    let mut lines = Lines { writer: SnapshotWriter::begin(disk, origin, &tree)?, buffer: String::new() };
+    let mut lines =
+        Lines { writer: SnapshotWriter::begin(Arc::clone(log.disk()), origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
     lines.push(|out| {
         out.open('{');
@@ -64,7 +67,7 @@ pub fn take(
     for pact in pacts {
         lines.push(|out| out.string(&pact.source))?;
     }
-    stops.write(&mut lines)?;
+    stops.write(&mut lines, log)?;
     lines.section("facts")?;
     for shard in 0..SHARDS {
         // Only pointers are copied under the lock.
@@ -153,9 +156,6 @@ pub enum RestoreError {
         /// Why.
         why: String,
     },
-    /// A pact does not load.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
 }
 
 struct Lines {
@@ -340,16 +340,19 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
             let Head { floor, time } = serde_json::from_slice(line).map_err(json)?;
             (fold.time_ms, fold.state.version_floor) = (time, floor);
         }
-        "pacts" => fold.restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?)?,
+        "pacts" => {
+            let pact = restore_pact(&serde_json::from_slice::<String>(line).map_err(json)?).map_err(bad)?;
+            fold.state.restore_pact(&pact).map_err(|problems| bad(problems.join("; ")))?;
+        }
         "facts" => {
             let stored: StoredFact = serde_json::from_slice(line).map_err(json)?;
             let fact = restore_fact(stored).map_err(bad)?;
-            fold.state.put(Arc::new(fact));
+            fold.state.restore_fact(fact);
         }
         "budgets" => {
             let stored: StoredBudget = serde_json::from_slice(line).map_err(json)?;
             let (budget, held) = restore_budget(stored).map_err(bad)?;
-            fold.state.budgets.insert(budget, held);
+            fold.state.restore_budget(budget, held);
         }
         "keys" => {
             let (key, entry, at_ms, action): (String, u64, u64, String) = serde_json::from_slice(line).map_err(json)?;
@@ -366,6 +369,11 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
         _ => return Err(bad("this version does not know the section".to_owned())),
     }
     Ok(())
+}
+
+fn restore_pact(source: &str) -> Result<Arc<Pact>, String> {
+    let loaded = load(source).map_err(|_| "a pact does not load".to_owned())?;
+    Ok(Arc::new(loaded.pact))
 }
 
 fn restore_written((entry, version, at_ms, by): StoredWritten) -> Result<Arc<Written>, String> {

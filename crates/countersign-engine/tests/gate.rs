@@ -11,7 +11,7 @@
 use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::record::Event;
+use countersign_core::record::{Event, Kind};
 use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
@@ -174,7 +174,7 @@ fn a_confirmation_makes_no_version_names_the_one_it_means_and_is_audited() {
     assert!(matches!(wrong, Err(Refusal::VersionMismatch { expected: 1, current: 2, .. })), "{wrong:?}");
     assert!(confirm(&gate, "Account::\"43\"", 0).is_err(), "there is nothing to confirm");
     let Answer::Entered(entered) = confirm(&gate, "Account::\"42\"", 2).unwrap() else { panic!() };
-    assert_eq!((entered.entry.event.kind(), entered.entry.event.writes().len()), ("confirm", 0));
+    assert_eq!((entered.entry.event.kind(), entered.entry.event.writes().len()), (Kind::Confirm, 0));
     assert_eq!((confirmed(&gate).entry, gate.fact(&account).unwrap().version()), (entered.entry.index, 2));
     gate.close().unwrap();
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();

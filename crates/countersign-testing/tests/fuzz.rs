@@ -13,7 +13,7 @@ use countersign_core::fact::Version;
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
-use countersign_core::record::{Leaf, decode};
+use countersign_core::record::{Entry, Leaf};
 use countersign_core::value::Attributes;
 use countersign_engine::delegation::{extend, mint, reduce};
 use countersign_engine::token::{Length, Observation, Sealer};
@@ -205,7 +205,7 @@ fn leaf() {
     let samples = ENTRIES.iter().map(|(leaf, _)| leaf.clone()).collect();
     fuzz(samples, |bytes| {
         if let Ok(leaf) = Leaf::decode(bytes) {
-            let _ = (leaf.commitment(), leaf.by(), leaf.is_signed(), leaf.key_digest());
+            let _ = (leaf.is_signed(), leaf.key_digest(), leaf.pact_ref());
         }
     });
 }
@@ -214,11 +214,11 @@ fn leaf() {
 fn payload() {
     let leaves: Vec<Leaf> = ENTRIES.iter().map(|(leaf, _)| Leaf::decode(leaf).unwrap()).collect();
     for (leaf, (_, payload)) in leaves.iter().zip(&*ENTRIES) {
-        decode(leaf, payload).unwrap();
+        Entry::decode(leaf.clone(), Some(payload)).unwrap();
     }
     let samples = ENTRIES.iter().map(|(_, payload)| payload.clone()).collect();
     // A payload is read as every kind of entry, not only as its own.
-    fuzz(samples, |bytes| leaves.iter().take(12).for_each(|leaf| drop(decode(leaf, bytes))));
+    fuzz(samples, |bytes| leaves.iter().take(12).for_each(|leaf| drop(Entry::decode(leaf.clone(), Some(bytes)))));
 }
 
 #[test]

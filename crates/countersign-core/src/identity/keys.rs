@@ -74,7 +74,7 @@ pub enum IdentityRefusal {
 }
 
 /// Which key is whose.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Keys {
     /// The holder of each key, and the entry that last said so.
     holders: BTreeMap<KeyName, (Holder, u64)>,

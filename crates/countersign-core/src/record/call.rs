@@ -7,7 +7,7 @@ use crate::call::{Call, Evidence, OutsideHow, OutsideRead, Probe, Send, Statemen
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight};
 use crate::fence::Fenced;
-use crate::ids::ActionName;
+use crate::ids::{ActionName, FactId};
 use crate::value::Value;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -183,7 +183,7 @@ pub(super) struct StoredInFlight {
 
 #[derive(Deserialize)]
 struct StoredFence {
-    fact: String,
+    fact: FactId,
     sets: bool,
     version: u64,
 }
@@ -198,13 +198,13 @@ struct StoredCall {
     retries: u32,
     send: Option<StoredSend>,
     timeout: u64,
-    undo: Option<SmolStr>,
+    undo: Option<ActionName>,
 }
 
 #[derive(Deserialize)]
 struct StoredOutside {
     adapter: SmolStr,
-    fact: String,
+    fact: FactId,
     query: Option<String>,
     path: Option<String>,
     tool: Option<StoredTool>,
@@ -249,12 +249,10 @@ impl StoredInFlight {
         match (self.dispatch_at, self.call) {
             (Some(dispatch_at_ms), None) => Ok(InFlight::Cooling { dispatch_at_ms }),
             (None, Some(call)) => {
-                let fenced = |fence: StoredFence| {
-                    Ok(Fenced { fact: fence.fact.parse()?, version: fence.version, sets: fence.sets })
-                };
+                let fenced = |fence: StoredFence| Fenced { fact: fence.fact, version: fence.version, sets: fence.sets };
                 Ok(InFlight::Dispatched(Dispatched {
                     call: call.decode()?,
-                    fenced: self.fences.into_iter().map(fenced).collect::<Result<_, DecodeError>>()?,
+                    fenced: self.fences.into_iter().map(fenced).collect(),
                     writes: self.writes.into_iter().map(StoredWrite::decode).collect::<Result<_, _>>()?,
                 }))
             }
@@ -276,7 +274,7 @@ impl StoredCall {
             retries: self.retries,
             deadline_ms: self.deadline,
             probe: self.probe.map(probe).transpose()?,
-            undo: self.undo.map(ActionName::new).transpose()?,
+            undo: self.undo,
             outside: self.outside.into_iter().map(StoredOutside::decode).collect::<Result<_, _>>()?,
         })
     }
@@ -290,7 +288,7 @@ impl StoredOutside {
             (None, None, Some(StoredTool { arguments, at, name })) => OutsideHow::Tool { tool: name, arguments, at },
             _ => return Err(DecodeError::Missing("query")),
         };
-        Ok(OutsideRead { fact: self.fact.parse()?, adapter: self.adapter, how })
+        Ok(OutsideRead { fact: self.fact, adapter: self.adapter, how })
     }
 }
 

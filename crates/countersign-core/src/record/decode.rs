@@ -1,22 +1,17 @@
-//! Reading entries back, from this gate's own disk or from anywhere.
-//!
-//! What was decided is not read back: an audit decides again. Read back are the inputs (body, observations, tags, fed
-//! values) and the changes (writes, charges) that the fold applies.
+//! Reading entries back, from this gate's own disk or from anywhere: what is read and written again has the same bytes.
 
-use super::call::{StoredInFlight, StoredSend};
-use super::payload::{
-    Payload, StoredCharge, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite, decode_reads,
-};
-use super::{Event, FORMAT, Judged, Leaf, Settle};
-use crate::action::Observed;
-use crate::call::{EffectId, Outcome};
-use crate::decision::{Charge, InFlight, PactRef, ReadVersion, Write};
-use crate::delegation::{Chain, StoredChain};
+use super::call::StoredSend;
+use super::payload::{DecisionParts, Payload, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite};
+use super::{Approved, Decided, Dispatch, Entry, Event, FORMAT, Judged, Kind, Leaf, LeafVerdict, Settle};
+use crate::action::{Action, ActionRequest, RequestError};
+use crate::call::EffectId;
+use crate::delegation::StoredChain;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::ScopeError;
 use crate::identity::{Auth, GATEWAY};
-use crate::ids::{AgentId, IdError, PactName};
+use crate::ids::IdError;
+use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
 use crate::value::{Attributes, ValueError};
 use std::sync::Arc;
@@ -32,9 +27,6 @@ pub enum DecodeError {
         "the entry has format {0}, and this version reads format {FORMAT}; use the version of countersign that wrote the log"
     )]
     Format(u64),
-    /// A kind that this version does not know.
-    #[error("entry kind `{0}` is not known to this version; use a newer countersign")]
-    Kind(String),
     /// An authentication kind that this version does not know.
     #[error("authentication kind `{0}` is not known to this version; use a newer countersign")]
     Auth(String),
@@ -53,6 +45,12 @@ pub enum DecodeError {
     /// A code of a denial that this version does not know.
     #[error("denials for `{0}` are not known to this version; use a newer countersign")]
     Denial(String),
+    /// The body is not that of an action.
+    #[error("the body of the action: {0}")]
+    Body(#[from] RequestError),
+    /// The pact does not load.
+    #[error("it publishes a pact that this version does not accept: {0}")]
+    Pact(String),
     /// A field that this kind needs is missing.
     #[error("field `{0}` is missing")]
     Missing(&'static str),
@@ -61,247 +59,137 @@ pub enum DecodeError {
     Signed(&'static str),
 }
 
-/// The inputs and changes of an entry, read back.
-#[derive(Debug, Clone)]
-pub enum Stored {
-    /// Everything but an action.
-    Event(Event),
-    /// An action.
-    Action(StoredAction),
-    /// An approval of a parked action.
-    Approval(StoredApproval),
-    /// The second decision on an effect.
-    Dispatch(StoredDispatch),
-}
-
-/// What an entry put under way, and what it was decided on.
-#[derive(Debug, Clone)]
-pub struct UnderWay {
-    /// The intent, or the dispatch.
-    pub in_flight: InFlight,
-    /// The facts read, with the versions they had.
-    pub reads: Vec<ReadVersion>,
-}
-
-/// A dispatch's inputs and changes, read back.
-#[derive(Debug, Clone)]
-pub struct StoredDispatch {
-    /// The effect.
-    pub effect: EffectId,
-    /// What it put under way; `None` where the effect was cancelled.
-    pub in_flight: Option<UnderWay>,
-    /// The budgets it charged.
-    pub charges: Vec<Charge>,
-}
-
-/// An approval's inputs and changes, read back.
-#[derive(Debug, Clone)]
-pub struct StoredApproval {
-    /// What the reviewer was shown.
-    pub shown: Shown,
-    /// Until when the approval was good.
-    pub until_ms: u64,
-    /// What it put under way.
-    pub in_flight: Option<UnderWay>,
-    /// The budgets it charged.
-    pub charges: Vec<Charge>,
-    /// The facts it wrote.
-    pub writes: Vec<Write>,
-}
-
-/// An action's inputs and changes, read back.
-#[derive(Debug, Clone)]
-pub struct StoredAction {
-    /// The raw body.
-    pub body: Arc<str>,
-    /// The delegation it was under.
-    pub chain: Option<Arc<Chain>>,
-    /// The observations it carried.
-    pub observed: Vec<Observed>,
-    /// What it put under way.
-    pub in_flight: Option<UnderWay>,
-    /// The budgets it charged.
-    pub charges: Vec<Charge>,
-    /// The facts it wrote.
-    pub writes: Vec<Write>,
-}
-
-impl Stored {
-    /// The facts it wrote.
-    pub fn writes(&self) -> &[Write] {
-        match self {
-            Self::Event(event) => event.writes(),
-            Self::Action(action) => &action.writes,
-            Self::Approval(approval) => &approval.writes,
-            Self::Dispatch(_) => &[],
-        }
-    }
-
-    /// The budgets it charged.
-    pub fn charges(&self) -> &[Charge] {
-        match self {
-            Self::Event(event) => event.charges(),
-            Self::Action(action) => &action.charges,
-            Self::Approval(approval) => &approval.charges,
-            Self::Dispatch(dispatch) => &dispatch.charges,
-        }
-    }
-
-    /// What it put under way.
-    pub fn in_flight(&self) -> Option<&UnderWay> {
-        match self {
-            Self::Event(_) => None,
-            Self::Action(action) => action.in_flight.as_ref(),
-            Self::Approval(approval) => approval.in_flight.as_ref(),
-            Self::Dispatch(dispatch) => dispatch.in_flight.as_ref(),
-        }
+impl Entry {
+    /// Reads an entry back; `payload` is `None` where it was erased.
+    pub fn decode(leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
+        let (index, time_ms, by) = (leaf.index, leaf.time, leaf.by.clone());
+        let Some(payload) = payload else {
+            return Ok(Self { index, time_ms, by, auth: Auth::None, event: Event::Erased(Box::new(leaf)) });
+        };
+        let mut payload: Payload = serde_json::from_slice(payload)?;
+        let auth = match (leaf.is_signed()?, payload.signed.take()) {
+            (false, None) => Auth::None,
+            (true, Some(signed)) => {
+                let signed = Arc::new(signed.decode().map_err(DecodeError::Signed)?);
+                Auth::Signature(signed).held(leaf.auth == GATEWAY)
+            }
+            (true, None) => return Err(DecodeError::Missing("signed")),
+            (false, Some(_)) => return Err(DecodeError::Signed("signed")),
+        };
+        let event = decode_event(&leaf, payload, &auth)?;
+        Ok(Self { index, time_ms, by, auth, event })
     }
 }
 
-/// Reads the payload of an entry whose leaf is known.
-pub fn decode(leaf: &Leaf, payload: &[u8]) -> Result<Stored, DecodeError> {
-    decode_with_auth(leaf, payload).map(|(stored, _)| stored)
-}
-
-/// Reads the payload of an entry whose leaf is known, with how its sender was authenticated.
-pub fn decode_with_auth(leaf: &Leaf, payload: &[u8]) -> Result<(Stored, Auth), DecodeError> {
-    let mut payload: Payload<'_> = serde_json::from_slice(payload)?;
-    let auth = match (leaf.is_signed()?, payload.signed.take()) {
-        (false, None) => Auth::None,
-        (true, Some(signed)) => {
-            let signed = Arc::new(signed.decode().map_err(DecodeError::Signed)?);
-            Auth::Signature(signed).held(leaf.auth == GATEWAY)
-        }
-        (true, None) => return Err(DecodeError::Missing("signed")),
-        (false, Some(_)) => return Err(DecodeError::Signed("signed")),
-    };
-    Ok((decode_event(leaf, payload)?, auth))
-}
-
-fn decode_event(leaf: &Leaf, payload: Payload<'_>) -> Result<Stored, DecodeError> {
+fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, DecodeError> {
     let missing = DecodeError::Missing;
     let mut writes = payload.writes.into_iter().map(StoredWrite::decode).collect::<Result<Vec<_>, _>>()?;
-    let charges = payload.charges.into_iter().map(StoredCharge::decode).collect::<Result<Vec<_>, _>>()?;
-    let in_flight = payload.effect.map(StoredInFlight::decode).transpose()?;
-    let in_flight = match in_flight {
-        Some(in_flight) => Some(UnderWay { in_flight, reads: decode_reads(payload.reads)? }),
-        None => None,
+    let charges = payload.charges.into_iter().map(Into::into).collect();
+    let reason = payload.reason.ok_or(missing("reason"));
+    let decided = |writes, charges| {
+        let parts = DecisionParts { in_flight: payload.effect, reads: payload.reads, writes, charges };
+        payload.decision.ok_or(missing("decision"))?.decode(leaf, parts)
     };
-    let event = match leaf.kind.as_str() {
-        "genesis" => Event::Genesis {
-            origin: payload.origin.ok_or(missing("origin"))?,
-            log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
-        },
-        "pact" => {
-            let pact = leaf.pact.as_ref().ok_or(missing("pact"))?;
-            Event::Pact {
-                name: PactName::new(pact.name.as_str())?,
-                version: pact.version,
-                hash: pact.hash.parse()?,
-                source: payload.source.ok_or(missing("source"))?.into(),
-            }
+    Ok(match leaf.kind {
+        Kind::Action | Kind::Shadow => {
+            let body = payload.body.ok_or(missing("body"))?;
+            let request = ActionRequest::parse(&body)?;
+            let observed = payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?;
+            let mut action = Action::new(leaf.by.clone(), auth.clone(), body, request, observed);
+            action.chain = payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new);
+            Event::Action(Box::new(Decided { action, decision: decided(writes, charges)? }))
         }
-        "feed" => Event::Feed { write: writes.pop().ok_or(missing("writes"))?, held: leaf.held },
-        "held" => Event::Held {
-            fact: payload.fact.ok_or(missing("fact"))?.parse()?,
-            value: payload.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
-        },
-        "confirm" => {
-            let (tag, version) = leaf.reads.iter().flatten().next().ok_or(missing("reads"))?;
-            let fact = payload.fact.ok_or(missing("fact"))?.parse()?;
-            Event::Confirm { fact, tag: tag.parse()?, version: *version }
+        Kind::Approval => {
+            let body = payload.body.ok_or(missing("body"))?;
+            let request = ActionRequest::parse(&body)?;
+            let agent = payload.agent.ok_or(missing("agent"))?;
+            // As much of the action as the entry holds. What was parked is in the entry of the review.
+            let action = Arc::new(Action::new(agent, Auth::None, body, request, Vec::new()));
+            let shown = Shown {
+                to: leaf.by.clone(),
+                review: ReviewId(leaf.review.ok_or(missing("review"))?),
+                action: leaf.action.ok_or(missing("action"))?,
+                pact: leaf.pact_ref().ok_or(missing("pact"))?,
+                at_ms: payload.shown_at.ok_or(missing("shown_at"))?,
+                facts: payload.shown.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
+                waives: payload.waives,
+            };
+            let until_ms = payload.until.ok_or(missing("until"))?;
+            Event::Approval(Box::new(Approved { action, shown, until_ms, decision: decided(writes, charges)? }))
         }
-        "claim" => Event::Claim {
-            facts: payload.facts.iter().map(|fact| fact.parse()).collect::<Result<_, _>>()?,
-            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
-            until_ms: payload.until.ok_or(missing("until"))?,
-            priority: payload.priority.ok_or(missing("priority"))?,
-            reason: payload.reason.ok_or(missing("reason"))?.into(),
-        },
-        "extension" => Event::Extension {
-            claim: ClaimId(leaf.claim.ok_or(missing("claim"))?),
-            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
-        },
-        "withdrawal" => Event::Withdrawal { claim: ClaimId(leaf.claim.ok_or(missing("claim"))?) },
-        "dispatch" => {
+        Kind::Dispatch => {
             let effect = EffectId(leaf.effect.ok_or(missing("effect"))?);
-            return Ok(Stored::Dispatch(StoredDispatch { effect, in_flight, charges }));
+            Event::Dispatch(Box::new(Dispatch { effect, decision: decided(writes, charges)? }))
         }
-        "settle" => {
+        Kind::Settle => {
             let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect::<Result<_, _>>()?;
             let send = payload.send.map(StoredSend::decode).transpose()?;
-            let outcome = leaf.verdict.as_deref().and_then(Outcome::parse);
             // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
             let is_judged = payload.judged_at.is_some() && send.is_none();
-            let stopped = payload.blocked.filter(|_| !is_judged);
+            let (blocked, stopped) = if is_judged { (payload.blocked, None) } else { (None, payload.blocked) };
+            let shadowed = payload.shadowed;
             Event::Settle(Box::new(Settle {
                 effect: EffectId(leaf.effect.ok_or(missing("effect"))?),
-                agent: AgentId::new(payload.agent.ok_or(missing("agent"))?)?,
-                outcome: outcome.ok_or(missing("verdict"))?,
+                agent: payload.agent.ok_or(missing("agent"))?,
+                outcome: leaf.verdict.and_then(LeafVerdict::outcome).ok_or(missing("verdict"))?,
                 evidence: payload.evidence.ok_or(missing("evidence"))?.decode(),
-                judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked: None, shadowed: None }),
+                judged: payload.judged_at.map(|at_ms| Judged { at_ms, facts, send, blocked, shadowed }),
                 stopped,
                 writes,
                 charges,
             }))
         }
-        "erasure" => Event::Erasure {
-            entries: leaf.erased.clone().ok_or(missing("erased"))?,
-            forgotten: (payload.forgotten.into_iter())
-                .map(|(tag, version)| Ok(Forgotten { tag: tag.parse()?, version }))
-                .collect::<Result<_, DecodeError>>()?,
-            reason: payload.reason.ok_or(missing("reason"))?,
+        Kind::Genesis => Event::Genesis {
+            origin: payload.origin.ok_or(missing("origin"))?,
+            log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
         },
-        "clock" => Event::Clock {
+        Kind::Pact => {
+            let source = payload.source.ok_or(missing("source"))?;
+            let loaded = load(&source).map_err(|problems| {
+                let problems: Vec<_> = problems.iter().map(|problem| problem.message.clone()).collect();
+                DecodeError::Pact(problems.join("; "))
+            })?;
+            Event::Pact(Arc::new(loaded.pact))
+        }
+        Kind::Feed => Event::Feed { write: writes.pop().ok_or(missing("writes"))?, held: leaf.held },
+        Kind::Held => Event::Held {
+            fact: payload.fact.ok_or(missing("fact"))?,
+            value: payload.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
+        },
+        Kind::Confirm => {
+            let (tag, version) = leaf.reads.iter().flatten().next().ok_or(missing("reads"))?;
+            Event::Confirm { fact: payload.fact.ok_or(missing("fact"))?, tag: *tag, version: *version }
+        }
+        Kind::Claim => Event::Claim {
+            facts: payload.facts,
+            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
+            until_ms: payload.until.ok_or(missing("until"))?,
+            priority: payload.priority.ok_or(missing("priority"))?,
+            reason: reason?.into(),
+        },
+        Kind::Extension => Event::Extension {
+            claim: ClaimId(leaf.claim.ok_or(missing("claim"))?),
+            expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
+        },
+        Kind::Withdrawal => Event::Withdrawal { claim: ClaimId(leaf.claim.ok_or(missing("claim"))?) },
+        Kind::Erasure => Event::Erasure {
+            entries: leaf.erased.clone().ok_or(missing("erased"))?,
+            forgotten: payload.forgotten.into_iter().map(|(tag, version)| Forgotten { tag, version }).collect(),
+            reason: reason?,
+        },
+        Kind::Clock => Event::Clock {
             wall_ms: payload.wall.ok_or(missing("wall"))?,
             confirmed: payload.confirmed.ok_or(missing("confirmed"))?,
         },
-        "denials" => Event::Denials(payload.denied.into_iter().map(StoredDenied::decode).collect::<Result<_, _>>()?),
-        "refusal" => Event::Refusal {
-            review: ReviewId(leaf.review.ok_or(missing("review"))?),
-            reason: payload.reason.ok_or(missing("reason"))?.into(),
-        },
-        "expiry" => Event::Expiry { review: ReviewId(leaf.review.ok_or(missing("review"))?) },
-        "approval" => {
-            let pact = leaf.pact.as_ref().ok_or(missing("pact"))?;
-            let shown = Shown {
-                to: leaf.by()?,
-                review: ReviewId(leaf.review.ok_or(missing("review"))?),
-                action: leaf.action.as_ref().ok_or(missing("action"))?.parse()?,
-                pact: PactRef {
-                    name: PactName::new(pact.name.as_str())?,
-                    version: pact.version,
-                    hash: pact.hash.parse()?,
-                },
-                at_ms: payload.shown_at.ok_or(missing("shown_at"))?,
-                facts: payload.shown.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
-                waives: payload.waives,
-            };
-            return Ok(Stored::Approval(StoredApproval {
-                shown,
-                until_ms: payload.until.ok_or(missing("until"))?,
-                in_flight,
-                charges,
-                writes,
-            }));
+        Kind::Denials => {
+            Event::Denials(payload.denied.into_iter().map(StoredDenied::decode).collect::<Result<_, _>>()?)
         }
-        "halt" => Event::Halt { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
-        "resume" => Event::Resume { scope: leaf.scope()?, reason: payload.reason.ok_or(missing("reason"))?.into() },
-        "rotation" => Event::Rotation {
-            log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
-            reason: payload.reason.ok_or(missing("reason"))?,
-        },
-        "action" | "shadow" => {
-            return Ok(Stored::Action(StoredAction {
-                body: payload.body.ok_or(missing("body"))?.into(),
-                chain: payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new),
-                observed: payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
-                in_flight,
-                charges,
-                writes,
-            }));
+        Kind::Refusal => {
+            Event::Refusal { review: ReviewId(leaf.review.ok_or(missing("review"))?), reason: reason?.into() }
         }
-        kind => return Err(DecodeError::Kind(kind.to_owned())),
-    };
-    Ok(Stored::Event(event))
+        Kind::Expiry => Event::Expiry { review: ReviewId(leaf.review.ok_or(missing("review"))?) },
+        Kind::Halt => Event::Halt { scope: leaf.scope()?, reason: reason?.into() },
+        Kind::Resume => Event::Resume { scope: leaf.scope()?, reason: reason?.into() },
+        Kind::Rotation => Event::Rotation { log_key: leaf.log_key.clone().ok_or(missing("log_key"))?, reason: reason? },
+    })
 }

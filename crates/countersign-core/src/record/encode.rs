@@ -43,10 +43,10 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.key("origin");
             out.string(origin);
         }
-        Event::Pact { source, .. } => {
+        Event::Pact(pact) => {
             write_signed(out, entry);
             out.key("source");
-            out.string(source);
+            out.string(&pact.source);
         }
         Event::Held { fact, value } => {
             out.key("fact");
@@ -131,6 +131,8 @@ fn write_payload(out: &mut Canonical, entry: &Entry) {
             out.key("wall");
             out.u64(*wall_ms);
         }
+        // It is only read back: there is nothing left to write.
+        Event::Erased(_) => {}
     }
     out.close('}');
 }
@@ -287,13 +289,15 @@ fn write_charges(out: &mut Canonical, charges: &[Charge]) {
 }
 
 fn write_observed(out: &mut Canonical, facts: &[Observed], decision: &Decision) {
+    let is_undone = matches!(decision.verdict, Verdict::Review { .. } | Verdict::InFlight(_));
     out.open('[');
     for observed in facts {
         out.element();
         let read = decision.reads.iter().find(|read| read.fact == observed.fact);
         // What the action did not read had no part in the decision, and what is still at the version observed is in the ledger:
-        // their values are not kept. An external value is nowhere else.
-        observed.write(out, read.is_some_and(|read| observed.version != Version::Number(read.version)));
+        // their values are not kept. An external value is nowhere else, and what is decided again later is decided on what was
+        // observed now.
+        observed.write(out, read.is_some_and(|read| is_undone || observed.version != Version::Number(read.version)));
     }
     out.close(']');
 }

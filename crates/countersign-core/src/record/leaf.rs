@@ -1,26 +1,28 @@
 //! The public part of an entry, read back.
 
-use super::FORMAT;
 use super::decode::DecodeError;
+use super::{FORMAT, Kind, LeafVerdict};
 use crate::action::KeyDigest;
+use crate::decision::PactRef;
 use crate::halt::Scope;
-use crate::ids::{AgentId, Digest, IdError};
+use crate::ids::{AgentId, Digest, IdError, PactName, Tag};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// The public part of an entry.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leaf {
     /// The action's id.
-    pub action: Option<String>,
+    pub action: Option<Digest>,
     /// How the sender was authenticated.
     pub auth: String,
     /// Who caused it.
-    pub by: String,
+    pub by: AgentId,
     /// The claim that an extension or withdrawal speaks of.
     pub claim: Option<u64>,
     /// The commitment to the payload.
-    pub commitment: String,
+    pub commitment: Digest,
     /// The effect that a dispatch or settlement speaks of.
     pub effect: Option<u64>,
     /// The entries whose payloads an erasure erased.
@@ -32,13 +34,13 @@ pub struct Leaf {
     /// The digest of the action's idempotency key.
     pub key: Option<String>,
     /// What kind of entry it is.
-    pub kind: String,
+    pub kind: Kind,
     /// The log's verifier key: in a genesis entry its first, in a rotation its next.
     pub log_key: Option<String>,
     /// The pact.
     pub pact: Option<LeafPact>,
     /// The tags and versions read.
-    pub reads: Option<Vec<(String, u64)>>,
+    pub reads: Option<Vec<(Tag, u64)>>,
     /// The entry that parked what an approval, refusal or expiry speaks of.
     pub review: Option<u64>,
     /// What a halt or resume speaks of.
@@ -48,9 +50,22 @@ pub struct Leaf {
     /// The format.
     pub v: u64,
     /// The verdict.
-    pub verdict: Option<String>,
+    pub verdict: Option<LeafVerdict>,
     /// The tags and versions written.
-    pub writes: Option<Vec<(String, u64)>>,
+    pub writes: Option<Vec<(Tag, u64)>>,
+    // Reserved for later versions, which read them; what they say changes nothing here.
+    #[serde(rename = "because_of")]
+    _because_of: Option<IgnoredAny>,
+    #[serde(rename = "confidence")]
+    _confidence: Option<IgnoredAny>,
+    #[serde(rename = "labels")]
+    _labels: Option<IgnoredAny>,
+    #[serde(rename = "score")]
+    _score: Option<IgnoredAny>,
+    #[serde(rename = "session")]
+    _session: Option<IgnoredAny>,
+    #[serde(rename = "severity")]
+    _severity: Option<IgnoredAny>,
 }
 
 /// A pact as a leaf names it.
@@ -58,9 +73,9 @@ pub struct Leaf {
 #[serde(deny_unknown_fields)]
 pub struct LeafPact {
     /// Its content hash.
-    pub hash: String,
+    pub hash: Digest,
     /// Its name.
-    pub name: String,
+    pub name: PactName,
     /// Its version.
     pub version: u64,
 }
@@ -85,11 +100,6 @@ impl Leaf {
             return Err(DecodeError::Format(leaf.v));
         }
         Ok(leaf)
-    }
-
-    /// The commitment to the payload.
-    pub fn commitment(&self) -> Result<Digest, DecodeError> {
-        Ok(self.commitment.parse()?)
     }
 
     /// Whether the sender signed; an unknown kind is refused, never guessed.
@@ -121,8 +131,9 @@ impl Leaf {
         Ok(self.scope.as_deref().ok_or(DecodeError::Missing("scope"))?.parse()?)
     }
 
-    /// Who caused it.
-    pub fn by(&self) -> Result<AgentId, DecodeError> {
-        Ok(AgentId::new(self.by.as_str())?)
+    /// The pact that it was decided under, if there was one.
+    pub fn pact_ref(&self) -> Option<PactRef> {
+        let LeafPact { hash, name, version } = self.pact.clone()?;
+        Some(PactRef { name, version, hash })
     }
 }

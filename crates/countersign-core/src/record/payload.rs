@@ -2,8 +2,9 @@
 
 use super::call::{StoredEvidence, StoredInFlight, StoredSend};
 use super::decode::DecodeError;
+use super::{Leaf, LeafVerdict};
 use crate::action::Observed;
-use crate::decision::{BudgetKey, Charge, ReadVersion, Write};
+use crate::decision::{BudgetKey, Charge, Decision, Made, ReadVersion, Verdict, WaivedBy, Write};
 use crate::delegation::StoredChain;
 use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
@@ -13,13 +14,15 @@ use crate::reason::Reason;
 use crate::value::Attributes;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
+use smol_str::SmolStr;
+use std::sync::Arc;
 
 /// Every member that a payload of some kind has.
 #[derive(Deserialize)]
-pub(super) struct Payload<'a> {
-    pub(super) agent: Option<String>,
+pub(super) struct Payload {
+    pub(super) agent: Option<AgentId>,
     pub(super) blocked: Option<Reason>,
-    pub(super) body: Option<String>,
+    pub(super) body: Option<Arc<str>>,
     pub(super) chain: Option<StoredChain>,
     #[serde(default)]
     pub(super) charges: Vec<StoredCharge>,
@@ -29,11 +32,11 @@ pub(super) struct Payload<'a> {
     pub(super) effect: Option<StoredInFlight>,
     pub(super) evidence: Option<StoredEvidence>,
     pub(super) expires_at: Option<u64>,
-    pub(super) fact: Option<String>,
+    pub(super) fact: Option<FactId>,
     #[serde(default)]
-    pub(super) facts: Vec<String>,
+    pub(super) facts: Vec<FactId>,
     #[serde(default)]
-    pub(super) forgotten: Vec<(String, u64)>,
+    pub(super) forgotten: Vec<(Tag, u64)>,
     pub(super) judged_at: Option<u64>,
     #[serde(default)]
     pub(super) outside: Vec<StoredOutsideFact>,
@@ -49,32 +52,97 @@ pub(super) struct Payload<'a> {
     pub(super) shown_at: Option<u64>,
     pub(super) until: Option<u64>,
     #[serde(default)]
-    pub(super) waives: Vec<smol_str::SmolStr>,
+    pub(super) waives: Vec<SmolStr>,
     pub(super) signed: Option<StoredSigned>,
     pub(super) source: Option<String>,
     pub(super) wall: Option<u64>,
     #[serde(default)]
     pub(super) writes: Vec<StoredWrite>,
-    /// Read only where something is put under way.
-    #[serde(borrow)]
-    pub(super) reads: Option<&'a serde_json::value::RawValue>,
-    #[serde(borrow, rename = "decision")]
-    _decision: Option<&'a serde_json::value::RawValue>,
+    #[serde(default)]
+    pub(super) reads: Vec<(FactId, u64)>,
+    pub(super) shadowed: Option<Reason>,
+    pub(super) decision: Option<StoredDecision>,
+}
+
+/// `decision` in a payload. The verdict itself is in the leaf too, where an erasure leaves it.
+#[derive(Deserialize)]
+pub(super) struct StoredDecision {
+    blocked: Option<Reason>,
+    expires_at: Option<u64>,
+    gap_ms: Option<u64>,
+    shadowed: Option<Reason>,
+    verdict: LeafVerdict,
+    waived_by: Option<StoredWaived>,
+}
+
+#[derive(Deserialize)]
+struct StoredWaived {
+    preconditions: Vec<SmolStr>,
+    review: u64,
+    reviewer: AgentId,
+}
+
+/// What else a decision is read back from.
+pub(super) struct DecisionParts {
+    pub(super) in_flight: Option<StoredInFlight>,
+    pub(super) reads: Vec<(FactId, u64)>,
+    pub(super) writes: Vec<Write>,
+    pub(super) charges: Vec<Charge>,
+}
+
+impl StoredDecision {
+    pub(super) fn decode(self, leaf: &Leaf, parts: DecisionParts) -> Result<Decision, DecodeError> {
+        let missing = DecodeError::Missing;
+        let blocked = self.blocked.ok_or(missing("blocked"));
+        let verdict = match self.verdict {
+            LeafVerdict::Committed => Verdict::Committed,
+            LeafVerdict::Rejected => Verdict::Rejected(blocked?),
+            LeafVerdict::Review => {
+                Verdict::Review { blocked: blocked?, expires_at_ms: self.expires_at.ok_or(missing("expires_at"))? }
+            }
+            LeafVerdict::InFlight => {
+                let in_flight = parts.in_flight.ok_or(missing("effect"))?;
+                Verdict::InFlight(Box::new(in_flight.decode()?))
+            }
+            LeafVerdict::Settled | LeafVerdict::Failed | LeafVerdict::InDoubt => return Err(missing("verdict")),
+        };
+        // The leaf names, in the same order, those that have a tag.
+        let mut tags = leaf.reads.iter().flatten();
+        let reads = parts.reads.into_iter().map(|(fact, version)| {
+            let tag = if version == 0 { None } else { tags.next().map(|(tag, _)| *tag) };
+            ReadVersion { fact, version, tag }
+        });
+        let waived_by = self.waived_by.map(|StoredWaived { preconditions, review, reviewer }| WaivedBy {
+            reviewer,
+            review,
+            preconditions,
+        });
+        Ok(Decision {
+            verdict,
+            pact: leaf.pact_ref(),
+            reads: reads.collect(),
+            writes: parts.writes,
+            charges: parts.charges,
+            gap_ms: self.gap_ms,
+            shadowed: self.shadowed,
+            waived_by,
+        })
+    }
 }
 
 #[derive(Deserialize)]
 pub(super) struct StoredCharge {
-    action: String,
-    agent: Option<String>,
+    action: ActionName,
+    agent: Option<AgentId>,
     amount: i64,
-    budget: String,
-    pact: String,
+    budget: SmolStr,
+    pact: PactName,
     window: u64,
 }
 
 #[derive(Deserialize)]
 pub(super) struct StoredDenied {
-    agent: Option<String>,
+    agent: Option<AgentId>,
     code: String,
     count: u64,
     first: u64,
@@ -86,60 +154,56 @@ pub(super) struct StoredDenied {
 pub(super) struct StoredObserved {
     at: u64,
     digest: Option<String>,
-    fact: String,
+    fact: FactId,
     value: Option<Map<String, Json>>,
     version: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct StoredOutsideFact {
-    fact: String,
+    fact: FactId,
     value: Option<Map<String, Json>>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct StoredWrite {
-    fact: String,
+    fact: FactId,
     previous: Option<u64>,
-    tag: Option<String>,
+    tag: Option<Tag>,
     value: Option<Map<String, Json>>,
     version: u64,
 }
 
 impl StoredOutsideFact {
     pub(super) fn decode(self) -> Result<(FactId, Option<Attributes>), DecodeError> {
-        Ok((self.fact.parse()?, self.value.as_ref().map(Attributes::from_untyped_json).transpose()?))
+        Ok((self.fact, self.value.as_ref().map(Attributes::from_untyped_json).transpose()?))
     }
 }
 
 impl StoredWrite {
     pub(super) fn decode(self) -> Result<Write, DecodeError> {
         Ok(Write {
-            fact: self.fact.parse()?,
-            tag: self.tag.map(|tag| tag.parse::<Tag>()).transpose()?,
+            fact: self.fact,
+            tag: self.tag,
             version: self.version,
             value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
             previous_entry: self.previous,
+            made: Made::default(),
         })
     }
 }
 
-impl StoredCharge {
-    pub(super) fn decode(self) -> Result<Charge, DecodeError> {
-        let budget = BudgetKey {
-            pact: PactName::new(self.pact)?,
-            action: ActionName::new(self.action)?,
-            id: self.budget.into(),
-            agent: self.agent.map(AgentId::new).transpose()?,
-        };
-        Ok(Charge { budget, window: self.window, amount: self.amount })
+impl From<StoredCharge> for Charge {
+    fn from(stored: StoredCharge) -> Self {
+        let StoredCharge { action, agent, amount, budget: id, pact, window } = stored;
+        Self { budget: BudgetKey { pact, action, id, agent }, window, amount }
     }
 }
 
 impl StoredDenied {
     pub(super) fn decode(self) -> Result<Denied, DecodeError> {
         Ok(Denied {
-            agent: self.agent.map(AgentId::new).transpose()?,
+            agent: self.agent,
             code: DenialCode::parse(&self.code).ok_or(DecodeError::Denial(self.code))?,
             count: self.count,
             first_ms: self.first,
@@ -152,17 +216,10 @@ impl StoredDenied {
 impl StoredObserved {
     pub(super) fn decode(self) -> Result<Observed, DecodeError> {
         Ok(Observed {
-            fact: self.fact.parse::<FactId>()?,
+            fact: self.fact,
             version: Version::read(self.version, self.digest.as_deref()).ok_or(DecodeError::Missing("version"))?,
             at_ms: self.at,
             value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
         })
     }
-}
-
-/// The facts read, with the versions they had.
-pub(super) fn decode_reads(raw: Option<&serde_json::value::RawValue>) -> Result<Vec<ReadVersion>, DecodeError> {
-    let Some(raw) = raw else { return Ok(Vec::new()) };
-    let reads: Vec<(String, u64)> = serde_json::from_str(raw.get())?;
-    reads.into_iter().map(|(fact, version)| Ok(ReadVersion { fact: fact.parse()?, version, tag: None })).collect()
 }

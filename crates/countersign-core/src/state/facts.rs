@@ -28,6 +28,14 @@ impl Default for FactMap {
     }
 }
 
+impl PartialEq for FactMap {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count
+            && self.deleted == other.deleted
+            && self.iter().all(|fact| other.get(&fact.id) == Some(fact))
+    }
+}
+
 impl FactMap {
     fn shard_of(hash: u64) -> usize {
         // The table uses the low bits and the top seven; these are in between.

@@ -3,13 +3,13 @@
 mod attacks;
 
 use crate::world::{World, in_words};
-use countersign_core::action::{Action, ActionRequest};
+use countersign_core::action::Action;
 use countersign_core::decide::decide;
 use countersign_core::delegation::{Chain, Limit, Scope};
 use countersign_core::disclose::Disclosure;
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{ActionName, AgentId, Digest, PactName, Tag};
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
+use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -240,13 +240,11 @@ fn a_delegated_action_read_back_and_decided_again_has_the_same_bytes() {
         let payload = encoder.payload(&first).to_owned();
         let leaf = encoder.leaf(&first, &[5; 32]).to_owned();
         let read = Leaf::decode(leaf.as_bytes()).unwrap();
-        assert_eq!(read.by().unwrap().as_str(), "agent-1");
-        let (Stored::Action(stored), auth) = decode_with_auth(&read, payload.as_bytes()).unwrap() else { panic!() };
-        assert_eq!(stored.chain, world.chain);
-        let request = ActionRequest::parse(&stored.body).unwrap();
-        let mut again = Action::new(read.by().unwrap(), auth, stored.body.clone(), request, stored.observed);
-        again.chain = stored.chain;
-        let second = entry(again);
+        assert_eq!(read.by.as_str(), "agent-1");
+        let decoded = Entry::decode(read.clone(), Some(payload.as_bytes())).unwrap();
+        let Event::Action(decided) = decoded.event else { panic!() };
+        assert_eq!(decided.action.chain, world.chain);
+        let second = entry(decided.action);
         assert_eq!(encoder.payload(&second), payload);
         assert_eq!(encoder.leaf(&second, &[5; 32]), leaf);
         // Canonical: a generic writer gives the same bytes.
@@ -256,6 +254,6 @@ fn a_delegated_action_read_back_and_decided_again_has_the_same_bytes() {
         assert_eq!(sorted.as_str(), payload);
         // An unknown member is refused, never guessed.
         let strange = payload.replace("\"root\":", "\"roof\":");
-        assert!(decode_with_auth(&read, strange.as_bytes()).is_err());
+        assert!(Entry::decode(read, Some(strange.as_bytes())).is_err());
     }
 }

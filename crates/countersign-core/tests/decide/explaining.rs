@@ -1,7 +1,7 @@
 //! What a rejection says to an agent that must repair its plan: it must never be sent to look again at what it has seen.
 
 use crate::world::World;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::FactId;
 use countersign_core::reason::{Reason, Why};
 use countersign_core::record::Event;
 use serde_json::{Value as Json, json};
@@ -156,7 +156,8 @@ fn confirm(world: &mut World, entry: u64) {
     let version = world.state.facts.get(&fact).unwrap().version();
     let tag = world.state.confirmable(&fact, version).unwrap();
     let event = Event::Confirm { fact, tag, version };
-    world.state.take_in(entry, world.now_ms, &AgentId::new("feeder").unwrap(), &event);
+    world.next_entry = entry;
+    world.enter("feeder", event);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use countersign_core::decide::{Cleared, judge};
 use countersign_core::decision::Verdict;
 use countersign_core::effect::Effect;
 use countersign_core::fact::Version;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::FactId;
 use countersign_core::reason::Expected;
 use countersign_core::record::{Decided, Event};
 use countersign_core::value::{Attributes, Value};
@@ -61,7 +61,8 @@ fn dispatched(world: &mut World) -> Effect {
     let (action, decision) = (world.request(), world.decide());
     assert_eq!(in_words(&decision), "in_flight");
     let event = Event::Action(Box::new(Decided { action, decision }));
-    world.state.take_in(70, world.now_ms, &AgentId::new("agent-1").unwrap(), &event);
+    world.next_entry = 70;
+    world.enter("agent-1", event);
     world.state.effects.find(EffectId(70)).unwrap().clone()
 }
 

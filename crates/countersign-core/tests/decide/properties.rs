@@ -9,7 +9,7 @@ use countersign_core::denial::{DenialCode, without_right};
 use countersign_core::fact::Version;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf, Stored, decode_with_auth};
+use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf};
 use countersign_core::value::Attributes;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -279,16 +279,18 @@ proptest! {
         let leaf_bytes = leaves.leaf(&first, &[5; 32]).to_owned();
 
         let leaf = Leaf::decode(leaf_bytes.as_bytes()).unwrap();
-        let (Stored::Action(stored), auth) = decode_with_auth(&leaf, payload.as_bytes()).unwrap() else { panic!("not an action") };
-        let request = ActionRequest::parse(&stored.body).unwrap();
-        let again = Action::new(leaf.by().unwrap(), auth, Arc::clone(&stored.body), request, stored.observed);
+        let read = Entry::decode(leaf, Some(payload.as_bytes())).unwrap();
+        prop_assert_eq!(payloads.payload(&read), &payload);
+        prop_assert_eq!(leaves.leaf(&read, &[5; 32]), &leaf_bytes);
+        let Event::Action(stored) = read.event else { panic!("not an action") };
+        let again = stored.action;
         let decision = decide(&again, &world.state, world.now_ms);
         let second = entry(&world, again, decision, &mut || Tag([7; 12]));
         prop_assert_eq!(payloads.payload(&second), payload);
         prop_assert_eq!(leaves.leaf(&second, &[5; 32]), leaf_bytes);
         let Event::Action(decided) = &second.event else { panic!("not an action") };
-        prop_assert_eq!(&stored.writes, &decided.decision.writes);
-        prop_assert_eq!(&stored.charges, &decided.decision.charges);
+        prop_assert_eq!(&stored.decision.writes, &decided.decision.writes);
+        prop_assert_eq!(&stored.decision.charges, &decided.decision.charges);
     }
 }
 

@@ -9,7 +9,8 @@ use countersign_core::fence::ClaimId;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::pact::load::load;
-use countersign_core::state::{Change, State};
+use countersign_core::record::{Decided, Entry, Event};
+use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub struct World {
     pub chain: Option<Arc<Chain>>,
     /// The claim it is under.
     pub claim: Option<ClaimId>,
-    next_entry: u64,
+    pub next_entry: u64,
 }
 
 impl World {
@@ -40,9 +41,9 @@ impl World {
     pub fn new(source: &str, action: &str, params: Json) -> Self {
         let pact = load(source).unwrap_or_else(|problems| panic!("{problems:#?}\n{source}")).pact;
         let mut state = State::default();
-        let catalogue = state.check_publish(&pact).unwrap();
+        state.check_publish(&pact).unwrap();
         let name = pact.name.to_string();
-        state.publish(Arc::new(pact), catalogue);
+        state.restore_pact(&Arc::new(pact)).unwrap();
         Self {
             state,
             now_ms: 1_000_000,
@@ -101,16 +102,13 @@ impl World {
         let mut write = self.state.feed(&fact.parse().unwrap(), value);
         let [.., low] = self.next_entry.to_be_bytes();
         write.tag.get_or_insert(Tag([low; 12]));
-        let by = AgentId::new("operator").unwrap();
-        let change = Change {
-            entry: self.next_entry,
-            time_ms: self.now_ms,
-            by: &by,
-            writes: std::slice::from_ref(&write),
-            confirmed_at_ms: Some(self.now_ms),
-            charges: &[],
-        };
-        self.state.apply(&change, |_| ());
+        self.enter("operator", Event::Feed { write, held: None });
+    }
+
+    /// Applies an entry of its own.
+    pub fn enter(&mut self, by: &str, event: Event) {
+        let (index, by) = (self.next_entry, AgentId::new(by).unwrap());
+        self.state.apply(&Entry { index, time_ms: self.now_ms, by, auth: Auth::None, event });
         self.next_entry += 1;
     }
 
@@ -157,17 +155,7 @@ impl World {
         for write in &mut decision.writes {
             write.tag.get_or_insert(Tag([0; 12]));
         }
-        let by = AgentId::new(self.agent).unwrap();
-        let change = Change {
-            entry: self.next_entry,
-            time_ms: self.now_ms,
-            by: &by,
-            writes: &decision.writes,
-            confirmed_at_ms: None,
-            charges: &decision.charges,
-        };
-        self.state.apply(&change, |_| ());
-        self.next_entry += 1;
+        self.enter(self.agent, Event::Action(Box::new(Decided { action: self.request(), decision: decision.clone() })));
         decision
     }
 

@@ -1,7 +1,7 @@
 //! Replay under other pacts: which past verdicts would differ, each on its recorded facts, with no cascade.
 
-use super::{AuditError, action_again, walk_entries};
-use crate::fold::{Fold, FoldError};
+use super::{AuditError, check_chain, walk_entries};
+use crate::fold::Fold;
 use crate::storage::disk::Disk;
 use countersign_core::action::Action;
 use countersign_core::decide::{Approval, Snapshot, approve, decide};
@@ -9,14 +9,12 @@ use countersign_core::decision::{BudgetKey, Decision, PactRef};
 use countersign_core::fact::Fact;
 use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
-use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
-use countersign_core::record::{Leaf, Stored, StoredAction, StoredApproval, decode_with_auth};
+use countersign_core::record::{Approved, Decided, Entry, Event};
 use countersign_core::review::Reviews;
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -107,61 +105,43 @@ pub fn replay(
     let mut report = ReplayReport::default();
     let mut fold = Fold::default();
     walk_entries(disk, key, &mut |leaf_bytes, payload| {
-        let index = fold.position;
-        let leaf = Leaf::decode(leaf_bytes).map_err(|source| FoldError::Decode { index, source })?;
-        match payload {
-            Some(payload) => {
-                let decoded = decode_with_auth(&leaf, payload);
-                let (stored, auth) = decoded.map_err(|source| FoldError::Decode { index, source })?;
-                let under = Under { state: &fold.state, pacts };
-                match &stored {
-                    Stored::Action(stored) => {
-                        compare(&mut report, &leaf, payload, (stored, auth, key.origin()), &under)
-                    }
-                    Stored::Approval(stored) => compare_approval(&mut report, &leaf, payload, stored, &under),
-                    Stored::Event(_) | Stored::Dispatch(_) => {}
-                }
-            }
-            None => report.erased += u64::from(leaf.action.is_some()),
+        let entry = fold.read(leaf_bytes, payload)?;
+        let under = Under { state: &fold.state, pacts };
+        match &entry.event {
+            Event::Action(decided) => compare(&mut report, &entry, decided, key.origin(), &under),
+            Event::Approval(approved) => compare_approval(&mut report, &entry, approved, &under),
+            Event::Erased(leaf) => report.erased += u64::from(leaf.action.is_some()),
+            _ => {}
         }
-        fold.entry(leaf_bytes, payload)?;
+        fold.apply(&entry, leaf_bytes)?;
         progress(fold.position);
         Ok(())
     })?;
     Ok(report)
 }
 
-fn compare(
-    report: &mut ReplayReport,
-    leaf: &Leaf,
-    payload: &[u8],
-    (stored, auth, origin): (&StoredAction, Auth, &str),
-    under: &Under<'_>,
-) {
-    let Ok(action) = action_again(leaf, stored, auth, origin) else { return };
+fn compare(report: &mut ReplayReport, entry: &Entry, decided: &Decided, origin: &str, under: &Under<'_>) {
+    let Decided { action, decision } = decided;
+    if check_chain(action, origin).is_err() {
+        return;
+    }
     if !under.pacts.contains_key(&action.pact) {
         report.other_pacts += 1;
         return;
     }
-    let replayed = outcome(&decide(&action, under, leaf.time));
-    note(report, leaf, payload, &action, replayed);
+    let replayed = outcome(&decide(action, under, entry.time_ms));
+    note(report, entry.index, decision, action, replayed);
 }
 
 /// Decides a parked action again as its reviewer approved it: as if the given pact had been the one in force when it was shown.
 /// What was shown is waived by name, so far as the given pact lets it be.
-fn compare_approval(
-    report: &mut ReplayReport,
-    leaf: &Leaf,
-    payload: &[u8],
-    stored: &StoredApproval,
-    under: &Under<'_>,
-) {
+fn compare_approval(report: &mut ReplayReport, entry: &Entry, approved: &Approved, under: &Under<'_>) {
     // One that was void did nothing, and nothing followed from it.
-    if leaf.verdict.as_deref() == Some("rejected") {
+    if approved.is_void() {
         return;
     }
-    let StoredApproval { mut shown, until_ms, .. } = stored.clone();
-    let (Ok(by), Ok(parked)) = (leaf.by(), under.state.reviews.waiting(shown.review, leaf.time)) else {
+    let Approved { mut shown, until_ms, decision, .. } = approved.clone();
+    let Ok(parked) = under.state.reviews.waiting(shown.review, entry.time_ms) else {
         // The parked action was erased, or the log is not one of this gate, which an audit says.
         report.erased += 1;
         return;
@@ -171,9 +151,10 @@ fn compare_approval(
         return;
     };
     shown.pact = PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash };
-    let approval = Approval { by: &by, shown: &shown, until_ms };
-    let replayed = approve(&approval, parked, under, leaf.time).map_or_else(|_| void(), |decision| outcome(&decision));
-    note(report, leaf, payload, &parked.action, replayed);
+    let approval = Approval { by: &entry.by, shown: &shown, until_ms };
+    let replayed =
+        approve(&approval, parked, under, entry.time_ms).map_or_else(|_| void(), |decision| outcome(&decision));
+    note(report, entry.index, &decision, &parked.action, replayed);
 }
 
 /// An approval that would have been void: nothing would have been done.
@@ -181,12 +162,12 @@ fn void() -> Outcome {
     Outcome { verdict: "void".to_owned(), code: None, failed: Vec::new() }
 }
 
-fn note(report: &mut ReplayReport, leaf: &Leaf, payload: &[u8], action: &Action, replayed: Outcome) {
+fn note(report: &mut ReplayReport, entry: u64, decision: &Decision, action: &Action, replayed: Outcome) {
     report.actions += 1;
-    let recorded = recorded(payload);
+    let recorded = outcome(decision);
     if recorded != replayed {
         report.differing.push(Difference {
-            entry: leaf.index,
+            entry,
             pact: action.pact.clone(),
             action: action.action.to_string(),
             agent: action.agent.to_string(),
@@ -203,41 +184,5 @@ fn outcome(decision: &Decision) -> Outcome {
         verdict: decision.verdict.as_str().to_owned(),
         code: blocked.map(|blocked| blocked.code().to_string()),
         failed: failed.collect(),
-    }
-}
-
-#[derive(Deserialize)]
-struct RecordedPayload {
-    decision: RecordedDecision,
-}
-
-#[derive(Deserialize)]
-struct RecordedDecision {
-    verdict: String,
-    blocked: Option<RecordedBlocked>,
-    shadowed: Option<RecordedBlocked>,
-}
-
-#[derive(Deserialize)]
-struct RecordedBlocked {
-    code: String,
-    #[serde(default)]
-    failed: Vec<RecordedFailed>,
-}
-
-#[derive(Deserialize)]
-struct RecordedFailed {
-    precondition: String,
-}
-
-fn recorded(payload: &[u8]) -> Outcome {
-    let Ok(RecordedPayload { decision }) = serde_json::from_slice(payload) else {
-        return Outcome { verdict: "unreadable".to_owned(), code: None, failed: Vec::new() };
-    };
-    let blocked = decision.blocked.or(decision.shadowed);
-    Outcome {
-        verdict: decision.verdict,
-        code: blocked.as_ref().map(|blocked| blocked.code.clone()),
-        failed: blocked.into_iter().flat_map(|blocked| blocked.failed).map(|failed| failed.precondition).collect(),
     }
 }

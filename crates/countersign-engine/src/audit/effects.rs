@@ -1,39 +1,38 @@
 //! Claims, dispatches, settlements and released feeds, derived again.
 
+use countersign_core::call::EffectId;
 use countersign_core::decide;
 use countersign_core::effect::Phase;
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
-use countersign_core::record::{Dispatch, Event, Judged, Leaf, Settle, StoredDispatch};
+use countersign_core::record::{Dispatch, Entry, Event, Judged, Settle};
 use countersign_core::state::State;
 use countersign_core::utc::Utc;
 
 /// What the gate does by itself nobody else can have done.
-pub(super) fn by_the_gate(leaf: &Leaf) -> Result<(), String> {
-    let by = leaf.by().map_err(|error| error.to_string())?;
-    let is_signed = leaf.is_signed().map_err(|error| error.to_string())?;
-    if by == AgentId::gate() && !is_signed {
+pub(super) fn by_the_gate(entry: &Entry) -> Result<(), String> {
+    if entry.by == AgentId::gate() && entry.auth == Auth::None {
         return Ok(());
     }
-    Err(format!("an entry of kind `{}` is the gate's own, not {by}'s", leaf.kind))
+    Err(format!("an entry of kind `{}` is the gate's own, not {}'s", entry.event.kind(), entry.by))
 }
 
 /// A cooling effect, decided again.
-pub(super) fn dispatched_again(leaf: &Leaf, stored: &StoredDispatch, state: &State) -> Result<Event, String> {
-    let effect = state.effects.cooling(stored.effect).map_err(|refused| refused.to_string())?;
+pub(super) fn dispatched_again(time_ms: u64, id: EffectId, state: &State) -> Result<Event, String> {
+    let effect = state.effects.cooling(id).map_err(|refused| refused.to_string())?;
     if let Phase::Cooling { dispatch_at_ms } = effect.phase
-        && leaf.time < dispatch_at_ms
+        && time_ms < dispatch_at_ms
     {
-        return Err(format!("{} was to cool until {}", stored.effect, Utc(dispatch_at_ms)));
+        return Err(format!("{id} was to cool until {}", Utc(dispatch_at_ms)));
     }
-    let decision = decide::dispatch(effect, state, leaf.time);
-    Ok(Event::Dispatch(Box::new(Dispatch { effect: stored.effect, decision })))
+    let decision = decide::dispatch(effect, state, time_ms);
+    Ok(Event::Dispatch(Box::new(Dispatch { effect: id, decision })))
 }
 
 /// A settlement: what it writes and gives back follows from the dispatch, what was judged is judged again, and what was stopped must
 /// be stopped.
-pub(super) fn settled_again(leaf: &Leaf, settle: &Settle, state: &State) -> Result<Event, String> {
+pub(super) fn settled_again(time_ms: u64, settle: &Settle, state: &State) -> Result<Event, String> {
     let effect = state.effects.settling(settle.effect, settle.outcome).map_err(|refused| refused.to_string())?;
     let (writes, charges) = effect.settlement(settle.outcome);
     let judged = settle.judged.as_ref().map(|judged| {
@@ -43,7 +42,7 @@ pub(super) fn settled_again(leaf: &Leaf, settle: &Settle, state: &State) -> Resu
     });
     let stopped = match settle.stopped {
         None => None,
-        Some(_) => match decide::stop_on(&effect.action, effect.approval.as_deref(), state, leaf.time) {
+        Some(_) => match decide::stop_on(&effect.action, effect.approval.as_deref(), state, time_ms) {
             None => return Err(format!("nothing stopped {}, and it was settled as stopped", settle.effect)),
             stopped => stopped,
         },
@@ -72,26 +71,26 @@ pub(super) fn released_again(held: u64, state: &State) -> Result<Event, String> 
 }
 
 /// A claim, granted again.
-pub(super) fn claimed_again(leaf: &Leaf, event: &Event, auth: &Auth, state: &State) -> Result<Event, String> {
-    let by = leaf.by().map_err(|error| error.to_string())?;
+pub(super) fn claimed_again(entry: &Entry, state: &State) -> Result<Event, String> {
+    let Entry { time_ms, by, auth, event, .. } = entry;
     let again = || {
-        check_holder(state, &by, auth, leaf.time)?;
+        check_holder(state, by, auth, *time_ms)?;
         match event {
             Event::Claim { facts, expires_at_ms, reason, .. } => {
                 // How long was asked for is not recorded; as long as was granted is enough to grant the same.
-                let for_ms = expires_at_ms.saturating_sub(leaf.time);
+                let for_ms = expires_at_ms.saturating_sub(*time_ms);
                 let Granted { expires_at_ms, until_ms, priority } =
-                    grant_claim(state, &by, facts, for_ms, reason, leaf.time)?;
+                    grant_claim(state, by, facts, for_ms, reason, *time_ms)?;
                 let (facts, reason) = (facts.clone(), reason.clone());
                 Ok(Event::Claim { facts, expires_at_ms, until_ms, priority, reason })
             }
             Event::Extension { claim, expires_at_ms } => {
-                let for_ms = expires_at_ms.saturating_sub(leaf.time);
-                let expires_at_ms = extend_claim(state, &by, *claim, for_ms, leaf.time)?;
+                let for_ms = expires_at_ms.saturating_sub(*time_ms);
+                let expires_at_ms = extend_claim(state, by, *claim, for_ms, *time_ms)?;
                 Ok(Event::Extension { claim: *claim, expires_at_ms })
             }
             Event::Withdrawal { claim } => {
-                own_claim(state, &by, *claim, leaf.time)?;
+                own_claim(state, by, *claim, *time_ms)?;
                 Ok(event.clone())
             }
             other => Err(ClaimRefusal::Agent(format!("an entry of kind `{}` is no claim", other.kind()))),

@@ -4,7 +4,7 @@
 //! while such a thing was under way, and only where the entry is about fences at all.
 
 use countersign_core::code::Code;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Event, Kind, Leaf, LeafVerdict};
 use std::collections::BTreeMap;
 
 /// The codes that speak of fences.
@@ -19,40 +19,51 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Takes in an erased entry.
+    /// An erased entry may have begun something.
     pub(super) fn begun(&mut self, leaf: &Leaf) {
         let index = leaf.index;
-        match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
-            ("claim", _) => drop(self.claims.insert(index, index)),
-            ("held", _) => drop(self.held.insert(index, index)),
-            (_, Some("in_flight")) => drop(self.effects.insert(leaf.effect.unwrap_or(index), index)),
+        match (leaf.kind, leaf.verdict) {
+            (Kind::Claim, _) => drop(self.claims.insert(index, index)),
+            (Kind::Held, _) => drop(self.held.insert(index, index)),
+            (_, Some(LeafVerdict::InFlight)) => drop(self.effects.insert(leaf.effect.unwrap_or(index), index)),
             _ => {}
         }
     }
 
-    /// Takes in what an entry ends, erased or not.
-    pub(super) fn ended(&mut self, leaf: &Leaf) {
-        if let Some(effect) = leaf.effect
-            && !matches!(leaf.verdict.as_deref(), Some("in_flight" | "in_doubt"))
+    /// An entry, erased or not, may have ended something.
+    pub(super) fn ended(&mut self, event: &Event) {
+        let (claim, held) = match event {
+            Event::Withdrawal { claim } => (Some(claim.0), None),
+            Event::Feed { held, .. } => (None, *held),
+            Event::Erased(leaf) => (leaf.claim.filter(|_| leaf.kind == Kind::Withdrawal), leaf.held),
+            _ => (None, None),
+        };
+        if let Some(effect) = event.effect()
+            && !matches!(event.verdict(), Some(LeafVerdict::InFlight | LeafVerdict::InDoubt))
         {
-            self.effects.remove(&effect);
+            self.effects.remove(&effect.0);
         }
-        if leaf.kind == "withdrawal" {
-            leaf.claim.map(|claim| self.claims.remove(&claim));
-        }
-        leaf.held.map(|held| self.held.remove(&held));
+        claim.map(|claim| self.claims.remove(&claim));
+        held.map(|held| self.held.remove(&held));
     }
 
     /// Whether an entry is about fences whatever it says: it announces, holds, releases or settles.
-    pub(super) fn concerns(leaf: &Leaf) -> bool {
-        matches!(leaf.kind.as_str(), "claim" | "held" | "dispatch" | "settle")
-            || leaf.held.is_some()
-            || leaf.claim.is_some()
+    pub(super) fn concerns(event: &Event) -> bool {
+        matches!(
+            event,
+            Event::Claim { .. }
+                | Event::Extension { .. }
+                | Event::Withdrawal { .. }
+                | Event::Held { .. }
+                | Event::Feed { held: Some(_), .. }
+                | Event::Dispatch(_)
+                | Event::Settle(_)
+        )
     }
 
     /// The erased entry that an entry may rest on: of its own effect, or else anything that was under way.
-    pub(super) fn under_way(&self, leaf: &Leaf) -> Option<u64> {
-        let own = leaf.effect.and_then(|effect| self.effects.get(&effect));
+    pub(super) fn under_way(&self, event: &Event) -> Option<u64> {
+        let own = event.effect().and_then(|effect| self.effects.get(&effect.0));
         let others = self.effects.values().chain(self.claims.values()).chain(self.held.values());
         own.or_else(|| others.into_iter().next()).copied()
     }

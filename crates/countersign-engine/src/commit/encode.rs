@@ -190,7 +190,7 @@ fn fitting(entries: &[Sequenced]) -> usize {
                 approved.action.body.len().saturating_mul(6).saturating_add(shown).saturating_add(explained)
             }
             Event::Refusal { reason, .. } => reason.len().saturating_mul(6),
-            Event::Pact { source, .. } => source.len().saturating_mul(6),
+            Event::Pact(pact) => pact.source.len().saturating_mul(6),
             Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
             Event::Erasure { forgotten, .. } => LEAF_BYTES_MAX.saturating_add(forgotten.len().saturating_mul(64)),
             Event::Rotation { reason, .. } => reason.len().saturating_mul(6),
@@ -229,7 +229,7 @@ mod tests {
             let settle = Settle { effect, agent, outcome, evidence, judged: None, stopped: None, writes, charges };
             let event = Event::Settle(Box::new(settle));
             let entry = Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event };
-            Sequenced { entry, facts: Vec::new(), published: None, reply: None }
+            Sequenced { entry, reply: None }
         };
         let entries: Vec<_> = (0..1000).map(settled).collect();
         let mut payloads = Encoder::default();

@@ -4,7 +4,7 @@ use super::{CommitError, Encoded};
 use crate::bell::{Bell, effect_of};
 use crate::log_key::LogKeys;
 use crate::request::{Answer, Entered};
-use crate::sequence::{Sequenced, change};
+use crate::sequence::Sequenced;
 use crate::storage::{LogWriter, StorageError};
 use crate::view::View;
 use countersign_core::record::Event;
@@ -82,15 +82,8 @@ impl StoreStage {
     /// Shows readers what is now durable, in one step.
     fn publish(&mut self, entries: &[Sequenced], leaves: &[Hash], checkpoint: &Arc<str>, clock_stepped: bool) {
         let mut view = self.view.write();
-        for Sequenced { entry, facts, published, .. } in entries {
-            for fact in facts {
-                view.state.put(Arc::clone(fact));
-            }
-            view.state.charge(&change(entry, &entry.by));
-            if let Some(published) = published {
-                view.state.publish(Arc::clone(&published.pact), Arc::clone(&published.catalogue));
-            }
-            view.state.take_in(entry.index, entry.time_ms, &entry.by, &entry.event);
+        for Sequenced { entry, .. } in entries {
+            view.state.apply(entry);
             if let Event::Rotation { .. } = &entry.event {
                 // Under the view's lock: a snapshot must be signed by the key that the log has at its position.
                 self.keys.advance();

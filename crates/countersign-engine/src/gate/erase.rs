@@ -10,9 +10,9 @@ use crate::storage::StorageError;
 use countersign_core::decide::percent_encoded;
 use countersign_core::erase::{EraseTarget, Eraser, InForce, kept_for_ever};
 use countersign_core::identity::Auth;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::ERASED_MAX;
-use countersign_core::record::{DecodeError, Event, Leaf, Stored, decode};
+use countersign_core::record::{DecodeError, Entry, Event, Leaf};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
@@ -121,11 +121,11 @@ impl Gate {
             let entry = self.read_log(*index)?;
             // What is erased already stays so; naming it again is harmless.
             let Some(payload) = &entry.payload else { continue };
-            let (leaf, stored) = decoded(&entry, payload)?;
-            if let Some(why) = kept_for_ever(&stored) {
+            let stored = decoded(&entry, payload)?;
+            if let Some(why) = kept_for_ever(&stored.event) {
                 return Err(Refusal::InForce { entry: *index, what: InForce::Kind(why) }.into());
             }
-            targets.push(self.target(&leaf, &stored)?);
+            targets.push(self.target(&stored)?);
         }
         if targets.is_empty() {
             let index = entries.first().copied().unwrap_or_default();
@@ -136,12 +136,12 @@ impl Gate {
     }
 
     /// What one entry holds that might be in force.
-    fn target(&self, leaf: &Leaf, stored: &Stored) -> Result<EraseTarget, LogError> {
-        let mut target = EraseTarget::new(leaf.index, leaf.effect, stored);
+    fn target(&self, entry: &Entry) -> Result<EraseTarget, LogError> {
+        let mut target = EraseTarget::new(entry);
         // Who fed what was held is told by the entry that held it, so that stays as long as what it became is current.
-        if let Stored::Event(Event::Held { fact, .. }) = stored
+        if let Event::Held { fact, .. } = &entry.event
             && let Some(held) = self.fact(fact)
-            && decoded_leaf(&self.read_log(held.written.entry)?)?.held == Some(leaf.index)
+            && decoded_leaf(&self.read_log(held.written.entry)?)?.held == Some(entry.index)
         {
             target.writes.push((fact.clone(), held.version()));
         }
@@ -171,7 +171,7 @@ impl Gate {
 
     /// Goes through the whole log for a fact.
     fn find_copies(&self, fact: &FactId) -> Result<Found, EraseError> {
-        let copies = Copies::of(fact, self.fact(fact).map(|held| held.tag.to_string()));
+        let copies = Copies::of(fact, self.fact(fact).map(|held| held.tag));
         let (mut found, mut start) = (Found::default(), 0);
         let mut related = BTreeSet::new();
         loop {
@@ -187,10 +187,10 @@ impl Gate {
                 }
                 related.insert(entry.index);
                 let Some(payload) = &entry.payload else { continue };
-                let (leaf, stored) = decoded(entry, payload)?;
-                match kept_for_ever(&stored) {
+                let stored = decoded(entry, payload)?;
+                match kept_for_ever(&stored.event) {
                     Some(why) => found.kept.push((entry.index, InForce::Kind(why))),
-                    None => found.targets.push(self.target(&leaf, &stored)?),
+                    None => found.targets.push(self.target(&stored)?),
                 }
             }
         }
@@ -205,10 +205,8 @@ fn decoded_leaf(entry: &StoredEntry) -> Result<Leaf, LogError> {
     Leaf::decode(&entry.leaf).map_err(damaged(entry.index))
 }
 
-fn decoded(entry: &StoredEntry, payload: &[u8]) -> Result<(Leaf, Stored), LogError> {
-    let leaf = decoded_leaf(entry)?;
-    let stored = decode(&leaf, payload).map_err(damaged(entry.index))?;
-    Ok((leaf, stored))
+fn decoded(entry: &StoredEntry, payload: &[u8]) -> Result<Entry, LogError> {
+    Entry::decode(decoded_leaf(entry)?, Some(payload)).map_err(damaged(entry.index))
 }
 
 /// How entries speak of a fact.
@@ -216,11 +214,11 @@ struct Copies<'a> {
     id: &'a str,
     /// `Type::"id"`, as payloads and messages have it. The quotes keep `"4"` from being found in `"42"`.
     name: String,
-    tag: Option<String>,
+    tag: Option<Tag>,
 }
 
 impl<'a> Copies<'a> {
-    fn of(fact: &'a FactId, tag: Option<String>) -> Self {
+    fn of(fact: &'a FactId, tag: Option<Tag>) -> Self {
         Self { id: fact.id(), name: fact.to_string(), tag }
     }
 

@@ -1,14 +1,12 @@
 //! Opening a gate: the newest good snapshot, the tail of the log over it, then the threads.
 
-mod resume;
-
 use super::{Counters, Gate, Shared};
 use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
-use crate::fold::{Fold, named_key, parked_action, payload_matches};
+use crate::fold::{Fold, named_key, payload_matches};
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
 use crate::outbox::Tried;
@@ -20,7 +18,6 @@ use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, SegmentLog, Stora
 use crate::token::{OldTokenKey, Sealer};
 use crate::view::View;
 use countersign_core::identity::KeyName;
-use countersign_core::record::{Leaf, Stored, decode_with_auth};
 use countersign_ledger::checkpoint::{KeyError, LogKey};
 use parking_lot::{Mutex, RwLock};
 use rand_chacha::ChaCha12Rng;
@@ -200,8 +197,6 @@ impl Parts {
             seeds.fill_bytes(&mut seed);
             ChaCha12Rng::from_seed(seed)
         };
-        resume::under_way(&mut fold, &opened.log)?;
-        park_waiting(&mut fold, &opened.log)?;
         let is_identified = fold.state.is_identified();
         let Fold { state, keys, tree, position, time_ms, erasure, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
@@ -274,24 +269,6 @@ fn replay_window(
     }
     let reopened = ReplayWindow::reopen(log.disk().as_ref(), secret, now_ms);
     reopened.map_err(|source| StorageError::Io { action: "read", name: "nonces".to_owned(), source })
-}
-
-/// Parks again what waited for a person when the snapshot was taken, from its entries; what has ended or was erased since
-/// is left.
-fn park_waiting(fold: &mut Fold, log: &SegmentLog) -> Result<(), StorageError> {
-    for (index, observed) in std::mem::take(&mut fold.waiting) {
-        if fold.state.reviews.closed().any(|(review, ..)| review.0 == index) {
-            continue;
-        }
-        let stored = log.read_entry(index)?;
-        let Some((_, payload)) = stored.content else { continue };
-        let Ok(leaf) = Leaf::decode(&stored.leaf) else { continue };
-        let Ok((Stored::Action(action), auth)) = decode_with_auth(&leaf, &payload) else { continue };
-        let Ok(mut action) = parked_action(&leaf, &action, auth) else { continue };
-        action.observed = observed;
-        fold.state.reviews.park_earlier(index, leaf.time, Arc::new(action));
-    }
-    Ok(())
 }
 
 /// The newest snapshot that can be used, and those that cannot.

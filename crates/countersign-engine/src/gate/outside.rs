@@ -3,6 +3,7 @@
 use super::Gate;
 use crate::storage::StorageError;
 use crate::view::View;
+use countersign_core::record::{Entry, Leaf};
 use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::tile::{TileRef, encode_bundle, encode_tile};
@@ -38,6 +39,14 @@ pub struct StoredEntry {
     pub leaf: Vec<u8>,
     /// Its payload; `None` where it was erased.
     pub payload: Option<Vec<u8>>,
+}
+
+impl StoredEntry {
+    /// Reads it.
+    pub fn decode(&self) -> Result<Entry, LogError> {
+        let entry = Leaf::decode(&self.leaf).and_then(|leaf| Entry::decode(leaf, self.payload.as_deref()));
+        entry.map_err(|error| LogError::Damaged(self.index, error.to_string()))
+    }
 }
 
 impl Gate {

@@ -11,7 +11,7 @@ use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
-use countersign_core::record::{Event, Leaf, Stored, decode};
+use countersign_core::record::{Entry, Event, Leaf};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
@@ -252,15 +252,15 @@ impl Gate {
             let Some(payload) = &stored.payload else { return Ok((versions, Some(entry))) };
             let unreadable = |error: countersign_core::record::DecodeError| LogError::Damaged(entry, error.to_string());
             let leaf = Leaf::decode(&stored.leaf).map_err(unreadable)?;
-            let decoded = decode(&leaf, payload).map_err(unreadable)?;
-            let Some(write) = decoded.writes().iter().find(|write| write.fact == *id) else { break };
+            let decoded = Entry::decode(leaf, Some(payload)).map_err(unreadable)?;
+            let Some(write) = decoded.event.writes().iter().find(|write| write.fact == *id) else { break };
             next = write.previous_entry;
             if write.version < before {
                 versions.push(PastVersion {
                     version: write.version,
                     value: write.value.clone(),
-                    written_at_ms: leaf.time,
-                    written_by: self.writer(&leaf, &decoded)?,
+                    written_at_ms: decoded.time_ms,
+                    written_by: self.writer(&decoded)?,
                     entry,
                 });
             }
@@ -268,16 +268,15 @@ impl Gate {
         Ok((versions, None))
     }
 
-    /// Who wrote what an entry wrote, by the log alone; see `State::writer`.
-    fn writer(&self, leaf: &Leaf, stored: &Stored) -> Result<AgentId, LogError> {
-        let by = |leaf: &Leaf| leaf.by().map_err(|error| LogError::Damaged(leaf.index, error.to_string()));
-        match stored {
-            Stored::Event(Event::Settle(settle)) => Ok(settle.agent.clone()),
-            Stored::Event(Event::Feed { held: Some(held), .. }) => {
+    /// Who wrote what an entry wrote, by the log alone; see `State::apply`.
+    fn writer(&self, entry: &Entry) -> Result<AgentId, LogError> {
+        match &entry.event {
+            Event::Settle(settle) => Ok(settle.agent.clone()),
+            Event::Feed { held: Some(held), .. } => {
                 let fed = Leaf::decode(&self.read_log(*held)?.leaf);
-                by(&fed.map_err(|error| LogError::Damaged(*held, error.to_string()))?)
+                Ok(fed.map_err(|error| LogError::Damaged(*held, error.to_string()))?.by)
             }
-            _ => by(leaf),
+            _ => Ok(entry.by.clone()),
         }
     }
 }

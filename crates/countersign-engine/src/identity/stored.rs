@@ -2,7 +2,7 @@
 
 use super::signature::{SignatureError, verify_kept};
 use countersign_core::identity::Auth;
-use countersign_core::record::{DecodeError, Leaf, Stored, decode_with_auth};
+use countersign_core::record::{DecodeError, Entry, Event, Leaf};
 
 /// What became of the signature of one stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub enum NotSigned {
 /// Verifies the signature of a stored entry, if it has one, over the body that the entry holds, as one that was made for
 /// the gate of this origin.
 pub fn check(leaf: &Leaf, payload: &[u8], origin: &str) -> Result<Checked, NotSigned> {
-    let (stored, auth) = decode_with_auth(leaf, payload)?;
+    let Entry { auth, event, .. } = Entry::decode(leaf.clone(), Some(payload))?;
     let (signed, verified) = match auth {
         Auth::None => return Ok(Checked::Unsigned),
         Auth::Signature(signed) => (signed, Checked::Verified),
         Auth::Gateway(signed) => (signed, Checked::VerifiedOfGateway),
     };
-    let kept = match &stored {
-        Stored::Action(action) => Some(action.body.as_ref()),
-        Stored::Event(_) | Stored::Approval(_) | Stored::Dispatch(_) => None,
+    let kept = match &event {
+        Event::Action(decided) => Some(decided.action.body.as_ref()),
+        _ => None,
     };
     if let (Some(_), Some(_)) = (kept, &signed.body) {
         return Err(DecodeError::Signed("body").into());

@@ -19,7 +19,7 @@ impl Sequencer {
             Ok((by, auth, event)) => {
                 // A claim too: it may have taken a fact from another that its holder waits for.
                 let ends = matches!(event, Event::Withdrawal { .. } | Event::Claim { .. });
-                self.enter(batch, now_ms, by, auth, event, None, Some(reply));
+                self.enter(batch, now_ms, by, auth, event, Some(reply));
                 if ends {
                     self.waiting.free();
                 }
@@ -76,7 +76,7 @@ impl Sequencer {
             return self.waiting.enter(Waiter { what, reply, since_ms, wakes_at_ms });
         }
         let event = Event::Dispatch(Box::new(Dispatch { effect: id, decision }));
-        self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, Some(reply));
+        self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
     }
 
     /// Settles a call by what a worker or a probe found.
@@ -148,7 +148,7 @@ impl Sequencer {
         let (writes, charges) = effect.settlement(outcome);
         let agent = effect.action.agent.clone();
         let settle = Settle { effect: id, agent, outcome, evidence, judged, stopped, writes, charges };
-        self.enter(batch, now_ms, by, auth, Event::Settle(Box::new(settle)), None, Some(reply));
+        self.enter(batch, now_ms, by, auth, Event::Settle(Box::new(settle)), Some(reply));
         if outcome == Outcome::InDoubt {
             return;
         }
@@ -160,7 +160,7 @@ impl Sequencer {
     fn release(&mut self, batch: &mut Batch, now_ms: u64) {
         while let Some((entry, held)) = self.state.next_released() {
             let event = Event::Feed { write: self.state.feed(&held.fact, held.value.clone()), held: Some(entry) };
-            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None, None);
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
         }
     }
 }

@@ -1,23 +1,23 @@
 //! What stops, waits or is under way, as records of a snapshot.
 //!
-//! Of actions that wait for a person, and of effects, a snapshot holds the entries only: the actions are read from there.
+//! Of actions that wait for a person, and of effects, a snapshot holds the entries, and what a dispatch was decided on.
 
-use super::Lines;
-use crate::fold::{Fold, Moved};
-use crate::storage::StorageError;
-use countersign_core::action::Observed;
+use super::{Lines, StoredFact, restore_fact, restore_pact, write_fact};
+use crate::fold::Fold;
+use crate::storage::{self, SegmentLog, StorageError};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::canonical::Canonical;
-use countersign_core::effect::{Effect, Effects, Phase};
-use countersign_core::fact::Version;
+use countersign_core::effect::{Context, Effects};
 use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::ids::{AgentId, FactId, IdError};
-use countersign_core::review::{Ended, Parked, ReviewId, Reviews};
+use countersign_core::record::{Entry, Leaf};
+use countersign_core::review::{Ended, Reviews};
 use countersign_core::state::{HeldFeed, State};
 use countersign_core::value::Attributes;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What stops, waits or is under way at one position.
 pub(super) struct Stops {
@@ -39,14 +39,32 @@ impl Stops {
         }
     }
 
-    pub(super) fn write(&self, lines: &mut Lines) -> Result<(), StorageError> {
+    /// The entries of what waits for a person or is under way.
+    fn entries(&self) -> BTreeSet<u64> {
+        let mut entries: BTreeSet<u64> = self.reviews.open().map(|(review, _)| review.0).collect();
+        for (id, effect) in self.effects.open() {
+            let review = effect.approval.as_ref().map(|approval| approval.shown.review.0);
+            let dispatch = effect.flight().map(|flight| flight.entry);
+            entries.extend([Some(id.0), review, dispatch, Some(effect.latest)].into_iter().flatten());
+        }
+        entries
+    }
+
+    pub(super) fn write(&self, lines: &mut Lines, log: &SegmentLog) -> Result<(), StorageError> {
         lines.section("halts")?;
         for (scope, halt) in self.halts.iter() {
             lines.push(|out| write_halt(out, scope, halt))?;
         }
-        lines.section("reviews")?;
-        for (review, parked) in self.reviews.open() {
-            lines.push(|out| write_waiting(out, review, parked))?;
+        lines.section("entries")?;
+        for entry in self.entries() {
+            let stored = log.read_entry(entry)?;
+            lines.push(|out| write_entry(out, &stored))?;
+        }
+        lines.section("contexts")?;
+        for (effect, under_way) in self.effects.open() {
+            if let Some(context) = under_way.flight().and_then(|flight| flight.context.as_ref()) {
+                lines.push(|out| write_context(out, effect, context))?;
+            }
         }
         lines.section("ended")?;
         for (review, how, entry) in self.reviews.closed() {
@@ -55,10 +73,6 @@ impl Stops {
         lines.section("claims")?;
         for (claim, held) in self.fences.claims() {
             lines.push(|out| write_claim(out, claim, held))?;
-        }
-        lines.section("effects")?;
-        for (effect, under_way) in self.effects.open() {
-            lines.push(|out| write_effect(out, effect, under_way))?;
         }
         lines.section("settled")?;
         for (effect, how, entry) in self.effects.ended() {
@@ -79,10 +93,10 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
             let (scope, halt) = read_halt(line)?;
             fold.state.halts.halt(scope, halt);
         }
-        "reviews" => {
-            let (entry, observed) = read_waiting(line)?;
-            fold.state.reviews.expect(entry);
-            fold.waiting.push((entry, observed));
+        "entries" => fold.state.apply(&read_entry(line)?),
+        "contexts" => {
+            let (effect, context) = read_context(line)?;
+            fold.state.restore_context(effect, context);
         }
         "ended" => {
             let (review, how, entry) = read_ended(line)?;
@@ -93,10 +107,6 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
             let (entry, claim) = read_claim(line)?;
             fold.state.fences.announce(entry, claim);
         }
-        "effects" => {
-            let (effect, moved) = read_effect(line)?;
-            fold.under_way.insert(effect, moved);
-        }
         "settled" => {
             let (effect, how, entry) = read_ended(line)?;
             let how = Outcome::parse(&how).ok_or_else(|| format!("an effect cannot end as `{how}`"))?;
@@ -104,7 +114,7 @@ pub(super) fn restore(fold: &mut Fold, section: &str, line: &[u8]) -> Result<boo
         }
         "held" => {
             let (entry, held) = read_held(line)?;
-            fold.state.hold(entry, held);
+            fold.state.restore_held(entry, held);
         }
         _ => return Ok(false),
     }
@@ -142,56 +152,56 @@ fn read_halt(line: &[u8]) -> Result<(Scope, Halt), String> {
     Ok((scope, Halt { entry: stored.entry, by, at_ms: stored.at, reason: stored.reason.into() }))
 }
 
-fn write_waiting(out: &mut Canonical, review: ReviewId, parked: &Parked) {
+fn write_entry(out: &mut Canonical, stored: &storage::Entry) {
     out.open('{');
-    out.key("entry");
-    out.u64(review.0);
-    write_observed(out, &parked.action.observed);
+    out.key("leaf");
+    out.string(&String::from_utf8_lossy(&stored.leaf));
+    if let Some((_, payload)) = &stored.content {
+        out.key("payload");
+        out.string(&String::from_utf8_lossy(payload));
+    }
     out.close('}');
 }
 
-fn write_observed(out: &mut Canonical, observed: &[Observed]) {
-    out.key("observed");
+#[derive(Deserialize)]
+struct KeptEntry {
+    leaf: String,
+    payload: Option<String>,
+}
+
+fn read_entry(line: &[u8]) -> Result<Entry, String> {
+    let KeptEntry { leaf, payload } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let leaf = Leaf::decode(leaf.as_bytes()).map_err(|error| error.to_string())?;
+    Entry::decode(leaf, payload.as_deref().map(str::as_bytes)).map_err(|error| error.to_string())
+}
+
+fn write_context(out: &mut Canonical, effect: EffectId, context: &Context) {
+    out.open('{');
+    out.key("effect");
+    out.u64(effect.0);
+    out.key("facts");
     out.open('[');
-    for observed in observed {
+    for fact in &context.facts {
         out.element();
-        observed.write(out, true);
+        write_fact(out, fact);
     }
     out.close(']');
+    out.key("pact");
+    out.string(&context.pact.source);
+    out.close('}');
 }
 
 #[derive(Deserialize)]
-struct StoredWaiting {
-    entry: u64,
-    observed: Vec<StoredObserved>,
+struct StoredContext {
+    effect: u64,
+    facts: Vec<StoredFact>,
+    pact: String,
 }
 
-#[derive(Deserialize)]
-struct StoredObserved {
-    at: u64,
-    digest: Option<String>,
-    fact: String,
-    value: Option<serde_json::Map<String, serde_json::Value>>,
-    version: Option<u64>,
-}
-
-fn read_waiting(line: &[u8]) -> Result<(u64, Vec<Observed>), String> {
-    let stored: StoredWaiting = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    Ok((stored.entry, read_observed(stored.observed)?))
-}
-
-fn read_observed(stored: Vec<StoredObserved>) -> Result<Vec<Observed>, String> {
-    let observed = stored.into_iter().map(|observed| {
-        let value = observed.value.as_ref().map(Attributes::from_untyped_json).transpose();
-        Ok(Observed {
-            fact: observed.fact.parse::<FactId>().map_err(|error: IdError| error.to_string())?,
-            version: Version::read(observed.version, observed.digest.as_deref())
-                .ok_or("an observation has no version")?,
-            at_ms: observed.at,
-            value: value.map_err(|error| error.to_string())?,
-        })
-    });
-    observed.collect()
+fn read_context(line: &[u8]) -> Result<(EffectId, Context), String> {
+    let stored: StoredContext = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let facts = stored.facts.into_iter().map(|fact| restore_fact(fact).map(Arc::new)).collect::<Result<_, _>>()?;
+    Ok((EffectId(stored.effect), Context { pact: restore_pact(&stored.pact)?, facts }))
 }
 
 fn write_ended(out: &mut Canonical, what: u64, how: &str, entry: u64) {
@@ -260,36 +270,6 @@ fn read_claim(line: &[u8]) -> Result<(u64, Claim), String> {
         facts: facts.map_err(|error: IdError| error.to_string())?,
     };
     Ok((stored.entry, claim))
-}
-
-fn write_effect(out: &mut Canonical, EffectId(entry): EffectId, effect: &Effect) {
-    out.open('{');
-    if let Some(flight) = effect.flight().filter(|flight| flight.entry != entry) {
-        out.key("dispatch");
-        out.u64(flight.entry);
-    }
-    out.key("effect");
-    out.u64(entry);
-    if let Phase::InDoubt { .. } = effect.phase {
-        out.key("in_doubt");
-        out.u64(effect.latest);
-    }
-    write_observed(out, &effect.action.observed);
-    out.close('}');
-}
-
-#[derive(Deserialize)]
-struct StoredEffect {
-    dispatch: Option<u64>,
-    effect: u64,
-    in_doubt: Option<u64>,
-    observed: Vec<StoredObserved>,
-}
-
-fn read_effect(line: &[u8]) -> Result<(u64, Moved), String> {
-    let stored: StoredEffect = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let observed = Some(read_observed(stored.observed)?);
-    Ok((stored.effect, Moved { observed, dispatch: stored.dispatch, in_doubt: stored.in_doubt }))
 }
 
 fn write_held(out: &mut Canonical, entry: u64, held: &HeldFeed) {

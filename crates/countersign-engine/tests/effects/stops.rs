@@ -1,8 +1,9 @@
 //! Many calls that are due at once, and a halt that races them: after its entry none leaves.
 
 use crate::world::{World, account_id, done, operator};
+use countersign_core::call::Outcome;
 use countersign_core::identity::Auth;
-use countersign_core::record::{Event, Stored, decode};
+use countersign_core::record::Event;
 use countersign_engine::request::Request;
 use serde_json::json;
 
@@ -42,16 +43,13 @@ fn attack_hundreds_of_effects_due_in_one_millisecond_race_a_halt() {
     let mut stopped = 0;
     for index in 0..position {
         let entry = world.gate().read_log(index).unwrap();
-        let leaf = countersign_core::record::Leaf::decode(&entry.leaf).unwrap();
-        let payload = entry.payload.unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&payload).unwrap();
-        match decode(&leaf, &payload).unwrap() {
-            Stored::Event(Event::Settle(settle)) if leaf.verdict.as_deref() == Some("failed") => {
+        match entry.decode().unwrap().event {
+            Event::Settle(settle) if settle.outcome == Outcome::Failed => {
                 assert_eq!(settle.stopped.unwrap().code().as_str(), "halted");
                 stopped += 1;
             }
-            Stored::Dispatch(dispatch) if dispatch.in_flight.is_none() => {
-                assert_eq!(json["decision"]["blocked"]["code"], "halted");
+            Event::Dispatch(dispatch) if dispatch.decision.dispatched().is_none() => {
+                assert_eq!(dispatch.decision.blocked().unwrap().code().as_str(), "halted");
                 stopped += 1;
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Signed entries in the log: folded, audited and verified again from what they keep.
 
 use crate::world::*;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Kind, Leaf};
 use countersign_engine::audit::audit;
 use countersign_engine::identity::stored::{Checked, check};
 use countersign_engine::storage::disk::RealDisk;
@@ -99,7 +99,7 @@ fn what_a_gateway_signs_for_an_agent_is_never_said_to_be_the_agents() {
         let payload = entry.payload.unwrap();
         let checked = check(&leaf, &payload, ORIGIN).unwrap();
         assert_eq!(checked == Checked::VerifiedOfGateway, leaf.auth == "gateway");
-        if leaf.kind == "action" {
+        if leaf.kind == Kind::Action {
             said.push(leaf.auth.clone());
         }
         // Verified like every other: altered, it does not stand.

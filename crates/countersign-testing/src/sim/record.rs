@@ -7,18 +7,17 @@ use crate::checker::{Answered, Asked, Operation, Shown};
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::delegation::Chain;
 use countersign_core::disclose::{disclose, withheld};
-use countersign_core::erase::InForce;
+use countersign_core::erase::{EraseTarget, InForce};
 use countersign_core::fact::Version;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::ReviewId;
 use countersign_core::value::Attributes;
 use countersign_engine::clock::LedgerClock;
 use countersign_engine::delegation::Delegations;
-use countersign_engine::fold::Fold;
 use countersign_engine::gate::Parts;
 use countersign_engine::log_key::NextKey;
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
@@ -171,7 +170,8 @@ impl Simulation<'_> {
                     let stored = parts.committer.log().log().read_entry(*entry).map_err(|error| error.to_string())?;
                     let Some((_, payload)) = stored.content else { return Ok(None) };
                     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-                    targets.push(Fold::erase_target(&leaf, &payload).map_err(|error| error.to_string())?);
+                    let entry = Entry::decode(leaf, Some(&payload)).map_err(|error| error.to_string())?;
+                    targets.push(EraseTarget::new(&entry));
                 }
                 Request::Erase { by, auth, targets, reason: "a customer asked".to_owned() }
             }

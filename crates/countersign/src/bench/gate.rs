@@ -4,8 +4,9 @@ use super::workload::Bench;
 use anyhow::{Result, bail};
 use countersign_core::decide::decide;
 use countersign_core::decision::Verdict;
+use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::state::Change;
+use countersign_core::record::{Decided, Entry, Event};
 use std::time::{Duration, Instant};
 
 /// Durable actions a second, over so many of them.
@@ -39,23 +40,22 @@ pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
     let by = AgentId::new("bench-1")?;
     let now_ms = bench.gate.now_ms();
     let started = Instant::now();
-    for (entry, action) in admitted.iter().enumerate() {
-        let mut decision = decide(action, &state, now_ms);
+    for (entry, action) in admitted.into_iter().enumerate() {
+        let mut decision = decide(&action, &state, now_ms);
         if decision.verdict != Verdict::Committed {
             bail!("the bench's own action was not committed: {:?}", decision.verdict);
         }
         for write in &mut decision.writes {
             write.tag.get_or_insert(Tag([0; 12]));
         }
-        let change = Change {
-            entry: u64::MAX / 2 + entry as u64,
+        let event = Event::Action(Box::new(Decided { action, decision }));
+        state.apply(&Entry {
+            index: u64::MAX / 2 + entry as u64,
             time_ms: now_ms,
-            by: &by,
-            writes: &decision.writes,
-            confirmed_at_ms: None,
-            charges: &decision.charges,
-        };
-        state.apply(&change, |_| ());
+            by: by.clone(),
+            auth: Auth::None,
+            event,
+        });
     }
     Ok(started.elapsed().as_secs_f64() * 1e9 / actions as f64)
 }

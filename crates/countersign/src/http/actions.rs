@@ -12,7 +12,7 @@ use countersign_core::call::EffectId;
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Kind, Leaf};
 use countersign_engine::gate::{Gate, LogError, NotObservable, Shown};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
@@ -132,11 +132,11 @@ pub async fn show(
     }
     // An approval executes somebody's action: the entry that was parked says whose.
     let asked = app.blocking(move |gate| leaf_of(gate, entry)).await?;
-    let leaf = match asked.review.filter(|_| asked.kind == "approval") {
+    let leaf = match asked.review.filter(|_| asked.kind == Kind::Approval) {
         Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
         None => asked,
     };
-    if !matches!(leaf.kind.as_str(), "action" | "shadow") || leaf.by != caller.name.as_str() {
+    if !matches!(leaf.kind, Kind::Action | Kind::Shadow) || leaf.by != caller.name {
         return Err(not_found());
     }
     let latest = app.gate.view().state.latest_of(entry);

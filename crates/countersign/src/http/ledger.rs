@@ -87,7 +87,7 @@ pub async fn receipt(
 /// Refuses an agent that asks for the receipt of what was not its own.
 async fn own(app: &App, caller: &Caller, index: u64) -> Result<(), HttpError> {
     let stored = app.blocking(move |gate| gate.read_log(index)).await?;
-    let by = Leaf::decode(&stored.leaf).and_then(|leaf| leaf.by());
+    let by = Leaf::decode(&stored.leaf).map(|leaf| leaf.by);
     let by = by.map_err(|error| LogError::Damaged(index, error.to_string()))?;
     if by == caller.name {
         return Ok(());

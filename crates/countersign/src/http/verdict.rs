@@ -5,24 +5,24 @@
 //! decided for each answer, by the grants as they are then: an entry holds everything, an answer what its agent may know.
 
 mod refused;
-mod stored;
 
 use countersign_api::{
-    Atomicity, Effect, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    Atomicity, Effect, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy,
+    Why, Wrote,
 };
 use countersign_core::action::Action;
+use countersign_core::call;
 use countersign_core::decision::{self, Decision, InFlight};
 use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
 use countersign_core::reason::{self, Expected, Reason};
-use countersign_core::record::{Event, Leaf};
+use countersign_core::record::{Event, Kind, LeafVerdict};
 use countersign_core::state::State;
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 pub use refused::{of_refused, refusal};
-use stored::{StoredOutcome, StoredPayload};
 
 /// What is to be said of an action, before there are words and before anything is left out.
 struct Said {
@@ -79,24 +79,21 @@ pub fn of_effect(
     latest: &StoredEntry,
     receipt: Option<String>,
 ) -> Result<Verdict, String> {
-    let leaf = Leaf::decode(&latest.leaf).map_err(|error| error.to_string())?;
-    let kind = match (leaf.kind.as_str(), leaf.verdict.as_deref()) {
-        ("dispatch", Some("in_flight")) => VerdictKind::InFlight,
-        ("dispatch", _) | (_, Some("failed")) => VerdictKind::Failed,
-        (_, Some("settled")) => VerdictKind::Settled,
-        (_, Some("in_doubt")) => VerdictKind::InDoubt,
+    let latest_entry = latest.decode().map_err(|error| error.to_string())?;
+    let event = &latest_entry.event;
+    let kind = match (event.kind(), event.verdict()) {
+        (Kind::Dispatch, Some(LeafVerdict::InFlight)) => VerdictKind::InFlight,
+        (Kind::Dispatch, _) | (_, Some(LeafVerdict::Failed)) => VerdictKind::Failed,
+        (_, Some(LeafVerdict::Settled)) => VerdictKind::Settled,
+        (_, Some(LeafVerdict::InDoubt)) => VerdictKind::InDoubt,
         other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
     };
     let mut said = Said::read(intent)?;
-    let mut evidence = None;
-    if let Some(payload) = &latest.payload {
-        let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-        evidence = outcome.evidence;
-        said.also_read(outcome.reads.into_iter().map(|(fact, _)| fact));
-        said.wrote = outcome.writes.into_iter().map(Into::into).collect();
-        said.shadowed = outcome.shadowed.or(said.shadowed);
-        said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|it| it.blocked)).or(said.blocked);
-    }
+    let mut evidence = match event {
+        Event::Settle(settle) => Some(evidence(&settle.evidence)),
+        _ => None,
+    };
+    said.later(event);
     said.know_all_ids();
     if let Some(evidence) = &mut evidence {
         evidence.summary = said.masked_text(gate, &evidence.summary);
@@ -123,11 +120,7 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
         id: action.id.to_string(),
         action: action.action.to_string(),
         agent: action.agent.clone(),
-        pact: decision.pact.as_ref().map(|pact| PactRef {
-            name: pact.name.to_string(),
-            version: pact.version,
-            hash: pact.hash.to_string(),
-        }),
+        pact: decision.pact.as_ref().map(pact_ref),
         reads: decision.reads.iter().map(|read| read.fact.clone()).collect(),
         blocked: decision.blocked().cloned(),
         shadowed: decision.shadowed.clone(),
@@ -143,23 +136,38 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
     }
 }
 
+fn pact_ref(pact: &decision::PactRef) -> PactRef {
+    PactRef { name: pact.name.to_string(), version: pact.version, hash: pact.hash.to_string() }
+}
+
+fn evidence(evidence: &call::Evidence) -> Evidence {
+    let call::Evidence { attempts, summary, status, result, receipt } = evidence.clone();
+    Evidence { attempts, summary, status, result, receipt }
+}
+
 impl Said {
     /// What an entry of an action or an approval says; of one whose payload is erased, what its leaf says.
     fn read(stored: &StoredEntry) -> Result<Self, String> {
-        let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-        let verdict = match leaf.verdict.as_deref() {
-            Some("committed") => VerdictKind::Committed,
-            Some("rejected") => VerdictKind::Rejected,
-            Some("review") => VerdictKind::Review,
-            Some("in_flight") => VerdictKind::InFlight,
+        let entry = stored.decode().map_err(|error| error.to_string())?;
+        let leaf = match entry.event {
+            Event::Action(decided) => return Ok(of_decision(&decided.action, &decided.decision)),
+            Event::Approval(approved) => return Ok(of_decision(&approved.action, &approved.decision)),
+            Event::Erased(leaf) => leaf,
+            other => return Err(format!("entry {} of kind `{}` holds no verdict", stored.index, other.kind())),
+        };
+        let verdict = match leaf.verdict {
+            Some(LeafVerdict::Committed) => VerdictKind::Committed,
+            Some(LeafVerdict::Rejected) => VerdictKind::Rejected,
+            Some(LeafVerdict::Review) => VerdictKind::Review,
+            Some(LeafVerdict::InFlight) => VerdictKind::InFlight,
             other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
         };
-        let mut said = Self {
+        Ok(Self {
             verdict,
-            agent: leaf.by().map_err(|error| error.to_string())?,
-            id: leaf.action.unwrap_or_default(),
+            pact: leaf.pact_ref().as_ref().map(pact_ref),
+            agent: leaf.by,
+            id: leaf.action.map(|id| id.to_string()).unwrap_or_default(),
             action: String::new(),
-            pact: leaf.pact.map(|pact| PactRef { name: pact.name, version: pact.version, hash: pact.hash }),
             reads: Vec::new(),
             blocked: None,
             shadowed: None,
@@ -168,12 +176,28 @@ impl Said {
             gap_ms: None,
             expires_at: None,
             dispatch_at: None,
+        })
+    }
+
+    /// Takes over what a dispatch or settlement says later.
+    fn later(&mut self, event: &Event) {
+        let judged = match event {
+            Event::Settle(settle) => settle.judged.as_ref(),
+            Event::Dispatch(_) => None,
+            _ => return,
         };
-        if let Some(payload) = &stored.payload {
-            let payload: StoredPayload = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-            said.fill(payload)?;
-        }
-        Ok(said)
+        let stopped = match event {
+            Event::Settle(settle) => settle.stopped.as_ref(),
+            _ => None,
+        };
+        let decision = event.decision();
+        self.also_read(decision.into_iter().flat_map(|decision| decision.reads.iter().map(|read| read.fact.clone())));
+        self.wrote = event.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
+        let shadowed = judged.and_then(|judged| judged.shadowed.as_ref());
+        self.shadowed = shadowed.cloned().or(self.shadowed.take());
+        let blocked = judged.and_then(|judged| judged.blocked.as_ref()).or(stopped);
+        let blocked = blocked.or_else(|| decision.and_then(Decision::blocked));
+        self.blocked = blocked.cloned().or(self.blocked.take());
     }
 
     /// Leaves out what its agent may not see, and puts the rest into words.
@@ -263,11 +287,8 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
     (effect.call, effect.failed) = (None, Vec::new());
     let Some((intent, later)) = entries.split_first() else { return Ok(()) };
     let mut said = Said::read(intent)?;
-    for payload in later.iter().filter_map(|entry| entry.payload.as_ref()) {
-        let outcome: StoredOutcome = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-        said.also_read(outcome.reads.into_iter().map(|(fact, _)| fact));
-        said.wrote = outcome.writes.into_iter().map(Into::into).collect();
-        said.blocked = outcome.blocked.or_else(|| outcome.decision.and_then(|decision| decision.blocked));
+    for entry in later {
+        said.later(&entry.decode().map_err(|error| error.to_string())?.event);
     }
     said.also_read(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
     said.know_all_ids();

@@ -27,12 +27,7 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
     }
     out.key("commitment");
     out.hex_string(commitment);
-    let effect = match &entry.event {
-        Event::Dispatch(dispatch) => Some(dispatch.effect),
-        Event::Settle(settle) => Some(settle.effect),
-        _ => None,
-    };
-    if let Some(effect) = effect {
+    if let Some(effect) = entry.event.effect() {
         out.key("effect");
         out.u64(effect.0);
     }
@@ -51,7 +46,7 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
         out.hex_string(&decided.action.key);
     }
     out.key("kind");
-    out.string(entry.event.kind());
+    out.string(entry.event.kind().as_str());
     if let Event::Genesis { log_key, .. } | Event::Rotation { log_key, .. } = &entry.event {
         out.key("log_key");
         out.string(log_key);
@@ -68,7 +63,7 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
         write_versions(out, std::iter::once((*tag, *version)));
     }
     match &entry.event {
-        Event::Pact { name, version, hash, .. } => write_pact_ref(out, name.as_str(), *version, hash),
+        Event::Pact(pact) => write_pact_ref(out, pact.name.as_str(), pact.version, &pact.hash),
         Event::Approval(approved) => write_review(out, approved.shown.review),
         Event::Refusal { review, .. } | Event::Expiry { review } => write_review(out, *review),
         _ => {}
@@ -81,13 +76,9 @@ pub(super) fn write_leaf(out: &mut Canonical, entry: &Entry, commitment: &[u8; 3
     out.u64(entry.time_ms);
     out.key("v");
     out.u64(FORMAT);
-    if let Some(decision) = entry.event.decision() {
+    if let Some(verdict) = entry.event.verdict() {
         out.key("verdict");
-        out.string(decision.verdict.as_str());
-    }
-    if let Event::Settle(settle) = &entry.event {
-        out.key("verdict");
-        out.string(settle.outcome.as_str());
+        out.string(verdict.as_str());
     }
     if !entry.event.writes().is_empty() {
         out.key("writes");

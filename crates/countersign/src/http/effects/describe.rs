@@ -61,8 +61,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let intent = gate.read_log(id.0)?;
     let damaged = |error: String| LogError::Damaged(id.0, error);
     let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
-    let action = leaf.action.as_deref().and_then(|id| id.parse::<Digest>().ok());
-    let action = action.ok_or_else(|| damaged("it names no action".to_owned()))?;
+    let action = leaf.action.ok_or_else(|| damaged("it names no action".to_owned()))?;
     let begun = Payload::of(&intent);
     let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
         Some(dispatch) => Payload::of(&gate.read_log(dispatch)?),
@@ -72,7 +71,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let body = Payload(begun.text("/body").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default());
     let call = dispatched.at("/effect/call");
     let blocked = ended.at("/blocked").or_else(|| ended.at("/decision/blocked"));
-    let agent = begun.text("/agent").unwrap_or(leaf.by);
+    let agent = begun.text("/agent").unwrap_or_else(|| leaf.by.to_string());
     let blocked = blocked.and_then(|blocked| serde_json::from_value::<Reason>(blocked.clone()).ok());
     let told = blocked.as_ref().map(verdict::in_words);
     let is_open = matches!(state, EffectState::Dispatched | EffectState::InDoubt);

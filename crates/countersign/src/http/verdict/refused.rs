@@ -2,7 +2,7 @@
 
 use super::of_stored;
 use countersign_api::{Verdict, VerdictKind};
-use countersign_core::record::Leaf;
+use countersign_core::record::{Kind, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
 use serde::Deserialize;
 
@@ -23,15 +23,15 @@ struct Payload {
 /// The refusal or expiry that an entry holds; nothing for entries of other kinds.
 pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
-    let (message, hint) = match (leaf.kind.as_str(), leaf.review) {
-        ("refusal", Some(review)) => {
+    let (message, hint) = match (leaf.kind, leaf.review) {
+        (Kind::Refusal, Some(review)) => {
             let payload = stored.payload.as_deref().map(serde_json::from_slice::<Payload>).transpose();
             // Where it was erased, nobody says why.
             let reason = payload.map_err(|error| error.to_string())?.map(|payload| format!(": {}", payload.reason));
             let message = format!("{} refused rev_{review}{}", leaf.by, reason.unwrap_or_default());
             (message, "a person has decided; act again, under another key, only if something has changed")
         }
-        ("expiry", Some(review)) => {
+        (Kind::Expiry, Some(review)) => {
             let message = format!("rev_{review} expired: no reviewer decided in time");
             (message, "nothing was done; observe and act again, under another key")
         }

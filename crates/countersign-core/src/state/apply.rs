@@ -1,0 +1,296 @@
+//! What each entry does to the state: the one fold.
+
+use super::{BudgetUse, HeldFeed, State};
+use crate::action::Action;
+use crate::call::{EffectId, Outcome};
+use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
+use crate::effect::{Approved, Context, Effect, Flight, Phase};
+use crate::erase::Forgotten;
+use crate::fact::{Fact, Written};
+use crate::fence::{Claim, ClaimId};
+use crate::halt::Halt;
+use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::pact::Pact;
+use crate::pact::catalogue::{AGENT, OPERATOR};
+use crate::record::{Entry, Event, Kind, Leaf, LeafVerdict};
+use crate::review::Ended;
+use std::sync::Arc;
+
+impl State {
+    /// Applies an entry. Applying one again that is in the state already changes nothing, which is what lets a snapshot be taken
+    /// while entries go on. Whether the entry may be made at all was asked before.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.write_facts(entry);
+        self.charge(entry);
+        let (index, time_ms, by) = (entry.index, entry.time_ms, &entry.by);
+        match &entry.event {
+            Event::Genesis { .. } | Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
+            Event::Pact(pact) => self.publish(pact),
+            Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
+            Event::Held { fact, value } => {
+                let held = HeldFeed { fact: fact.clone(), value: value.clone(), by: by.clone(), at_ms: time_ms };
+                self.hold(index, held);
+            }
+            Event::Confirm { fact, version, .. } => self.confirm(index, time_ms, by, fact, *version),
+            Event::Action(decided) => self.act(index, time_ms, &decided.action, &decided.decision),
+            // One that is void changes nothing: the review waits on.
+            Event::Approval(approved) if approved.is_void() => {}
+            Event::Approval(approved) => {
+                // The action as it was parked: an approval that is read back does not hold all of it.
+                let parked = self.reviews.parked(approved.shown.review);
+                self.reviews.close(approved.shown.review.0, Ended::Approved, index);
+                let approval = Approved { by: by.clone(), shown: approved.shown.clone(), until_ms: approved.until_ms };
+                if let (Some(action), Verdict::InFlight(in_flight)) = (parked, &approved.decision.verdict) {
+                    self.begin(index, time_ms, action, Some(approval), in_flight, &approved.decision);
+                }
+            }
+            Event::Refusal { review, .. } => self.reviews.close(review.0, Ended::Refused, index),
+            Event::Expiry { review } => self.reviews.close(review.0, Ended::Expired, index),
+            Event::Halt { scope, reason } => {
+                let halt = Halt { entry: index, by: by.clone(), at_ms: time_ms, reason: reason.clone() };
+                self.halts.halt(scope.clone(), halt);
+            }
+            Event::Resume { scope, .. } => self.halts.resume(scope),
+            Event::Dispatch(dispatch) => match dispatch.decision.dispatched() {
+                Some(dispatched) => self.dispatch(dispatch.effect, index, time_ms, dispatched, &dispatch.decision),
+                None => self.settle(dispatch.effect, Outcome::Failed, index, time_ms),
+            },
+            Event::Settle(settle) => self.settle(settle.effect, settle.outcome, index, time_ms),
+            Event::Claim { facts, expires_at_ms, until_ms, priority, reason } => {
+                let claim = Claim {
+                    by: by.clone(),
+                    at_ms: time_ms,
+                    expires_at_ms: *expires_at_ms,
+                    until_ms: *until_ms,
+                    priority: *priority,
+                    reason: reason.clone(),
+                    facts: facts.clone(),
+                };
+                self.fences.announce(index, claim);
+            }
+            Event::Extension { claim, expires_at_ms } => self.fences.extend(*claim, *expires_at_ms),
+            Event::Withdrawal { claim } => self.fences.withdraw(*claim),
+            Event::Erasure { entries, forgotten, .. } => {
+                for erased in entries {
+                    self.reviews.close(*erased, Ended::Erased, index);
+                    // It has ended, and is kept only until room is needed: with the facts that it names.
+                    self.fences.withdraw(ClaimId(*erased));
+                }
+                for forgotten in forgotten {
+                    self.forget(*forgotten);
+                }
+            }
+            Event::Erased(leaf) => self.apply_leaf(leaf),
+        }
+    }
+
+    /// What the leaf of an erased entry still says: which review or effect it began or ended, and which held feed it released.
+    fn apply_leaf(&mut self, leaf: &Leaf) {
+        let (index, time_ms) = (leaf.index, leaf.time);
+        let ended = match (leaf.kind, leaf.verdict) {
+            (Kind::Action | Kind::Shadow, Some(LeafVerdict::Review)) => {
+                self.reviews.park_gone(index, time_ms);
+                None
+            }
+            (Kind::Approval, Some(LeafVerdict::Rejected)) => None,
+            (Kind::Approval, _) => Some(Ended::Approved),
+            (Kind::Refusal, _) => Some(Ended::Refused),
+            (Kind::Expiry, _) => Some(Ended::Expired),
+            _ => None,
+        };
+        if let (Some(ended), Some(review)) = (ended, leaf.review) {
+            self.reviews.close(review, ended, index);
+        }
+        match (leaf.effect, leaf.verdict) {
+            // What is under way is never erased, so it has ended: by an entry that follows.
+            (None, _) | (_, Some(LeafVerdict::InFlight)) => {}
+            (Some(effect), verdict) => {
+                let outcome = verdict.and_then(LeafVerdict::outcome).unwrap_or(Outcome::Failed);
+                self.settle(EffectId(effect), outcome, index, time_ms);
+            }
+        }
+        if let Some(held) = leaf.held {
+            self.release(held);
+        }
+    }
+
+    /// Writes the facts of an entry, each a version further.
+    fn write_facts(&mut self, entry: &Entry) {
+        let writes = entry.event.writes();
+        if writes.is_empty() {
+            return;
+        }
+        // The gate makes the entries of settlements and of feeds that were held. What they write was written by the agent that acted,
+        // and by the operator who fed; and a feed that was held was confirmed when it came, not when it was written.
+        let (by, confirmed_at_ms) = match &entry.event {
+            Event::Settle(settle) => (settle.agent.clone(), None),
+            Event::Feed { held: None, .. } => (entry.by.clone(), Some(entry.time_ms)),
+            Event::Feed { held: Some(held), .. } => match self.held.get(held) {
+                Some(feed) => (feed.by.clone(), Some(feed.at_ms)),
+                None => (entry.by.clone(), None),
+            },
+            _ => (entry.by.clone(), None),
+        };
+        for write in writes {
+            let before = self.facts.get(&write.fact);
+            if before.is_some_and(|fact| fact.version() >= write.version) {
+                continue;
+            }
+            let make = || Arc::new(after(before.map(AsRef::as_ref), write, entry, &by, confirmed_at_ms));
+            let made = write.made.get(make);
+            // States that follow one log share it. Over a snapshot that is ahead, what it follows may be another.
+            let is_this = made.written.entry == entry.index && made.previous_entry == before.map(|it| it.written.entry);
+            let fact = if is_this { made } else { make() };
+            self.put(fact);
+        }
+    }
+
+    /// Puts a version of a fact in the place of the one before.
+    pub(super) fn put(&mut self, fact: Arc<Fact>) {
+        if matches!(fact.id.ty().as_str(), AGENT | OPERATOR) {
+            self.keys.put(self.facts.get(&fact.id).map(AsRef::as_ref), &fact);
+        }
+        self.facts.put(fact);
+    }
+
+    fn charge(&mut self, entry: &Entry) {
+        for Charge { budget, window, amount } in entry.event.charges() {
+            let held = match self.budgets.get(budget) {
+                Some(held) if held.entry >= entry.index => continue,
+                Some(held) if held.window == *window => held.used,
+                // What is given back to a window that has closed is of no use to the next.
+                _ if *amount < 0 => continue,
+                _ => 0,
+            };
+            let used = held.saturating_add(*amount);
+            self.budgets.insert(budget.clone(), BudgetUse { window: *window, used, entry: entry.index });
+        }
+    }
+
+    /// Makes a pact the current one of its name. It was checked before, so its types fit; if they did not, they would not count.
+    pub(super) fn publish(&mut self, pact: &Arc<Pact>) {
+        if let Ok(catalogue) = self.catalogue.admit(pact) {
+            self.catalogue = Arc::new(catalogue);
+        }
+        self.pacts.insert(pact.name.clone(), Arc::clone(pact));
+    }
+
+    fn act(&mut self, index: u64, time_ms: u64, action: &Action, decision: &Decision) {
+        match &decision.verdict {
+            Verdict::Review { .. } => {
+                let action = Arc::new(without_unread(action, &decision.reads));
+                self.reviews.park(index, time_ms, action);
+            }
+            Verdict::InFlight(in_flight) => {
+                let action = Arc::new(without_unread(action, &decision.reads));
+                self.begin(index, time_ms, action, None, in_flight, decision);
+            }
+            Verdict::Committed | Verdict::Rejected(_) => {}
+        }
+    }
+
+    /// Puts an effect under way.
+    fn begin(
+        &mut self,
+        index: u64,
+        time_ms: u64,
+        action: Arc<Action>,
+        approval: Option<Approved>,
+        in_flight: &InFlight,
+        decision: &Decision,
+    ) {
+        let phase = match in_flight {
+            InFlight::Cooling { dispatch_at_ms } => Phase::Cooling { dispatch_at_ms: *dispatch_at_ms },
+            InFlight::Dispatched(dispatched) => {
+                Phase::Dispatched(Arc::new(self.flight(index, time_ms, &action.pact, dispatched, decision)))
+            }
+        };
+        let effect = Effect { action, approval: approval.map(Arc::new), at_ms: time_ms, phase, latest: index };
+        self.effects.begin(EffectId(index), effect, &mut self.fences);
+    }
+
+    /// A cooling effect goes off.
+    fn dispatch(&mut self, effect: EffectId, index: u64, time_ms: u64, dispatched: &Dispatched, decision: &Decision) {
+        let Ok(pact) = self.effects.find(effect).map(|found| found.action.pact.clone()) else { return };
+        let flight = self.flight(index, time_ms, &pact, dispatched, decision);
+        self.effects.dispatch(effect, flight, &mut self.fences);
+    }
+
+    fn settle(&mut self, effect: EffectId, outcome: Outcome, index: u64, time_ms: u64) {
+        self.effects.settle(effect, outcome, index, time_ms, &mut self.fences);
+    }
+
+    fn flight(
+        &self,
+        entry: u64,
+        at_ms: u64,
+        pact: &PactName,
+        dispatched: &Dispatched,
+        Decision { reads, charges, .. }: &Decision,
+    ) -> Flight {
+        let outside = !dispatched.call.outside.is_empty();
+        let context = self.pacts.get(pact).filter(|_| outside).map(|pact| Context {
+            pact: Arc::clone(pact),
+            facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
+        });
+        Flight { entry, at_ms, dispatched: dispatched.clone(), charges: charges.clone(), context }
+    }
+
+    /// A fact was confirmed by its source. It stays at its version, so whatever was observed of it stays good.
+    fn confirm(&mut self, entry: u64, at_ms: u64, by: &AgentId, id: &FactId, version: u64) {
+        let Some(fact) = self.facts.get(id) else { return };
+        // Entering it twice, or over a snapshot that knows of later ones, changes nothing.
+        if fact.confirmed.as_ref().is_some_and(|confirmed| confirmed.entry >= entry) {
+            return;
+        }
+        let confirmed = Some(Arc::new(Written { entry, version, at_ms, by: by.clone() }));
+        self.put(Arc::new(Fact { confirmed, ..(**fact).clone() }));
+    }
+
+    /// Keeps a feed until the fence on its fact ends.
+    pub(super) fn hold(&mut self, entry: u64, feed: HeldFeed) {
+        let fact = feed.fact.clone();
+        // Entering it twice, as over a snapshot, holds it once.
+        if self.held.insert(entry, feed).is_none() {
+            self.fences.hold(&fact);
+        }
+    }
+
+    /// A held feed is written, and no longer waits.
+    fn release(&mut self, held: u64) {
+        if let Some(released) = self.held.remove(&held) {
+            self.fences.release(&released.fact);
+        }
+    }
+
+    /// Forgets a deleted fact whose deletion is erased.
+    fn forget(&mut self, Forgotten { tag, version }: Forgotten) {
+        self.facts.forget(tag);
+        self.version_floor = self.version_floor.max(version);
+    }
+}
+
+/// The version that a write makes.
+fn after(before: Option<&Fact>, write: &Write, entry: &Entry, by: &AgentId, confirmed_at_ms: Option<u64>) -> Fact {
+    let (version, at_ms) = (write.version, entry.time_ms);
+    let written = Arc::new(Written { entry: entry.index, version, at_ms, by: by.clone() });
+    let tag = write.tag.unwrap_or(Tag([0; 12]));
+    let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), Arc::clone(&written));
+    match confirmed_at_ms {
+        None => {}
+        Some(confirmed_at_ms) if confirmed_at_ms == at_ms => after.confirmed = Some(written),
+        Some(at_ms) => after.confirmed = Some(Arc::new(Written { at_ms, ..(*written).clone() })),
+    }
+    after
+}
+
+/// The action as its entry keeps it: of what it did not read no value is kept, so nothing may rest on one here either.
+fn without_unread(action: &Action, reads: &[ReadVersion]) -> Action {
+    let mut action = action.clone();
+    for observed in &mut action.observed {
+        if !reads.iter().any(|read| read.fact == observed.fact) {
+            observed.value = None;
+        }
+    }
+    action
+}
