@@ -235,7 +235,7 @@ impl History {
         let body: Arc<str> = body.to_string().into();
         let observed = self.observed(&format!("Note::\"{note}\""));
         let request = ActionRequest::parse(&body).unwrap();
-        let action = Action::new(agent, Auth::None, body, request, observed.into_iter().collect());
+        let action = Action::new(agent, Auth::None, Arc::clone(&body), request, observed.into_iter().collect());
         self.enter(Request::Act(Box::new(action)));
     }
 

@@ -93,7 +93,8 @@ fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, Dec
     Ok(match leaf.kind {
         Kind::Action | Kind::Shadow => {
             let body = payload.body.ok_or(missing("body"))?;
-            let request = ActionRequest::parse(&body)?;
+            let sent = Arc::clone(&body);
+            let request = ActionRequest::parse(&sent)?;
             let observed = payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?;
             let mut action = Action::new(leaf.by.clone(), auth.clone(), body, request, observed);
             action.chain = payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new);
@@ -101,7 +102,8 @@ fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, Dec
         }
         Kind::Approval => {
             let body = payload.body.ok_or(missing("body"))?;
-            let request = ActionRequest::parse(&body)?;
+            let sent = Arc::clone(&body);
+            let request = ActionRequest::parse(&sent)?;
             let agent = payload.agent.ok_or(missing("agent"))?;
             // As much of the action as the entry holds. What was parked is in the entry of the review.
             let action = Arc::new(Action::new(agent, Auth::None, body, request, Vec::new()));
