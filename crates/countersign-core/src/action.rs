@@ -1,5 +1,6 @@
 //! An agent's request to do one thing under a pact, as it comes to be decided.
 
+use crate::body::RawBody;
 use crate::canonical::Canonical;
 use crate::decide::bind;
 use crate::delegation::Chain;
@@ -234,7 +235,18 @@ impl Action {
         request: ActionRequest<'_>,
         observed: Vec<Observed>,
     ) -> Self {
-        let id = Digest::of(body.as_bytes());
+        Self::from_body(agent, auth, &body.into(), request, observed)
+    }
+
+    /// The same from a body whose digest may be known: it is the action's id.
+    pub fn from_body(
+        agent: AgentId,
+        auth: Auth,
+        body: &RawBody,
+        request: ActionRequest<'_>,
+        observed: Vec<Observed>,
+    ) -> Self {
+        let (id, body) = (body.digest(), Arc::clone(body.text()));
         let key = key_digest(&agent, &request.idempotency_key);
         let ActionRequest { pact, action, delegation, claim, .. } = request;
         let (is_delegated, observed) = (delegation.is_some(), latest(observed));
@@ -310,7 +322,7 @@ fn latest(observed: Vec<Observed>) -> Vec<Observed> {
 }
 
 fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {
-    let Digest(digest) = Digest::of(&[agent.as_str().as_bytes(), b"\0", key.as_str().as_bytes()].concat());
+    let Digest(digest) = Digest::of_parts(&[agent.as_str().as_bytes(), b"\0", key.as_str().as_bytes()]);
     digest.first_chunk().copied().unwrap_or_default()
 }
 

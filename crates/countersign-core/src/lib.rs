@@ -15,6 +15,7 @@
 )]
 
 pub mod action;
+pub mod body;
 pub mod call;
 pub mod canonical;
 pub mod code;

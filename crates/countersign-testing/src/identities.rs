@@ -39,7 +39,7 @@ pub fn signed(key: &SigningKey, origin: &str, body: &str, created_s: u64, nonce:
         path: "/v1/sim".into(),
         query: None,
         if_match: None,
-        body: Some(Arc::from(body)),
+        body: Some(body.into()),
         signature: [0; 64],
     };
     let base = base(&signed, None).map_err(|error| error.to_string())?;

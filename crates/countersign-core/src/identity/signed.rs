@@ -1,6 +1,7 @@
 //! How the sender of an entry was authenticated, kept so that anybody can check it again.
 
 use super::KeyName;
+use crate::body::RawBody;
 use crate::canonical::Canonical;
 use serde::Deserialize;
 use smol_str::SmolStr;
@@ -25,7 +26,7 @@ pub struct Signed {
     /// The field `If-Match`; `None` where there was none. The only field besides the digest that changes what a request means.
     pub if_match: Option<SmolStr>,
     /// The raw body; `None` for an action, whose body the entry keeps anyway, and where there was none.
-    pub body: Option<Arc<str>>,
+    pub body: Option<RawBody>,
     /// The signature.
     pub signature: [u8; 64],
 }
@@ -157,7 +158,7 @@ impl StoredSigned {
             path: self.path,
             query: self.query,
             if_match: self.if_match,
-            body: self.body,
+            body: self.body.map(RawBody::from),
         })
     }
 }

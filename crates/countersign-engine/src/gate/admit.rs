@@ -46,8 +46,10 @@ impl Gate {
     /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
     /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
-        let sent = Arc::clone(&body);
-        let mut request = ActionRequest::parse(&sent)?;
+        // Whoever signed it has hashed it: the digest that the signature covers is the action's id.
+        let signed = auth.signed().and_then(|signed| signed.body.clone()).filter(|signed| **signed == *body);
+        let body = signed.unwrap_or_else(|| body.into());
+        let mut request = ActionRequest::parse(&body)?;
         let (pact, denied) = {
             let view = self.view();
             (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
@@ -61,7 +63,7 @@ impl Gate {
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
         let (tokens, params) = (std::mem::take(&mut request.observations), std::mem::take(&mut request.params));
-        let mut action = Action::new(agent, auth, body, request, Vec::new());
+        let mut action = Action::from_body(agent, auth, &body, request, Vec::new());
         action.chain = chain;
         self.check_right(&action, now_ms)?;
         let mut observed = Vec::new();

@@ -16,11 +16,14 @@ mod write;
 pub use error::SignatureError;
 pub use write::{Headers, Signable, authority, content_digest, sign};
 
+use countersign_core::body::RawBody;
 use countersign_core::identity::{KeyName, Signed};
+use countersign_core::ids::Digest;
 use ed25519_dalek::{Signature, VerifyingKey};
 use fields::Input;
 use smol_str::SmolStr;
 use std::sync::Arc;
+use write::digest_field;
 
 /// How short a nonce may be: 16 characters of base64 are 96 bits, enough to be drawn at random within any window.
 pub const NONCE_CHARS_MIN: usize = 16;
@@ -75,24 +78,25 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
     let (Some(input), Some(signature)) = (wire.input, wire.signature) else {
         return Err(SignatureError::Missing);
     };
-    let (label, input) = fields::input(input)?;
+    let (label, text, input) = fields::input(input)?;
     let signature = fields::signature(signature, &label)?;
     let parameters = input.parameters(&tag(origin))?;
     require_covered(&input, wire.query, wire.if_match, wire.body)?;
+    let body = RawBody::from(wire.body);
     match wire.content_digest {
-        Some(sent) => fields::check_digest(sent, wire.body.as_bytes())?,
+        Some(sent) => fields::check_digest(sent, &body.digest())?,
         None if input.covers("content-digest") => return Err(SignatureError::Incomplete("content-digest".to_owned())),
         None => {}
     }
     let signed = Signed {
         key: parameters.key,
-        input: Arc::from(input.text.as_str()),
+        input: Arc::from(text),
         method: wire.method.into(),
         authority: wire.authority.into(),
         path: wire.path.into(),
         query: wire.query.map(SmolStr::from),
         if_match: wire.if_match.map(SmolStr::from),
-        body: (!wire.body.is_empty()).then(|| Arc::from(wire.body)),
+        body: Some(body).filter(|body| !body.is_empty()),
         signature,
     };
     Ok(Presented { signed, created_s: parameters.created_s, expires_s: parameters.expires_s, nonce: parameters.nonce })
@@ -139,30 +143,32 @@ pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
 pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
     let input = Input::parse(&signed.input)?;
-    let body = signed.body.as_deref().or(kept).unwrap_or_default();
+    let digest = || match &signed.body {
+        Some(body) => body.digest(),
+        None => Digest::of(kept.unwrap_or_default().as_bytes()),
+    };
     let mut base = String::with_capacity(256 + signed.input.len());
     for component in &input.components {
-        let value = match component.as_str() {
-            "@method" => signed.method.to_string(),
-            "@authority" => signed.authority.to_string(),
-            "@path" => signed.path.to_string(),
-            // A request without a query is signed as if it had an empty one (RFC 9421, 2.2.7).
-            "@query" => format!("?{}", signed.query.as_deref().unwrap_or_default()),
-            "@request-target" => match &signed.query {
-                Some(query) => format!("{}?{query}", signed.path),
-                None => signed.path.to_string(),
-            },
-            "content-digest" => content_digest(body.as_bytes()),
-            "if-match" => {
-                let lacks = || SignatureError::Incomplete("if-match".to_owned());
-                signed.if_match.as_ref().ok_or_else(lacks)?.to_string()
-            }
-            other => return Err(SignatureError::Component(other.to_owned())),
-        };
         base.push('"');
         base.push_str(component);
         base.push_str("\": ");
-        base.push_str(&value);
+        match component.as_str() {
+            "@method" => base.push_str(&signed.method),
+            "@authority" => base.push_str(&signed.authority),
+            "@path" => base.push_str(&signed.path),
+            // A request without a query is signed as if it had an empty one (RFC 9421, 2.2.7).
+            "@query" => base.extend(["?", signed.query.as_deref().unwrap_or_default()]),
+            "@request-target" => match &signed.query {
+                Some(query) => base.extend([signed.path.as_str(), "?", query]),
+                None => base.push_str(&signed.path),
+            },
+            "content-digest" => base.push_str(&digest_field(&digest())),
+            "if-match" => {
+                let lacks = || SignatureError::Incomplete("if-match".to_owned());
+                base.push_str(signed.if_match.as_ref().ok_or_else(lacks)?);
+            }
+            other => return Err(SignatureError::Component(other.to_owned())),
+        }
         base.push('\n');
     }
     base.push_str("\"@signature-params\": ");

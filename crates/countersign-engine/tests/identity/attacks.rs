@@ -2,6 +2,7 @@
 
 use crate::world::*;
 use countersign_core::identity::Auth;
+use countersign_core::ids::Digest;
 use countersign_engine::identity::{AGE_MAX_S, AHEAD_MAX_S};
 use countersign_engine::request::Request;
 use serde_json::json;
@@ -37,6 +38,20 @@ fn an_altered_body_with_the_old_signature_is_refused() {
     let mut presented = sign(&key(1), &refund(), world.clock.now_s(), &nonce());
     presented.signed.body = Some(refund().into());
     assert_eq!(code(world.gate.authenticate(presented)), "signature_invalid");
+}
+
+#[test]
+fn an_action_does_not_get_the_id_of_another_body_that_was_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    world.furnish();
+    let (signed, sent) = (refund(), refund());
+    let own = world.gate.admit(id("refund-1"), world.auth(&key(1), &signed), signed.as_str().into()).unwrap();
+    assert_eq!((own.id, own.auth.signed().unwrap().body.is_none()), (Digest::of(signed.as_bytes()), true));
+    let other = world.gate.admit(id("refund-1"), world.auth(&key(1), &signed), sent.as_str().into()).unwrap();
+    // The body that was signed is kept beside it, and whoever verifies the entry finds it.
+    assert_eq!((other.id, &*other.body), (Digest::of(sent.as_bytes()), sent.as_str()));
+    assert_eq!(other.auth.signed().unwrap().body.as_deref(), Some(signed.as_str()));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use super::{FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError};
 use countersign_core::identity::KeyName;
+use countersign_core::ids::Digest;
 use sfv::{Dictionary, FieldType as _, InnerList, Key, List, ListEntry, Parameters, Parser};
-use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 
 /// What can be covered: what an entry keeps, or what follows from it.
@@ -12,8 +12,6 @@ const KNOWN: [&str; 7] = ["@method", "@authority", "@path", "@query", "@request-
 
 /// What a signature covers, and with which parameters.
 pub(super) struct Input {
-    /// In canonical form, without its label.
-    pub(super) text: String,
     /// What is covered, in order.
     pub(super) components: Vec<SmolStr>,
     parameters: Parameters,
@@ -47,12 +45,12 @@ fn only_member(name: &str, field: &str) -> Result<(Key, ListEntry), SignatureErr
     members.into_iter().next().ok_or_else(|| malformed(format!("`{name}` is empty")))
 }
 
-/// Reads `Signature-Input`.
-pub(super) fn input(field: &str) -> Result<(Key, Input), SignatureError> {
-    match only_member("Signature-Input", field)? {
-        (label, ListEntry::InnerList(list)) => Ok((label, Input::new(list)?)),
-        _ => Err(malformed("the member of `Signature-Input` is not a list of components")),
-    }
+/// Reads `Signature-Input`. With its label, and its value as it was written, which is the one canonical way.
+pub(super) fn input(field: &str) -> Result<(Key, &str, Input), SignatureError> {
+    let not_a_list = || malformed("the member of `Signature-Input` is not a list of components");
+    let (label, ListEntry::InnerList(list)) = only_member("Signature-Input", field)? else { return Err(not_a_list()) };
+    let text = field.trim_matches(' ').strip_prefix(label.as_str()).and_then(|value| value.strip_prefix('='));
+    Ok((label, text.ok_or_else(not_a_list)?, Input::new(list)?))
 }
 
 /// Reads `Signature`, whose label must be the same.
@@ -70,8 +68,8 @@ pub(super) fn signature(field: &str, label: &Key) -> Result<[u8; 64], SignatureE
         .ok_or_else(|| malformed("the signature is not a sequence of 64 bytes"))
 }
 
-/// Checks `Content-Digest` against the body.
-pub(super) fn check_digest(field: &str, body: &[u8]) -> Result<(), SignatureError> {
+/// Checks `Content-Digest` against that of the body.
+pub(super) fn check_digest(field: &str, body: &Digest) -> Result<(), SignatureError> {
     let (algorithm, member) = only_member("Content-Digest", field)?;
     let digest = match &member {
         ListEntry::Item(item) if algorithm.as_str() == "sha-256" && item.params.is_empty() => {
@@ -79,7 +77,7 @@ pub(super) fn check_digest(field: &str, body: &[u8]) -> Result<(), SignatureErro
         }
         _ => return Err(malformed("`Content-Digest` must be of the form sha-256=:…: and have nothing else")),
     };
-    if digest == Some(Sha256::digest(body).as_slice()) { Ok(()) } else { Err(SignatureError::Digest) }
+    if digest == Some(&body.0[..]) { Ok(()) } else { Err(SignatureError::Digest) }
 }
 
 impl Input {
@@ -107,9 +105,7 @@ impl Input {
             }
             components.push(name.into());
         }
-        let parameters = list.params.clone();
-        let text = vec![ListEntry::InnerList(list)].serialize().unwrap_or_default();
-        Ok(Self { text, components, parameters })
+        Ok(Self { components, parameters: list.params })
     }
 
     pub(super) fn covers(&self, component: &str) -> bool {

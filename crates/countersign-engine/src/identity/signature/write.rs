@@ -4,9 +4,9 @@ use super::{SignatureError, base, key_name, tag};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use countersign_core::identity::Signed;
+use countersign_core::ids::Digest;
 use ed25519_dalek::{Signer as _, SigningKey};
 use sfv::{KeyRef, ListSerializer, StringRef};
-use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 use std::sync::Arc;
 
@@ -49,7 +49,12 @@ pub fn authority(host: &str) -> SmolStr {
 
 /// The field `Content-Digest` of a body.
 pub fn content_digest(body: &[u8]) -> String {
-    format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(body)))
+    digest_field(&Digest::of(body))
+}
+
+/// The same of a body with this digest.
+pub(super) fn digest_field(digest: &Digest) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(digest.0))
 }
 
 /// Signs a request to the gate with this origin. The nonce must be new and unguessable, the time the present.
@@ -69,12 +74,12 @@ pub fn sign(
         path: request.path.into(),
         query: request.query.map(SmolStr::from),
         if_match: request.if_match.map(SmolStr::from),
-        body: (!request.body.is_empty()).then(|| Arc::from(request.body)),
+        body: (!request.body.is_empty()).then(|| request.body.into()),
         signature: [0; 64],
     };
     signed.signature = key.sign(base(&signed, None)?.as_bytes()).to_bytes();
     Ok(Headers {
-        content_digest: signed.body.as_ref().map(|body| content_digest(body.as_bytes())),
+        content_digest: signed.body.as_ref().map(|body| digest_field(&body.digest())),
         input: format!("{LABEL}={}", signed.input),
         signature: format!("{LABEL}=:{}:", STANDARD.encode(signed.signature)),
     })

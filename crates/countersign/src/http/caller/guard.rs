@@ -6,6 +6,7 @@
 use super::open::{agent, host, operator, refuse_strangers};
 use super::{App, Caller, HttpError};
 use crate::connections::Slot;
+use crate::http::body::Checked;
 use crate::http::error::denied;
 use crate::http::rate::{Empty, INACTIVE_COST, Left, cost, too_often};
 use crate::http::{Reach, body, routes};
@@ -183,7 +184,7 @@ async fn verify(
         signature: field(&parts.headers, "signature")?,
     };
     let presented = signature::parse(&wire, app.gate.origin())?;
-    let key = presented.signed.key.public_key();
+    let (key, sent) = (presented.signed.key.public_key(), presented.signed.body.clone());
     // Before the signature is verified and its nonce kept: more of the same would cost the most here.
     let holder = || app.gate.view().state.keys().holder(&presented.signed.key).cloned();
     let is_limited = is_limited || holder().is_some_and(|holder| holder.kind == HolderKind::Agent);
@@ -209,7 +210,11 @@ async fn verify(
             return Err(too_often(caller.name.as_str()));
         }
     };
-    Ok((caller, is_active, left, Request::from_parts(parts, Body::from(bytes))))
+    let mut request = Request::from_parts(parts, Body::from(bytes));
+    if let Some(sent) = sent {
+        request.extensions_mut().insert(Checked(sent));
+    }
+    Ok((caller, is_active, left, request))
 }
 
 fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, SignatureError> {

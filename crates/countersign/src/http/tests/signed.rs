@@ -98,7 +98,7 @@ pub fn forge(by: u8, request: &Signable<'_>, covered: &[&str], parameters: &str)
         path: request.path.into(),
         query: request.query.map(Into::into),
         if_match: request.if_match.map(Into::into),
-        body: Some(Arc::from(request.body)),
+        body: Some(request.body.into()),
         signature: [0; 64],
     };
     signed.signature = key(by).sign(base(&signed, None).unwrap().as_bytes()).to_bytes();
