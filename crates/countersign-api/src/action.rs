@@ -236,6 +236,9 @@ pub struct FailedPrecondition {
     pub as_observed: bool,
     /// The attributes it reads: expected and actual.
     pub reads: Vec<FailedRead>,
+    /// How many more attributes it reads that are not listed, because the explanation would be too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_left_out: Option<usize>,
     /// Time since the oldest observation it relied on; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,

@@ -237,6 +237,10 @@ impl FactId {
     pub fn id(&self) -> &str {
         &self.id
     }
+    /// At most how many bytes it takes in a record: a quote in an id takes four.
+    pub fn bytes_bound(&self) -> usize {
+        self.ty.as_str().len() + 4 * self.id.len() + 12
+    }
 }
 
 impl fmt::Display for FactId {

@@ -49,6 +49,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             that,
             why,
             reads: Vec::new(),
+            left_out: 0,
             was_observed: facts.iter().any(|fact| self.action.observation_of(fact).is_some()),
             facts: facts.into_iter().cloned().collect(),
             about: About::Facts,

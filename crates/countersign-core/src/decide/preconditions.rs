@@ -2,7 +2,7 @@
 
 use super::{Deciding, Resolved, Snapshot, Stage, Stopped};
 use crate::expression::Inputs;
-use crate::ids::Digest;
+use crate::ids::{Digest, FactId};
 use crate::limits::EXPLAINED_BYTES_MAX;
 use crate::pact::{Mode, OnFail, Presence, Require};
 use crate::reason::{Condition, Expected, FailedPrecondition, Reason, Why};
@@ -62,7 +62,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 }
             }
         }
-        bound_values(&mut failed);
+        bound_explanation(&mut failed);
         if failed.is_empty() {
             return Ok(());
         }
@@ -146,19 +146,40 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 }
 
-/// Names values by their digest once a rejection has quoted as much as its record has room for.
-fn bound_values(failed: &mut [FailedPrecondition]) {
+/// Leaves out of a rejection what its record has no room for: values are named by their digest once enough were quoted, and past that
+/// reads and facts are counted. Every precondition that failed is told, and how.
+fn bound_explanation(failed: &mut [FailedPrecondition]) {
     let mut left = EXPLAINED_BYTES_MAX;
-    let mut quote = |value: &mut Value| match left.checked_sub(value.bytes_bound()) {
-        Some(rest) => left = rest,
+    for failed in failed {
+        let mut kept = 0_usize;
+        for read in &mut failed.reads {
+            if let Expected::Value(expected) = &mut read.expected {
+                quote(expected, &mut left);
+            }
+            if let Some(actual) = &mut read.actual {
+                quote(actual, &mut left);
+            }
+            let Some(rest) = left.checked_sub(read.bytes_bound()) else { break };
+            (left, kept) = (rest, kept.saturating_add(1));
+        }
+        failed.left_out = failed.reads.len().saturating_sub(kept);
+        failed.reads.truncate(kept);
+        let mut fits = |fact: &FactId| match left.checked_sub(fact.bytes_bound()) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let facts = failed.facts.iter().map_while(|fact| fits(fact).then_some(())).count();
+        failed.facts.truncate(facts);
+    }
+}
+
+/// Names a value by its digest where there is no room for it.
+fn quote(value: &mut Value, left: &mut usize) {
+    match left.checked_sub(value.bytes_bound()) {
+        Some(rest) => *left = rest,
         None => *value = Value::String(format!("sha256:{}", Digest::of(value.to_string().as_bytes())).into()),
-    };
-    for read in failed.iter_mut().flat_map(|failed| &mut failed.reads) {
-        if let Expected::Value(expected) = &mut read.expected {
-            quote(expected);
-        }
-        if let Some(actual) = &mut read.actual {
-            quote(actual);
-        }
     }
 }

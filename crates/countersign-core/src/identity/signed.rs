@@ -80,16 +80,6 @@ impl Auth {
             Self::None => Self::None,
         }
     }
-
-    /// Most bytes that it takes in a payload: a control character takes six.
-    pub fn bytes_bound(&self) -> usize {
-        let Some(signed) = self.signed() else { return 0 };
-        let texts = [signed.input.len(), signed.method.len(), signed.authority.len(), signed.path.len()];
-        let optional = [&signed.query, &signed.if_match].into_iter().flatten().map(SmolStr::len).sum::<usize>()
-            + signed.body.as_ref().map_or(0, |body| body.len());
-        // Member names, the key and the signature in hexadecimal.
-        texts.iter().sum::<usize>().saturating_add(optional).saturating_mul(6).saturating_add(320)
-    }
 }
 
 impl Signed {

@@ -21,6 +21,9 @@ pub struct FailedPrecondition {
     /// The attributes it reads: expected and actual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<FailedRead>,
+    /// How many of them are left out, for want of room.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: usize,
     /// The facts to observe again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<FactId>,
@@ -185,7 +188,19 @@ impl Expected {
     }
 }
 
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl FailedRead {
+    /// At most how many bytes it takes in a record, without its values.
+    pub fn bytes_bound(&self) -> usize {
+        let attribute = self.attribute.as_ref().map_or(0, |attribute| attribute.len());
+        let named = [&self.changed, &self.confirmed].into_iter().flatten();
+        // A control character takes six bytes, and a quote in an id four.
+        named.fold(512 + self.fact.bytes_bound() + attribute, |sum, written| sum + 6 * written.by.as_str().len())
+    }
+
     /// Whether it was observed and is something else now.
     pub fn differs(&self) -> bool {
         match (&self.expected, &self.actual) {

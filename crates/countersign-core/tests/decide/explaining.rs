@@ -197,3 +197,33 @@ fn what_an_action_writes_is_not_what_its_source_has_said() {
     world.now_ms += 1_001;
     assert_eq!(world.verdict(), "precondition_failed: resource-confirmed unconfirmed");
 }
+
+#[test]
+fn an_explanation_has_a_bound_whatever_it_is_about() {
+    let names: Vec<String> = (0..20).map(|number| format!("attribute_{number}")).collect();
+    let attributes: Vec<String> = names.iter().map(|name| format!("{name} = \"Long\"")).collect();
+    let that: Vec<String> = names.iter().map(|name| format!("resource.{name} == 1")).collect();
+    let require = |number: u32| {
+        format!("[[action.act.require]]\nid = \"all-are-one-{number}\"\nthat = '({})'\n", that.join(" && "))
+    };
+    let source = format!(
+        "pact = \"p\"\nversion = 1\n[facts.Thing]\nattributes = {{ {} }}\n[action.act]\nresource = 'Thing::\"{{thing}}\"'\n\
+         allow = 'true'\nset = {{ attribute_0 = \"2\" }}\n[action.act.params]\ntype = \"object\"\nadditionalProperties = false\n\
+         required = [\"thing\"]\nproperties.thing = {{ type = \"string\", maxLength = 300 }}\n{}",
+        attributes.join(", "),
+        (0..40).map(require).collect::<String>()
+    );
+    let id = "\"".repeat(250);
+    let mut world = World::new(&source, "act", json!({ "thing": id })).with_agent(&[]);
+    let value = names.iter().map(|name| (name.clone(), json!(0))).collect();
+    let fact = FactId::new("Thing".parse().unwrap(), id.as_str()).unwrap();
+    world.feed(&fact.to_string(), Some(Json::Object(value)));
+    let decision = world.decide();
+    let blocked = decision.blocked().unwrap();
+    assert_eq!(blocked.failed().len(), 40, "every precondition is told");
+    let left_out: usize = blocked.failed().iter().map(|failed| failed.left_out).sum();
+    let told: usize = blocked.failed().iter().map(|failed| failed.reads.len()).sum();
+    assert_eq!((told + left_out, told > 20), (800, true));
+    let bytes = serde_json::to_string(blocked).unwrap().len();
+    assert!(bytes < 160_000, "{bytes}");
+}

@@ -4,14 +4,11 @@ use super::{BatchProof, CommitError};
 use crate::log_key::LogKeys;
 use crate::request::{Refusal, Reply};
 use crate::sequence::{Batch, Sequenced};
-use countersign_core::decision::{Decision, InFlight, Verdict};
-use countersign_core::limits::{CHAIN_BYTES_MAX, EXPLAINED_BYTES_MAX};
 use countersign_core::record::{Encoder, Event};
-use countersign_core::value::Attributes;
 use countersign_ledger::checkpoint::Checkpoint;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::{Hash, leaf_hash};
-use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder, LEAF_BYTES_MAX};
+use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder};
 use countersign_ledger::tree::{BatchProver, Frontier};
 use ed25519_dalek::SigningKey;
 use rand_chacha::ChaCha12Rng;
@@ -81,15 +78,17 @@ impl EncodeStage {
         let clock_stepped = clock_step.is_some();
         let mut pieces = Vec::with_capacity(1);
         while !rest.is_empty() {
-            let later = rest.split_off(fitting(&rest));
             let mut piece = Encoded { entries: rest, clock_stepped, ..Encoded::default() };
-            if let Err(error) = self.piece(&mut piece) {
-                let all = pieces.into_iter().chain([piece, Encoded { entries: later, answers, ..Encoded::default() }]);
-                all.for_each(|encoded: Encoded| encoded.refuse(&(&error).into()));
-                return Err(error);
+            match self.piece(&mut piece) {
+                Ok(later) => rest = later,
+                Err(error) => {
+                    let unanswered = Encoded { answers, ..Encoded::default() };
+                    let all = pieces.into_iter().chain([piece, unanswered]);
+                    all.for_each(|encoded: Encoded| encoded.refuse(&(&error).into()));
+                    return Err(error);
+                }
             }
             pieces.push(piece);
-            rest = later;
         }
         match pieces.last_mut() {
             Some(last) => last.answers = answers,
@@ -98,9 +97,11 @@ impl EncodeStage {
         Ok(pieces)
     }
 
-    fn piece(&mut self, piece: &mut Encoded) -> Result<(), CommitError> {
+    /// Puts as many entries into one piece as fit, and gives the rest. What an entry takes is known only once it is written: a guess
+    /// that is too low would fail the gate.
+    fn piece(&mut self, piece: &mut Encoded) -> Result<Vec<Sequenced>, CommitError> {
         let entries = &piece.entries;
-        let Some(first) = entries.first() else { return Ok(()) };
+        let Some(first) = entries.first() else { return Ok(Vec::new()) };
         let before = self.frontier.clone();
         let first_index = first.entry.index;
         let mut leaves = Vec::with_capacity(entries.len());
@@ -109,8 +110,11 @@ impl EncodeStage {
         self.salts.resize(entries.len() * 32, 0);
         self.random.fill_bytes(&mut self.salts);
         let (salts, _) = self.salts.as_chunks::<32>();
-        for (Sequenced { entry, .. }, salt) in entries.iter().zip(salts) {
+        for (sequenced @ Sequenced { entry, .. }, salt) in entries.iter().zip(salts) {
             let payload = self.payloads.payload(entry).as_bytes();
+            if !self.batch.is_empty() && self.batch.len().saturating_add(payload.len()) > BATCH_BYTES {
+                break;
+            }
             let committed = commitment(salt, payload);
             let leaf = self.leaves.leaf(entry, &committed.0).as_bytes();
             let hash = leaf_hash(leaf);
@@ -118,15 +122,20 @@ impl EncodeStage {
             self.frontier.push(hash);
             leaves.push(hash);
             commitments.push(committed);
+            // Always the last of its batch, whose checkpoint both keys sign.
+            if rotates_to(sequenced).is_some() {
+                break;
+            }
         }
+        let later = piece.entries.split_off(leaves.len());
         let checkpoint =
             Checkpoint { origin: self.origin.clone(), size: self.frontier.size(), root: self.frontier.root() };
-        let note: Arc<str> = self.sign(&checkpoint, entries.last())?.into();
+        let note: Arc<str> = self.sign(&checkpoint, piece.entries.last())?.into();
         piece.bytes = self.batch.finish(note.as_bytes())?;
         piece.leaves = leaves.into();
         let prover = BatchProver::new(before, Arc::clone(&piece.leaves));
         piece.proof = Some(Arc::new(BatchProof { prover, first_index, commitments, checkpoint: note }));
-        Ok(())
+        Ok(later)
     }
 
     /// Signs a batch; one that ends in a rotation with both keys, and whatever follows with the new one only.
@@ -144,7 +153,7 @@ impl EncodeStage {
     }
 }
 
-/// Most bytes that a batch on disk is meant to have: a quarter of what its format takes.
+/// Most bytes that a batch on disk is meant to have: a quarter of what its format takes, and as much as the longest payload.
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 4;
 
 /// The key that an entry rotates to, and the entry's index.
@@ -155,86 +164,34 @@ fn rotates_to(sequenced: &Sequenced) -> Option<(&str, u64)> {
     }
 }
 
-/// What a dispatch holds besides: the call, and what its settlement will write.
-fn in_flight(decision: &Decision) -> usize {
-    let Verdict::InFlight(in_flight) = &decision.verdict else { return 0 };
-    let InFlight::Dispatched(dispatched) = &**in_flight else { return 0 };
-    let values = dispatched.writes.iter().filter_map(|write| write.value.as_ref()).map(Attributes::bytes_bound);
-    values.fold(dispatched.call.bytes_bound(), usize::saturating_add)
-}
-
-/// How many entries from the front fit one batch on disk; at least one. A rotation ends its batch.
-fn fitting(entries: &[Sequenced]) -> usize {
-    let to_rotation =
-        entries.iter().position(|sequenced| rotates_to(sequenced).is_some()).map_or(entries.len(), |at| at + 1);
-    let mut bytes = 0_usize;
-    let fits = |sequenced: &&Sequenced| {
-        let values = sequenced.entry.event.writes().iter().filter_map(|write| write.value.as_ref());
-        let values: usize = values.map(Attributes::bytes_bound).sum();
-        let rest = match &sequenced.entry.event {
-            // A control character takes six bytes; what was observed came within the body.
-            Event::Action(decided) => {
-                let blocked = decided.decision.blocked().or(decided.decision.shadowed.as_ref());
-                let explained = blocked.is_some_and(|blocked| !blocked.failed().is_empty());
-                let explained = if explained { EXPLAINED_BYTES_MAX } else { 0 };
-                // A chain charges every member, so there may be many charges; names are short.
-                let charges = decided.decision.charges.len().saturating_mul(1024);
-                let delegated = decided.action.chain.as_ref().map_or(0, |_| CHAIN_BYTES_MAX.saturating_add(charges));
-                decided.action.body.len().saturating_mul(6).saturating_add(explained).saturating_add(delegated)
-            }
-            // What was shown is as large as what is read, at most; what it writes is counted above.
-            Event::Approval(approved) => {
-                let shown = approved.shown.facts.iter().filter_map(|fact| fact.value.as_ref());
-                let shown: usize = shown.map(Attributes::bytes_bound).sum();
-                let explained = if approved.is_void() { EXPLAINED_BYTES_MAX } else { 0 };
-                approved.action.body.len().saturating_mul(6).saturating_add(shown).saturating_add(explained)
-            }
-            Event::Refusal { reason, .. } => reason.len().saturating_mul(6),
-            Event::Pact(pact) => pact.source.len().saturating_mul(6),
-            Event::Halt { reason, .. } | Event::Resume { reason, .. } => reason.len().saturating_mul(6),
-            Event::Erasure { forgotten, .. } => LEAF_BYTES_MAX.saturating_add(forgotten.len().saturating_mul(64)),
-            Event::Rotation { reason, .. } => reason.len().saturating_mul(6),
-            Event::Settle(settle) => {
-                let judged = settle.judged.as_ref().map_or(0, |judged| {
-                    // What blocked it, or would have.
-                    judged.bytes_bound().saturating_add(EXPLAINED_BYTES_MAX)
-                });
-                settle.evidence.bytes_bound().saturating_add(judged)
-            }
-            Event::Held { value, .. } => value.as_ref().map_or(0, Attributes::bytes_bound),
-            _ => 0,
-        };
-        let rest = rest.saturating_add(sequenced.entry.event.decision().map_or(0, in_flight));
-        let auth = sequenced.entry.auth.bytes_bound();
-        bytes = bytes.saturating_add(values).saturating_add(rest).saturating_add(auth);
-        bytes <= BATCH_BYTES
-    };
-    entries.iter().take(to_rotation).take_while(fits).count().max(1)
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
     use super::*;
-    use countersign_core::call::{EffectId, Evidence, Outcome};
+    use crate::log_key::HeldKey;
     use countersign_core::identity::Auth;
     use countersign_core::ids::AgentId;
-    use countersign_core::record::{Entry, Settle};
+    use countersign_core::record::Entry;
+    use countersign_core::review::ReviewId;
+    use rand_chacha::rand_core::SeedableRng as _;
 
     #[test]
-    fn settlements_with_long_answers_are_not_put_into_a_batch_that_cannot_be_written() {
-        let settled = |index| {
-            let evidence = Evidence { result: Some("\u{1}".repeat(16 * 1024)), ..Evidence::said("done") };
-            let (effect, agent, outcome) = (EffectId(index), AgentId::gate(), Outcome::Settled);
-            let (writes, charges) = (Vec::new(), Vec::new());
-            let settle = Settle { effect, agent, outcome, evidence, judged: None, stopped: None, writes, charges };
-            let event = Event::Settle(Box::new(settle));
-            let entry = Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event };
-            Sequenced { entry, reply: None }
+    fn a_batch_of_many_long_entries_is_made_durable_in_several_steps() {
+        let key = SigningKey::from_bytes(&[1; 32]);
+        let keys = LogKeys::new("test.example/log", HeldKey::from(key)).unwrap();
+        let random = ChaCha12Rng::from_seed([2; 32]);
+        let mut stage = EncodeStage::new(Frontier::new(), "test.example/log".to_owned(), Arc::new(keys), random);
+        // More than one batch on disk may hold, and of a kind that nobody counts beforehand.
+        let long = |index| {
+            let event = Event::Refusal { review: ReviewId(1), reason: "\u{1}".repeat(50_000).into() };
+            Sequenced { entry: Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event }, reply: None }
         };
-        let entries: Vec<_> = (0..1000).map(settled).collect();
-        let mut payloads = Encoder::default();
-        let first = entries.iter().take(fitting(&entries));
-        let bytes: usize = first.map(|sequenced| payloads.payload(&sequenced.entry).len()).sum();
-        assert!(bytes > 1 << 20 && bytes <= BATCH_BYTES, "{bytes}");
+        let entries: Vec<Sequenced> = (0..260).map(long).collect();
+        let pieces = stage.encode(Batch { entries, ..Batch::default() }).unwrap();
+        assert!(pieces.len() > 4, "{}", pieces.len());
+        assert!(pieces.iter().all(|piece| piece.bytes.len() < BATCH_BYTES_MAX / 2 && piece.proof.is_some()));
+        let indices: Vec<u64> = pieces.iter().flat_map(|piece| &piece.entries).map(|it| it.entry.index).collect();
+        assert_eq!(indices, (0..260).collect::<Vec<u64>>());
     }
 }

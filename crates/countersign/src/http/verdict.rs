@@ -382,6 +382,7 @@ fn failed(failed: &reason::FailedPrecondition) -> FailedPrecondition {
         error,
         as_observed: failed.as_observed,
         reads: failed.reads.iter().map(read).collect(),
+        reads_left_out: (failed.left_out > 0).then_some(failed.left_out),
         gap_ms: failed.gap_ms,
         limit_ms: failed.limit_ms,
         hint: failed.hint(),
