@@ -1,5 +1,9 @@
 //! What readers see: the state at the last synced position, and nothing later.
 
+mod questions;
+
+pub use questions::Counts;
+
 use countersign_core::decide::Snapshot;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::Fact;
@@ -16,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct View {
     /// Facts, pacts and budgets.
-    pub state: State,
+    pub(crate) state: State,
     /// How many entries it covers.
     pub position: u64,
     /// The time of the last of them.

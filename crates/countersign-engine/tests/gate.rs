@@ -132,7 +132,7 @@ fn a_snapshot_gives_the_same_state_as_the_whole_log() {
         refund(&gate, &format!("k{at}"), 1, &[]).unwrap();
     }
     confirm(&gate, "Agent::\"refund-1\"", 1).unwrap();
-    let before: Vec<_> = gate.view().state.facts.iter().cloned().collect();
+    let before: Vec<_> = gate.view().whole_state().facts.iter().cloned().collect();
     gate.close().unwrap();
     let (gate, report) = Gate::open(on_folder(dir.path()), Options::new(ORIGIN)).unwrap();
     assert_eq!(report.snapshot, Some(position));

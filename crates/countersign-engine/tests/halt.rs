@@ -318,7 +318,7 @@ fn a_halt_says_who_what_when_and_why_and_survives_a_restart() {
     entry(gate.call(halt("pact:tally")));
     gate.close().unwrap();
     let gate = open(dir.path(), 64);
-    assert_eq!(gate.view().state.halts.len(), 2);
+    assert_eq!(gate.view().whole_state().halts.len(), 2);
     for (kind, key) in [("bump", "1"), ("watch", "2")] {
         assert_eq!(outcome(gate.call(action(&gate, 1, key, kind)).unwrap()).1, Some(Code::Halted), "{kind}");
     }

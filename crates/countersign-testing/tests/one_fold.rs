@@ -210,7 +210,7 @@ impl History {
         self.parts.sequencer.sequence(&mut batch, [submission], &*self.clock);
         self.parts.committer.commit(batch).unwrap();
         let view = self.parts.view().read();
-        assert!(self.parts.sequencer.state() == &view.state, "readers see another state at {}", view.position);
+        assert!(self.parts.sequencer.state() == view.whole_state(), "readers see another state at {}", view.position);
     }
 
     fn feed(&mut self, fact: &str, value: Option<serde_json::Value>) {
@@ -243,15 +243,16 @@ impl History {
     fn observed(&mut self, fact: &str) -> Option<Observed> {
         let id: FactId = fact.parse().unwrap();
         let (how, view) = (self.rng.below(4), self.parts.view().read());
-        let held = view.state.facts.get(&id).filter(|_| how > 0)?;
+        let held = view.whole_state().facts.get(&id).filter(|_| how > 0)?;
         let version = if how == 1 { held.version().saturating_sub(1) } else { held.version() };
         Some(Observed { fact: id, version: Version::Number(version), at_ms: view.time_ms, value: held.value.clone() })
     }
 
     fn review(&mut self) {
         let view = self.parts.view().read();
-        let open: Vec<_> = view.state.reviews.open().map(|(id, parked)| (id, Arc::clone(&parked.action))).collect();
-        let (at_ms, pact) = (view.time_ms, view.state.pacts.values().next().cloned().unwrap());
+        let open: Vec<_> =
+            view.whole_state().reviews.open().map(|(id, parked)| (id, Arc::clone(&parked.action))).collect();
+        let (at_ms, pact) = (view.time_ms, view.whole_state().pacts.values().next().cloned().unwrap());
         drop(view);
         let Some((review, action)) = self.pick(&open) else { return };
         let by = operator();
@@ -264,7 +265,7 @@ impl History {
         let view = self.parts.view().read();
         let shown = |fact: &&str| {
             let fact: FactId = fact.parse().unwrap();
-            let held = view.state.facts.get(&fact);
+            let held = view.whole_state().facts.get(&fact);
             let version = Version::Number(held.map_or(0, |held| held.version()));
             Observed { fact, version, at_ms, value: held.and_then(|held| held.value.clone()) }
         };
@@ -281,7 +282,7 @@ impl History {
 
     fn call(&mut self) {
         let view = self.parts.view().read();
-        let open: Vec<_> = view.state.effects.open().map(|(id, effect)| (id, effect.phase.as_str())).collect();
+        let open: Vec<_> = view.whole_state().effects.open().map(|(id, effect)| (id, effect.phase.as_str())).collect();
         drop(view);
         let Some((effect, phase)) = self.pick(&open) else { return };
         let evidence = Evidence::said("so they say");
@@ -304,7 +305,7 @@ impl History {
         let (by, auth) = (self.agent(), Auth::None);
         let view = self.parts.view().read();
         let open: Vec<(ClaimId, AgentId)> =
-            view.state.fences.claims().map(|(id, claim)| (id, claim.by.clone())).collect();
+            view.whole_state().fences.claims().map(|(id, claim)| (id, claim.by.clone())).collect();
         drop(view);
         let request = match (self.rng.below(4), self.pick(&open)) {
             (0, Some((claim, by))) => Request::ExtendClaim { by, auth, claim, for_ms: 2_000 },
@@ -350,7 +351,7 @@ impl History {
             15..17 => self.claim(),
             17 => {
                 let fact: FactId = format!("Note::\"{}\"", self.note()).parse().unwrap();
-                let version = self.parts.view().read().state.facts.get(&fact).map_or(1, |held| held.version());
+                let version = self.parts.view().read().whole_state().facts.get(&fact).map_or(1, |held| held.version());
                 self.enter(Request::Confirm { by, auth, fact, version });
             }
             18 => {
@@ -393,7 +394,7 @@ impl History {
 
     /// Restarts: from the newest snapshot and the tail of the log. Compares with the state before, and with the whole log folded.
     fn restart(&mut self, seed: u8) {
-        let before = self.parts.view().read().state.clone();
+        let before = self.parts.view().read().whole_state().clone();
         self.disk = self.disk.restart();
         self.parts = open(&self.disk, &self.clock, seed);
         let position = self.parts.view().read().position;
@@ -406,7 +407,7 @@ impl History {
             same(restarted, &before, "restarted", position);
             same(&folded, &before, "folded", position);
         }
-        assert!(*self.parts.sequencer.state() == self.parts.view().read().state);
+        assert!(self.parts.sequencer.state() == self.parts.view().read().whole_state());
     }
 
     fn folded(&self) -> State {
@@ -473,9 +474,13 @@ fn every_way_of_folding_gives_the_same_state() {
                 history.step();
             }
             let view = history.parts.view().read();
-            undone.0 += view.state.reviews.open().count();
-            undone.1 +=
-                view.state.effects.open().filter(|(_, it)| it.flight().is_some_and(|it| it.context.is_some())).count();
+            undone.0 += view.whole_state().reviews.open().count();
+            undone.1 += view
+                .whole_state()
+                .effects
+                .open()
+                .filter(|(_, it)| it.flight().is_some_and(|it| it.context.is_some()))
+                .count();
             drop(view);
             history.restart(life + 2);
         }

@@ -84,7 +84,7 @@ impl Reach {
 /// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so nobody else
 /// may come near.
 pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
-    if !addr.ip().is_loopback() && !gate.view().state.is_identified() {
+    if !addr.ip().is_loopback() && !gate.view().is_identified() {
         bail!(
             "{addr} can be reached from outside, and this gate has no admin: it cannot tell who is calling\n\
              hint: listen on 127.0.0.1 or [::1], or make a gate with an admin; `countersign init` does"

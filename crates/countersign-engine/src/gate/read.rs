@@ -12,7 +12,7 @@ use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
 use countersign_core::record::{Entry, Event, Leaf};
-use countersign_core::state::State;
+use countersign_core::state::{SHARDS, State};
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
 use smol_str::SmolStr;
@@ -228,6 +228,13 @@ impl Gate {
     /// The current version of a fact.
     pub fn fact(&self, id: &FactId) -> Option<Arc<Fact>> {
         self.view().state.facts.get(id).cloned()
+    }
+
+    /// Looks at every fact of a type, deleted ones among them, in no order. Writers are held up for one shard at a time.
+    pub fn each_fact_of(&self, ty: &str, mut look: impl FnMut(&Arc<Fact>)) {
+        for shard in 0..SHARDS {
+            self.view().state.facts.shard(shard).filter(|fact| fact.id.ty().as_str() == ty).for_each(&mut look);
+        }
     }
 
     /// The versions of a fact, newest first, at most `limit`, from below `before` on. Ends early at a version that was

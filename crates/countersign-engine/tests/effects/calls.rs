@@ -25,7 +25,7 @@ fn a_call_that_happened_writes_with_its_settlement_and_not_before() {
     world.until(effect, "settled");
     assert_eq!(world.balance("a"), 400);
     let view = world.gate().view();
-    let fact = view.state.facts.get(&account_id("a").parse().unwrap()).unwrap().clone();
+    let fact = view.whole_state().facts.get(&account_id("a").parse().unwrap()).unwrap().clone();
     drop(view);
     assert_eq!(fact.written.by.as_str(), "payer-1", "whoever acted wrote it");
     world.audited();

@@ -58,7 +58,7 @@ fn a_claim_is_extended_up_to_its_longest_time_and_not_by_announcing_anew() {
     world.call(extend(claim)).unwrap();
     let until = |world: &World, claim: ClaimId| {
         let now = world.gate().now_ms();
-        world.gate().view().state.fences.claim(claim, now).map(|claim| claim.expires_at_ms - now)
+        world.gate().view().whole_state().fences.claim(claim, now).map(|claim| claim.expires_at_ms - now)
     };
     assert_eq!(until(&world, claim), Some(7_000));
     let again = world.claim("fraud-1", &[&account], 10_000).unwrap();

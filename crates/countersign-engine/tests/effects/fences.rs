@@ -94,8 +94,8 @@ fn feeds_are_held_in_their_order_and_written_when_the_fence_ends() {
     let settled = entry(world.resolve(effect, Outcome::Settled).unwrap()).index;
     assert_eq!(world.value(&account), json!({"status": "frozen", "balance": 800}));
     let view = world.gate().view();
-    let fact = view.state.facts.get(&account.parse().unwrap()).unwrap().clone();
-    assert_eq!((view.state.held.len(), fact.version(), fact.written.entry), (0, 4, settled + 2));
+    let fact = view.whole_state().facts.get(&account.parse().unwrap()).unwrap().clone();
+    assert_eq!((view.whole_state().held.len(), fact.version(), fact.written.entry), (0, 4, settled + 2));
     drop(view);
     // The gate made the last entries; what they wrote is the work of others, before and after a restart.
     let writers = |world: &World| {

@@ -252,7 +252,12 @@ impl World {
     pub fn value(&self, fact: &str) -> Json {
         let id: FactId = fact.parse().unwrap();
         let view = self.gate().view();
-        view.state.facts.get(&id).and_then(|fact| fact.value.as_ref()).map(Attributes::to_json).unwrap_or_default()
+        view.whole_state()
+            .facts
+            .get(&id)
+            .and_then(|fact| fact.value.as_ref())
+            .map(Attributes::to_json)
+            .unwrap_or_default()
     }
 
     pub fn balance(&self, account: &str) -> i64 {
@@ -261,7 +266,7 @@ impl World {
 
     /// Where an effect is.
     pub fn phase(&self, effect: u64) -> String {
-        match self.gate().view().state.effects.find(EffectId(effect)) {
+        match self.gate().view().whole_state().effects.find(EffectId(effect)) {
             Ok(effect) => effect.phase.as_str().to_owned(),
             Err(EffectRefusal::Ended { how, .. }) => how.as_str().to_owned(),
             Err(error) => panic!("{error}"),

@@ -57,7 +57,7 @@ fn every_kind_of_entry_that_speaks_of_a_person_is_erased_and_the_plan_said_so() 
     for text in [MAIL, "Ada Lovelace", "Ada King", "Ada again", "Ada, held"] {
         assert_eq!(world.files_with(text), Vec::<String>::new(), "{text}");
     }
-    let in_memory = format!("{:?}", world.gate().view().state);
+    let in_memory = format!("{:?}", world.gate().view().whole_state());
     assert!(!in_memory.contains(MAIL), "the state still knows it");
     assert!(world.gate().erase_plan(&customer(MAIL)).unwrap().entries.is_empty());
 
@@ -65,8 +65,8 @@ fn every_kind_of_entry_that_speaks_of_a_person_is_erased_and_the_plan_said_so() 
     for without_snapshots in [false, true] {
         world.restart(without_snapshots);
         assert!(world.gate().fact(&customer(MAIL)).is_none());
-        assert_eq!(world.gate().view().state.version_floor, versions);
-        assert_eq!(world.gate().view().state.facts.len(), 2, "the agent and Eve");
+        assert_eq!(world.gate().view().whole_state().version_floor, versions);
+        assert_eq!(world.gate().view().whole_state().facts.len(), 2, "the agent and Eve");
     }
     let again = world.feed(MAIL, "another Ada");
     let fact = world.gate().fact(&customer(MAIL)).unwrap();
@@ -113,9 +113,13 @@ fn whichever_single_entry_is_erased_the_log_opens_the_same_and_audits() {
 fn state_of(world: &World) -> String {
     let view = world.gate().view();
     let mut facts: Vec<_> =
-        view.state.facts.iter().map(|fact| format!("{:?}", (&fact.id, &fact.value, &fact.written))).collect();
+        view.whole_state().facts.iter().map(|fact| format!("{:?}", (&fact.id, &fact.value, &fact.written))).collect();
     facts.sort();
-    let ended: Vec<_> = view.state.effects.ended().collect();
-    let reviews: Vec<_> = view.state.reviews.closed().collect();
-    format!("{facts:#?} {ended:?} {reviews:?} {:?} {:?}", view.state.held, view.state.effects.open().count())
+    let ended: Vec<_> = view.whole_state().effects.ended().collect();
+    let reviews: Vec<_> = view.whole_state().reviews.closed().collect();
+    format!(
+        "{facts:#?} {ended:?} {reviews:?} {:?} {:?}",
+        view.whole_state().held,
+        view.whole_state().effects.open().count()
+    )
 }

@@ -98,7 +98,7 @@ fn the_last_active_admin_stays_one() {
     world.feed(admin, None).unwrap();
     let refused = world.gate.call(feed("second", world.auth(&key(4), "x"), "Operator::\"second\"", None));
     assert!(matches!(refused, Err(Refusal::LastAdmin(_))), "{refused:?}");
-    assert!(world.gate.view().state.is_identified());
+    assert!(world.gate.view().whole_state().is_identified());
 }
 
 #[test]

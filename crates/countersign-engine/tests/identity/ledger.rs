@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 fn a_log_begins_with_its_first_admin() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
-    assert!(world.gate.view().state.is_identified());
+    assert!(world.gate.view().whole_state().is_identified());
     let entry = world.gate.read_log(1).unwrap();
     let leaf: Json = serde_json::from_slice(&entry.leaf).unwrap();
     assert_eq!((&leaf["by"], &leaf["kind"], &leaf["auth"]), (&json!("countersign"), &json!("feed"), &json!("none")));
@@ -59,16 +59,16 @@ fn signed_entries_fold_audit_and_verify_again() {
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key, &mut |_| ()).unwrap();
     assert_eq!((report.verified, report.differing), (position, Vec::new()));
     let gate = open(dir.path(), &clock);
-    let held = gate.view().state.keys().holder(&name_of(&key(2))).cloned();
+    let held = gate.view().whole_state().keys().holder(&name_of(&key(2))).cloned();
     assert_eq!(held.unwrap().name, id("refund-1"));
-    assert!(gate.view().state.keys().holder(&name_of(&key(1))).is_none());
+    assert!(gate.view().whole_state().keys().holder(&name_of(&key(1))).is_none());
     // The same from a snapshot.
     gate.snapshot().unwrap();
     gate.close().unwrap();
     let gate = open(dir.path(), &clock);
-    assert!(gate.view().state.is_identified());
-    assert_eq!(gate.view().state.keys().admins().len(), 1);
-    assert_eq!(gate.view().state.keys().holder(&name_of(&key(2))).unwrap().name, id("refund-1"));
+    assert!(gate.view().whole_state().is_identified());
+    assert_eq!(gate.view().whole_state().keys().admins().len(), 1);
+    assert_eq!(gate.view().whole_state().keys().holder(&name_of(&key(2))).unwrap().name, id("refund-1"));
 }
 
 #[test]

@@ -269,7 +269,7 @@ impl World {
     /// What an agent without any grant is told of why an action was stopped.
     pub fn told_to_a_blind_agent(&self, mut reason: Reason) -> String {
         let (view, agent) = (self.gate.view(), name("blind"));
-        reason.withhold(&Disclosure::new(&view.state, &agent, None, &[]));
+        reason.withhold(&Disclosure::new(view.whole_state(), &agent, None, &[]));
         reason.message()
     }
 }

@@ -114,7 +114,8 @@ impl Clients {
             return facts;
         }
         let transfer = format!("Transfer::\"{}\"", self.transfer());
-        let value = transfer.parse().ok().and_then(|id| view.state.facts.get(&id)).and_then(|fact| fact.value.as_ref());
+        let value =
+            transfer.parse().ok().and_then(|id| view.whole_state().facts.get(&id)).and_then(|fact| fact.value.as_ref());
         let value = value.map(|value| value.to_json()).unwrap_or_default();
         let ends = ["from", "to"].map(|end| value[end].as_str().map(account));
         [Some(transfer)].into_iter().chain(ends).flatten().collect()
@@ -139,7 +140,7 @@ impl Clients {
             64..70 => self.repeat(),
             70..80 => (OPERATOR, self.feed(view)),
             80..94 => self.review(view),
-            94..97 if self.publishes || view.state.pacts.is_empty() => (OPERATOR, self.publish(view)),
+            94..97 if self.publishes || view.whole_state().pacts.is_empty() => (OPERATOR, self.publish(view)),
             97 => (OPERATOR, self.stop(view)),
             _ => (OPERATOR, Asked::ConfirmClock),
         }
@@ -251,7 +252,7 @@ impl Clients {
 
     /// An action that waits for a person; now and then one that does not, or no longer.
     pub(super) fn waiting(&mut self, view: &View) -> Option<u64> {
-        let open: Vec<u64> = view.state.reviews.open().map(|(review, _)| review.0).collect();
+        let open: Vec<u64> = view.whole_state().reviews.open().map(|(review, _)| review.0).collect();
         if open.is_empty() || self.rng.below(10) == 0 {
             return self.showings.first().map(|(_, shown)| shown.review.0);
         }
@@ -348,7 +349,8 @@ impl Clients {
         let status = self.pick(&["active", "active", "active", "frozen", "closed"], "active");
         let value = json!({"balance": balance, "owner": format!("owner-{}", self.feeds), "status": status});
         let value = (self.rng.below(12) > 0).then_some(value);
-        let current = fact.parse().ok().and_then(|id| view.state.facts.get(&id)).map_or(0, |fact| fact.version());
+        let current =
+            fact.parse().ok().and_then(|id| view.whole_state().facts.get(&id)).map_or(0, |fact| fact.version());
         let if_match = match self.rng.below(4) {
             0 => Some(current),
             1 => Some(current.saturating_sub(self.rng.below(2))),
@@ -359,7 +361,7 @@ impl Clients {
 
     /// Halts something; more often lets go on what is halted, or little else would ever happen.
     fn stop(&mut self, view: &View) -> Asked {
-        let halted = view.state.halts.iter().next().map(|(scope, _)| scope.to_string());
+        let halted = view.whole_state().halts.iter().next().map(|(scope, _)| scope.to_string());
         match halted {
             Some(scope) if self.rng.below(5) > 0 => Asked::Resume { scope },
             _ if self.rng.below(8) == 0 => Asked::Resume { scope: "agent:refund-2".to_owned() },
@@ -372,7 +374,7 @@ impl Clients {
     }
 
     fn publish(&mut self, view: &View) -> Asked {
-        let current = view.state.pacts.values().next().map_or(0, |pact| pact.version);
+        let current = view.whole_state().pacts.values().next().map_or(0, |pact| pact.version);
         let version = current + 1 - u64::from(current > 0 && self.rng.below(6) == 0);
         let limit = if version == 1 { FIRST_LIMIT } else { 40_000 + self.rng.below(60_000) };
         Asked::Publish { version, source: bank::pact(version, limit) }

@@ -128,18 +128,18 @@ fn compare(view: &View, model: &Model, entries: u64) -> Result<(), String> {
     for (fact, version) in model.latest() {
         count += 1;
         let id = fact.parse().map_err(|error| format!("{fact}: {error}"))?;
-        let held = view.state.facts.get(&id).ok_or_else(|| format!("{fact} is not visible"))?;
+        let held = view.whole_state().facts.get(&id).ok_or_else(|| format!("{fact} is not visible"))?;
         let value = held.value.as_ref().map(|value| value.to_json());
         if held.version() != version.version || value != version.value || held.written.entry != version.entry {
             return Err(format!("{fact} is seen as version {} {value:?}, not as {version:?}", held.version()));
         }
     }
-    if view.state.facts.len() != count {
-        return Err(format!("{} facts are visible, the log made {count}", view.state.facts.len()));
+    if view.whole_state().facts.len() != count {
+        return Err(format!("{} facts are visible, the log made {count}", view.whole_state().facts.len()));
     }
-    for (budget, held) in &view.state.budgets {
+    for (budget, held) in &view.whole_state().budgets {
         // What was charged in a window that has closed may be erased, and counts for nothing.
-        let action = view.state.pacts.get(&budget.pact).and_then(|pact| pact.actions.get(&budget.action));
+        let action = view.whole_state().pacts.get(&budget.pact).and_then(|pact| pact.actions.get(&budget.action));
         let rule = action.and_then(|action| action.budgets.iter().find(|rule| rule.id == budget.id));
         if rule.is_some_and(|rule| (held.window + 1) * rule.per_ms <= view.time_ms) {
             continue;

@@ -59,15 +59,16 @@ impl Simulation<'_> {
         let (mut shown, mut observed, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for text in &facts {
             let Ok(id) = fact_id(text) else { continue };
-            let fact = view.state.facts.get(&id);
+            let fact = view.whole_state().facts.get(&id);
             let (version, value) = fact.map_or((0, None), |fact| (fact.version(), fact.value.clone()));
-            let disclosed = disclose(&view.state, &agent, &id);
+            let disclosed = disclose(view.whole_state(), &agent, &id);
             if !disclosed.is_observable() {
                 refused.push(text.clone());
                 continue;
             }
             let seen = value.as_ref().map(|value| value.only(|name| disclosed.shows(name)).to_json());
-            let withheld = fact.filter(|_| value.is_some()).map(|fact| withheld(&view.state, fact.id.ty(), &disclosed));
+            let withheld =
+                fact.filter(|_| value.is_some()).map(|fact| withheld(view.whole_state(), fact.id.ty(), &disclosed));
             let withheld = withheld.into_iter().flatten().map(|name| name.to_string()).collect();
             shown.push(Shown { fact: text.clone(), version, value: seen, withheld });
             observed.push(Observed { fact: id, version: Version::Number(version), at_ms, value });
@@ -93,7 +94,7 @@ impl Simulation<'_> {
 
     /// Takes a batch of wishes from the clients.
     pub(super) fn ask(&mut self, parts: &Parts, slot: &Slot) -> Result<Vec<Submission>, String> {
-        let is_new = parts.view().read().state.pacts.is_empty();
+        let is_new = parts.view().read().whole_state().pacts.is_empty();
         let mut asked = Vec::new();
         if is_new && self.rng.below(10) > 0 {
             asked = self.clients.opening();
@@ -195,7 +196,7 @@ impl Simulation<'_> {
         for token in &request.observations {
             observed.extend(self.clients.sealer.open(token, &agent, 0).map_err(|error| error.to_string())?.observed);
         }
-        let pact = parts.view().read().state.pacts.get(&request.pact).cloned();
+        let pact = parts.view().read().whole_state().pacts.get(&request.pact).cloned();
         let chain = request.delegation.as_deref().map(reduced).transpose()?;
         let mut action = Action::new(agent, auth.without_body(body), body.into(), request, observed);
         action.chain = chain;

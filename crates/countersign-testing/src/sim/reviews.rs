@@ -20,8 +20,9 @@ impl Simulation<'_> {
         let view = parts.view().read();
         let Some(review) = self.clients.waiting(&view).map(ReviewId) else { return };
         let Ok(to) = AgentId::new(by) else { return };
-        let parked = view.state.reviews.waiting(review, at_ms).ok();
-        let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, &view.state, &[], at_ms)) else {
+        let parked = view.whole_state().reviews.waiting(review, at_ms).ok();
+        let Some((shown, _)) = parked.and_then(|parked| show(review, parked, &to, view.whole_state(), &[], at_ms))
+        else {
             return;
         };
         let position = view.position;

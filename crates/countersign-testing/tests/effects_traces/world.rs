@@ -240,7 +240,7 @@ impl World {
         let order = if before.outside[action].did > 0 { Order::There } else { Order::Absent };
         let effect = self.effect(action)?;
         let until = Instant::now() + PATIENCE;
-        while self.life().gate.view().state.effects.find(effect).is_ok() {
+        while self.life().gate.view().whole_state().effects.find(effect).is_ok() {
             if self.life().board.seat(action) == Some(Seat::Probe) {
                 self.life().board.tell(action, order);
             }
@@ -328,23 +328,24 @@ impl World {
         let view = gate.view();
         let ids = Fact::ALL.map(|fact| fact_id(fact).parse().unwrap());
         let facts = ids.each_ref().map(|id| {
-            let fact = &view.state.facts.get(id).unwrap();
+            let fact = &view.whole_state().facts.get(id).unwrap();
             (fact.version(), fact.value.as_ref().unwrap().get("open") == Some(&Value::Bool(true)))
         });
         let actions = self.told.each_ref().map(|told| match told {
             Told::Nothing | Told::Waits(_) => "new",
-            Told::Decided { entry, verdict: "in_flight" } => match view.state.effects.find(EffectId(*entry)) {
+            Told::Decided { entry, verdict: "in_flight" } => match view.whole_state().effects.find(EffectId(*entry)) {
                 Ok(effect) => effect.phase.as_str(),
                 Err(EffectRefusal::Ended { how, .. }) => how.as_str(),
                 Err(_) => "not there",
             },
             Told::Decided { verdict, .. } => verdict,
         });
-        let fences = &view.state.fences;
+        let fences = &view.whole_state().fences;
         let fenced = ids.each_ref().map(|id| fences.is_steady(id));
         let claims = self.claims.map(|claim| claim.is_some_and(|id| fences.claim(id, now_ms).is_some()));
-        let halted = view.state.halts.get(&Scope::All).is_some();
-        let (held, waiting) = (!view.state.held.is_empty(), usize::try_from(gate.waiting()).unwrap_or(usize::MAX));
+        let halted = view.whole_state().halts.get(&Scope::All).is_some();
+        let (held, waiting) =
+            (!view.whole_state().held.is_empty(), usize::try_from(gate.waiting()).unwrap_or(usize::MAX));
         Ok(Seen { facts, actions, fenced, claims, held, halted, waiting })
     }
 

@@ -170,7 +170,7 @@ fn through(gate: &Gate, account: u64, number: u64) -> Result<()> {
             let _ = moved.send(());
         };
         let listening = gate.bell().once(effect, Box::new(told));
-        match gate.view().state.effects.find(effect) {
+        match gate.view().effect(effect) {
             Ok(_) => {}
             Err(EffectRefusal::Ended { how: Outcome::Settled, .. }) => {
                 gate.bell().cancel(listening);

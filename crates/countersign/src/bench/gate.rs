@@ -36,7 +36,7 @@ pub fn median_us(mut waits: Vec<Duration>) -> f64 {
 /// `decide` alone in nanoseconds: three preconditions, the time, one value set and the new fact made.
 pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
     let admitted = (0..actions).map(|_| bench.admit(false)).collect::<Result<Vec<_>>>()?;
-    let mut state = bench.gate.view().state.clone();
+    let mut state = bench.gate.view().whole_state().clone();
     let by = AgentId::new("bench-1")?;
     let now_ms = bench.gate.now_ms();
     let started = Instant::now();

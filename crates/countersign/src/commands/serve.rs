@@ -95,7 +95,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         let names: Vec<_> = adapters.keys().map(smol_str::SmolStr::as_str).collect();
         note(format_args!("Calls go out through {}.", names.join(", ")));
     }
-    if !listen.ip().is_loopback() && !gate.view().state.is_identified() {
+    if !listen.ip().is_loopback() && !gate.view().is_identified() {
         return Err(Failure::usage(format!(
             "{listen} can be reached from outside, and this gate has no admin: it cannot tell who calls"
         ))

@@ -102,7 +102,7 @@ impl GatedWorld {
     /// All facts, as rows.
     pub fn rows(&self) -> Rows {
         let mut rows = Rows::default();
-        for fact in self.gate.view().state.facts.iter() {
+        for fact in self.gate.view().whole_state().facts.iter() {
             if let Some(serde_json::Value::Object(value)) = fact.value.as_ref().map(Attributes::to_json) {
                 rows.insert(fact.id.to_string(), value);
             }
@@ -111,7 +111,7 @@ impl GatedWorld {
     }
 
     fn publish(&self, file: &PactFile) -> Result<()> {
-        if self.gate.view().state.pacts.contains_key(&PactName::new(file.name)?) {
+        if self.gate.view().pact(&PactName::new(file.name)?).is_some() {
             return Ok(());
         }
         let loaded =

@@ -139,7 +139,7 @@ pub async fn show(
     if !matches!(leaf.kind, Kind::Action | Kind::Shadow) || leaf.by != caller.name {
         return Err(not_found());
     }
-    let latest = app.gate.view().state.latest_of(entry);
+    let latest = app.gate.view().latest_of(entry);
     json(&app.settled_verdict(app.stored_verdict(latest).await?, &caller.name, wait).await?)
 }
 
@@ -152,7 +152,7 @@ impl App {
     /// Whether one of these facts is kept elsewhere, so that reading it means waiting.
     fn lives_outside(&self, ids: &[FactId]) -> bool {
         let view = self.gate.view();
-        ids.iter().any(|id| view.state.catalogue.source(id.ty()).is_some())
+        ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
     }
 
     /// What an agent is told that waits for as many facts outside as it may.
@@ -168,7 +168,7 @@ impl App {
             return Ok(verdict);
         };
         self.until_settled(effect, agent, wait).await;
-        let latest = self.gate.view().state.effects.latest(effect.0);
+        let latest = self.gate.view().latest_of_effect(effect);
         match latest.filter(|latest| *latest != effect.0) {
             Some(latest) => Ok(Verdict { repeated: verdict.repeated, ..self.stored_verdict(latest).await? }),
             None => Ok(verdict),

@@ -8,7 +8,6 @@ use axum::response::Response;
 use countersign_api::{AgentList, CallerResponse, OperatorList, Registered};
 use countersign_core::fact::Fact;
 use countersign_core::identity::HolderKind;
-use countersign_core::state::SHARDS;
 use countersign_engine::gate::Gate;
 use std::sync::Arc;
 
@@ -30,19 +29,16 @@ pub async fn caller(State(app): State<Arc<App>>, request: Request) -> Result<Res
         HolderKind::Operator => "operator",
     });
     json(&CallerResponse {
-        identified: app.gate.view().state.is_identified(),
+        identified: app.gate.view().is_identified(),
         name: caller.map(|caller| caller.name.to_string()),
         kind: kind.map(ToOwned::to_owned),
     })
 }
 
-/// All facts of a type, deleted ones among them, by id. Writers are held up for one shard at a time.
+/// All facts of a type, deleted ones among them, by id.
 pub fn facts_of_type(gate: &Gate, ty: &str) -> Vec<Arc<Fact>> {
     let mut found: Vec<Arc<Fact>> = Vec::new();
-    for shard in 0..SHARDS {
-        let view = gate.view();
-        found.extend(view.state.facts.shard(shard).filter(|fact| fact.id.ty().as_str() == ty).cloned());
-    }
+    gate.each_fact_of(ty, |fact| found.push(Arc::clone(fact)));
     found.sort_by(|one, other| one.id.id().cmp(other.id.id()));
     found
 }

@@ -10,7 +10,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use countersign_api::{ClaimEntered, ClaimInForce, ClaimList, ErrorCode};
 use countersign_core::denial::DenialCode;
-use countersign_core::disclose::{ShownClaim, disclose_claim};
+use countersign_core::disclose::ShownClaim;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::HolderKind;
 use countersign_engine::request::{self, Entered};
@@ -73,11 +73,10 @@ pub async fn withdraw(
 pub async fn list(State(app): State<Arc<App>>, caller: Option<Extension<Caller>>) -> Result<Response, HttpError> {
     let now_ms = app.gate.now_ms();
     let view = app.gate.view();
-    let standing = view.state.fences.claims().filter(|(_, claim)| claim.stands(now_ms));
     let agent = caller.map(|Extension(caller)| caller).filter(|caller| caller.kind == Some(HolderKind::Agent));
-    let claims = standing.filter_map(|(id, claim)| {
+    let claims = view.claims(now_ms).filter_map(|(id, claim)| {
         let shown = match &agent {
-            Some(agent) => disclose_claim(&view.state, &agent.name, claim)?,
+            Some(agent) => view.claim_shown_to(&agent.name, claim)?,
             None => ShownClaim { facts: claim.facts.iter().collect(), reason: Some(&claim.reason) },
         };
         Some(ClaimInForce {
@@ -101,7 +100,7 @@ fn named(path: ClaimPath) -> Result<ClaimId, HttpError> {
 
 fn answer(app: &App, id: ClaimId, entered: &Entered) -> Result<Response, HttpError> {
     let view = app.gate.view();
-    let claim = view.state.fences.claim(id, entered.entry.time_ms);
+    let claim = view.claim(id, entered.entry.time_ms);
     json(&ClaimEntered {
         claim: id.to_string(),
         entry: entered.entry.index,

@@ -58,7 +58,7 @@ fn effect_id(path: EffectPath) -> Result<EffectId, HttpError> {
 
 /// `GET /v1/effects`
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
-    let open: Vec<EffectId> = app.gate.view().state.effects.open().map(|(id, _)| id).collect();
+    let open: Vec<EffectId> = app.gate.view().effects_open().map(|(id, _)| id).collect();
     let describe = move |gate: &Gate| {
         let described = open.into_iter().map(|id| describe(gate, id));
         // One that ended while the others were read is no longer under way.
@@ -128,7 +128,7 @@ impl App {
                 let _ = moved.send(());
             };
             let listening = self.gate.bell().once(id, Box::new(told));
-            let is_under_way = match self.gate.view().state.effects.find(id) {
+            let is_under_way = match self.gate.view().effect(id) {
                 Ok(effect) => !matches!(effect.phase, Phase::InDoubt { .. }),
                 Err(_) => false,
             };

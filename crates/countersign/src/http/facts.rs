@@ -22,6 +22,7 @@ use countersign_core::state;
 use countersign_core::value::Attributes;
 use countersign_engine::gate::Gate;
 use countersign_engine::request::{Refusal, Request as GateRequest};
+use countersign_engine::view::View;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -60,7 +61,7 @@ pub fn bad_query(error: &QueryRejection) -> HttpError {
 }
 
 fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
-    if let Some(source) = gate.view().state.catalogue.source(id.ty()) {
+    if let Some(source) = gate.view().catalogue().source(id.ty()) {
         let message = format!("facts of type {} live outside, in `{}`, and not in the ledger", id.ty(), source.adapter);
         let hint = "look there, or observe it as an agent that may: an observation reads it";
         return HttpError::new(ErrorCode::FactNotFound, message, hint);
@@ -69,7 +70,7 @@ fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
         Some(fact) => format!("{id} was deleted with version {} in entry {}", fact.version(), fact.written.entry),
         None => format!("there is no {id}"),
     };
-    let waiting = gate.view().state.held_feeds(id).count();
+    let waiting = gate.view().held_feeds(id).count();
     let message = match waiting {
         0 => message,
         _ => format!("{message}; {waiting} of its feeds wait until no effect in flight relies on it"),
@@ -96,7 +97,7 @@ pub async fn list(
     let Query(ListQuery { after, limit }) = query.map_err(|error| bad_query(&error))?;
     let limit = within("limit", limit.unwrap_or(LIST_LIMIT.0), 1..=LIST_LIMIT.1)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    if !app.gate.view().state.catalogue.types().contains_key(&ty) {
+    if !app.gate.view().catalogue().types().contains_key(&ty) {
         return Err(Refusal::UnknownType(ty.to_string()).into());
     }
     let find = move |gate: &Gate| Ok::<_, HttpError>(first_facts(gate, &ty, after.as_deref(), limit));
@@ -106,19 +107,18 @@ pub async fn list(
 /// The first facts of a type after an id. All facts are looked at, one shard at a time; only a page is kept.
 fn first_facts(gate: &Gate, ty: &FactType, after: Option<&str>, limit: usize) -> FactList {
     let mut first: BTreeMap<String, Arc<Fact>> = BTreeMap::new();
-    for shard in 0..state::SHARDS {
-        let view = gate.view();
-        let facts = view.state.facts.shard(shard).filter(|fact| fact.id.ty() == ty && fact.value.is_some());
-        for fact in facts.filter(|fact| after.is_none_or(|after| fact.id.id() > after)) {
-            let is_full = first.len() > limit;
-            if !is_full || first.last_key_value().is_some_and(|(last, _)| fact.id.id() < last.as_str()) {
-                first.insert(fact.id.id().to_owned(), Arc::clone(fact));
-            }
-            if is_full && first.len() > limit + 1 {
-                first.pop_last();
-            }
+    gate.each_fact_of(ty.as_str(), |fact| {
+        if fact.value.is_none() || after.is_some_and(|after| fact.id.id() <= after) {
+            return;
         }
-    }
+        let is_full = first.len() > limit;
+        if !is_full || first.last_key_value().is_some_and(|(last, _)| fact.id.id() < last.as_str()) {
+            first.insert(fact.id.id().to_owned(), Arc::clone(fact));
+        }
+        if is_full && first.len() > limit + 1 {
+            first.pop_last();
+        }
+    });
     let more = first.len() > limit;
     if more {
         first.pop_last();
@@ -147,7 +147,7 @@ pub async fn get(State(app): State<Arc<App>>, path: FactPath) -> Result<Response
 fn found(gate: &Gate, id: &FactId) -> Option<FactResponse> {
     let now_ms = gate.now_ms();
     let view = gate.view();
-    let fact = view.state.facts.get(id)?;
+    let fact = view.fact(id)?;
     let value = fact.value.as_ref()?;
     let held = |(entry, feed): (u64, &state::HeldFeed)| HeldFeed {
         entry,
@@ -165,14 +165,14 @@ fn found(gate: &Gate, id: &FactId) -> Option<FactResponse> {
         confirmed_at: fact.confirmed.as_ref().map(|confirmed| confirmed.at_ms),
         confirmed_by: fact.confirmed.as_ref().map(|confirmed| confirmed.by.to_string()),
         atomicity: Atomicity::Atomic,
-        fenced_by: fenced_by(&view.state, id),
-        held: view.state.held_feeds(id).map(held).collect(),
-        claim: view.state.fences.claim_on(id, now_ms).map(|(claim, _)| claim.to_string()),
+        fenced_by: fenced_by(&view, id),
+        held: view.held_feeds(id).map(held).collect(),
+        claim: view.claim_on(id, now_ms).map(|claim| claim.to_string()),
     })
 }
 
-fn fenced_by(state: &state::State, id: &FactId) -> Vec<String> {
-    state.fences.steady_on(id).map(|effect| effect.to_string()).collect()
+fn fenced_by(view: &View, id: &FactId) -> Vec<String> {
+    view.fenced_by(id).map(|effect| effect.to_string()).collect()
 }
 
 fn etag(version: u64) -> HeaderValue {
@@ -246,7 +246,7 @@ async fn feed(
     let entered = app.enter(request).await?;
     let version = entered.entry.event.writes().first().map(|write| write.version);
     let held = matches!(entered.entry.event, Event::Held { .. });
-    let waits_for = if held { fenced_by(&app.gate.view().state, &fact) } else { Vec::new() };
+    let waits_for = if held { fenced_by(&app.gate.view(), &fact) } else { Vec::new() };
     let (entry, receipt) = (entered.entry.index, receipt(&entered));
     let mut response = json(&FactWritten { fact: fact.to_string(), version, entry, held, waits_for, receipt })?;
     match version {
@@ -259,7 +259,7 @@ async fn feed(
 /// Reads a value by the type of its fact. The sequencer checks it again: types may have grown since.
 fn typed(gate: &Gate, id: &FactId, value: &Value) -> Result<Attributes, HttpError> {
     let Value::Object(object) = value else { return Err(HttpError::field("field `value` must be an object")) };
-    let catalogue = Arc::clone(&gate.view().state.catalogue);
+    let catalogue = Arc::clone(gate.view().catalogue());
     let types = catalogue.types().get(id.ty()).ok_or_else(|| Refusal::UnknownType(id.ty().to_string()))?;
     let invalid = |problem: String| Refusal::InvalidValue { fact: id.clone(), problem };
     let value = Attributes::from_json(object, types).map_err(|error| invalid(error.to_string()))?;

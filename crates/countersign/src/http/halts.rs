@@ -57,7 +57,7 @@ fn matches(gate: &Gate, scope: &Scope) -> (Option<u64>, Option<String>) {
         Scope::All => return (None, None),
         Scope::Agent(agent) => (agent.as_str(), agents(gate, |fact| Some(fact.id.id().to_owned()))),
         Scope::Org(org) => (org, agents(gate, |fact| Some(org_of(fact)?.to_owned()))),
-        Scope::Pact(pact) => (pact.as_str(), gate.view().state.pacts.keys().map(ToString::to_string).collect()),
+        Scope::Pact(pact) => (pact.as_str(), gate.view().pacts().map(|pact| pact.name.to_string()).collect()),
     };
     let found = names.iter().filter(|known| *known == name).count();
     let closest = (found == 0).then(|| closest(name, names.iter().map(String::as_str)).map(str::to_owned));
@@ -80,8 +80,8 @@ fn org_of(fact: &Fact) -> Option<&str> {
 /// `GET /v1/halts`
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     let view = app.gate.view();
-    let halts = view.state.halts.iter().map(in_force).collect();
-    let in_flight = view.state.effects.open().filter_map(|(id, effect)| {
+    let halts = view.halts_in_force().map(in_force).collect();
+    let in_flight = view.effects_open().filter_map(|(id, effect)| {
         Some(InFlight {
             effect: id.to_string(),
             entry: effect.flight()?.entry,

@@ -2,8 +2,6 @@
 //!
 //! Labels come only from fixed lists (routes as declared, statuses, codes): nothing that a caller writes becomes a label.
 
-use countersign_core::effect::Phase;
-use countersign_core::state::State;
 use countersign_engine::gate::Gate;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -130,21 +128,21 @@ fn gate_text(out: &mut String, gate: &Gate) {
     for (code, total) in gate.denials().totals() {
         line(out, &format!("countersign_denials_total{{code=\"{code}\"}}"), total);
     }
-    let (entries, facts, pacts, halts, [cooling, dispatched, in_doubt], held) = {
+    let (entries, counts) = {
         let view = gate.view();
-        let state = &view.state;
-        (view.position, state.facts.len(), state.pacts.len(), state.halts.len(), phases(state), state.held.len())
+        (view.position, view.counts())
     };
     family(out, "countersign_effects", "gauge", "Effects under way, by where they are.");
-    for (phase, count) in [("cooling", cooling), ("dispatched", dispatched), ("in_doubt", in_doubt)] {
+    let phases = [("cooling", counts.cooling), ("dispatched", counts.dispatched), ("in_doubt", counts.in_doubt)];
+    for (phase, count) in phases {
         line(out, &format!("countersign_effects{{state=\"{phase}\"}}"), count);
     }
     let gauges = [
         ("countersign_entries", "Entries in the ledger.", entries),
-        ("countersign_facts", "Facts held, deleted ones included.", facts as u64),
-        ("countersign_pacts", "Pacts in force.", pacts as u64),
-        ("countersign_halts", "Scopes that are halted.", halts as u64),
-        ("countersign_held_feeds", "Feeds that wait for a fence to end.", held as u64),
+        ("countersign_facts", "Facts held, deleted ones included.", counts.facts as u64),
+        ("countersign_pacts", "Pacts in force.", counts.pacts as u64),
+        ("countersign_halts", "Scopes that are halted.", counts.halts as u64),
+        ("countersign_held_feeds", "Feeds that wait for a fence to end.", counts.held_feeds as u64),
         ("countersign_waiting", "Actions that wait for a fence to end.", gate.waiting()),
         ("countersign_queue_length", "Requests that wait to be decided.", gate.queued() as u64),
         (
@@ -158,15 +156,6 @@ fn gate_text(out: &mut String, gate: &Gate) {
         family(out, name, "gauge", help);
         line(out, name, value);
     }
-}
-
-/// How many effects cool, are dispatched, and are in doubt.
-fn phases(state: &State) -> [u64; 3] {
-    state.effects.open().fold([0; 3], |[cooling, dispatched, in_doubt], (_, effect)| match effect.phase {
-        Phase::Cooling { .. } => [cooling + 1, dispatched, in_doubt],
-        Phase::Dispatched(_) => [cooling, dispatched + 1, in_doubt],
-        Phase::InDoubt { .. } => [cooling, dispatched, in_doubt + 1],
-    })
 }
 
 fn family(out: &mut String, name: &str, kind: &str, help: &str) {

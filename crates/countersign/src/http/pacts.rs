@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// `GET /v1/pacts`
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
-    let pacts: Vec<Arc<Pact>> = app.gate.view().state.pacts.values().cloned().collect();
+    let pacts: Vec<Arc<Pact>> = app.gate.view().pacts().cloned().collect();
     json(&PactList { pacts: pacts.iter().map(|pact| summary(pact)).collect() })
 }
 
@@ -33,7 +33,7 @@ pub async fn get(
 ) -> Result<Response, HttpError> {
     let Path(name) = path.map_err(|error| bad_path(&error))?;
     let name = PactName::new(name).map_err(|error| HttpError::path(&error))?;
-    let pact = app.gate.view().state.pacts.get(&name).cloned();
+    let pact = app.gate.view().pact(&name).cloned();
     let pact = pact.ok_or_else(|| {
         let message = format!("no pact `{name}` has been published");
         HttpError::new(
@@ -107,7 +107,7 @@ pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     let text = Arc::clone(&source);
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
     // The very check that publishing makes at its place in the order, on what is published now.
-    let checked = app.gate.view().state.check_publish(&loaded.pact);
+    let checked = app.gate.view().check_publish(&loaded.pact);
     let unchanged = matches!(checked, Err(PublishError::Unchanged { .. }));
     if let Err(refused) = checked
         && !unchanged

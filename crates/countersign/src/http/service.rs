@@ -23,7 +23,7 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<Response, HttpError> 
         None => {
             let now = app.gate.now_ms();
             let view = app.gate.view();
-            let halted = view.state.halts.get(&Scope::All).map(|halt| halt.entry);
+            let halted = view.halt_of(&Scope::All).map(|halt| halt.entry);
             json(&Ready { ready: true, position: view.position, now, halted })
         }
         Some(NotReady { reason, left_ms }) => Err(HttpError::not_ready(reason, left_ms)),

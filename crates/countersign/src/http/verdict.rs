@@ -19,9 +19,9 @@ use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
 use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Kind, LeafVerdict};
-use countersign_core::state::State;
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
+use countersign_engine::view::View;
 pub use refused::{of_refused, refusal};
 
 /// What is to be said of an action, before there are words and before anything is left out.
@@ -250,13 +250,13 @@ impl Said {
     /// A text from outside without the ids that the agent must not learn.
     fn masked_text(&self, gate: &Gate, text: &str) -> String {
         let view = gate.view();
-        self.disclosure(&view.state).masked_text(text)
+        self.disclosure(&view).masked_text(text)
     }
 
-    fn disclosure<'a>(&'a self, state: &'a State) -> Disclosure<'a> {
+    fn disclosure<'a>(&'a self, view: &'a View) -> Disclosure<'a> {
         let by = self.pact.as_ref();
         let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
-        Disclosure::new(state, &self.agent, by, &self.reads)
+        view.disclosure(&self.agent, by, &self.reads)
     }
 
     fn withhold(&mut self, gate: &Gate) {
@@ -268,7 +268,7 @@ impl Said {
         let view = gate.view();
         let (mut blocked, mut shadowed) = (self.blocked.take(), self.shadowed.take());
         let mut wrote = std::mem::take(&mut self.wrote);
-        let disclosure = self.disclosure(&view.state);
+        let disclosure = self.disclosure(&view);
         for reason in blocked.iter_mut().chain(&mut shadowed) {
             reason.withhold(&disclosure);
         }
@@ -294,7 +294,7 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
     said.know_all_ids();
     let view = gate.view();
     let mut reason = said.blocked.take();
-    let disclosure = said.disclosure(&view.state);
+    let disclosure = said.disclosure(&view);
     if let Some(reason) = &mut reason {
         reason.withhold(&disclosure);
         effect.message = Some(reason.message());
@@ -339,7 +339,7 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
 fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Option<Atomicity> {
     let Some(pact) = pact else { return Some(Atomicity::Atomic) };
     let view = gate.view();
-    let held = view.state.pacts.values().find(|held| held.name.as_str() == pact.name)?;
+    let held = view.pacts().find(|held| held.name.as_str() == pact.name)?;
     if held.version != pact.version {
         return None;
     }

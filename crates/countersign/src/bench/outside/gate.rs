@@ -83,7 +83,7 @@ impl Bank {
 
     /// How many effects are under way.
     pub fn in_flight(&self) -> usize {
-        self.gate.view().state.effects.open().count()
+        self.gate.view().effects_open().count()
     }
 
     /// Waits until no effect is under way.

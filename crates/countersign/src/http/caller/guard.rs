@@ -48,7 +48,7 @@ pub async fn identify(
     if let Some(route) = route {
         request.extensions_mut().insert(route);
     }
-    let let_through = if app.gate.view().state.is_identified() {
+    let let_through = if app.gate.view().is_identified() {
         let Some(route) = route else {
             return unsigned(&app, request).map_or_else(HttpError::into_response, |_| no_such_operation(path.as_str()));
         };
@@ -186,7 +186,7 @@ async fn verify(
     let presented = signature::parse(&wire, app.gate.origin())?;
     let (key, sent) = (presented.signed.key.public_key(), presented.signed.body.clone());
     // Before the signature is verified and its nonce kept: more of the same would cost the most here.
-    let holder = || app.gate.view().state.keys().holder(&presented.signed.key).cloned();
+    let holder = || app.gate.view().holder(&presented.signed.key).cloned();
     let is_limited = is_limited || holder().is_some_and(|holder| holder.kind == HolderKind::Agent);
     // The path as the router has it: one that was sent may hold the id of a fact.
     let asked = route.path;

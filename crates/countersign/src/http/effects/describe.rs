@@ -9,7 +9,6 @@ use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
 use countersign_core::reason::Reason;
 use countersign_core::record::Leaf;
-use countersign_core::state::HeldFeed;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Refusal;
 use serde_json::Value;
@@ -40,7 +39,7 @@ impl From<Described> for HttpError {
 /// Where an effect is, by what is durable.
 fn place(gate: &Gate, id: EffectId) -> Result<(EffectState, u64, Option<u64>), EffectRefusal> {
     let view = gate.view();
-    match view.state.effects.find(id) {
+    match view.effect(id) {
         Ok(effect) => {
             let state = match effect.phase {
                 Phase::Cooling { .. } => EffectState::Cooling,
@@ -119,9 +118,7 @@ pub fn for_its_agent(gate: &Gate, id: EffectId, mut effect: Effect) -> Result<Ef
 
 /// The feeds that wait for an effect.
 fn held_up(gate: &Gate, id: EffectId) -> Vec<u64> {
-    let view = gate.view();
-    let waits = |feed: &HeldFeed| view.state.fences.steady_on(&feed.fact).any(|effect| effect == id);
-    view.state.held.iter().filter(|(_, feed)| waits(feed)).map(|(entry, _)| *entry).collect()
+    gate.view().feeds_waiting_for(id)
 }
 
 /// Whether the other side keeps receipts, which are asked about a doubt without a word in the pact.
@@ -157,7 +154,7 @@ fn undo_with(gate: &Gate, id: EffectId, body: &Payload, undo: &str) -> Option<Un
 fn action_type<T>(gate: &Gate, body: &Payload, action: &str, of: impl FnOnce(&ActionType) -> T) -> Option<T> {
     let (pact, action) = (PactName::new(body.text("/pact")?).ok()?, ActionName::new(action).ok()?);
     let view = gate.view();
-    view.state.pacts.get(&pact)?.actions.get(&action).map(of)
+    view.pact(&pact)?.actions.get(&action).map(of)
 }
 
 /// The payload of an entry; what was erased says nothing.

@@ -17,7 +17,7 @@ const ORIGIN: &str = "bench.example/bank";
 /// How an effect ended, once it has.
 fn ended(gate: &Gate, effect: u64) -> Option<Outcome> {
     let view = gate.view();
-    view.state.effects.ended().find(|(id, ..)| *id == EffectId(effect)).map(|(_, outcome, _)| outcome)
+    view.whole_state().effects.ended().find(|(id, ..)| *id == EffectId(effect)).map(|(_, outcome, _)| outcome)
 }
 
 /// Everything in the ledger is decided again from what it recorded, and comes out the same.
