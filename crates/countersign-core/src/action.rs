@@ -27,7 +27,7 @@ pub struct ActionRequest<'a> {
     /// The action type.
     pub action: ActionName,
     /// The caller's key for retries.
-    pub idempotency_key: IdempotencyKey,
+    pub idempotency_key: IdempotencyKey<'a>,
     /// The parameters, not yet bound.
     pub params: Members<'a>,
     /// Observation tokens, not yet opened.
@@ -321,7 +321,7 @@ fn latest(observed: Vec<Observed>) -> Vec<Observed> {
     latest
 }
 
-fn key_digest(agent: &AgentId, key: &IdempotencyKey) -> KeyDigest {
+fn key_digest(agent: &AgentId, key: &IdempotencyKey<'_>) -> KeyDigest {
     let Digest(digest) = Digest::of_parts(&[agent.as_str().as_bytes(), b"\0", key.as_str().as_bytes()]);
     digest.first_chunk().copied().unwrap_or_default()
 }

@@ -6,6 +6,7 @@
 use crate::limits::{ID_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_CHARS_MIN};
 use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use unicode_normalization::is_nfc;
@@ -70,16 +71,17 @@ pub fn check_id(id: &str) -> Result<(), IdError> {
     Ok(())
 }
 
-fn is_identifier(text: &str, extra: &str) -> bool {
-    let mut chars = text.chars();
-    text.len() <= 64
-        && chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || extra.contains(c))
+fn is_identifier(text: &str, may_have_hyphens: bool) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || may_have_hyphens && *byte == b'-';
+    let bytes = text.as_bytes();
+    bytes.len() <= 64
+        && bytes.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
+        && bytes.iter().all(is_part)
 }
 
 /// Checks a type, attribute, parameter or read name: a Cedar identifier in ASCII, so byte order is also JCS order.
 pub fn check_identifier(text: &str) -> Result<(), IdError> {
-    if is_identifier(text, "") { Ok(()) } else { Err(IdError::NotAnIdentifier(text.to_owned())) }
+    if is_identifier(text, false) { Ok(()) } else { Err(IdError::NotAnIdentifier(text.to_owned())) }
 }
 
 /// Serialises a type as the text that it prints and parses.
@@ -157,7 +159,7 @@ macro_rules! name_type {
 }
 
 fn check_name(text: &str) -> Result<(), IdError> {
-    if is_identifier(text, "-") { Ok(()) } else { Err(IdError::NotAName(text.to_owned())) }
+    if is_identifier(text, true) { Ok(()) } else { Err(IdError::NotAName(text.to_owned())) }
 }
 
 fn check_idempotency_key(text: &str) -> Result<(), IdError> {
@@ -189,11 +191,24 @@ name_type!(
     FactType,
     check_identifier
 );
-name_type!(
-    /// A caller's key under which a retried action is recognised.
-    IdempotencyKey,
-    check_idempotency_key
-);
+
+/// A caller's key under which a retried action is recognised. It is not kept, since a digest stands for it, and so not copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey<'a>(Cow<'a, str>);
+
+impl<'a> IdempotencyKey<'a> {
+    /// Checks and wraps the text.
+    pub fn new(text: impl Into<Cow<'a, str>>) -> Result<Self, IdError> {
+        let text = text.into();
+        check_idempotency_key(&text)?;
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 impl AgentId {
     /// The name under which the gate itself makes entries.
