@@ -46,7 +46,7 @@ impl Gate {
     /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
     /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
-        // Whoever signed it has hashed it: the digest that the signature covers is the action's id.
+        // A signed body is hashed already: the digest that the signature covers is the id of the action.
         let signed = auth.signed().and_then(|signed| signed.body.clone()).filter(|signed| **signed == *body);
         let body = signed.unwrap_or_else(|| body.into());
         let mut request = ActionRequest::parse(&body)?;

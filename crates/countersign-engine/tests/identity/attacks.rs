@@ -49,7 +49,7 @@ fn an_action_does_not_get_the_id_of_another_body_that_was_signed() {
     let own = world.gate.admit(id("refund-1"), world.auth(&key(1), &signed), signed.as_str().into()).unwrap();
     assert_eq!((own.id, own.auth.signed().unwrap().body.is_none()), (Digest::of(signed.as_bytes()), true));
     let other = world.gate.admit(id("refund-1"), world.auth(&key(1), &signed), sent.as_str().into()).unwrap();
-    // The body that was signed is kept beside it, and whoever verifies the entry finds it.
+    // The body that was signed is kept beside it, where an audit finds it.
     assert_eq!((other.id, &*other.body), (Digest::of(sent.as_bytes()), sent.as_str()));
     assert_eq!(other.auth.signed().unwrap().body.as_deref(), Some(signed.as_str()));
 }
