@@ -27,8 +27,8 @@ use crate::commit::Committer;
 use crate::delegation::Delegations;
 use crate::denials::Denials;
 use crate::idempotency::Idempotency;
-use crate::identity::SigningTime;
 use crate::identity::replay::ReplayWindow;
+use crate::identity::{KeptFile, SigningTime};
 use crate::log_key::LogKeys;
 use crate::outbox::Tried;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     tried: Tried,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
+    kept_file: KeptFile,
     /// Counts of what the gate did, for metrics.
     pub(crate) counters: Counters,
 }
@@ -338,11 +339,12 @@ impl Gate {
 
     /// Nobody can be authenticated any more, and the folder is still ours: what was seen is final.
     fn save_nonces(&self) {
-        let mut replays = self.shared.replays.lock();
         if !self.view().state.is_identified() {
             return;
         }
-        if let Err(error) = replays.save(self.shared.log.disk().as_ref(), self.now_ms()) {
+        let (disk, now_ms) = (self.disk().as_ref(), self.now_ms());
+        let saved = self.write_kept().and_then(|()| self.shared.replays.lock().save(disk, now_ms));
+        if let Err(error) = saved {
             tracing::warn!(%error, "the nonces cannot be kept; after the next start, what was signed before it is refused");
         }
     }
@@ -355,6 +357,11 @@ impl Gate {
     #[cfg(feature = "sabotage")]
     pub fn is_without(&self, control: crate::sabotage::Control) -> bool {
         self.shared.options.without == Some(control)
+    }
+
+    /// Writes what admins signed and is not in its file yet.
+    pub(crate) fn write_kept(&self) -> std::io::Result<()> {
+        self.shared.kept_file.write(&self.shared.replays, self.disk().as_ref())
     }
 
     /// The nonces of signed requests.

@@ -13,3 +13,4 @@ pub mod stored;
 pub use authenticate::{AuthError, Authenticated};
 pub(crate) use freshness::SigningTime;
 pub use freshness::{AGE_MAX_S, AHEAD_MAX_S};
+pub(crate) use kept::KeptFile;

@@ -61,7 +61,7 @@ impl Shared {
             if wanted { self.log.prepare_next(Fill::Reserved) } else { Ok(()) }
         });
         let done = done.and_then(|()| {
-            let kept = self.replays.lock().write_kept(self.log.disk().as_ref());
+            let kept = self.kept_file.write(&self.replays, self.log.disk().as_ref());
             kept.map_err(|source| StorageError::Io { action: "write", name: "operators-seen".to_owned(), source })
         });
         match done {

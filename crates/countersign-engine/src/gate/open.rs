@@ -7,6 +7,7 @@ use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
 use crate::fold::{Fold, named_key, payload_matches};
+use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
 use crate::outbox::Tried;
@@ -247,6 +248,7 @@ impl Parts {
             tried: Tried::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),
+            kept_file: KeptFile::default(),
             counters: Counters::default(),
         });
         // So are the snapshots from before it, which the gate may not have come to remove.

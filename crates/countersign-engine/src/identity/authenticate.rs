@@ -2,7 +2,7 @@
 //! verified.
 
 use super::freshness::AHEAD_MAX_S;
-use super::kept::{self, Kept};
+use super::kept::{self, KEPT_MAX, Kind};
 use super::replay::NotTaken;
 use super::signature::{Presented, SignatureError, verify_strict};
 use crate::gate::Gate;
@@ -38,6 +38,12 @@ pub enum AuthError {
         "the gate is busy: it remembers {NONCES_MAX} signed requests already, and takes none that it could not remember"
     )]
     Full,
+    /// Too many halts, resumes or confirmations that could still be sent again.
+    #[error(
+        "the gate remembers {KEPT_MAX} requests of admins already that could be fresh again, and takes none that it could not \
+         remember"
+    )]
+    KeptFull,
     /// The gate ended uncleanly and has just started: it cannot tell what is signed now from what it has seen and forgotten.
     #[error(
         "the gate was started a moment ago after an unclean end, and accepts what is signed from now on in {left_ms} ms"
@@ -93,17 +99,21 @@ impl Gate {
         let time = self.signing_time();
         let now_ms = time.ledger_ms;
         let created_s = presented.created_s;
-        let is_kept = kept::is_kept(&presented.signed) && self.is_operators(&presented.signed.key);
+        let kind = kept::kind(&presented.signed);
+        let kept_as = kind.filter(|_| self.is_admins(&presented.signed.key));
         // What is kept for good needs neither the window nor ledger time, and must not wait for them.
         let (by_kept, is_before_start) = {
             let mut replays = self.replays().lock();
             replays.set_behind(time.is_confirmed);
-            (is_kept && !replays.kept.is_forgotten(created_s), replays.is_before_start(created_s))
+            let is_forgotten = kind.is_some_and(|kind| replays.kept.is_forgotten(kind, created_s));
+            let by_kept = kept_as.is_some() && replays.kept.is_whole() && !is_forgotten;
+            (by_kept, is_forgotten || replays.is_before_start(created_s))
         };
         time.check(&presented, by_kept)?;
         if is_before_start && !by_kept {
             return Err(self.before_start());
         }
+        let by_step_only = time.check(&presented, false).is_err();
         let Presented { signed, nonce, .. } = presented;
         let unknown = || SignatureError::KeyUnknown(signed.key.to_string());
         let (holder, is_active) = {
@@ -120,23 +130,27 @@ impl Gate {
             return Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active });
         }
         let mut replays = self.replays().lock();
-        let has_kept = |kept: &Kept| kept.has(&signed.key, &nonce) || by_kept && kept.is_forgotten(created_s);
-        if is_kept && has_kept(&replays.kept) {
+        if kind.is_some_and(|kind| replays.kept.has(kind, &signed.key, &nonce, created_s)) {
             return Err(SignatureError::Replayed.into());
         }
+        // Once more, under one lock with taking it: it may have been dropped in between.
+        if kind.is_some_and(|kind| replays.kept.is_forgotten(kind, created_s)) {
+            drop(replays);
+            return Err(self.before_start());
+        }
+        let room = kept_as.filter(|kind| replays.kept.make_room(*kind, now_ms / 1000));
+        if room.is_none() && (kept_as == Some(Kind::Other) || kept_as.is_some() && by_step_only) {
+            return Err(AuthError::KeptFull);
+        }
         let not_noted = |error: std::io::Error| AuthError::NotNoted(error.to_string());
-        let taken = if by_kept {
+        let taken = if by_kept && room.is_some() {
             replays.take(&signed.key, &nonce, holder.kind, now_ms)
         } else {
             replays.note_ahead(self.disk().as_ref(), created_s, time.signers_ms()).map_err(not_noted)?;
             replays.accept(&signed.key, &nonce, holder.kind, created_s, now_ms)
         };
-        if taken.is_ok() && is_kept {
-            replays.kept.insert(&signed.key, &nonce, created_s);
-            // A halt does not wait for this file: housekeeping writes it in a moment.
-            if !kept::is_halt(&signed) {
-                replays.kept.write(self.disk().as_ref()).map_err(not_noted)?;
-            }
+        if let (Ok(()), Some(kind)) = (taken, room) {
+            replays.kept.insert(kind, &signed.key, &nonce, created_s);
         }
         drop(replays);
         taken.map_err(|not_taken| match not_taken {
@@ -144,11 +158,18 @@ impl Gate {
             NotTaken::Full => AuthError::Full,
             NotTaken::Forgotten => self.before_start(),
         })?;
+        // A halt does not wait for its file: housekeeping writes it in a moment.
+        if room == Some(Kind::Other) {
+            self.write_kept().map_err(not_noted)?;
+        }
         Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
     }
 
-    fn is_operators(&self, key: &KeyName) -> bool {
-        self.view().state.keys().holder(key).is_some_and(|holder| holder.kind == HolderKind::Operator)
+    /// Whether it is the key of an active admin: what others sign here is refused, and must not use up what is kept for these.
+    pub fn is_admins(&self, key: &KeyName) -> bool {
+        let view = self.view();
+        let holder = view.state.keys().holder(key).filter(|holder| holder.kind == HolderKind::Operator);
+        holder.is_some_and(|holder| view.state.keys().admins().contains(&holder.name))
     }
 
     /// What is signed later passes, so this says nothing against the caller as long as no one could have done better.

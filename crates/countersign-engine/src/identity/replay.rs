@@ -129,7 +129,6 @@ impl ReplayWindow {
     /// Writes what could still be accepted to the data folder, for the next [`Self::reopen`].
     pub fn save(&mut self, disk: &dyn Disk, now_ms: u64) -> io::Result<()> {
         self.turn(now_ms);
-        self.kept.write(disk)?;
         replace_small(disk, FILE, &self.encode(now_ms))
     }
 
@@ -176,11 +175,6 @@ impl ReplayWindow {
         let [current, _] = &mut self.newest_s;
         *current = created_s.max(*current);
         Ok(())
-    }
-
-    /// Writes what operators signed and is not in its file yet.
-    pub(crate) fn write_kept(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        self.kept.write(disk)
     }
 
     /// Remembers the nonce of a good signature, unless it was seen before.

@@ -10,8 +10,10 @@ use std::sync::Arc;
 pub fn crash(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
-        if file.file_type().unwrap().is_file() && file.file_name() != "lock" {
-            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        if file.file_type().is_ok_and(|ty| ty.is_file()) && file.file_name() != "lock" {
+            // What is being written has a name of its own for a moment.
+            let copied = std::fs::copy(file.path(), to.join(file.file_name()));
+            assert!(copied.is_ok() || !file.path().exists(), "{copied:?}");
         }
     }
 }

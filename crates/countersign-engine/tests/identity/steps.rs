@@ -8,7 +8,9 @@ use countersign_engine::gate::Gate;
 use countersign_engine::identity::signature::Presented;
 use countersign_engine::request::{Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
+use ed25519_dalek::SigningKey;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -133,6 +135,96 @@ fn a_resume_by_a_clock_ahead_sent_again_when_ledger_time_gets_there_is_refused()
     assert_eq!(code(gate.authenticate(seen)), "signature_replayed");
 }
 
+/// More than the gate keeps.
+const FLOOD: usize = 2_100;
+
+fn flood(gate: &Gate, path: &str, key: &SigningKey, created_s: u64) -> BTreeSet<&'static str> {
+    (0..FLOOD).map(|_| code(gate.authenticate(sign_to(path, key, "x", created_s, &nonce())))).collect()
+}
+
+#[test]
+fn a_resume_by_a_clock_ahead_is_refused_however_many_halts_an_auditor_or_an_admin_signs() {
+    for (by, roles) in [("auditor", ["auditor"]), ("second", ["admin"])] {
+        let dir = tempfile::tempdir().unwrap();
+        let World { gate, clock } = furnished_with(dir.path(), by, &roles);
+        clock.step(200_000);
+        let seen = signed(RESUME, &clock);
+        assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+        clock.step(-200_000);
+        for path in [HALT, RESUME] {
+            flood(&gate, path, &key(50), clock.now_s());
+        }
+        clock.pass(198_000);
+        assert_eq!(action(&gate, &clock), "ok", "what the window knew is forgotten");
+        assert_eq!(code(gate.authenticate(seen.clone())), "signature_replayed", "{by}");
+        flood(&gate, RESUME, &key(50), clock.now_s());
+        assert_eq!(code(gate.authenticate(seen)), "signature_replayed", "{by}");
+        assert_eq!(code(gate.authenticate(signed(HALT, &clock))), "ok", "{by}");
+    }
+}
+
+#[test]
+fn a_resume_that_was_dropped_is_refused_by_a_clock_that_was_set_back_and_confirmed_on_a_quiet_gate() {
+    let dir = tempfile::tempdir().unwrap();
+    let World { gate, clock } = furnished_with(dir.path(), "second", &["admin"]);
+    let proof = gate.authenticate(signed("/v1/pacts", &clock)).unwrap().auth;
+    let early = signed(RESUME, &clock);
+    assert_eq!(code(gate.authenticate(early.clone())), "ok");
+    // By a clock that is ahead, so that the window has not heard of its time.
+    clock.step(QUARTER_MS);
+    let seen = signed(RESUME, &clock);
+    assert_eq!(code(gate.authenticate(seen.clone())), "ok");
+    clock.step(-QUARTER_MS);
+    clock.pass(2 * QUARTER_MS.unsigned_abs());
+    flood(&gate, RESUME, &key(50), clock.now_s());
+    clock.pass(200_000);
+    assert_eq!(code(gate.authenticate(signed(RESUME, &clock))), "ok", "there is room again: old ones were dropped");
+    clock.step(-QUARTER_MS - 200_000);
+    gate.call(Request::ConfirmClock { by: id("admin"), auth: proof }).unwrap();
+    assert!(gate.not_ready().is_none_or(|not_ready| not_ready.left_ms.is_some()), "it is confirmed");
+    for again in [early, seen] {
+        let told = code(gate.authenticate(again));
+        assert!(["not_ready", "signature_expired", "signature_replayed"].contains(&told), "{told}");
+    }
+}
+
+#[test]
+fn an_operator_without_the_role_or_revoked_keeps_no_admin_out_while_the_clock_has_stepped() {
+    for (standing, roles) in [("revoked", ["admin"]), ("active", ["auditor"])] {
+        for step_ms in [QUARTER_MS, -QUARTER_MS] {
+            let dir = tempfile::tempdir().unwrap();
+            let world = furnished_with(dir.path(), "other", &roles);
+            let mut other = operator(&key(50), &roles);
+            other["standing"] = standing.into();
+            world.feed("Operator::\"other\"", Some(other)).unwrap();
+            let World { gate, clock } = world;
+            clock.pass(1_000);
+            clock.step(step_ms);
+            for path in [HALT, RESUME, CONFIRM] {
+                let told = flood(&gate, path, &key(50), clock.now_s() + 9);
+                assert_eq!(told, BTreeSet::from(["not_ready"]), "{standing}, {path}");
+            }
+            halt_resume_confirm(&gate, &clock);
+        }
+    }
+}
+
+#[test]
+fn halts_without_number_keep_no_resume_and_no_confirmation_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let World { gate, clock } = furnished_with(dir.path(), "automat", &["admin"]);
+    assert_eq!(
+        flood(&gate, HALT, &key(50), clock.now_s()),
+        BTreeSet::from(["ok"]),
+        "no halt is refused for their number"
+    );
+    clock.step(QUARTER_MS);
+    flood(&gate, HALT, &key(50), clock.now_s());
+    for path in [RESUME, CONFIRM] {
+        assert_eq!(code(gate.authenticate(signed(path, &clock))), "ok", "{path}");
+    }
+}
+
 #[test]
 fn an_action_sent_again_after_a_clock_set_back_was_confirmed_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,6 +286,13 @@ fn clock_entries(gate: &Gate) -> Vec<(i64, bool)> {
         }
     }
     found
+}
+
+/// With another operator, whose key is 50.
+fn furnished_with(dir: &Path, name: &str, roles: &[&str]) -> World {
+    let world = furnished(dir);
+    world.feed(&format!("Operator::\"{name}\""), Some(operator(&key(50), roles))).unwrap();
+    world
 }
 
 fn furnished(dir: &Path) -> World {

@@ -231,6 +231,6 @@ pub fn code(result: Result<Authenticated, AuthError>) -> &'static str {
         Ok(_) => "ok",
         Err(AuthError::Signature(error)) => error.code(),
         Err(AuthError::NotYet { .. } | AuthError::Stepped { .. } | AuthError::Behind { .. }) => "not_ready",
-        Err(AuthError::Full | AuthError::NotNoted(_)) => "busy",
+        Err(AuthError::Full | AuthError::KeptFull | AuthError::NotNoted(_)) => "busy",
     }
 }

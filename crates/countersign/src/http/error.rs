@@ -273,6 +273,11 @@ impl From<AuthError> for HttpError {
                 error.to_string(),
                 "nothing was decided; retry in a minute with the same idempotency key",
             ),
+            AuthError::KeptFull => Self::new(
+                ErrorCode::Busy,
+                error.to_string(),
+                "nothing was decided; retry in a minute. If the machine's clock is ahead, correct it first; halts pass by then",
+            ),
             AuthError::NotYet { left_ms } | AuthError::Behind { left_ms, .. } => {
                 Self::not_ready(error.to_string(), Some(left_ms))
             }
