@@ -9,7 +9,7 @@ use crate::commands::{
 };
 use crate::commands::{serve, verify};
 use crate::config::Config;
-use crate::terminal::{Report, Stream, colours, note};
+use crate::terminal::{Report, Stream, colours, note, output_is_lost};
 use crate::{bench, conform, demo};
 use anyhow::Result;
 use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -117,7 +117,9 @@ pub fn main() -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(&error, Exit::Usage, json),
     };
-    run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot, json))
+    let code = run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot, json));
+    // It was done, and whoever asked does not have the answer.
+    if code == ExitCode::SUCCESS && output_is_lost() { ExitCode::from(Exit::Unknown as u8) } else { code }
 }
 
 /// Keeps other processes of the same user out of this one's memory and environment, which hold keys and secrets: tool servers and commands

@@ -34,7 +34,7 @@ impl NewFile {
         let mut file = file.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 Failure::cannot(format!("{} is there already, and a key is never overwritten", path.display()))
-                    .hint("choose another file; remove this one yourself if its key is no longer needed")
+                    .hint("say where with --key-file (`init`: --admin-key); remove this one yourself if its key is no longer needed")
             }
             _ => cannot(error),
         })?;

@@ -91,20 +91,45 @@ pub fn say_exactly(text: &str) {
     if std::io::stdout().is_terminal() { say(text) } else { write_out(text) }
 }
 
-/// Writes to stdout. A reader that has gone away (`| head`) ends the command quietly, as it does for other tools. Whatever else
-/// keeps data from being written is an error: a receipt or a token that is lost must not look like one that was saved.
+/// Whether the reader of stdout has gone away (`| head`): what is written from then on is dropped.
+static READER_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether something could not be written to stdout.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether nobody reads on. Commands that go on until then ask; all others end as they would have, with the exit code that they
+/// would have had: a "no" must not become a "yes" because its reader left.
+pub fn reader_is_gone() -> bool {
+    READER_GONE.load(Ordering::Relaxed)
+}
+
+/// Whether something could not be written to stdout. What was asked for may be done all the same.
+pub fn output_is_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
+}
+
+/// Writes to stdout. What cannot be written goes to stderr, so that a receipt or a token is not lost with a full disk, and the
+/// command does not end with success.
 fn write_out(text: &str) {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => {
-            let message = format!("what was asked for was done, and its output cannot be written: {error}");
-            let hints = vec!["it may be lost, in part or whole; make room, and ask for it again".to_owned()];
-            Report { message, hints }.show();
-            std::process::exit(3);
+    if reader_is_gone() {
+        return;
+    }
+    if !output_is_lost() {
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Ok(()) => return,
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                return READER_GONE.store(true, Ordering::Relaxed);
+            }
+            Err(error) => {
+                OUTPUT_LOST.store(true, Ordering::Relaxed);
+                let message = format!("what was asked for was done, and its output cannot be written: {error}");
+                let hint = "the output follows here; what was done is done, so do not ask for it again";
+                Report { message, hints: vec![hint.to_owned()] }.show();
+            }
         }
     }
+    let _ = writeln!(std::io::stderr().lock(), "{}", escaped(text));
 }
 
 /// Whether what is said beside the data is one JSON object a line.

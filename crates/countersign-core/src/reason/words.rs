@@ -162,7 +162,9 @@ impl Reason {
             }
             Self::DelegationKeyNotCurrent { .. } => "ask for a delegation under the key that the agent has now",
             Self::DelegationOutOfScope { .. } => "act within the delegation, or ask its delegator for a wider one",
-            Self::NotAllowed { .. } => "ask an operator for the role that the pact names",
+            Self::NotAllowed { .. } => {
+                "ask an operator for the role that the pact names: `countersign agent set NAME --role ROLE`"
+            }
             Self::InvalidFactId { .. } => "correct the parameter or the fact that the id is built from",
             Self::FactMissing { source: Some(adapter), .. } => {
                 return format!("correct the parameter that names it; facts of this type are external, in `{adapter}`");
@@ -170,7 +172,7 @@ impl Reason {
             Self::FactMissing { .. } => "correct the parameter that names it, or have an operator feed it",
             Self::FactExists { .. } => "choose another id, or use an action that changes it",
             Self::AliasedWrite { .. } => "name two different facts",
-            Self::TrustTooLow { .. } => "trust is folded from behaviour; an operator can set it",
+            Self::TrustTooLow { .. } => "ask an operator: `countersign agent set NAME --trust N` raises it",
             Self::ClaimLost { .. } => {
                 "another agent may have done meanwhile what was announced: observe again, and make a new claim"
             }

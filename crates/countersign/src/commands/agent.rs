@@ -1,6 +1,6 @@
 //! `countersign agent`: who may act, as facts of their own.
 
-use super::identity::{KeySource, Who, line, registered, rotated, stood, text};
+use super::identity::{KeySource, Who, changed, line, registered, rotated, stood, text};
 use super::{Connection, Outcome};
 use crate::client::Call;
 use crate::config::Config;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 pub enum AgentCommand {
     New(NewArgs),
     List(ListArgs),
+    Set(SetArgs),
     Rotate(RotateArgs),
     /// Revoke an agent: nothing it asks for commits any more
     Revoke(StandingArgs),
@@ -73,6 +74,38 @@ pub struct ListArgs {
     connection: Connection,
 }
 
+/// Change an agent's roles, trust or organisation
+///
+/// What is not named stays as it is; `--role` replaces all roles.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign agent set refund-1 --trust 700 --key admin.key
+  countersign agent set refund-1 --role refunder --role analyst --key admin.key")]
+#[group(id = "change", multiple = true, required = true, args = ["role", "no_roles", "trust", "org"])]
+pub struct SetArgs {
+    /// The agent's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// A role that it has from now on; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    role: Vec<String>,
+    /// It has no role from now on
+    #[arg(long, conflicts_with = "role")]
+    no_roles: bool,
+    /// Its trust from now on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..=1000))]
+    trust: Option<i64>,
+    /// The organisation that answers for it from now on
+    #[arg(long, value_name = "ORG")]
+    org: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 /// Give an agent a new key; the one before it still counts for a while
 #[derive(Debug, Args)]
 #[command(
@@ -113,6 +146,7 @@ pub fn run(command: &AgentCommand, config: &Config) -> Result<Outcome> {
     match command {
         AgentCommand::New(args) => new(args, config),
         AgentCommand::List(args) => list(args, config),
+        AgentCommand::Set(args) => set(args, config),
         AgentCommand::Rotate(args) => {
             let client = args.connection.client(config)?;
             rotated(&who(&args.name, args.json), client, &args.source, &args.overlap)
@@ -131,6 +165,14 @@ fn new(args: &NewArgs, config: &Config) -> Result<Outcome> {
         value.insert("held_by".to_owned(), json!(GATEWAY));
     }
     registered(&who(&args.name, args.json), client, &args.source, value)
+}
+
+fn set(args: &SetArgs, config: &Config) -> Result<Outcome> {
+    let roles = (args.no_roles || !args.role.is_empty()).then(|| json!(args.role));
+    let named =
+        [("roles", roles), ("trust", args.trust.map(|it| json!(it))), ("org", args.org.as_ref().map(|it| json!(it)))];
+    let named = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    changed(&who(&args.name, args.json), args.connection.client(config)?, named)
 }
 
 fn who(name: &str, json: bool) -> Who<'_> {

@@ -164,7 +164,11 @@ pub fn registered(who: &Who<'_>, client: Client, source: &KeySource, mut value: 
     let id = fact(who.ty, who.name)?;
     let key = source.key(who.name)?;
     value.insert("key".to_owned(), json!(key.name.as_str()));
-    let written = put(&client, &id, 0, value).map_err(|error| key.not_registered(error))?;
+    let written = put(&client, &id, 0, value).map_err(|error| {
+        let is_there = is_refused_as(&error, ErrorCode::VersionMismatch);
+        let error = key.not_registered(error);
+        if is_there { taken(who) } else { error }
+    })?;
     client.close()?;
     let kind = who.ty.to_lowercase();
     if !who.json {
@@ -176,6 +180,14 @@ pub fn registered(who: &Who<'_>, client: Client, source: &KeySource, mut value: 
         ));
     }
     shown_key(who, &written, &key)
+}
+
+fn taken(who: &Who<'_>) -> anyhow::Error {
+    let kind = who.ty.to_lowercase();
+    let hint = format!(
+        "choose another name; `countersign {kind} list` has those that are there, and `{kind} rotate` gives a new key"
+    );
+    Failure::no(format!("{kind} `{}` is registered already, and nothing was changed", who.name)).hint(hint).into()
 }
 
 /// Gives somebody a new key, and says so.
@@ -197,6 +209,21 @@ pub fn stood(who: &Who<'_>, client: Client, standing: &str) -> Result<Outcome> {
     client.close()?;
     let line = format!("{} {} is {standing} from entry {} on", who.ty.to_lowercase(), who.name, written.entry);
     shown(who.json, &written, json!({"standing": standing}), &line)
+}
+
+/// Changes what is known of somebody, and says so.
+pub fn changed(who: &Who<'_>, client: Client, named: Map<String, Value>) -> Result<Outcome> {
+    let told = Value::Object(named.clone());
+    let written = change(&client, &fact(who.ty, who.name)?, |value| {
+        value.extend(named);
+        Ok(())
+    })?;
+    client.close()?;
+    let said: Vec<String> =
+        told.as_object().into_iter().flatten().map(|(name, value)| format!("{name} {value}")).collect();
+    let line =
+        format!("{} {} has {} from entry {} on", who.ty.to_lowercase(), who.name, said.join(", "), written.entry);
+    shown(who.json, &written, told, &line)
 }
 
 fn shown_key(who: &Who<'_>, written: &FactWritten, key: &NewKey) -> Result<Outcome> {

@@ -3,7 +3,7 @@
 use super::{Connection, Failure, Outcome, fact_word};
 use crate::client::{Call, Client, escape};
 use crate::config::Config;
-use crate::terminal::{inline, note, say, say_json_text, time};
+use crate::terminal::{inline, note, reader_is_gone, say, say_json_text, time};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use countersign_api::{EntriesResponse, EntryResponse, Ready};
@@ -140,7 +140,7 @@ pub fn run(command: &LedgerCommand, config: &Config) -> Result<Outcome> {
     }
     if args.follow {
         // Until it is interrupted, or nobody reads on.
-        loop {
+        while !reader_is_gone() {
             std::thread::sleep(FOLLOW_EVERY);
             start = list.forward(start, u64::MAX)?;
         }
@@ -172,7 +172,7 @@ impl List<'_> {
 
     /// Prints what matches from an entry on; gives the first that was not looked at.
     fn forward(&self, mut start: u64, mut left: u64) -> Result<u64> {
-        while left > 0 {
+        while left > 0 && !reader_is_gone() {
             let EntriesResponse { entries, next, size } = self.page(start, left.min(PAGE), None)?;
             left = left.saturating_sub(u64::try_from(entries.len()).unwrap_or(u64::MAX));
             entries.iter().try_for_each(|entry| self.print(entry))?;

@@ -339,8 +339,13 @@ pub fn denied(code: DenialCode, message: String) -> HttpError {
             (ErrorCode::UnknownPact, "check the name, or publish the pact with `countersign pact publish FILE`")
         }
         DenialCode::DelegationRefused => (ErrorCode::DelegationRefused, DELEGATION_HINT),
-        DenialCode::NotAllowed => (ErrorCode::NotAllowed, "ask an operator for the role that the pact names"),
-        DenialCode::TrustTooLow => (ErrorCode::TrustTooLow, "ask an operator to raise the agent's trust"),
+        DenialCode::NotAllowed => (
+            ErrorCode::NotAllowed,
+            "ask an operator for the role that the pact names: `countersign agent set NAME --role ROLE`",
+        ),
+        DenialCode::TrustTooLow => {
+            (ErrorCode::TrustTooLow, "ask an operator: `countersign agent set NAME --trust N` raises it")
+        }
         DenialCode::UnknownAction => (ErrorCode::UnknownAction, "see GET /v1/pacts/{name} for what the pact has"),
         DenialCode::NotObservable => (ErrorCode::NotObservable, NOT_OBSERVABLE_HINT),
         DenialCode::ClaimNotAllowed => {

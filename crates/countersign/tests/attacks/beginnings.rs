@@ -267,7 +267,23 @@ fn output_that_cannot_be_written_is_not_called_a_success() {
         command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {said}");
         assert!(said.contains("cannot be written"), "{said}");
+        // Nothing of it is lost while there is another place to write to.
+        assert!(said.contains("did:key:") || said.contains("{\""), "{said}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_turn_a_no_into_a_yes() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("broken.toml"), "pact = 1").unwrap();
+    for json in [true, false] {
+        let mut command = Command::new(BINARY);
+        command.args(["pact", "check", "broken.toml"]).args(json.then_some("--json")).current_dir(folder.path());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(1), "--json: {json}");
     }
 }

@@ -57,6 +57,24 @@ fn from_init_to_a_revoked_agent() {
 }
 
 #[test]
+fn roles_and_trust_are_changed_and_the_rest_stays() {
+    let sandbox = identified();
+    let act = format!("{REFUND} --data data --key refund-1.key");
+    sandbox.run("agent set refund-1 --trust 10 --data data --key admin.key").must(0);
+    assert!(sandbox.run(&act).must(1).stderr.contains("countersign agent set NAME --trust N"));
+    sandbox.run("agent set refund-1 --trust 700 --role analyst --data data --key admin.key").must(0);
+    let blind = act.replace(" --observe Account::42", "");
+    assert!(sandbox.run(&blind).must(1).stderr.contains("countersign agent set NAME --role ROLE"));
+    let set = sandbox.run("agent set refund-1 --role refunder --role analyst --data data --key admin.key").must(0);
+    assert!(set.stdout.contains(r#"agent refund-1 has roles ["refunder","analyst"] from entry"#), "{}", set.stdout);
+    sandbox.run(&act).must(0);
+    let listed = sandbox.run("agent list --data data --key admin.key").must(0).stdout;
+    assert!(listed.contains("trust 700") && listed.contains("acme"), "{listed}");
+    sandbox.run("agent set refund-1 --data data --key admin.key").must(2);
+    sandbox.run("agent set refund-2 --trust 1 --data data --key admin.key").must(1);
+}
+
+#[test]
 fn without_a_key_a_command_says_what_to_do() {
     let sandbox = identified();
     let shown = [
@@ -76,7 +94,7 @@ fn a_key_that_was_not_registered_leaves_no_file() {
     let file = |name: &str| sandbox.path().join(name);
     // The name is taken, the caller may not, the agent is not there.
     let taken = "agent new refund-1 --org acme --key-file again.key --data data --key admin.key";
-    assert!(sandbox.run(taken).must(1).stderr.contains("version_mismatch"));
+    assert!(sandbox.run(taken).must(1).stderr.contains("agent `refund-1` is registered already"));
     assert!(
         sandbox.run("agent new other --org acme --data data --key refund-1.key").must(1).stderr.contains("not_auth")
     );
