@@ -150,6 +150,12 @@ fn parse() -> Result<(Cli, bool), ExitCode> {
 }
 
 fn run(command: Command, config: &Config) -> Result<ExitCode> {
+    if !matches!(
+        command,
+        Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) | Command::Conform(_) | Command::Bench(_)
+    ) {
+        crate::client::watch();
+    }
     let outcome = match command {
         Command::Init(args) => init::run(&args, config),
         Command::Serve(args) => serve::run(&args, config),

@@ -6,6 +6,7 @@
 
 mod attempts;
 mod embedded;
+mod patience;
 mod remote;
 mod signer;
 
@@ -15,6 +16,7 @@ use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
 use ed25519_dalek::SigningKey;
+pub use patience::watch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signer::Signer;

@@ -3,6 +3,7 @@
 mod socket;
 
 use super::attempts::Lost;
+use super::patience::Waiting;
 use super::{ANSWER_BYTES_MAX, Answer, Call};
 use crate::commands::Failure;
 use anyhow::Result;
@@ -83,6 +84,7 @@ impl Remote {
             Lost::Unsendable(failure.hint("agent names and ids must be plain text"))
         };
         let within = TIMEOUT + call.wait;
+        let _waiting = call.wait.is_zero().then(|| Waiting::on(&self.name));
         let mut response = match call.body {
             Some(body) => self.run(request.body(body).map_err(unsendable)?, within),
             None => self.run(request.body(()).map_err(unsendable)?, within),

@@ -90,3 +90,40 @@ fn a_gate_in_the_background_that_cannot_start_says_why_in_one_sentence_and_hints
     let line = format!("serve --data data --listen {} --detach", held.local_addr().unwrap());
     insta::assert_snapshot!(sandbox.run(&line).must(3).shown());
 }
+
+/// A gate whose disk is full: it takes requests and does not answer them, and says at `/readyz` why.
+fn full_gate() -> (String, std::thread::JoinHandle<()>) {
+    use std::io::{BufRead as _, Write as _};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let gate = std::thread::spawn(move || {
+        let mut held = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            std::io::BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+            if !line.starts_with("GET /readyz") {
+                held.push(stream);
+                continue;
+            }
+            let body = r#"{"error":{"code":"ledger_failed","message":"the disk is full","hint":"make room","request_id":"1"}}"#;
+            write!(stream, "HTTP/1.1 503 -\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+                .unwrap();
+            // The others lose their connection.
+            return;
+        }
+    });
+    (address, gate)
+}
+
+#[test]
+fn a_command_that_waits_says_for_what() {
+    let (server, gate) = full_gate();
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(&format!("halts --server {server}")).stderr;
+    assert!(
+        said.contains(&format!("Still waiting for {server}. It is not ready: the disk is full (hint: make room)")),
+        "{said}"
+    );
+    gate.join().unwrap();
+}
