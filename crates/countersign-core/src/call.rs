@@ -216,9 +216,13 @@ impl Evidence {
     }
 }
 
-/// The idempotency key that the outside is given for an action: the same for every attempt, and no other action's.
-pub fn outside_key(action: &ActionId) -> String {
-    let Digest(digest) = Digest::of(&[b"countersign call\0".as_slice(), &action.0].concat());
+/// The idempotency key that the outside is given for an effect: the same for every attempt, and no other effect's, of this gate or
+/// of any other. Two agents may send the same body, and two gates may call the same service: what one of them did must not answer
+/// for the other.
+pub fn outside_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
+    // An origin holds no NUL, and what follows it has a fixed length.
+    let parts = [b"countersign call\0".as_slice(), origin.as_bytes(), b"\0", &effect.0.to_be_bytes(), &action.0];
+    let Digest(digest) = Digest::of(&parts.concat());
     let mut key = String::with_capacity(35);
     key.push_str("cs-");
     for byte in digest.iter().take(16) {

@@ -26,6 +26,7 @@ pub use judge::{Cleared, judge, outside_fact};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
+use crate::call::EffectId;
 use crate::decision::{BudgetKey, Decision, InFlight, PactRef, ReadVersion, Verdict, Write};
 use crate::effect::Effect;
 use crate::expression::{Base, Expression, Input, Inputs, Mention, Source};
@@ -49,6 +50,10 @@ pub trait Snapshot {
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>>;
     /// The version that a new fact begins above.
     fn version_floor(&self) -> u64;
+    /// The log's name, which no other log has.
+    fn origin(&self) -> &str;
+    /// The number of the next entry: what is decided now, and its effect, get it.
+    fn next_entry(&self) -> u64;
     /// What a budget's window already holds.
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
     /// Whether operators are known, so that nothing unsigned is taken.
@@ -65,13 +70,13 @@ pub trait Snapshot {
 
 /// Which of its decisions an action is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum Stage<'a> {
     /// It was asked for.
     Intent,
-    /// It has cooled, and its call would leave.
-    Dispatch,
-    /// The facts outside were read, and its call is about to be made.
-    Judgement,
+    /// It has cooled as this effect, and its call would leave.
+    Dispatch(EffectId),
+    /// The facts outside were read, and its call is about to be made under this key.
+    Judgement(&'a str),
 }
 
 /// Decides one action.
@@ -84,7 +89,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let approved = effect.approval.as_deref();
     let approval =
         approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
-    let (decision, drift) = decide_at(Stage::Dispatch, approval.as_ref(), &effect.action, snapshot, now_ms);
+    let (decision, drift) = decide_at(Stage::Dispatch(effect.id), approval.as_ref(), &effect.action, snapshot, now_ms);
     // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
@@ -97,7 +102,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
 /// Decides one action at one stage, under what a reviewer waives, if anybody does; and says in what way what was shown is no
 /// longer so.
 fn decide_at(
-    stage: Stage,
+    stage: Stage<'_>,
     approval: Option<&Approval<'_>>,
     action: &Action,
     snapshot: &impl Snapshot,
@@ -153,7 +158,7 @@ impl<'a> Resolved<'a> {
 
 /// One decision on its way.
 struct Deciding<'a, S> {
-    stage: Stage,
+    stage: Stage<'a>,
     /// What a reviewer was shown and waives.
     approval: Option<&'a Approval<'a>>,
     action: &'a Action,
@@ -223,13 +228,18 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
     }
 
+    /// Whether the facts outside were read.
+    fn is_judgement(&self) -> bool {
+        matches!(self.stage, Stage::Judgement(_))
+    }
+
     /// Whether what an expression reads is known at this stage: facts outside are read last.
     fn is_known(&self, expression: &Expression) -> bool {
-        self.stage == Stage::Judgement || !expression.facts().any(|read| self.is_outside(read))
+        self.is_judgement() || !expression.facts().any(|read| self.is_outside(read))
     }
 
     fn is_known_input(&self, mention: &Mention) -> bool {
-        self.stage == Stage::Judgement || !mention.read().is_some_and(|read| self.is_outside(read))
+        self.is_judgement() || !mention.read().is_some_and(|read| self.is_outside(read))
     }
 
     fn is_outside(&self, read: usize) -> bool {

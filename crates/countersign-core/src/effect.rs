@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// An effect under way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
+    /// Its name.
+    pub id: EffectId,
     /// The action, as it was sent.
     pub action: Arc<Action>,
     /// The approval that it rests on, if it needed one.
@@ -80,6 +82,8 @@ pub struct Flight {
     pub at_ms: u64,
     /// The call, its fences, and what its settlement writes.
     pub dispatched: Dispatched,
+    /// The idempotency key that the outside is given.
+    pub key: String,
     /// What it charged to budgets.
     pub charges: Vec<Charge>,
     /// What it was decided on, where facts outside are still to be read: a judgement rests on these and not on what is current by then.
@@ -216,7 +220,8 @@ impl Effects {
     }
 
     /// Puts an effect under way, and its fences with it. One that is known already is left as it is.
-    pub fn begin(&mut self, id: EffectId, effect: Effect, fences: &mut Fences) {
+    pub fn begin(&mut self, effect: Effect, fences: &mut Fences) {
+        let id = effect.id;
         if self.open.contains_key(&id.0) || self.ended.contains_key(&id.0) {
             return;
         }

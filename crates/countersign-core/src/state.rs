@@ -28,6 +28,10 @@ use std::sync::Arc;
 /// The current facts, pacts, budgets and halts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
+    /// The log's name, which no other log has.
+    pub origin: Arc<str>,
+    /// The number of the next entry.
+    pub next_entry: u64,
     /// The facts.
     pub facts: FactMap,
     /// The highest version of a fact that was erased with its id. New facts begin above it: an observation or a version that
@@ -227,6 +231,12 @@ impl Snapshot for State {
     }
     fn version_floor(&self) -> u64 {
         self.version_floor
+    }
+    fn origin(&self) -> &str {
+        &self.origin
+    }
+    fn next_entry(&self) -> u64 {
+        self.next_entry
     }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.budgets.get(budget).filter(|held| held.window == window).map_or(0, |held| held.used)

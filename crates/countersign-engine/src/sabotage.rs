@@ -236,6 +236,12 @@ impl Snapshot for Without<'_> {
     fn version_floor(&self) -> u64 {
         self.state.version_floor()
     }
+    fn origin(&self) -> &str {
+        self.state.origin()
+    }
+    fn next_entry(&self) -> u64 {
+        self.state.next_entry()
+    }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
         self.state.budget_used(budget, window)
     }

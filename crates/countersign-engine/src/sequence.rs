@@ -39,7 +39,6 @@ pub struct Sequencer {
     waiting: WaitingRoom,
     keys: Arc<Mutex<Idempotency>>,
     keys_per_agent: u32,
-    next_index: u64,
     clock: Arc<Mutex<LedgerClock>>,
     step_entered: bool,
     random: ChaCha12Rng,
@@ -83,7 +82,6 @@ impl Sequencer {
     pub fn new(
         state: State,
         keys: Arc<Mutex<Idempotency>>,
-        next_index: u64,
         clock: Arc<Mutex<LedgerClock>>,
         random: ChaCha12Rng,
     ) -> Self {
@@ -93,7 +91,6 @@ impl Sequencer {
             waiting,
             keys,
             keys_per_agent: u32::MAX,
-            next_index,
             clock,
             step_entered: false,
             random,
@@ -306,7 +303,7 @@ impl Sequencer {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
             return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, since_ms, wakes_at_ms });
         }
-        keys.insert(action.agent.smol(), key, &action.id, self.next_index, now_ms);
+        keys.insert(action.agent.smol(), key, &action.id, self.state.next_entry, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter(batch, now_ms, by, auth, event, Some(reply));
@@ -381,8 +378,7 @@ impl Sequencer {
                 write.tag = Some(Tag(tag));
             }
         }
-        let entry = Entry { index: self.next_index, time_ms, by, auth: self.state.held(auth), event };
-        self.next_index += 1;
+        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.held(auth), event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry, reply });
     }
@@ -429,7 +425,7 @@ impl Sequencer {
         let eraser = Eraser::new(&self.state, now_ms);
         let mut forgotten = Vec::new();
         for target in targets {
-            if target.entry >= self.next_index {
+            if target.entry >= self.state.next_entry {
                 return Err(Refusal::NotErasable(target.entry, "there is no such entry"));
             }
             let checked = eraser.check(target).map_err(|what| Refusal::InForce { entry: target.entry, what })?;

@@ -109,9 +109,12 @@ pub fn take(
     Ok(position)
 }
 
-/// Reads a verified snapshot back.
-pub fn restore(snapshot: &Snapshot) -> Result<Fold, RestoreError> {
+/// Reads a verified snapshot of the log with this origin back.
+pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<Fold, RestoreError> {
     let mut fold = Fold { tree: snapshot.tree().clone(), position: snapshot.size(), ..Fold::default() };
+    // First of all: the keys of the effects that it holds are made of it.
+    fold.state.origin = origin.into();
+    fold.state.next_entry = fold.position;
     let mut rest: Vec<u8> = Vec::new();
     let mut section = String::new();
     let mut failed = None;

@@ -1,7 +1,7 @@
 //! Rendering a call: from the pact's rule, the parameters and the facts, to exactly what is sent.
 
 use super::{Deciding, Snapshot, Stage};
-use crate::call::{Call, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
+use crate::call::{Call, EffectId, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
 use crate::decision::{Dispatched, InFlight, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::FactId;
@@ -11,6 +11,7 @@ use crate::reason::{EffectProblem, Reason};
 use crate::value::Value;
 use serde_json::{Map, Value as Json};
 use smol_str::SmolStr;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
         }
         let outside = self.outside();
-        let is_known = outside.is_empty() || self.stage == Stage::Judgement;
+        let is_known = outside.is_empty() || self.is_judgement();
         let probe = rule.probe.as_ref().map(|probe| {
             let send = self.send(&probe.send, inputs)?;
             Ok(Probe { send, absent_after_ms: probe.absent_after_ms, at: probe.at.clone() })
@@ -132,6 +133,17 @@ impl<S: Snapshot> Deciding<'_, S> {
         })
     }
 
+    /// The idempotency key that the outside is given.
+    fn key(&self) -> Cow<'_, str> {
+        let effect = match self.stage {
+            Stage::Judgement(key) => return Cow::Borrowed(key),
+            Stage::Dispatch(effect) => effect,
+            // An effect has the number of the entry that begins it.
+            Stage::Intent => EffectId(self.snapshot.next_entry()),
+        };
+        Cow::Owned(outside_key(self.snapshot.origin(), effect, &self.action.id))
+    }
+
     fn text(&self, parts: &[TextPart], filled: impl Fn(String) -> Result<String, Reason>) -> Result<String, Reason> {
         let mut text = String::new();
         for part in parts {
@@ -141,7 +153,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                     continue;
                 }
                 TextPart::Key => {
-                    text.push_str(&outside_key(&self.action.id));
+                    text.push_str(&self.key());
                     continue;
                 }
                 TextPart::Param(name) => self.params.get(name),

@@ -1,6 +1,6 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
-use super::{Deciding, Snapshot, Stage};
+use super::{Deciding, Snapshot};
 use crate::decision::{BudgetKey, Charge, Made, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::AgentId;
@@ -74,7 +74,7 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     pub(super) fn check_budgets(&self) -> Result<(), Reason> {
         // Charged at the dispatch already.
-        if self.stage == Stage::Judgement {
+        if self.is_judgement() {
             return Ok(());
         }
         for (budget, charge) in self.budget_charges() {

@@ -42,7 +42,8 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     let approval = effect.approval.as_deref();
     let approval =
         approval.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
-    let (decision, drift) = decide_at(Stage::Judgement, approval.as_ref(), &effect.action, &judging, now_ms);
+    let (decision, drift) =
+        decide_at(Stage::Judgement(&flight.key), approval.as_ref(), &effect.action, &judging, now_ms);
     if let Some(drift) = drift {
         return Err(Reason::ApprovalOutdated { drift: Box::new(drift) });
     }
@@ -92,6 +93,13 @@ impl Snapshot for Judging<'_> {
     }
     fn version_floor(&self) -> u64 {
         // What is written was settled at the dispatch.
+        0
+    }
+    // The key of the call, which is made of these, was settled there too.
+    fn origin(&self) -> &str {
+        ""
+    }
+    fn next_entry(&self) -> u64 {
         0
     }
     fn budget_used(&self, _: &BudgetKey, _: u64) -> i64 {

@@ -1,6 +1,6 @@
 //! The preconditions: observation, `unchanged`, staleness and conditions; all of them, in one pass.
 
-use super::{Deciding, Resolved, Snapshot, Stage, Stopped};
+use super::{Deciding, Resolved, Snapshot, Stopped};
 use crate::expression::Inputs;
 use crate::ids::{Digest, FactId};
 use crate::limits::EXPLAINED_BYTES_MAX;
@@ -39,7 +39,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let mut failed = Vec::new();
         // Until something fails outright, a person could still let the action pass.
         let mut on_fail = OnFail::Review;
-        let is_read = |at: usize| self.stage == Stage::Judgement || !self.is_outside(at);
+        let is_read = |at: usize| self.is_judgement() || !self.is_outside(at);
         for (at, read) in self.kind.reads.iter().enumerate().filter(|(at, read)| read.unchanged && is_read(*at)) {
             if let Some(changed) = self.check_unchanged(at, &read.name) {
                 failed.push(changed);

@@ -1,7 +1,7 @@
 //! Resolving the facts an action reads: its agent, its resource, and what its templates lead to.
 
 use super::standing::check_actor;
-use super::{Deciding, Resolved, Snapshot, Stage};
+use super::{Deciding, Resolved, Snapshot};
 use crate::ids::FactId;
 use crate::pact::{Presence, Read, TemplatePart};
 use crate::reason::{IdProblem, Reason};
@@ -27,7 +27,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .reads
                 .iter()
                 .zip(&self.reads)
-                .filter(|(read, _)| self.stage == Stage::Judgement || read.outside.is_none())
+                .filter(|(read, _)| self.is_judgement() || read.outside.is_none())
                 .find(|(read, resolved)| read.presence == presence && resolved.live().is_some() == exists)
         };
         if let Some((read, missing)) = unmet(Presence::Required, false) {
@@ -37,7 +37,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Err(Reason::FactExists { fact: existing.id.clone(), version: existing.version() });
         }
         self.check_aliases()?;
-        if self.stage == Stage::Judgement { Ok(()) } else { self.check_fences() }
+        if self.is_judgement() { Ok(()) } else { self.check_fences() }
     }
 
     fn fact_id(&self, read: &Read) -> Result<FactId, Reason> {

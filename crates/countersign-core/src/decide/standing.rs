@@ -85,7 +85,7 @@ fn check_agents(
     now_ms: u64,
     is_known: &dyn Fn(&Mention) -> bool,
 ) -> Result<(), Reason> {
-    let (stage, members, reads) = (Stage::Dispatch, Vec::new(), Vec::new());
+    let (stage, members, reads) = (Stage::Intent, Vec::new(), Vec::new());
     let (approval, principal, actor) = (None, None, None);
     let mut deciding =
         Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal, actor, members, reads };

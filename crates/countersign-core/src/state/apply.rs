@@ -2,14 +2,14 @@
 
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
-use crate::call::{EffectId, Outcome};
+use crate::call::{EffectId, Outcome, outside_key};
 use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
 use crate::erase::Forgotten;
 use crate::fact::{Fact, Written};
 use crate::fence::{Claim, ClaimId};
 use crate::halt::Halt;
-use crate::ids::{AgentId, FactId, PactName, Tag};
+use crate::ids::{AgentId, FactId, Tag};
 use crate::pact::Pact;
 use crate::pact::catalogue::{AGENT, OPERATOR};
 use crate::record::{Entry, Event, Kind, Leaf, LeafVerdict};
@@ -22,9 +22,11 @@ impl State {
     pub fn apply(&mut self, entry: &Entry) {
         self.write_facts(entry);
         self.charge(entry);
+        self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
         let (index, time_ms, by) = (entry.index, entry.time_ms, &entry.by);
         match &entry.event {
-            Event::Genesis { .. } | Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
+            Event::Genesis { origin, .. } => self.origin = Arc::from(origin.as_str()),
+            Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
             Event::Pact(pact) => self.publish(pact),
             Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
             Event::Held { fact, value } => {
@@ -199,20 +201,21 @@ impl State {
         in_flight: &InFlight,
         decision: &Decision,
     ) {
+        let id = EffectId(index);
         let phase = match in_flight {
             InFlight::Cooling { dispatch_at_ms } => Phase::Cooling { dispatch_at_ms: *dispatch_at_ms },
             InFlight::Dispatched(dispatched) => {
-                Phase::Dispatched(Arc::new(self.flight(index, time_ms, &action.pact, dispatched, decision)))
+                Phase::Dispatched(Arc::new(self.flight((id, &action), index, time_ms, dispatched, decision)))
             }
         };
-        let effect = Effect { action, approval: approval.map(Arc::new), at_ms: time_ms, phase, latest: index };
-        self.effects.begin(EffectId(index), effect, &mut self.fences);
+        let effect = Effect { id, action, approval: approval.map(Arc::new), at_ms: time_ms, phase, latest: index };
+        self.effects.begin(effect, &mut self.fences);
     }
 
     /// A cooling effect goes off.
     fn dispatch(&mut self, effect: EffectId, index: u64, time_ms: u64, dispatched: &Dispatched, decision: &Decision) {
-        let Ok(pact) = self.effects.find(effect).map(|found| found.action.pact.clone()) else { return };
-        let flight = self.flight(index, time_ms, &pact, dispatched, decision);
+        let Ok(action) = self.effects.find(effect).map(|found| Arc::clone(&found.action)) else { return };
+        let flight = self.flight((effect, &action), index, time_ms, dispatched, decision);
         self.effects.dispatch(effect, flight, &mut self.fences);
     }
 
@@ -222,18 +225,19 @@ impl State {
 
     fn flight(
         &self,
+        (effect, action): (EffectId, &Action),
         entry: u64,
         at_ms: u64,
-        pact: &PactName,
         dispatched: &Dispatched,
         Decision { reads, charges, .. }: &Decision,
     ) -> Flight {
         let outside = !dispatched.call.outside.is_empty();
-        let context = self.pacts.get(pact).filter(|_| outside).map(|pact| Context {
+        let context = self.pacts.get(&action.pact).filter(|_| outside).map(|pact| Context {
             pact: Arc::clone(pact),
             facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
         });
-        Flight { entry, at_ms, dispatched: dispatched.clone(), charges: charges.clone(), context }
+        let key = outside_key(&self.origin, effect, &action.id);
+        Flight { entry, at_ms, dispatched: dispatched.clone(), key, charges: charges.clone(), context }
     }
 
     /// A fact was confirmed by its source. It stays at its version, so whatever was observed of it stays good.

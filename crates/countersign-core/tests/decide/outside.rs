@@ -168,14 +168,17 @@ fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_
 }
 
 #[test]
-fn the_key_for_the_outside_is_the_actions_own() {
+fn the_key_for_the_outside_is_the_effects_own() {
     let world = world();
     let (one, same) = (world.request(), world.request());
     let mut other = world.clone();
     other.params["amount"] = json!(101);
-    assert_eq!(outside_key(&one.id), outside_key(&same.id));
-    assert_ne!(outside_key(&one.id), outside_key(&other.request().id));
-    assert!(outside_key(&one.id).bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
+    let key = outside_key("a.example/gate", EffectId(7), &one.id);
+    assert_eq!(key, outside_key("a.example/gate", EffectId(7), &same.id));
+    assert_ne!(key, outside_key("a.example/gate", EffectId(7), &other.request().id), "another action");
+    assert_ne!(key, outside_key("a.example/gate", EffectId(8), &one.id), "another effect of the same action");
+    assert_ne!(key, outside_key("b.example/gate", EffectId(7), &one.id), "another gate");
+    assert!(key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
 }
 
 /// Two rows whose digests have the same last 53 bits of their first 56.

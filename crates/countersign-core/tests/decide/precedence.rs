@@ -114,8 +114,8 @@ fn fill_with_effects(world: &mut World) {
     let action = Arc::new(world.request());
     for entry in 0..EFFECTS_PER_AGENT_MAX as u64 {
         let (phase, action) = (Phase::Cooling { dispatch_at_ms: u64::MAX }, Arc::clone(&action));
-        let effect = Effect { action, approval: None, at_ms: 1, phase, latest: entry };
-        world.state.effects.begin(EffectId(entry), effect, &mut world.state.fences);
+        let effect = Effect { id: EffectId(entry), action, approval: None, at_ms: 1, phase, latest: entry };
+        world.state.effects.begin(effect, &mut world.state.fences);
     }
 }
 

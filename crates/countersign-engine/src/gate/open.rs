@@ -209,7 +209,7 @@ impl Parts {
         #[cfg(feature = "sabotage")]
         let ledger_clock = ledger_clock.following_the_wall(options.without == Some(crate::sabotage::Control::Clock));
         let ledger_clock = Arc::new(Mutex::new(ledger_clock));
-        let sequencer = Sequencer::new(state, Arc::clone(&keys), position, Arc::clone(&ledger_clock), random());
+        let sequencer = Sequencer::new(state, Arc::clone(&keys), Arc::clone(&ledger_clock), random());
         let mut sequencer = sequencer.with_keys_per_agent(options.keys_per_agent);
         #[cfg(feature = "sabotage")]
         {
@@ -277,7 +277,7 @@ fn replay_window(
 fn restore(folder: &Folder, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Ignored>), OpenError> {
     let (found, mut ignored) = newest(folder.disk(), key, None)?;
     let Some(found) = found else { return Ok((Fold::default(), None, ignored)) };
-    match snapshot::restore(&found) {
+    match snapshot::restore(&found, key.origin()) {
         Ok(fold) => Ok((fold, Some(found.size()), ignored)),
         Err(error) => {
             ignored.push(Ignored { name: found.name().to_owned(), reason: error.to_string() });

@@ -4,7 +4,7 @@ use super::schedule::Task;
 use super::{Adapter, Attempt, Inner, Job, Judge, LATE, LastTry, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, Outcome, Send, outside_key};
+use countersign_core::call::{EffectId, Evidence, Outcome, Send};
 use countersign_core::decide::{judge, stop_on};
 use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
@@ -104,8 +104,7 @@ impl Inner {
             return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.code())), None);
         }
         let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
-        let key = outside_key(&effect.action.id);
-        let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
+        let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         let found = match work.kind {
             Kind::Recover => adapter.recover(&job),
             _ => adapter.attempt(&job),
@@ -199,8 +198,7 @@ impl Inner {
             None => return,
         };
         let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
-        let key = outside_key(&effect.action.id);
-        let job = Job { effect: work.effect, call, key: &key, attempt: work.before + 1, judge: &judging };
+        let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         // The doubt began when the last attempt ended.
         let Phase::InDoubt { since_ms, .. } = effect.phase else { return };
         let settles_ms = since_ms.saturating_add(absent_after_ms);

@@ -135,6 +135,7 @@ impl Postgres {
         match self.find(job, Then::Leave, deadline) {
             Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
             Ok(Known::Void) => Some(Attempt::Refused(said(job, VOID))),
+            Ok(Known::Foreign(whose)) => Some(Attempt::Refused(said(job, &foreign(&whose)))),
             Ok(Known::Nothing) => None,
             Err(failure) => {
                 let summary = format!("whether it was committed cannot be found out now: {}", failure.said());
@@ -144,14 +145,26 @@ impl Postgres {
     }
 
     /// What became of a call; from then on it is settled for good.
-    fn settle(&self, job: &Job<'_>) -> Result<Option<Evidence>, Evidence> {
+    fn settle(&self, job: &Job<'_>) -> Result<Settled, Evidence> {
         let deadline = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         match self.find(job, Then::Void, deadline) {
-            Ok(Known::Happened(happened)) => Ok(Some(recalled(job, happened))),
-            Ok(Known::Void | Known::Nothing) => Ok(None),
+            Ok(Known::Happened(happened)) => Ok(Settled::Happened(recalled(job, happened))),
+            Ok(Known::Void | Known::Nothing) => Ok(Settled::Not(said(job, VOID))),
+            Ok(Known::Foreign(whose)) => Ok(Settled::Not(said(job, &foreign(&whose)))),
             Err(failure) => Err(said(job, &format!("the receipts cannot be read: {}", failure.said()))),
         }
     }
+}
+
+/// What became of a call, for good.
+enum Settled {
+    Happened(Evidence),
+    Not(Evidence),
+}
+
+/// What is said of a call under whose key another call left its receipt.
+fn foreign(whose: &str) -> String {
+    format!("it did not happen: the receipt under its key is that of another call, {whose}")
 }
 
 const VOID: &str = "it did not happen: there was no receipt, and a void one now keeps it so";
@@ -205,16 +218,16 @@ impl Adapter for Postgres {
     /// The receipt tells, whatever the pact says about probing.
     fn probe(&self, job: &Job<'_>) -> Probed {
         match self.settle(job) {
-            Ok(Some(evidence)) => Probed::There(evidence),
-            Ok(None) => Probed::Absent(said(job, VOID)),
+            Ok(Settled::Happened(evidence)) => Probed::There(evidence),
+            Ok(Settled::Not(evidence)) => Probed::Absent(evidence),
             Err(evidence) => Probed::Unknown(evidence),
         }
     }
 
     fn recover(&self, job: &Job<'_>) -> Attempt {
         match self.settle(job) {
-            Ok(Some(evidence)) => Attempt::Done(evidence),
-            Ok(None) => Attempt::Refused(said(job, VOID)),
+            Ok(Settled::Happened(evidence)) => Attempt::Done(evidence),
+            Ok(Settled::Not(evidence)) => Attempt::Refused(evidence),
             Err(evidence) => Attempt::Unknown(evidence),
         }
     }

@@ -1,6 +1,7 @@
 //! External facts: what was observed, what is claimed about the step to the call, and what runs when a source fails.
 
 mod approved;
+mod keys;
 mod sources;
 
 use crate::service::{Received, Reply, Service};

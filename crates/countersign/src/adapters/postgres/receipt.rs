@@ -30,6 +30,8 @@ pub enum Known {
     Happened(Happened),
     /// It did not, and a void receipt keeps it so.
     Void,
+    /// Its key is that of another call's receipt. So it did not happen, and cannot: the key is taken.
+    Foreign(String),
     /// There is no trace of it, and no transaction under way that has got as far as its receipt.
     Nothing,
 }
@@ -65,7 +67,9 @@ impl Receipts {
             void: format!(
                 "insert into {schema}.receipts ({columns}) values ($1, true, $2, $3, null, null) on conflict (key) do nothing"
             ),
-            look: format!("select seq::text, void, judged_at_ms, read::text from {schema}.receipts where key = $1"),
+            look: format!(
+                "select seq::text, void, judged_at_ms, read::text, origin, effect from {schema}.receipts where key = $1"
+            ),
         }
     }
 
@@ -89,6 +93,10 @@ impl Receipts {
             }
             let row = client.query_one(&look, &[&Text(key)]).await?;
             client.batch_execute("rollback").await?;
+            let (of_origin, of_effect): (&str, &str) = (row.try_get(4)?, row.try_get(5)?);
+            if (of_origin, of_effect) != (origin, effect) {
+                return Ok(Known::Foreign(format!("{of_effect} of the log {of_origin}")));
+            }
             if row.try_get(1)? {
                 return Ok(Known::Void);
             }

@@ -89,7 +89,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         action: body.text("/action").unwrap_or_default(),
         at: leaf.time,
         dispatch_at: dispatch_at.filter(|_| state == EffectState::Cooling),
-        idempotency_key: outside_key(&action),
+        idempotency_key: outside_key(gate.origin(), id, &action),
         adapter: dispatched.text("/effect/call/adapter"),
         call: call.cloned(),
         fences: fences.into_iter().flatten().filter_map(fenced).collect(),

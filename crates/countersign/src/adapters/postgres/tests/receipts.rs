@@ -33,6 +33,34 @@ fn what_happened_is_found_with_what_it_was_decided_on() {
     assert_eq!(origin, "bank.example/log");
 }
 
+/// Whoever may write receipts, or has another gate on the same database, cannot make one stand for this call.
+#[test]
+fn a_receipt_of_another_effect_or_another_gate_never_counts_as_this_call() {
+    let world = World::new();
+    let call = call(&["a1"]);
+    for (key, origin, effect, void) in [
+        ("p1", "bank.example/log", "eff_8", false),
+        ("p2", "other.example/log", "eff_7", false),
+        ("p3", "other.example/log", "eff_7", true),
+    ] {
+        world.sql(&format!(
+            "insert into countersign.receipts (key, void, origin, effect, judged_at_ms, read)
+             values ('{key}', {void}, '{origin}', '{effect}', 1, '[]')"
+        ));
+        let (bank, adapter) = (Bank::paying(key, 5), world.adapter());
+        for attempt in [1, 2] {
+            let Attempt::Refused(evidence) = bank.attempt(&adapter, &call, attempt) else { panic!("not refused") };
+            assert!(evidence.summary.contains(&format!("{effect} of the log {origin}")), "{}", evidence.summary);
+        }
+        let recovered = adapter.recover(&bank.job(&call, 1));
+        assert!(matches!(recovered, Attempt::Refused(_)), "{recovered:?}");
+        let probed = adapter.probe(&bank.job(&call, 1));
+        assert!(matches!(probed, Probed::Absent(_)), "{probed:?}");
+    }
+    assert_eq!(world.count("select count(*) from payouts"), 0);
+    assert_eq!(world.count("select balance from accounts where id = 'a1'"), 1000);
+}
+
 #[test]
 fn what_did_not_happen_cannot_happen_later() {
     let world = World::new();
@@ -76,7 +104,7 @@ fn the_recovery_waits_for_a_transaction_that_has_its_receipt() {
         other
             .sql(&format!(
                 "begin; insert into countersign.receipts (key, void, origin, effect, judged_at_ms, read)
-                 values ('{key}', false, 'o', 'eff_7', 1, '[]')"
+                 values ('{key}', false, 'bank.example/log', 'eff_7', 1, '[]')"
             ))
             .unwrap();
         std::thread::scope(|scope| {
