@@ -11,7 +11,7 @@ mod signed;
 
 pub use key_name::{KeyName, KeyNameError};
 pub use keys::{Holder, HolderKind, IdentityRefusal, Keys};
-pub use roles::{NoAuthority, Role, WhyNot, authorise, first_operator, role_to_feed, still_has};
+pub use roles::{NoAuthority, Role, WhyNot, authorise, authorise_key, first_operator, role_to_feed, still_has};
 pub(crate) use signed::StoredSigned;
 pub use signed::{Auth, Signed};
 

@@ -10,7 +10,7 @@ pub mod replay;
 pub mod signature;
 pub mod stored;
 
-pub use authenticate::{AuthError, Authenticated};
+pub use authenticate::{AuthError, Authenticated, HeadAuthenticated};
 pub(crate) use freshness::SigningTime;
 pub use freshness::{AGE_MAX_S, AHEAD_MAX_S};
 pub(crate) use kept::KeptFile;

@@ -60,6 +60,7 @@ pub struct App {
     /// Whether those are all that the gate will have: a command that opens a gate for a moment has none.
     knows_adapters: bool,
     rates: Rates,
+    bodies: body::Bodies,
     external_reads: Arc<Places>,
     /// Of requests that wait for an effect.
     waits: Arc<Places>,
@@ -142,6 +143,7 @@ fn finish(
         adapters,
         knows_adapters,
         rates: Rates::new(rates),
+        bodies: body::Bodies::default(),
         external_reads: Places::of_external_reads(),
         waits: Places::of_waits(),
     });

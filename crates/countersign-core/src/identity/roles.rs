@@ -105,11 +105,22 @@ pub fn authorise(
     role: Role,
     now_ms: u64,
 ) -> Result<(), NoAuthority> {
+    authorise_key(snapshot, by, auth.signed().map(|signed| &signed.key), role, now_ms)
+}
+
+/// The same by the key that signed.
+pub fn authorise_key(
+    snapshot: &impl Snapshot,
+    by: &AgentId,
+    key: Option<&KeyName>,
+    role: Role,
+    now_ms: u64,
+) -> Result<(), NoAuthority> {
     if !snapshot.is_identified() {
         return Ok(());
     }
     let refused = |why| Err(NoAuthority { by: by.clone(), role, why });
-    let Some(signed) = auth.signed() else { return refused(WhyNot::Unsigned) };
+    let Some(key) = key else { return refused(WhyNot::Unsigned) };
     let operator = snapshot.fact(&FactId::of_operator(by));
     let Some((fact, value)) = operator.and_then(|fact| Some((fact, fact.value.as_ref()?))) else {
         return refused(WhyNot::NotAnOperator);
@@ -118,7 +129,7 @@ pub fn authorise(
         Some(ACTIVE) => {}
         standing => return refused(WhyNot::NotActive(standing.unwrap_or("without standing").to_owned())),
     }
-    if !holds_key(fact, &signed.key, now_ms) {
+    if !holds_key(fact, key, now_ms) {
         return refused(WhyNot::KeyNotCurrent);
     }
     if !has_role(value, role.as_str()) {

@@ -1,13 +1,16 @@
 //! From a presented signature to a name. On the caller's thread, in parallel; nothing is locked while a signature is
 //! verified.
 
-use super::freshness::AHEAD_MAX_S;
+use super::freshness::{AHEAD_MAX_S, SigningTime};
 use super::kept::{self, KEPT_MAX, Kind};
 use super::replay::NotTaken;
-use super::signature::{Presented, SignatureError, verify_strict};
+use super::signature::{BodyDigest, Head, Presented, SignatureError, verify_head, verify_strict};
 use crate::gate::Gate;
 use crate::identity::replay::NONCES_MAX;
-use countersign_core::identity::{ACTIVE, Auth, Holder, HolderKind, KeyName, holds_key};
+use countersign_core::body::RawBody;
+use countersign_core::identity::{
+    ACTIVE, Auth, Holder, HolderKind, KeyName, NoAuthority, Role, Signed, authorise_key, holds_key,
+};
 use countersign_core::utc::Utc;
 use countersign_core::value::Value;
 use std::sync::Arc;
@@ -25,6 +28,32 @@ pub struct Authenticated {
     /// Whether the holder's standing was active. What changes something is asked again at its place in the order; what
     /// only reads has no other place to ask.
     pub is_active: bool,
+}
+
+/// Who sent a request whose body has not been read. Nothing may be done for it before the body is known to be the one that was
+/// signed.
+#[derive(Debug)]
+pub struct HeadAuthenticated {
+    /// The agent or operator whose key signed.
+    pub holder: Holder,
+    /// Whether the holder's standing was active.
+    pub is_active: bool,
+    signed: Signed,
+    body: BodyDigest,
+}
+
+impl HeadAuthenticated {
+    /// Whether the holder may do what takes this role, as far as that can be said before its place in the order.
+    pub fn authorise(&self, gate: &Gate, role: Role) -> Result<(), NoAuthority> {
+        authorise_key(&*gate.view(), &self.holder.name, Some(&self.signed.key), role, gate.now_ms())
+    }
+
+    /// The whole, with the body that came, if it is the one that was signed.
+    pub fn with_body(self, body: RawBody) -> Result<Authenticated, SignatureError> {
+        let Self { holder, is_active, mut signed, body: digest } = self;
+        signed.body = digest.check(body)?;
+        Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
+    }
 }
 
 /// Why a request was not authenticated.
@@ -92,12 +121,54 @@ impl AuthError {
     }
 }
 
+/// By what a signature is judged.
+#[derive(Debug, Clone, Copy)]
+struct Judged {
+    /// Which kind of request it is, of those that are kept if an active admin signs them.
+    kind: Option<Kind>,
+    /// The same if one did.
+    kept_as: Option<Kind>,
+    /// Whether what is kept can tell that it is new, and the wall clock may judge it.
+    by_kept: bool,
+    /// Whether only the wall clock finds it fresh.
+    by_step_only: bool,
+}
+
 impl Gate {
     /// Says who signed. The order of the checks is the order of their costs; a nonce is remembered only once everything
     /// else is good, so that nobody can spend somebody else's.
     pub fn authenticate(&self, presented: Presented) -> Result<Authenticated, AuthError> {
+        let (holder, is_active, signed) = self.authenticate_by(presented, |signed| verify_strict(signed, None))?;
+        Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
+    }
+
+    /// The same before the body is read, so that only who can sign can make the gate hold one. The nonce counts as used whatever
+    /// body follows.
+    pub fn authenticate_head(&self, head: Head) -> Result<HeadAuthenticated, AuthError> {
+        let Head { presented, body } = head;
+        let (holder, is_active, signed) = self.authenticate_by(presented, |signed| verify_head(signed, body))?;
+        Ok(HeadAuthenticated { holder, is_active, signed, body })
+    }
+
+    fn authenticate_by(
+        &self,
+        presented: Presented,
+        verify: impl FnOnce(&Signed) -> Result<(), SignatureError>,
+    ) -> Result<(Holder, bool, Signed), AuthError> {
         let time = self.signing_time();
-        let now_ms = time.ledger_ms;
+        let judged = self.judge(&presented, time)?;
+        let (holder, is_active) = self.holder_of(&presented.signed.key, time.ledger_ms)?;
+        verify(&presented.signed)?;
+        #[cfg(feature = "sabotage")]
+        if self.is_without(crate::sabotage::Control::Nonces) {
+            return Ok((holder, is_active, presented.signed));
+        }
+        self.take_nonce(&presented, holder.kind, time, judged)?;
+        Ok((holder, is_active, presented.signed))
+    }
+
+    /// Whether a signature is fresh, and by what it may be judged.
+    fn judge(&self, presented: &Presented, time: SigningTime) -> Result<Judged, AuthError> {
         let created_s = presented.created_s;
         let kind = kept::kind(&presented.signed);
         let kept_as = kind.filter(|_| self.is_admins(&presented.signed.key));
@@ -109,28 +180,37 @@ impl Gate {
             let by_kept = kept_as.is_some() && replays.kept.is_whole() && !is_forgotten;
             (by_kept, is_forgotten || replays.is_before_start(created_s))
         };
-        time.check(&presented, by_kept)?;
+        time.check(presented, by_kept)?;
         if is_before_start && !by_kept {
             return Err(self.before_start());
         }
-        let by_step_only = time.check(&presented, false).is_err();
-        let Presented { signed, nonce, .. } = presented;
-        let unknown = || SignatureError::KeyUnknown(signed.key.to_string());
-        let (holder, is_active) = {
-            let view = self.view();
-            let holder = view.state.keys().holder(&signed.key).cloned().ok_or_else(unknown)?;
-            let fact = view.state.facts.get(&holder.fact()).filter(|fact| holds_key(fact, &signed.key, now_ms));
-            let value = fact.and_then(|fact| fact.value.as_ref()).ok_or_else(unknown)?;
-            let standing = value.get("standing");
-            (holder, matches!(standing, Some(Value::String(standing)) if standing == ACTIVE))
-        };
-        verify_strict(&signed, None)?;
-        #[cfg(feature = "sabotage")]
-        if self.is_without(crate::sabotage::Control::Nonces) {
-            return Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active });
-        }
+        let by_step_only = by_kept && time.check(presented, false).is_err();
+        Ok(Judged { kind, kept_as, by_kept, by_step_only })
+    }
+
+    fn holder_of(&self, key: &KeyName, now_ms: u64) -> Result<(Holder, bool), SignatureError> {
+        let unknown = || SignatureError::KeyUnknown(key.to_string());
+        let view = self.view();
+        let holder = view.state.keys().holder(key).cloned().ok_or_else(unknown)?;
+        let fact = view.state.facts.get(&holder.fact()).filter(|fact| holds_key(fact, key, now_ms));
+        let value = fact.and_then(|fact| fact.value.as_ref()).ok_or_else(unknown)?;
+        let standing = value.get("standing");
+        Ok((holder, matches!(standing, Some(Value::String(standing)) if standing == ACTIVE)))
+    }
+
+    /// Takes the nonce of a good signature, unless it was seen before or may have been.
+    fn take_nonce(
+        &self,
+        presented: &Presented,
+        holder: HolderKind,
+        time: SigningTime,
+        judged: Judged,
+    ) -> Result<(), AuthError> {
+        let Presented { signed, nonce, created_s, .. } = presented;
+        let (created_s, now_ms) = (*created_s, time.ledger_ms);
+        let Judged { kind, kept_as, by_kept, by_step_only } = judged;
         let mut replays = self.replays().lock();
-        if kind.is_some_and(|kind| replays.kept.has(kind, &signed.key, &nonce, created_s)) {
+        if kind.is_some_and(|kind| replays.kept.has(kind, &signed.key, nonce, created_s)) {
             return Err(SignatureError::Replayed.into());
         }
         // Once more, under one lock with taking it: it may have been dropped in between.
@@ -139,18 +219,18 @@ impl Gate {
             return Err(self.before_start());
         }
         let room = kept_as.filter(|kind| replays.kept.make_room(*kind, now_ms / 1000));
-        if room.is_none() && (kept_as == Some(Kind::Other) || kept_as.is_some() && by_step_only) {
+        if room.is_none() && (kept_as == Some(Kind::Other) || by_step_only) {
             return Err(AuthError::KeptFull);
         }
         let not_noted = |error: std::io::Error| AuthError::NotNoted(error.to_string());
         let taken = if by_kept && room.is_some() {
-            replays.take(&signed.key, &nonce, holder.kind, now_ms)
+            replays.take(&signed.key, nonce, holder, now_ms)
         } else {
             replays.note_ahead(self.disk().as_ref(), created_s, time.signers_ms()).map_err(not_noted)?;
-            replays.accept(&signed.key, &nonce, holder.kind, created_s, now_ms)
+            replays.accept(&signed.key, nonce, holder, created_s, now_ms)
         };
         if let (Ok(()), Some(kind)) = (taken, room) {
-            replays.kept.insert(kind, &signed.key, &nonce, created_s);
+            replays.kept.insert(kind, &signed.key, nonce, created_s);
         }
         drop(replays);
         taken.map_err(|not_taken| match not_taken {
@@ -159,10 +239,10 @@ impl Gate {
             NotTaken::Forgotten => self.before_start(),
         })?;
         // A halt does not wait for its file: housekeeping writes it in a moment.
-        if room == Some(Kind::Other) {
-            self.write_kept().map_err(not_noted)?;
+        match room {
+            Some(Kind::Other) => self.write_kept().map_err(not_noted),
+            _ => Ok(()),
         }
-        Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })
     }
 
     /// Whether it is the key of an active admin: what others sign here is refused, and must not use up what is kept for these.

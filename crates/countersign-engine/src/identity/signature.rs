@@ -68,6 +68,40 @@ pub struct Presented {
     pub nonce: SmolStr,
 }
 
+/// The same of a request whose body has not been read: the signature covers its digest, so it can be judged before.
+#[derive(Debug, Clone)]
+pub struct Head {
+    pub(super) presented: Presented,
+    pub(super) body: BodyDigest,
+}
+
+/// What the head of a request says of its body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyDigest {
+    sent: Option<Digest>,
+    is_covered: bool,
+}
+
+impl BodyDigest {
+    /// The body as it is kept, if it is the one that was signed.
+    pub(super) fn check(self, body: RawBody) -> Result<Option<RawBody>, SignatureError> {
+        if !body.is_empty() && !self.is_covered {
+            return Err(SignatureError::Incomplete("content-digest".to_owned()));
+        }
+        if self.sent.is_some_and(|sent| sent != body.digest()) {
+            return Err(SignatureError::Digest);
+        }
+        Ok(Some(body).filter(|body| !body.is_empty()))
+    }
+}
+
+impl Head {
+    /// The key that it says to be signed with.
+    pub fn key(&self) -> &KeyName {
+        &self.presented.signed.key
+    }
+}
+
 /// The tag that says which gate a signature is for.
 pub fn tag(origin: &str) -> String {
     format!("countersign:{origin}")
@@ -75,18 +109,26 @@ pub fn tag(origin: &str) -> String {
 
 /// Reads a request's signature, checks that it covers what it must and that the body has the digest it was signed with.
 pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError> {
+    let Head { mut presented, body } = parse_head(wire, !wire.body.is_empty(), origin)?;
+    presented.signed.body = body.check(RawBody::from(wire.body))?;
+    Ok(presented)
+}
+
+/// The same before the body is read: `wire` has none, and `has_body` says whether one is announced.
+pub fn parse_head(wire: &Wire<'_>, has_body: bool, origin: &str) -> Result<Head, SignatureError> {
     let (Some(input), Some(signature)) = (wire.input, wire.signature) else {
         return Err(SignatureError::Missing);
     };
     let (label, text, input) = fields::input(input)?;
     let signature = fields::signature(signature, &label)?;
     let parameters = input.parameters(&tag(origin))?;
-    require_covered(&input, wire.query, wire.if_match, wire.body)?;
-    let body = RawBody::from(wire.body);
-    match wire.content_digest {
-        Some(sent) => fields::check_digest(sent, &body.digest())?,
-        None if input.covers("content-digest") => return Err(SignatureError::Incomplete("content-digest".to_owned())),
-        None => {}
+    require_covered(&input, wire.query, wire.if_match, has_body)?;
+    let body = BodyDigest {
+        sent: wire.content_digest.map(fields::digest).transpose()?,
+        is_covered: input.covers("content-digest"),
+    };
+    if body.is_covered && body.sent.is_none() {
+        return Err(SignatureError::Incomplete("content-digest".to_owned()));
     }
     let signed = Signed {
         key: parameters.key,
@@ -96,10 +138,11 @@ pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError>
         path: wire.path.into(),
         query: wire.query.map(SmolStr::from),
         if_match: wire.if_match.map(SmolStr::from),
-        body: Some(body).filter(|body| !body.is_empty()),
+        body: None,
         signature,
     };
-    Ok(Presented { signed, created_s: parameters.created_s, expires_s: parameters.expires_s, nonce: parameters.nonce })
+    let (created_s, expires_s, nonce) = (parameters.created_s, parameters.expires_s, parameters.nonce);
+    Ok(Head { presented: Presented { signed, created_s, expires_s, nonce }, body })
 }
 
 /// What every signature must cover, so that nothing of a request can be exchanged, added or taken away.
@@ -107,7 +150,7 @@ fn require_covered(
     input: &Input,
     query: Option<&str>,
     if_match: Option<&str>,
-    body: &str,
+    has_body: bool,
 ) -> Result<(), SignatureError> {
     input.require("@method")?;
     input.require("@authority")?;
@@ -117,7 +160,7 @@ fn require_covered(
             input.require("@query")?;
         }
     }
-    if !body.is_empty() {
+    if has_body {
         input.require("content-digest")?;
     }
     // Both ways: what is sent must be covered, and what is covered must be sent, or somebody took it away.
@@ -136,17 +179,20 @@ pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<
         return Err(SignatureError::Invalid);
     }
     let body = signed.body.as_deref().or(kept).unwrap_or_default();
-    require_covered(&input, signed.query.as_deref(), signed.if_match.as_deref(), body)?;
+    require_covered(&input, signed.query.as_deref(), signed.if_match.as_deref(), !body.is_empty())?;
     verify_strict(signed, kept)
 }
 
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
 pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
-    let input = Input::parse(&signed.input)?;
-    let digest = || match &signed.body {
+    base_with(signed, || match &signed.body {
         Some(body) => body.digest(),
         None => Digest::of(kept.unwrap_or_default().as_bytes()),
-    };
+    })
+}
+
+fn base_with(signed: &Signed, digest: impl Fn() -> Digest) -> Result<String, SignatureError> {
+    let input = Input::parse(&signed.input)?;
     let mut base = String::with_capacity(256 + signed.input.len());
     for component in &input.components {
         base.push('"');
@@ -179,7 +225,17 @@ pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureErro
 /// Whether the key it names made this signature. Strict: keys of small order and signatures that could be written in
 /// another way are refused.
 pub fn verify_strict(signed: &Signed, kept: Option<&str>) -> Result<(), SignatureError> {
-    let base = base(signed, kept)?;
+    verify_base(signed, &base(signed, kept)?)
+}
+
+/// The same before the body is read, by the digest that was sent for it.
+pub(super) fn verify_head(signed: &Signed, body: BodyDigest) -> Result<(), SignatureError> {
+    // Without a digest none is covered, and this one is not asked for.
+    let digest = || body.sent.unwrap_or_else(|| Digest::of(b""));
+    verify_base(signed, &base_with(signed, digest)?)
+}
+
+fn verify_base(signed: &Signed, base: &str) -> Result<(), SignatureError> {
     let key = VerifyingKey::from_bytes(&signed.key.public_key()).map_err(|_| SignatureError::Invalid)?;
     key.verify_strict(base.as_bytes(), &Signature::from_bytes(&signed.signature)).map_err(|_| SignatureError::Invalid)
 }

@@ -2,6 +2,7 @@
 
 use super::error::{HttpError, invalid_json, too_large, unknown_field};
 use crate::connections::Slot;
+use crate::mcp::buffers::{Buffers, Held};
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{Extensions, header};
@@ -28,6 +29,41 @@ const DRAINED_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Checked(pub RawBody);
 
+/// Most bytes of all bodies on their way, together: more than one address can announce with all the connections that it gets and
+/// the largest bodies of agents. Small ones have a quarter more for themselves.
+const ON_THEIR_WAY_BYTES_MAX: usize = 128 << 20;
+
+/// The bodies on their way, of all connections.
+#[derive(Debug, Clone)]
+pub struct Bodies(Arc<Buffers>);
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self(Buffers::new(ON_THEIR_WAY_BYTES_MAX))
+    }
+}
+
+impl Bodies {
+    /// Room for a body, until it is dropped: of the length that is announced, or else for the longest that is accepted.
+    pub fn room(&self, announced: Option<usize>, bytes_max: usize) -> Result<Held, HttpError> {
+        let mut held = self.0.nothing();
+        let bytes = announced.unwrap_or(bytes_max).min(bytes_max);
+        held.grow_to(bytes).map_err(|_| {
+            HttpError::new(
+                ErrorCode::Busy,
+                "too many bytes of requests are on their way to the gate already",
+                "nothing was decided; sign again and retry in a second, an action with the same idempotency key",
+            )
+        })?;
+        Ok(held)
+    }
+}
+
+/// How long a body is, where its sender announced that.
+pub fn announced(body: &Body) -> Option<usize> {
+    body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Reads a body as text, of a type and size that the operation's row in the table takes.
 pub async fn text(request: Request) -> Result<Arc<str>, HttpError> {
     let route = request.extensions().get::<&'static Route>().copied();
@@ -37,6 +73,9 @@ pub async fn text(request: Request) -> Result<Arc<str>, HttpError> {
         return Ok(Arc::clone(body.text()));
     }
     let within = arrives_within(request.extensions());
+    let bodies = request.extensions().get::<Bodies>().cloned();
+    let announced = announced(request.body());
+    let _held = bodies.map(|bodies| bodies.room(announced, route.body.bytes_max())).transpose()?;
     let bytes = whole(request.into_body(), route.body.bytes_max(), within).await?;
     Ok(utf8(&bytes)?.into())
 }
@@ -55,6 +94,21 @@ pub async fn whole(body: Body, bytes_max: usize, within: Duration) -> Result<Byt
     })?
 }
 
+/// Reads what comes of a body that is of no use, and keeps none of it: see [`DRAINED_BYTES_MAX`] for why.
+pub async fn discard(mut body: Body, bytes_max: usize, within: Duration) {
+    let mut left = bytes_max.saturating_add(DRAINED_BYTES_MAX);
+    let drain = async {
+        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len()));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // The answer is the same whether the rest came or not.
+    let _ = tokio::time::timeout(within, drain).await;
+}
+
 /// The text that bytes are.
 pub fn utf8(bytes: &[u8]) -> Result<&str, HttpError> {
     std::str::from_utf8(bytes).map_err(|error| {
@@ -66,8 +120,13 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, HttpError> {
     })
 }
 
+/// What the sender of a body with more bytes than this is told.
+pub fn larger_than(bytes_max: usize) -> HttpError {
+    too_large(format!("the body has more than {bytes_max} bytes"))
+}
+
 async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, HttpError> {
-    let too_large = || too_large(format!("the body has more than {bytes_max} bytes"));
+    let too_large = || larger_than(bytes_max);
     // Most bodies come in one piece, which is not copied.
     let (mut first, mut bytes) = (Bytes::new(), Vec::new());
     let mut arrived = 0_usize;

@@ -1,8 +1,8 @@
 //! Who calls: the one place that says so, and that turns away whoever may not.
 //!
 //! An open gate, which has no operators yet, believes the header `Countersign-Agent`, writes `auth: none`, and serves loopback
-//! only. An identified one goes by signatures alone. The body is read here, whole, and the bytes whose digest was checked are
-//! the very ones that the handler gets.
+//! only. An identified one goes by signatures alone. The body is read here, whole, once its sender is known and may do what is asked,
+//! and the bytes whose digest was checked are the very ones that the handler gets.
 
 mod guard;
 mod open;

@@ -2,7 +2,8 @@
 //!
 //! Only a verified signature is charged to its key, so that nobody can use up somebody else's requests by naming their key; what
 //! fails is charged to the peer that sent it. A key that has used up its requests is refused before its signature is verified or its
-//! nonce kept. Each bucket is one atomic number (the time at which it will be full again), so callers do not wait for each other.
+//! nonce kept; only so many a second are verified all the same, to count them for its holder. Each bucket is one atomic number (the
+//! time at which it will be full again), so callers do not wait for each other.
 
 use super::error::{HttpError, denied};
 use axum::http::{HeaderMap, HeaderValue};
@@ -50,6 +51,8 @@ pub struct Rates {
     per_peer: Rate,
     policy: HeaderValue,
     keys: [Buckets<[u8; 32]>; SHARDS],
+    /// Of keys that have used up theirs.
+    beyond: Buckets<[u8; 32]>,
     unsigned: Buckets<IpAddr>,
     failed: Buckets<IpAddr>,
 }
@@ -139,6 +142,7 @@ impl Rates {
             per_peer: Rate::per_s(settings.per_peer),
             policy: HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("")),
             keys: std::array::from_fn(|_| Buckets::new()),
+            beyond: Buckets::new(),
             unsigned: Buckets::new(),
             failed: Buckets::new(),
         }
@@ -160,6 +164,13 @@ impl Rates {
             true => Err(Empty),
             false => Ok(()),
         }
+    }
+
+    /// Whether one more request of a key that has used up its own is verified, so that it can be counted for its holder: what is
+    /// only sent in its name must not be.
+    pub fn may_count(&self, key: &[u8; 32]) -> bool {
+        let now_ns = self.now_ns();
+        self.per_peer.take(&self.beyond.bucket(*key, now_ns), 1, now_ns).is_ok()
     }
 
     /// Charges a request whose signature was verified to its key.

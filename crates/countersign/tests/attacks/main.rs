@@ -14,6 +14,7 @@
 
 mod approvals;
 mod beginnings;
+mod callers;
 mod clients;
 mod connections;
 mod erasure;

@@ -68,8 +68,8 @@ pub(super) fn signature(field: &str, label: &Key) -> Result<[u8; 64], SignatureE
         .ok_or_else(|| malformed("the signature is not a sequence of 64 bytes"))
 }
 
-/// Checks `Content-Digest` against that of the body.
-pub(super) fn check_digest(field: &str, body: &Digest) -> Result<(), SignatureError> {
+/// Reads `Content-Digest`.
+pub(super) fn digest(field: &str) -> Result<Digest, SignatureError> {
     let (algorithm, member) = only_member("Content-Digest", field)?;
     let digest = match &member {
         ListEntry::Item(item) if algorithm.as_str() == "sha-256" && item.params.is_empty() => {
@@ -77,7 +77,7 @@ pub(super) fn check_digest(field: &str, body: &Digest) -> Result<(), SignatureEr
         }
         _ => return Err(malformed("`Content-Digest` must be of the form sha-256=:…: and have nothing else")),
     };
-    if digest == Some(&body.0[..]) { Ok(()) } else { Err(SignatureError::Digest) }
+    digest.and_then(|digest| digest.try_into().ok()).map(Digest).ok_or(SignatureError::Digest)
 }
 
 impl Input {

@@ -10,18 +10,22 @@ use crate::http::body::Checked;
 use crate::http::error::denied;
 use crate::http::rate::{Empty, INACTIVE_COST, Left, cost, too_often};
 use crate::http::{Reach, body, routes};
+use crate::mcp::buffers::Held;
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::ErrorCode;
 use countersign_api::routes::{self as table, Callers, Named, Operation, Route};
+use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
-use countersign_core::identity::{Auth, HolderKind, authorise};
-use countersign_engine::identity::Authenticated;
-use countersign_engine::identity::signature::{self, SignatureError, Wire, authority};
+use countersign_core::identity::{Auth, HolderKind};
+use countersign_core::ids::AgentId;
+use countersign_engine::identity::signature::{self, Head, SignatureError, Wire, authority};
+use countersign_engine::identity::{Authenticated, HeadAuthenticated};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -39,7 +43,7 @@ pub async fn identify(
 ) -> Response {
     let Some(path) = request.extensions().get::<MatchedPath>().cloned() else {
         return match unsigned(&app, request) {
-            Ok((request, _)) => next.run(request).await,
+            Ok(Passed { request, .. }) => next.run(request).await,
             Err(error) => error.into_response(),
         };
     };
@@ -55,11 +59,13 @@ pub async fn identify(
         known(&app, route, is_identity, request).await
     } else {
         // Whoever calls an open gate is believed, so there is nobody to count requests for.
-        named(route, request).map(|request| (request, None))
+        request.extensions_mut().insert(app.bodies.clone());
+        named(route, request).map(Passed::from)
     };
     match let_through {
-        Ok((request, left)) => {
+        Ok(Passed { request, left, held }) => {
             let mut response = next.run(request).await;
+            drop(held);
             if let Some(left) = left {
                 app.rates.tell(response.headers_mut(), left);
             }
@@ -69,16 +75,31 @@ pub async fn identify(
     }
 }
 
+/// A request that is let through.
+struct Passed {
+    request: Request,
+    /// What is left to its sender.
+    left: Option<Left>,
+    /// The room of its body, until it is answered.
+    held: Option<Held>,
+}
+
+impl From<Request> for Passed {
+    fn from(request: Request) -> Self {
+        Self { request, left: None, held: None }
+    }
+}
+
 /// Where a request comes from. `None` for loopback and the operators' socket: everything behind a proxy on this machine comes from
 /// there, and one of many callers must not be able to use up the requests of all.
 fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<Arc<Slot>>()?.peer()
 }
 
-/// Whether a request is looked at however many came before it: an operator's halt must always get through. Whether it is an
-/// operator's is known once its key is looked up.
+/// Whether a request may be one that is looked at however many came before it: an admin's halt must always get through. Whether it
+/// is an admin's is known once its key is looked up.
 fn is_halt(route: &Route) -> bool {
-    matches!(route.operation, Operation::Halt | Operation::Resume)
+    route.operation == Operation::Halt
 }
 
 /// An operation without a row in the table does not exist, whatever the router thinks.
@@ -108,12 +129,7 @@ fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpErr
 }
 
 /// In an identified gate: who signed, if that is enough for what is asked.
-async fn known(
-    app: &App,
-    route: &Route,
-    is_identity: bool,
-    request: Request,
-) -> Result<(Request, Option<Left>), HttpError> {
+async fn known(app: &App, route: &Route, is_identity: bool, request: Request) -> Result<Passed, HttpError> {
     let callers = match route.callers {
         Callers::Anyone => return unsigned(app, request),
         Callers::Metrics if app.reach == Reach::Loopback && is_from_here(&request) => return unsigned(app, request),
@@ -122,17 +138,32 @@ async fn known(
         Callers::Feed => Callers::Operator(&[table::Role::Feeder]),
         other => other,
     };
-    let (caller, is_active, left, mut request) = authenticate(app, route, request).await?;
-    authorised(app, callers, &caller, is_active, route.path)?;
-    request.extensions_mut().insert(caller);
-    Ok((request, left))
+    let peer = peer(&request);
+    if !is_halt(route) {
+        check_peer(app, peer)?;
+    }
+    let found = signed(app, route, callers, peer, request).await;
+    if let (Err(error), Some(peer)) = (&found, peer)
+        && error.code.status() == 401
+    {
+        // What is refused is charged to the peer that sent it.
+        app.rates.charge_failure(peer);
+    }
+    found
 }
 
 /// A request that nobody has to sign.
-fn unsigned(app: &App, request: Request) -> Result<(Request, Option<Left>), HttpError> {
+fn unsigned(app: &App, request: Request) -> Result<Passed, HttpError> {
     match peer(&request).map(|peer| app.rates.charge_unsigned(peer)) {
         Some(Err(Empty)) => Err(too_often("this address")),
-        _ => Ok((request, None)),
+        _ => Ok(request.into()),
+    }
+}
+
+fn check_peer(app: &App, peer: Option<IpAddr>) -> Result<(), HttpError> {
+    match peer.is_some_and(|peer| app.rates.check_peer(peer).is_err()) {
+        true => Err(too_often("this address")),
+        false => Ok(()),
     }
 }
 
@@ -142,79 +173,125 @@ fn is_from_here(request: &Request) -> bool {
     refuse_strangers(request).is_ok() && !FORWARDED.iter().any(|name| request.headers().contains_key(*name))
 }
 
-/// Finds out who signed, as often as that may be asked; what is refused is charged to the peer that sent it.
-async fn authenticate(
+/// Finds out by the head of a request who signed it and whether they may; only then reads the body, holds it against the digest
+/// that was signed, and gives back the request with the very bytes that were checked.
+async fn signed(
     app: &App,
     route: &Route,
+    callers: Callers,
+    peer: Option<IpAddr>,
     request: Request,
-) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
-    let (peer, is_limited) = (peer(&request), !is_halt(route));
-    if is_limited && peer.is_some_and(|peer| app.rates.check_peer(peer).is_err()) {
-        return Err(too_often("this address"));
+) -> Result<Passed, HttpError> {
+    let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
+    let (mut parts, body) = request.into_parts();
+    let (bytes_max, within) = (route.body.bytes_max(), body::arrives_within(&parts.extensions));
+    let announced = body::announced(&body);
+    let admitted = Asked { app, route, callers, peer, parts: &parts, announced }.admit(&authority);
+    let Admitted { sender, key, left, held } = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            body::discard(body, bytes_max, within).await;
+            return Err(error);
+        }
+    };
+    let bytes = body::whole(body, bytes_max, within).await?;
+    let sent = RawBody::from(body::utf8(&bytes)?);
+    let Authenticated { holder, auth, .. } = sender.with_body(sent.clone())?;
+    // What announced its length has paid for it.
+    let left = match announced {
+        Some(_) => left,
+        None if left.is_some() => Some(charge(app, &key, &holder.name, cost(bytes.len()), route.path)?),
+        None => None,
+    };
+    parts.extensions.insert(Caller { name: holder.name, auth, kind: Some(holder.kind) });
+    if !sent.is_empty() {
+        parts.extensions.insert(Checked(sent));
     }
-    let found = verify(app, route, request, is_limited).await;
-    if let (Err(error), Some(peer)) = (&found, peer)
-        && error.code.status() == 401
-    {
-        app.rates.charge_failure(peer);
-    }
-    found
+    Ok(Passed { request: Request::from_parts(parts, Body::from(bytes)), left, held })
 }
 
-/// Reads the body, checks its digest and the signature, and gives back the request with the very bytes that were checked.
-async fn verify(
-    app: &App,
-    route: &Route,
-    request: Request,
-    is_limited: bool,
-) -> Result<(Caller, bool, Option<Left>, Request), HttpError> {
-    let authority = authority(request.uri().authority().map_or_else(|| host(&request), |named| named.as_str()));
-    let (parts, body) = request.into_parts();
-    let bytes = body::whole(body, route.body.bytes_max(), body::arrives_within(&parts.extensions)).await?;
-    let text = body::utf8(&bytes)?;
-    let wire = Wire {
-        method: parts.method.as_str(),
-        authority: &authority,
-        path: parts.uri.path(),
-        query: parts.uri.query(),
-        if_match: field(&parts.headers, "if-match")?,
-        body: text,
-        content_digest: field(&parts.headers, "content-digest")?,
-        input: field(&parts.headers, "signature-input")?,
-        signature: field(&parts.headers, "signature")?,
-    };
-    let presented = signature::parse(&wire, app.gate.origin())?;
-    let (key, sent) = (presented.signed.key.public_key(), presented.signed.body.clone());
-    // Before the signature is verified and its nonce kept: more of the same would cost the most here.
-    let holder = || app.gate.view().holder(&presented.signed.key).cloned();
-    let is_limited = is_limited || holder().is_some_and(|holder| holder.kind == HolderKind::Agent);
-    // The path as the router has it: one that was sent may hold the id of a fact.
-    let asked = route.path;
-    if is_limited && app.rates.check_key(&key).is_err() {
-        if let Some(holder) = holder() {
-            app.gate.deny(&holder.name, DenialCode::RateLimited, asked);
+/// The head of a request, and what is known beside.
+struct Asked<'a> {
+    app: &'a App,
+    route: &'a Route,
+    callers: Callers,
+    peer: Option<IpAddr>,
+    parts: &'a Parts,
+    /// The length of the body, where it was announced.
+    announced: Option<usize>,
+}
+
+/// A request whose body may be read.
+struct Admitted {
+    sender: HeadAuthenticated,
+    key: [u8; 32],
+    left: Option<Left>,
+    held: Option<Held>,
+}
+
+impl Asked<'_> {
+    fn admit(&self, authority: &str) -> Result<Admitted, HttpError> {
+        let Self { app, route, parts, announced, .. } = *self;
+        let wire = Wire {
+            method: parts.method.as_str(),
+            authority,
+            path: parts.uri.path(),
+            query: parts.uri.query(),
+            if_match: field(&parts.headers, "if-match")?,
+            body: "",
+            content_digest: field(&parts.headers, "content-digest")?,
+            input: field(&parts.headers, "signature-input")?,
+            signature: field(&parts.headers, "signature")?,
+        };
+        let head = signature::parse_head(&wire, announced.is_some_and(|bytes| bytes > 0), app.gate.origin())?;
+        let key = head.key().public_key();
+        let is_limited = !(is_halt(route) && app.gate.is_admins(head.key()));
+        if is_limited {
+            self.check_limits(&head, &key)?;
         }
-        return Err(too_often("the holder of this key"));
-    }
-    let Authenticated { holder, auth, is_active } = app.gate.authenticate(presented)?;
-    if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| is_active) {
-        connection.prove();
-    }
-    let caller = Caller { name: holder.name, auth, kind: Some(holder.kind) };
-    let is_idle = caller.kind == Some(HolderKind::Agent) && !is_active;
-    let cost = if is_idle { INACTIVE_COST } else { cost(bytes.len()) };
-    let left = match is_limited.then(|| app.rates.charge_key(&key, cost)).transpose() {
-        Ok(left) => left,
-        Err(Empty) => {
-            app.gate.deny(&caller.name, DenialCode::RateLimited, asked);
-            return Err(too_often(caller.name.as_str()));
+        let sender = app.gate.authenticate_head(head)?;
+        if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active) {
+            connection.prove();
         }
-    };
-    let mut request = Request::from_parts(parts, Body::from(bytes));
-    if let Some(sent) = sent {
-        request.extensions_mut().insert(Checked(sent));
+        let is_idle = sender.holder.kind == HolderKind::Agent && !sender.is_active;
+        let bytes_max = route.body.bytes_max();
+        let cost = if is_idle { INACTIVE_COST } else { cost(announced.unwrap_or(0).min(bytes_max)) };
+        let charged = is_limited.then(|| charge(app, &key, &sender.holder.name, cost, route.path));
+        let left = charged.transpose()?;
+        authorised(app, self.callers, &sender, route.path)?;
+        if announced.is_some_and(|bytes| bytes > bytes_max) {
+            return Err(body::larger_than(bytes_max));
+        }
+        // A halt finds room however much is on its way.
+        let held = is_limited.then(|| app.bodies.room(announced, bytes_max)).transpose()?;
+        Ok(Admitted { sender, key, left, held })
     }
-    Ok((caller, is_active, left, request))
+
+    /// Refuses a key that has used up its requests before its signature is verified and its nonce kept: more of the same would cost
+    /// the most here. Counted for its holder are only those that are verified all the same, a few.
+    fn check_limits(&self, head: &Head, key: &[u8; 32]) -> Result<(), HttpError> {
+        let Self { app, route, peer, .. } = *self;
+        if is_halt(route) {
+            check_peer(app, peer)?;
+        }
+        if app.rates.check_key(key).is_ok() {
+            return Ok(());
+        }
+        if app.rates.may_count(key) {
+            let sender = app.gate.authenticate_head(head.clone())?;
+            // The path as the router has it: one that was sent may hold the id of a fact.
+            app.gate.deny(&sender.holder.name, DenialCode::RateLimited, route.path);
+        }
+        Err(too_often("the holder of this key"))
+    }
+}
+
+/// Charges a request whose signature was verified.
+fn charge(app: &App, key: &[u8; 32], holder: &AgentId, requests: u64, asked: &str) -> Result<Left, HttpError> {
+    app.rates.charge_key(key, requests).map_err(|Empty| {
+        app.gate.deny(holder, DenialCode::RateLimited, asked);
+        too_often(holder.as_str())
+    })
 }
 
 fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, SignatureError> {
@@ -227,21 +304,22 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Sign
     }
 }
 
-fn authorised(app: &App, callers: Callers, caller: &Caller, is_active: bool, asked: &str) -> Result<(), HttpError> {
-    let is_agent = caller.kind == Some(HolderKind::Agent);
+fn authorised(app: &App, callers: Callers, sender: &HeadAuthenticated, asked: &str) -> Result<(), HttpError> {
+    let HeadAuthenticated { holder, is_active, .. } = sender;
+    let (is_agent, is_active, name) = (holder.kind == HolderKind::Agent, *is_active, &holder.name);
     let roles: &[table::Role] = match callers {
         // Whatever it asks for: an agent that is not active is shown nothing, and what it does is not written down one by one.
         _ if is_agent && !is_active => {
-            app.gate.deny(&caller.name, DenialCode::AgentNotActive, asked);
-            return Err(denied(DenialCode::AgentNotActive, format!("agent {} is not active", caller.name)));
+            app.gate.deny(name, DenialCode::AgentNotActive, asked);
+            return Err(denied(DenialCode::AgentNotActive, format!("agent {name} is not active")));
         }
         Callers::Agent if !is_agent => {
-            let message = format!("{} is an operator; only agents do this", caller.name);
+            let message = format!("{name} is an operator; only agents do this");
             let hint = "sign with an agent's key; `countersign agent new` makes one";
             return Err(HttpError::new(ErrorCode::NotAuthorised, message, hint));
         }
         Callers::Known if !is_agent && !is_active => {
-            return refused(format!("operator {} is not active", caller.name));
+            return refused(format!("operator {name} is not active"));
         }
         Callers::AgentOr(_) if is_agent => return Ok(()),
         Callers::AgentOr(roles) | Callers::Operator(roles) => roles,
@@ -254,19 +332,17 @@ fn authorised(app: &App, callers: Callers, caller: &Caller, is_active: bool, ask
         if app.gate.is_without(countersign_engine::sabotage::Control::Roles) {
             return Ok(());
         }
-        return refused(format!("{} is an agent; this takes an operator", caller.name));
+        return refused(format!("{name} is an agent; this takes an operator"));
     }
-    let now_ms = app.gate.now_ms();
-    let view = app.gate.view();
     let mut why = String::new();
     for role in roles {
-        match authorise(&*view, &caller.name, &caller.auth, routes::role(*role), now_ms) {
+        match sender.authorise(&app.gate, routes::role(*role)) {
             Ok(()) => return Ok(()),
             Err(error) => why = error.why.to_string(),
         }
     }
     let roles = roles.iter().map(|role| format!("`{}`", role.as_str())).collect::<Vec<_>>().join(" or ");
-    refused(format!("{} may not do this, which takes an active operator with role {roles}: {why}", caller.name))
+    refused(format!("{name} may not do this, which takes an active operator with role {roles}: {why}"))
 }
 
 fn refused(message: String) -> Result<(), HttpError> {
