@@ -152,6 +152,10 @@ pub struct Evidence {
     /// The receipt that the outside keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// Set where `result`, `receipt` and the end of `summary` are left out: the call was made of what its agent may not see, and what
+    /// the outside answers may repeat it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub withheld: bool,
 }
 
 /// Preconditions that did not hold, and were waived.

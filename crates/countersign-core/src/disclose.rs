@@ -7,7 +7,7 @@
 use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
 use crate::ids::{AgentId, Digest, FactId, FactType};
-use crate::pact::{ActionType, TemplatePart};
+use crate::pact::{ActionType, SendRule, TemplatePart};
 use crate::state::State;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -165,6 +165,8 @@ pub struct Disclosure<'a> {
     agent: &'a AgentId,
     /// Facts that the agent did not name itself, and whose ids are made of attributes that it may not see.
     hidden: Vec<FactId>,
+    /// Whether the agent may see all that a call was rendered from.
+    shows_sent: bool,
 }
 
 /// The action type that an action was decided by, as an entry names it.
@@ -182,10 +184,34 @@ impl<'a> Disclosure<'a> {
     /// What `agent` may be told of an action that was decided by `by` and read `reads`: the members of its delegation, its
     /// own fact, then the facts in the order of the action type.
     pub fn new(state: &'a State, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
-        let mut disclosure = Self { state, agent, hidden: Vec::new() };
+        let mut disclosure = Self { state, agent, hidden: Vec::new(), shows_sent: false };
         let kind = by.and_then(|by| disclosure.kind(by));
         disclosure.hidden = disclosure.hide(kind, reads);
+        disclosure.shows_sent = disclosure.hidden.is_empty() && disclosure.sees_sent(kind, reads);
         disclosure
+    }
+
+    /// Whether the agent may see all that the action's call was rendered from. What the other side answers may repeat any of it.
+    pub fn shows_sent(&self) -> bool {
+        self.shows_sent
+    }
+
+    fn sees_sent(&self, kind: Option<&ActionType>, reads: &[FactId]) -> bool {
+        let own = FactId::of_agent(self.agent);
+        let Some(at) = reads.iter().position(|id| *id == own) else { return false };
+        let (agents, reads) = reads.split_at(at + 1);
+        let Some(call) = kind.and_then(|kind| kind.call.as_ref()) else {
+            // It is no longer known what was sent.
+            return agents.iter().chain(reads).all(|fact| *fact == own || self.shows_whole(fact));
+        };
+        call.sends().flat_map(SendRule::attributes).all(|(base, attribute)| {
+            let from = match base {
+                Base::Actor => Some(&own),
+                Base::Principal => agents.first(),
+                Base::Read(read) => reads.get(read),
+            };
+            from.is_some_and(|from| self.shows(from, attribute))
+        })
     }
 
     /// Whether the agent is shown an attribute of a fact.
@@ -229,8 +255,11 @@ impl<'a> Disclosure<'a> {
     fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<FactId> {
         let own = FactId::of_agent(self.agent);
         // The agents come first, members of a delegation among them; the last of them is the one who acts.
-        let agents = reads.iter().position(|id| *id == own).map_or(0, |at| at + 1);
-        let reads = reads.get(agents..).unwrap_or_default();
+        let Some(at) = reads.iter().position(|id| *id == own) else {
+            // Which of them the agent named is not known.
+            return reads.to_vec();
+        };
+        let reads = reads.get(at + 1..).unwrap_or_default();
         let of_kind = kind.filter(|kind| {
             let same = |(read, id): (&crate::pact::Read, &FactId)| read.ty == *id.ty();
             reads.len() <= kind.reads.len() && kind.reads.iter().zip(reads).all(same)

@@ -106,6 +106,8 @@ class Evidence:
     """What the outside answered, as far as the gate keeps it."""
     receipt: str | None
     """The receipt that the outside keeps."""
+    withheld: bool = False
+    """Whether the last two are left out because the agent may not see all that the call was made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +301,7 @@ def _evidence(reader: Reader) -> Evidence | None:
         found.maybe_number("status"),
         found.maybe_text("result"),
         found.maybe_text("receipt"),
+        found.flag("withheld"),
     )
 
 

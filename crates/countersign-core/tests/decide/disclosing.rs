@@ -152,6 +152,11 @@ fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
     let delegated: Vec<FactId> =
         std::iter::once("Agent::\"agent-2\"".parse().unwrap()).chain(reads.iter().cloned()).collect();
     assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &delegated)), masked);
+    // Where the agent's own fact is not among them, nobody can say which of them it named.
+    let alone = "observe Account::\"…\", Transfer::\"…\" and send the token";
+    for by in [by, None] {
+        assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads[1..])), alone);
+    }
     // Under a pact that is no longer known, nobody can say how the id came about.
     let other = "0".repeat(64);
     let by = Some(DecidedBy { pact: "bank", hash: &other, action: "execute" });

@@ -5,10 +5,10 @@
 //! decided for each answer, by the grants as they are then: an entry holds everything, an answer what its agent may know.
 
 mod refused;
+mod withheld;
 
 use countersign_api::{
-    Atomicity, Effect, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy,
-    Why, Wrote,
+    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
 };
 use countersign_core::action::Action;
 use countersign_core::call;
@@ -17,12 +17,15 @@ use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact;
+use countersign_core::pact::catalogue::AGENT;
 use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 use countersign_engine::view::View;
 pub use refused::{of_refused, refusal};
+pub use withheld::withhold_effect;
+use withheld::withhold_evidence;
 
 /// What is to be said of an action, before there are words and before anything is left out.
 struct Said {
@@ -43,6 +46,8 @@ struct Said {
     gap_ms: Option<u64>,
     expires_at: Option<u64>,
     dispatch_at: Option<u64>,
+    /// Whether more than one entry tells of it: that of the action, and those of its call.
+    is_of_call: bool,
 }
 
 /// The verdict that a new entry holds; nothing for entries that are not actions.
@@ -88,7 +93,7 @@ pub fn of_effect(
         (_, Some(LeafVerdict::InDoubt)) => VerdictKind::InDoubt,
         other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
     };
-    let mut said = Said::read(intent)?;
+    let mut said = Said { is_of_call: true, ..Said::read(intent)? };
     let mut evidence = match event {
         Event::Settle(settle) => Some(evidence(&settle.evidence)),
         _ => None,
@@ -96,7 +101,7 @@ pub fn of_effect(
     said.later(event);
     said.know_all_ids();
     if let Some(evidence) = &mut evidence {
-        evidence.summary = said.masked_text(gate, &evidence.summary);
+        withhold_evidence(&said.disclosure(&gate.view()), evidence);
     }
     let mut verdict = said.in_entry(gate, intent.index);
     (verdict.verdict, verdict.entry, verdict.dispatch_at) = (kind, Some(latest.index), None);
@@ -133,6 +138,7 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
         gap_ms: decision.gap_ms,
         expires_at,
         dispatch_at,
+        is_of_call: false,
     }
 }
 
@@ -142,7 +148,7 @@ fn pact_ref(pact: &decision::PactRef) -> PactRef {
 
 fn evidence(evidence: &call::Evidence) -> Evidence {
     let call::Evidence { attempts, summary, status, result, receipt } = evidence.clone();
-    Evidence { attempts, summary, status, result, receipt }
+    Evidence { attempts, summary, status, result, receipt, withheld: false }
 }
 
 impl Said {
@@ -176,6 +182,7 @@ impl Said {
             gap_ms: None,
             expires_at: None,
             dispatch_at: None,
+            is_of_call: false,
         })
     }
 
@@ -247,12 +254,6 @@ impl Said {
         self.also_read(facts);
     }
 
-    /// A text from outside without the ids that the agent must not learn.
-    fn masked_text(&self, gate: &Gate, text: &str) -> String {
-        let view = gate.view();
-        self.disclosure(&view).masked_text(text)
-    }
-
     fn disclosure<'a>(&'a self, view: &'a View) -> Disclosure<'a> {
         let by = self.pact.as_ref();
         let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
@@ -261,7 +262,8 @@ impl Said {
 
     fn withhold(&mut self, gate: &Gate) {
         // Most verdicts speak of nothing but the fact that the agent named itself, and need no look at the grants.
-        let named_only = self.reads.len() <= 2;
+        let is_own = |fact: &FactId| fact.ty().as_str() == AGENT && fact.id() == self.agent.as_str();
+        let named_only = !self.is_of_call && self.reads.len() <= 2 && self.reads.first().is_none_or(is_own);
         if named_only && self.blocked.is_none() && self.shadowed.is_none() {
             return;
         }
@@ -279,32 +281,6 @@ impl Said {
         }
         (self.blocked, self.shadowed, self.wrote) = (blocked, shadowed, wrote);
     }
-}
-
-/// Leaves out of what is known of an effect what its agent may not see, by the entry of its intent and that of its dispatch.
-pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]) -> Result<(), String> {
-    // What was sent and what was read may hold more than its agent may see.
-    (effect.call, effect.failed) = (None, Vec::new());
-    let Some((intent, later)) = entries.split_first() else { return Ok(()) };
-    let mut said = Said::read(intent)?;
-    for entry in later {
-        said.later(&entry.decode().map_err(|error| error.to_string())?.event);
-    }
-    said.also_read(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
-    said.know_all_ids();
-    let view = gate.view();
-    let mut reason = said.blocked.take();
-    let disclosure = said.disclosure(&view);
-    if let Some(reason) = &mut reason {
-        reason.withhold(&disclosure);
-        effect.message = Some(reason.message());
-    }
-    let texts = effect.fences.iter_mut().chain(&mut effect.message);
-    let texts = texts.chain(effect.last_try.as_mut().map(|last| &mut last.found));
-    for text in texts.chain(effect.evidence.as_mut().map(|evidence| &mut evidence.summary)) {
-        *text = disclosure.masked_text(text);
-    }
-    Ok(())
 }
 
 fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict {

@@ -68,6 +68,86 @@ fn an_agent_reads_withheld_ids_out_of_its_calls() {
     world.run_ok(&["audit", "--data", "data"]);
 }
 
+/// An agent that pays an account sees whether it is open, and not its number, which the bank is told.
+const PAYOUTS: &str = r#"
+pact = "payouts"
+version = 1
+
+[facts.Account]
+attributes = { open = "Bool", number = "String" }
+
+[observe.Account]
+who = 'principal.roles.contains("payer")'
+attributes = ["open"]
+
+[action.pay]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("payer")'
+call.http = "bank"
+call.path = "/pay"
+call.body = { number = "resource.number" }
+
+[action.pay.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.pay.require]]
+id = "is-open"
+that = 'resource.open'
+
+[action.greet]
+resource = 'Account::"{account}"'
+allow = 'principal.roles.contains("payer")'
+call.http = "bank"
+call.path = "/greet"
+call.body = { account = "context.account", open = "resource.open" }
+
+[action.greet.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.greet.require]]
+id = "is-open"
+that = 'resource.open'
+"#;
+
+#[test]
+fn an_agent_reads_withheld_values_out_of_what_a_service_answers() {
+    let bank = Service::start(|request: &Received| Reply::json(201, &json!({"echo": request.body}).to_string()));
+    let mut world = World::serving(&format!(
+        "[adapters.bank]\nkind = \"http\"\nbase = \"{}\"\nallow_private = [\"127.0.0.0/8\"]\n",
+        bank.url
+    ));
+    world.publish(PAYOUTS);
+    let payer = world.agent("payer-1", "payer");
+    world.run_ok(&["fact", "put", "Account", "a", r#"{"open": true, "number": "SECRET-4711"}"#]);
+    let act = |action: &str| {
+        let body = json!({"pact": "payouts", "action": action, "idempotency_key": format!("{action:0>32}"),
+            "params": {"account": "a"}});
+        payer.ask("POST", "/v1/actions?wait_ms=30000", &body.to_string()).json
+    };
+    let told = [act("pay"), act("pay")];
+    assert_eq!(told.each_ref().map(|told| told["verdict"].as_str()), [Some("settled"); 2], "{told:?}");
+    assert!(bank.received().iter().any(|request| request.body.contains("SECRET-4711")), "the bank was told");
+    let effect = world.entries().iter().rev().find_map(|entry| entry["leaf"]["effect"].as_u64()).unwrap();
+    let shown = payer.ask("GET", &format!("/v1/effects/eff_{effect}"), "").json;
+    assert_eq!(shown["state"], "settled", "{shown}");
+    for told in told.iter().chain([&shown]) {
+        assert!(!told.to_string().contains("SECRET"), "{told}");
+        assert_eq!(told["evidence"]["withheld"], true, "{told}");
+    }
+    assert!(world.run_ok(&["effects", "show", &format!("eff_{effect}")]).contains("SECRET-4711"), "operators see it");
+    // What is made of nothing that is withheld is told.
+    let greeted = act("greet");
+    assert!(greeted["evidence"]["result"].as_str().is_some_and(|result| result.contains("echo")), "{greeted}");
+    world.kill();
+    world.run_ok(&["audit", "--data", "data"]);
+}
+
 #[test]
 fn a_stranger_fills_the_disk_through_the_log() {
     let world = World::new();
