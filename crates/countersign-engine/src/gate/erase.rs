@@ -12,7 +12,7 @@ use countersign_core::erase::{EraseTarget, Eraser, InForce, kept_for_ever};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::ERASED_MAX;
-use countersign_core::record::{DecodeError, Entry, Event, Leaf};
+use countersign_core::record::{DecodeError, Entry, Event, Leaf, LeafVerdict};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
@@ -182,7 +182,7 @@ impl Gate {
                 let leaf = decoded_leaf(entry)?;
                 let is_related = [leaf.effect, leaf.review, leaf.held].iter().flatten().any(|of| related.contains(of));
                 let json = entry.payload.as_deref().map(|payload| serde_json::from_slice(payload).unwrap_or_default());
-                if !is_related && !copies.is_tagged(&leaf) && !json.is_some_and(|json| copies.is_named(&json)) {
+                if !is_related && !copies.is_tagged(&leaf) && !json.is_some_and(|json| copies.is_named(&leaf, &json)) {
                     continue;
                 }
                 related.insert(entry.index);
@@ -228,8 +228,8 @@ impl<'a> Copies<'a> {
         self.tag.as_ref().is_some_and(|tag| versions.into_iter().any(|(named, _)| named == tag))
     }
 
-    fn is_named(&self, payload: &Json) -> bool {
-        self.names(payload) || self.asks_for(payload) || self.was_denied(payload)
+    fn is_named(&self, leaf: &Leaf, payload: &Json) -> bool {
+        self.names(payload) || self.asks_for(leaf, payload) || self.was_denied(payload)
     }
 
     /// Whether a sample of what was denied has the id, in whichever form it came. Nothing rests on such an entry.
@@ -240,10 +240,11 @@ impl<'a> Copies<'a> {
         samples.any(|sample| sample.contains(self.id) || sample.contains(&encoded))
     }
 
-    /// Whether an action that was rejected before its facts were resolved has the fact's id among its parameters. Such an
-    /// entry had no effect, so rather one too many is erased than one too few.
-    fn asks_for(&self, payload: &Json) -> bool {
-        let body = payload.get("body").and_then(Json::as_str).filter(|_| payload.get("reads").is_none());
+    /// Whether an action that was rejected has the fact's id among its parameters: it may have been rejected before its facts were
+    /// resolved. Such an entry had no effect, so rather one too many is erased than one too few.
+    fn asks_for(&self, leaf: &Leaf, payload: &Json) -> bool {
+        let is_rejected = leaf.verdict == Some(LeafVerdict::Rejected);
+        let body = payload.get("body").and_then(Json::as_str).filter(|_| is_rejected || payload.get("reads").is_none());
         let body: Json = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
         body.get("params").is_some_and(|params| holds(params, self.id))
     }

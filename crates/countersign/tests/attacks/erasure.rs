@@ -154,6 +154,31 @@ fn a_person_who_was_erased_is_looked_for_on_the_disk() {
 }
 
 #[test]
+fn a_person_whom_a_halted_agent_asked_for_is_looked_for_on_the_disk() {
+    let mut world = World::serving("");
+    world.publish(PACT);
+    let clerk = world.agent("clerk-1", "clerk");
+    put(&world, "Ada");
+    let rename = |key: &str, more: Json| {
+        let mut body = json!({"pact": "crm", "action": "rename", "idempotency_key": format!("{key:0>32}"),
+            "params": {"mail": MAIL, "name": "Eve"}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        clerk.ask("POST", "/v1/actions", &body.to_string()).json
+    };
+    world.run_ok(&["halt", "--agent", "clerk-1", "--reason", "a test"]);
+    assert_eq!(rename("halted", json!({}))["code"], "halted");
+    world.run_ok(&["resume", "--agent", "clerk-1", "--reason", "a test"]);
+    let unfit = rename("unfit", json!({"params": {"mail": MAIL, "name": "Eve", "other": 1}}));
+    assert_eq!(unfit["code"], "invalid_params", "{unfit}");
+    world.run_ok(&["fact", "delete", "Customer", MAIL]);
+    assert_ne!(files_with(&world, MAIL), Vec::<PathBuf>::new(), "the log holds it before");
+    world.run_ok(&["erase", "--fact", &format!("Customer::{MAIL}"), "--reason", "request 7", "--yes"]);
+    assert_eq!(files_with(&world, MAIL), Vec::<PathBuf>::new());
+    world.kill();
+    world.run_ok(&["audit", "--data", "data"]);
+}
+
+#[test]
 fn an_erasure_that_names_the_person_would_keep_the_name_for_ever() {
     let world = World::serving("");
     world.publish(PACT);
