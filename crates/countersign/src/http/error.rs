@@ -324,7 +324,10 @@ impl From<NotObservable> for HttpError {
 
 impl From<NotRead> for HttpError {
     fn from(error: NotRead) -> Self {
-        tracing::warn!(%error, "a fact outside could not be read");
+        // Without the id, and not of each: an agent that observes over and over must not fill the disk.
+        if let Some(unlogged) = super::outermost::may_log_refusal() {
+            tracing::warn!(r#type = error.fact.ty().as_str(), unlogged, "an external fact could not be read");
+        }
         let hint = "nothing was shown; see that the adapter's other side is up, then observe again";
         Self::new(ErrorCode::OutsideUnread, error.to_string(), hint)
     }

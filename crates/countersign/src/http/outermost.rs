@@ -107,6 +107,11 @@ impl Refusals {
     }
 }
 
+/// How many refusals were not logged since the last that was, if there may be a line about one now.
+pub fn may_log_refusal() -> Option<u64> {
+    REFUSALS.may_log()
+}
+
 /// Every error that any test of a debug build meets, in the process or over the wire, is one that the table lists for the operation.
 #[cfg(debug_assertions)]
 fn is_listed(method: &Method, route: &str, code: &str) {

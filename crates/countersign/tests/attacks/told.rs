@@ -176,3 +176,55 @@ fn a_stranger_fills_the_disk_through_the_log() {
     assert!(answered > 0, "the gate answers, so this is a test of what it writes meanwhile");
     assert!(written < 128 << 10, "{answered} refusals made {written} bytes of log");
 }
+
+const CUSTOMERS: &str = r#"
+pact = "crm"
+version = 1
+
+[facts.Customer]
+attributes = { tier = "String" }
+source = { http = "crm", path = "/customers/{id}" }
+
+[[observe.Customer]]
+who = 'principal.roles.contains("sales")'
+attributes = "*"
+
+[action.greet]
+resource = 'Customer::"{customer}"'
+allow = 'principal.roles.contains("sales")'
+call = { http = "crm", path = "/greetings", body = { tier = "resource.tier" } }
+
+[action.greet.params]
+type = "object"
+additionalProperties = false
+required = ["customer"]
+properties.customer = { type = "string", minLength = 1, maxLength = 64 }
+
+[[action.greet.require]]
+id = "has-a-tier"
+that = 'resource.tier != ""'
+"#;
+
+#[test]
+fn an_agent_has_the_ids_that_it_asks_for_written_to_the_log_without_end() {
+    const ASKED: usize = 600;
+    let service = Service::start(|_: &Received| Reply::json(500, "{}"));
+    let mut world = World::new();
+    let settings = "[adapters.crm]\nkind = \"http\"\nallow_private = [\"127.0.0.0/8\"]\n";
+    world.write("countersign.toml", &format!("{settings}base = \"{}\"\n", service.url));
+    let mut talkative = Command::new("sh");
+    talkative.args(["-c", "export RUST_LOG=warn; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_countersign")]);
+    world.serve_by(talkative);
+    world.publish(CUSTOMERS);
+    let seller = world.agent("seller", "sales");
+    for at in 0..ASKED {
+        let told =
+            seller.ask("POST", "/v1/observe", &json!({"facts": [format!("Customer::\"PERSON-{at}\"")]}).to_string());
+        assert_eq!(told.json["error"]["code"], "outside_unread", "{told:?}");
+    }
+    let said = || std::fs::read_to_string(world.path().join("gate.err")).unwrap();
+    wait_until("the log says that facts cannot be read", || said().contains("could not be read"));
+    assert!(!said().contains("PERSON-"), "{}", said());
+    let lines = said().lines().filter(|line| line.contains("could not be read")).count();
+    assert!(lines < ASKED, "each of {ASKED} has a line");
+}

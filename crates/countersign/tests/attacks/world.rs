@@ -4,7 +4,7 @@ use countersign_engine::identity::signature::{Headers, Signable, sign};
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;
 use serde_json::Value as Json;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,8 @@ impl World {
             said = said + &line + "\n";
         };
         // Whatever else it says must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let mut log = std::fs::File::create(self.path().join("gate.err")).unwrap();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(writeln!(log, "{line}"))));
         self.gate = Some(Gate { child, url });
     }
 
