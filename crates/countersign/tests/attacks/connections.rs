@@ -340,15 +340,26 @@ fn hundreds_of_calls_that_are_due_at_once_do_not_run_past_a_halt() {
 fn a_body_that_never_ends_is_given_up_when_the_settings_say() {
     let world = World::serving("[connections]\nbody_timeout = \"500ms\"");
     let addr: SocketAddr = world.url().strip_prefix("http://").unwrap().parse().unwrap();
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head =
-        "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n";
-    let signed = "Signature-Input: countersign=()\r\nSignature: countersign=:AAAA:\r\n\r\n{";
-    let sent = Instant::now();
-    stream.write_all(format!("{head}{signed}").as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("within 0.5 s"), "{answer}");
-    assert!(sent.elapsed() < Duration::from_secs(8), "as long as without the setting: {:?}", sent.elapsed());
+        format!("POST /v1/halts HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n");
+    let by_admin = world.caller("admin").sign("POST", "/v1/halts", "{       }");
+    let by_admin = format!(
+        "Content-Digest: {}\r\nSignature-Input: {}\r\nSignature: {}\r\n",
+        by_admin.content_digest.unwrap(),
+        by_admin.input,
+        by_admin.signature
+    );
+    let forged = "Signature-Input: countersign=()\r\nSignature: countersign=:AAAA:\r\n";
+    // What is not signed has its answer as soon as it is given up.
+    for (signed, told) in [(by_admin.as_str(), "HTTP/1.1 408 "), (forged, "HTTP/1.1 401 "), ("", "HTTP/1.1 401 ")] {
+        let mut stream = TcpStream::connect(addr).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let sent = Instant::now();
+        stream.write_all(format!("{head}{signed}\r\n{{").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(told), "{answer}");
+        assert_eq!(answer.contains("within 0.5 s"), told.contains("408"), "{answer}");
+        assert!(sent.elapsed() < Duration::from_secs(8), "as long as without the setting: {:?}", sent.elapsed());
+    }
 }
