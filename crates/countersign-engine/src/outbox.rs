@@ -10,7 +10,7 @@ mod run;
 mod schedule;
 mod tried;
 
-pub use adapter::{Adapter, Attempt, FactReader, Job, Judge, LATE, Outside, Probed, Reading};
+pub use adapter::{Adapter, Attempt, FactReader, Job, Judge, LATE, Leave, Outside, Probed, Reading};
 pub use tried::{LastTry, Tried};
 
 use crate::gate::Gate;

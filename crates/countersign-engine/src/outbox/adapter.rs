@@ -62,8 +62,35 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// Why nothing may leave now: it must not any more, or its time is over. Asked as the last thing before the first byte.
     pub fn held_back(&self) -> Option<String> {
-        let late = || self.judge.is_late().then(|| LATE.to_owned());
-        self.judge.stopped().map(|reason| reason.code().to_string()).or_else(late)
+        held_back(self.judge)
+    }
+}
+
+fn held_back(judge: &(impl Judge + ?Sized)) -> Option<String> {
+    let late = || judge.is_late().then(|| LATE.to_owned());
+    judge.stopped().map(|reason| reason.code().to_string()).or_else(late)
+}
+
+/// Says why a call may not leave now, if it may not: what [`Job::held_back`] says, for whoever writes the first byte elsewhere and
+/// later, once there is a connection that takes it.
+#[derive(Clone)]
+pub struct Leave(Arc<dyn Fn() -> Option<String> + std::marker::Send + Sync>);
+
+impl Leave {
+    /// Asks this.
+    pub fn new(held_back: impl Fn() -> Option<String> + std::marker::Send + Sync + 'static) -> Self {
+        Self(Arc::new(held_back))
+    }
+
+    /// Why it may not leave now.
+    pub fn held_back(&self) -> Option<String> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Leave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leave")
     }
 }
 
@@ -80,6 +107,12 @@ pub trait Judge {
     /// line to the other side takes time.
     fn is_late(&self) -> bool {
         false
+    }
+
+    /// The same two questions, to be asked elsewhere and later; as they are answered now, unless the judge can be asked then.
+    fn leave(&self) -> Leave {
+        let now = held_back(self);
+        Leave::new(move || now.clone())
     }
 
     /// The attributes of a fact's type: what is read outside must fit them.

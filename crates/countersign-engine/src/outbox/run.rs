@@ -1,7 +1,7 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, Inner, Job, Judge, LATE, LastTry, Outside, Probed};
+use super::{Adapter, Attempt, Inner, Job, Judge, LATE, LastTry, Leave, Outside, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send};
@@ -263,7 +263,7 @@ fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Opt
 
 /// Decides for a worker, and remembers what on.
 struct Judging<'a> {
-    gate: &'a Gate,
+    gate: &'a Arc<Gate>,
     effect: &'a Effect,
     deadline_ms: u64,
     judged: Mutex<Option<Judged>>,
@@ -276,6 +276,20 @@ impl Judge for Judging<'_> {
 
     fn is_late(&self) -> bool {
         self.gate.now_ms() > self.deadline_ms
+    }
+
+    fn leave(&self) -> Leave {
+        // Not held: a message that waits must not keep a gate open that has ended.
+        let gate = Arc::downgrade(self.gate);
+        let (action, approval) = (Arc::clone(&self.effect.action), self.effect.approval.clone());
+        let deadline_ms = self.deadline_ms;
+        Leave::new(move || {
+            let Some(gate) = gate.upgrade() else { return Some("the gate has ended".to_owned()) };
+            let now_ms = gate.now_ms();
+            let stopped = stop_on(&action, approval.as_deref(), &*gate.view(), now_ms);
+            let late = || (now_ms > deadline_ms).then(|| LATE.to_owned());
+            stopped.map(|reason| reason.code().to_string()).or_else(late)
+        })
     }
 
     fn schema(&self, fact: &FactId) -> FactSchema {

@@ -1,9 +1,9 @@
 //! Calls of tools that a pact maps: made by the gate's workers, after the dispatch, over links of their own; and only of tools
 //! whose definition, on that very link, is the approved one.
 //!
-//! What a tool says counts only where it is clear. A whole result without an error means that it was done. That a request was malformed, or
-//! that there is no such tool, means that it was not. Anything else, also a result that is an error, means that nobody knows:
-//! a tool that failed half-way says the same as one that did nothing (I6); unless the pact says that this tool's errors do not.
+//! What a tool says counts only where it is clear. A whole result without an error means that it was done. Anything else, also an error
+//! of any kind, means that nobody knows: a tool that failed half-way says the same as one that did nothing (I6); unless the pact says
+//! that this tool's errors do not.
 
 mod answered;
 mod found;
@@ -13,7 +13,7 @@ use self::found::{Found, attributes, look, said, secrets};
 use super::buffers::Buffers;
 use super::direct::{Direct, NoAnswer, not_listed};
 use super::gate::tool_fact;
-use super::message::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, raw};
+use super::message::raw;
 use super::refusal::MEMBER;
 use super::settings::{McpSettings, Place};
 use super::tool::Tool;
@@ -23,15 +23,22 @@ use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
 use countersign_core::limits::RESULT_BYTES_MAX;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Value as FactValue;
-use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactReader, Job, Outside, Probed, Reading};
+use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactReader, Job, Leave, Outside, Probed, Reading};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Semaphore;
 
 /// How many calls may be under way to one server.
 const CONCURRENCY: usize = 4;
+/// How many programs of one server may run at a time, those that are ending included: a server that fails, or ends slowly, must not
+/// be started once for each question.
+const LIVING_MAX: usize = 16;
+/// How long to wait for one of them, and how often to look.
+const OPENED_WITHIN: Duration = Duration::from_secs(10);
+const LOOKS_EVERY: Duration = Duration::from_millis(10);
 /// How long a tool may take to read a fact for an observation.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -41,6 +48,8 @@ pub struct McpAdapter {
     place: Place,
     threads: Arc<Threads>,
     idle: Mutex<Vec<Direct>>,
+    /// Room for links that are open or whose program has not ended yet.
+    living: Arc<Semaphore>,
     /// What operators have approved.
     facts: Mutex<Option<FactReader>>,
     /// The secrets that the server was given, to be searched for in what it says.
@@ -99,7 +108,8 @@ impl McpAdapter {
     /// For the server of this name.
     pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
         let (name, idle, facts) = (name.to_owned(), Mutex::default(), Mutex::default());
-        Self { name, place, threads, idle, facts, known: Mutex::default() }
+        let living = Arc::new(Semaphore::new(LIVING_MAX));
+        Self { name, place, threads, idle, living, facts, known: Mutex::default() }
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -133,10 +143,25 @@ impl McpAdapter {
                 return Ok(kept);
             }
         }
+        let until = Instant::now() + OPENED_WITHIN;
+        let living = loop {
+            if let Ok(living) = Arc::clone(&self.living).try_acquire_owned() {
+                break living;
+            }
+            // One that is given back is as good as one that has ended.
+            if let Some(kept) = take().filter(Direct::is_open) {
+                return Ok(kept);
+            }
+            if Instant::now() > until {
+                let why = format!("{LIVING_MAX} links to it are busy or still ending; try again");
+                return Err(NoAnswer::NotSent(why));
+            }
+            std::thread::sleep(LOOKS_EVERY);
+        };
         // Read again: a file may hold another one by now.
         secrets(&self.place, &mut self.known());
-        // Nothing waits for it to end: a worker drops it, and its program ends with it.
-        let (alive, _) = Alive::new();
+        // Nothing waits for it to end: a worker drops it, and its program ends with it. Until then it counts.
+        let alive = Alive::counted(living);
         self.threads.handle.block_on(Direct::open(&self.place, &alive, &self.threads.buffers))
     }
 
@@ -145,18 +170,19 @@ impl McpAdapter {
         link: &mut Direct,
         tool: &str,
         arguments: &Value,
-        key: Option<&str>,
+        sealed: Option<(&str, Leave)>,
         until: Instant,
     ) -> Result<Answered, NoAnswer> {
         let mut params = json!({"name": tool, "arguments": arguments});
-        if let (Some(key), Some(params)) = (key, params.as_object_mut()) {
+        if let (Some((key, _)), Some(params)) = (&sealed, params.as_object_mut()) {
             params.insert("_meta".to_owned(), json!({MEMBER: {"idempotency_key": key}}));
         }
+        let leave = sealed.map(|(_, leave)| leave);
         let within = until.saturating_duration_since(Instant::now());
         if within.is_zero() {
             return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
         }
-        let answer = self.threads.handle.block_on(link.request("tools/call", Some(raw(&params)), within))?;
+        let answer = self.threads.handle.block_on(link.request_if("tools/call", Some(raw(&params)), within, leave))?;
         let no_result = || NoAnswer::Lost("its answer is no result".to_owned());
         let text = answer.result_raw().ok_or_else(no_result)?.get().to_owned();
         Answered::parse(text).map_err(NoAnswer::Lost)
@@ -262,10 +288,8 @@ impl McpAdapter {
             Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(self.said(why)),
             Err(error) => return Attempt::NotSent(self.said(error.to_string())),
         }
-        if let Some(why) = job.held_back() {
-            return Attempt::NotSent(self.said(why));
-        }
-        match self.call(link, tool, arguments, Some(job.key), until) {
+        // The link asks right before the first byte whether it may still leave.
+        match self.call(link, tool, arguments, Some((job.key, job.judge.leave())), until) {
             Ok(Answered { result, text, says }) => match says {
                 Says::Completed => Attempt::Done(self.evidence(format!("{tool} was called"), text)),
                 Says::Failed if *fails_on_error => {
@@ -275,9 +299,15 @@ impl McpAdapter {
                 Says::Neither(why) => Attempt::Unknown(self.evidence(format!("{tool} {why}"), text)),
             },
             Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.said(why)),
-            Err(NoAnswer::Error { code: code @ (INVALID_PARAMS | INVALID_REQUEST | METHOD_NOT_FOUND), message }) => {
-                let summary = format!("{} did not take the call: {message}", self.name);
+            // Whatever its code: servers answer with "invalid params" where the result of what they did does not fit their own schema,
+            // and one that asks others answers with the errors of these.
+            Err(NoAnswer::Error { code, message }) if *fails_on_error => {
+                let summary = format!("{tool} did nothing: {message}");
                 Attempt::Refused(Evidence { status: Some(code), ..self.said(summary) })
+            }
+            Err(NoAnswer::Error { code, message }) => {
+                let summary = format!("{tool} answered with error {code}: {message}");
+                Attempt::Unknown(Evidence { status: Some(code), ..self.said(summary) })
             }
             Err(error) => Attempt::Unknown(self.said(error.to_string())),
         }
@@ -291,8 +321,11 @@ impl Adapter for McpAdapter {
             Err(error) => return Attempt::NotSent(self.said(format!("{} cannot be reached: {error}", self.name))),
         };
         let attempt = self.try_once(&mut link, job);
-        // A link on which an answer may still come must not be used for anything else.
-        if matches!(attempt, Attempt::Done(_) | Attempt::Refused(_) | Attempt::Blocked(_)) {
+        // A link on which an answer may still come must not be used for anything else. An answer of its own has a code.
+        let is_answered = |evidence: &Evidence| evidence.status.is_some() || evidence.result.is_some();
+        if matches!(&attempt, Attempt::Done(_) | Attempt::Refused(_) | Attempt::Blocked(_))
+            || matches!(&attempt, Attempt::Unknown(evidence) if is_answered(evidence))
+        {
             self.idle().push(link);
         }
         attempt
@@ -319,6 +352,8 @@ impl Adapter for McpAdapter {
                 Found::Nothing => Probed::Absent(self.evidence(format!("{tool} finds nothing"), answered.text)),
                 Found::Unclear(why) => unknown(format!("{tool} {why}")),
             },
+            // It has answered, so the link is as good as before.
+            Err(error @ (NoAnswer::Error { .. } | NoAnswer::NotApproved(_))) => unknown(error.to_string()),
             Err(error) => return unknown(error.to_string()),
         };
         self.idle().push(link);
@@ -333,7 +368,11 @@ impl Adapter for McpAdapter {
                 self.idle().push(link);
                 Ok(reading)
             }
-            Err(Unread::Silent(why) | Unread::Answered(why)) => Err(told(why)),
+            Err(Unread::Answered(why)) => {
+                self.idle().push(link);
+                Err(told(why))
+            }
+            Err(Unread::Silent(why)) => Err(told(why)),
         }
     }
 

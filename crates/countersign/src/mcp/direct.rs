@@ -6,6 +6,7 @@ use super::session::next_cursor;
 use super::settings::Place;
 use super::tool::{LISTED_FOR, Tool};
 use super::upstream::{self, Alive, Event, Inlet};
+use countersign_engine::outbox::Leave;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ impl Direct {
         match direct.request("initialize", Some(raw(&params)), INTRODUCES_WITHIN).await {
             Ok(_) => {
                 let done = Message::notification("notifications/initialized", None);
-                direct.link.send(done).await.map_err(|_| NoAnswer::NotSent("it has ended".to_owned()))?;
+                direct.link.try_send(done).map_err(|_| not_read())?;
             }
             // A server of the stateless revisions alone has no such method, or names its revisions in an error of its own.
             Err(NoAnswer::Error { code: METHOD_NOT_FOUND | -32022, .. }) => direct.stateless = true,
@@ -95,7 +96,7 @@ impl Direct {
         // What it has said since it was last asked something, that its tools have changed above all.
         while let Ok((_, _, event)) = self.events.try_recv() {
             match event {
-                Event::Message(message) => self.overheard(&message).await,
+                Event::Message(message) => self.overheard(&message),
                 Event::Ended(why) => return Err(NoAnswer::NotSent(format!("it ended: {why}"))),
             }
         }
@@ -115,11 +116,12 @@ impl Direct {
     }
 
     /// What comes without being the answer that is waited for.
-    async fn overheard(&mut self, message: &Message) {
+    fn overheard(&mut self, message: &Message) {
         match (message.kind(), message.id()) {
             (Kind::Request, Some(asked)) => {
                 let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
-                let _ = self.link.send(refused).await;
+                // One that asks and does not read gets no more refusals.
+                let _ = self.link.try_send(refused);
             }
             (Kind::Notification, _) if message.method == "notifications/tools/list_changed" => self.known = None,
             _ => {}
@@ -158,11 +160,23 @@ impl Direct {
 
     /// Asks, and waits for the answer; what else comes meanwhile is passed over, and questions are refused.
     pub async fn request(&mut self, method: &str, params: Option<Raw>, within: Duration) -> Result<Message, NoAnswer> {
+        self.request_if(method, params, within, None).await
+    }
+
+    /// The same for what may be sent only if this still says so when the server takes it.
+    pub async fn request_if(
+        &mut self,
+        method: &str,
+        params: Option<Raw>,
+        within: Duration,
+        leave: Option<Leave>,
+    ) -> Result<Message, NoAnswer> {
         self.next += 1;
         let id = self.next;
         let params = if self.stateless { Some(with_meta(params)) } else { params };
-        let sent = self.link.try_send(Message::request(id, method, params));
-        sent.map_err(|_| NoAnswer::NotSent("it has ended, or does not read what it is sent".to_owned()))?;
+        let mut request = Message::request(id, method, params);
+        request.leave = leave;
+        self.link.try_send(request).map_err(|_| not_read())?;
         let lost = |why: String| NoAnswer::Lost(why);
         tokio::time::timeout(within, self.answer(id))
             .await
@@ -178,10 +192,14 @@ impl Direct {
             };
             match (message.kind(), message.id()) {
                 (Kind::Response, Some(found)) if found.get() == id.to_string() => return understood(message),
-                _ => self.overheard(&message).await,
+                _ => self.overheard(&message),
             }
         }
     }
+}
+
+fn not_read() -> NoAnswer {
+    NoAnswer::NotSent("it has ended, or does not read what it is sent".to_owned())
 }
 
 /// An answer that is an error says which.

@@ -11,6 +11,7 @@ pub use members::Members;
 
 use super::buffers::{Held, counted};
 use axum::body::Bytes;
+use countersign_engine::outbox::Leave;
 use serde_json::value::{RawValue, to_raw_value};
 use std::time::Instant;
 
@@ -60,6 +61,8 @@ pub struct Message {
     pub held: Option<Held>,
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
+    /// What is asked right before its first byte, of calls that the gate itself makes.
+    pub leave: Option<Leave>,
     /// Whether the gateway itself says it.
     is_own: bool,
 }
@@ -148,6 +151,7 @@ impl Message {
             headers: Vec::new(),
             held: None,
             not_after: None,
+            leave: None,
             is_own: false,
         };
         if let Err(why) = names::outer(&message.members) {
@@ -194,6 +198,7 @@ impl Message {
             headers: Vec::new(),
             held: None,
             not_after: None,
+            leave: None,
             is_own: true,
         }
     }
@@ -208,16 +213,19 @@ impl Message {
         Self::answer(id, "error", raw(&serde_json::json!({"code": code, "message": message})))
     }
 
-    /// Whether the verdict that lets it pass is too old for it to be sent.
-    pub fn is_too_late(&self) -> bool {
-        self.not_after.is_some_and(|not_after| Instant::now() > not_after)
+    /// Why it must not leave now. Asked once a connection takes it, right before its first byte.
+    pub fn held_back(&self) -> Option<String> {
+        if self.not_after.is_some_and(|not_after| Instant::now() > not_after) {
+            let why = "the server did not take it soon enough after the gate had let it pass; try again";
+            return Some(why.to_owned());
+        }
+        self.leave.as_ref().and_then(Leave::held_back)
     }
 
-    /// What is answered to a request that was not sent, because it was too late for it.
-    pub fn not_sent(&self) -> Option<Self> {
+    /// What is answered to a request that was not sent.
+    pub fn not_sent(&self, why: &str) -> Option<Self> {
         let id = self.id().filter(|_| self.kind == Kind::Request)?;
-        let why = "not sent: the server did not take it soon enough after the gate had let it pass; try again";
-        Some(Self::error(id, NOT_SENT, why))
+        Some(Self::error(id, NOT_SENT, &format!("not sent: {why}")))
     }
 
     /// The code of the error that it is, if it is one.
@@ -237,6 +245,7 @@ impl Message {
             headers: Vec::new(),
             held: None,
             not_after: None,
+            leave: None,
             is_own: true,
         }
     }

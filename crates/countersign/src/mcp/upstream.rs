@@ -10,7 +10,7 @@ use super::buffers::{Buffers, Held};
 use super::message::Message;
 use super::settings::Place;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// How many messages may wait on a link in each direction.
 const WAITING_MAX: usize = 256;
@@ -61,14 +61,25 @@ impl Inlet {
 /// Held by whatever must end before the gateway may: it waits until all are dropped.
 #[derive(Debug, Clone)]
 pub struct Alive {
-    _held: mpsc::Sender<()>,
+    _held: Arc<Holds>,
+}
+
+#[derive(Debug)]
+enum Holds {
+    Waited(#[expect(dead_code, reason = "dropping it is what it is for")] mpsc::Sender<()>),
+    Counted(#[expect(dead_code, reason = "dropping it is what it is for")] OwnedSemaphorePermit),
 }
 
 impl Alive {
     /// One, and what to wait on.
     pub fn new() -> (Self, mpsc::Receiver<()>) {
         let (held, all_dropped) = mpsc::channel(1);
-        (Self { _held: held }, all_dropped)
+        (Self { _held: Arc::new(Holds::Waited(held)) }, all_dropped)
+    }
+
+    /// One that nothing waits for, and that takes a place until it ends.
+    pub fn counted(place: OwnedSemaphorePermit) -> Self {
+        Self { _held: Arc::new(Holds::Counted(place)) }
     }
 }
 

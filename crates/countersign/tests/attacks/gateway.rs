@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
 mod client;
 mod floods;
+mod leaving;
 mod messages;
 #[path = "../mcp/hostile/server.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]

@@ -166,16 +166,8 @@ fn an_internal_error_of_a_server_says_nothing_about_what_was_done() {
 }
 
 #[test]
-fn a_server_that_does_not_take_a_call_has_not_done_it() {
-    let called = Called::new("refusing");
-    assert_eq!(
-        (&called.result["isError"], &called.said()["verdict"]),
-        (&json!(true), &json!("failed")),
-        "{}",
-        called.result
-    );
-    assert_eq!(called.in_the_book(), 0);
-    called.end();
+fn that_params_are_invalid_is_said_after_a_call_was_done_too() {
+    Called::new("refusing").stays_in_doubt("error -32602");
 }
 
 #[test]

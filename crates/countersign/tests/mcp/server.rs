@@ -215,7 +215,7 @@ fn transferred(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<Strin
     let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
     let text = |text: &str| result(json!({"content": [{"type": "text", "text": text}]}));
     let failed = |code: i64| json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}).to_string();
-    if !matches!(mood, "refusing" | "dying_before") {
+    if mood != "dying_before" {
         enter(line);
     }
     match mood {

@@ -12,6 +12,8 @@ use countersign_core::value::{Attributes, FieldType, ValueType};
 use countersign_engine::outbox::Judge;
 use std::sync::mpsc;
 
+mod leaving;
+
 /// What a tool does with its arguments: `Ok` is a result, `Err` an error of JSON-RPC, `None` no answer at all.
 type Script = fn(&str, &Value) -> Option<Result<Value, (i64, &'static str)>>;
 
@@ -221,11 +223,12 @@ fn a_result_is_done_and_the_call_carries_its_key() {
 #[test]
 fn only_what_is_clear_counts_as_refused() {
     let world = World::new();
-    for name in ["half_way", "broken", "hangs", "promises", "asks_more", "vague", "lists"] {
+    for name in ["half_way", "broken", "no_such", "hangs", "promises", "asks_more", "vague", "lists"] {
         let attempt = attempt(&world, &call(name, None), name, false);
         assert!(matches!(attempt, Attempt::Unknown(_)), "{name}: {attempt:?}");
     }
-    let refused = attempt(&world, &call("no_such", None), "no_such", false);
+    let send = Some(Send::Tool { tool: "no_such".into(), arguments: json!({}), fails_on_error: true });
+    let refused = attempt(&world, &Call { send, ..call("no_such", None) }, "no_such", false);
     assert!(matches!(&refused, Attempt::Refused(evidence) if evidence.status == Some(-32602)), "{refused:?}");
 }
 
@@ -271,7 +274,7 @@ fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
     let Attempt::Refused(said) = attempt(&world, &complaining, "complains", false) else { panic!("is refused") };
     // The secret begins before the cut and ends after it.
     assert!(!said.summary.contains("tok-"), "{}", said.summary);
-    let Attempt::Refused(talks) = attempt(&world, &call("talks", None), "talks", false) else { panic!("is refused") };
+    let Attempt::Unknown(talks) = attempt(&world, &call("talks", None), "talks", false) else { panic!("is unknown") };
     assert!(talks.summary.len() <= 1024 && !talks.summary.contains('\u{1b}'), "{}", talks.summary);
     let read = call("transfer", Some(("leaks", "/structuredContent"))).outside.remove(0);
     let schema = Judging { send: tool("transfer"), halted: false }.schema(&read.fact);

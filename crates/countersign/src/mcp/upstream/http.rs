@@ -29,6 +29,8 @@ pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// How long a server may take to take a notification or the end of a session.
 const TAKES_WITHIN: Duration = Duration::from_secs(5);
+/// How many answers to a server's own questions may be on their way.
+const ANSWERS_MAX: usize = 64;
 /// How long to wait before a stream that ended is asked for again, and how often in a row.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AGAIN_MAX: u32 = 5;
@@ -86,18 +88,26 @@ impl Link {
                 () = self.inlet.closed() => None,
             };
             let Some(message) = message else { break };
-            if message.is_too_late() {
-                if let Some(answer) = message.not_sent() {
+            if let Some(why) = message.held_back() {
+                if let Some(answer) = message.not_sent(&why) {
                     self.inlet.put(Event::Message(answer)).await;
                 }
                 continue;
             }
-            if message.kind() == Kind::Request {
-                let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
-                let task = tasks.spawn(Arc::clone(&self).ask(message));
-                self.state().in_flight.insert(id, task);
-            } else {
-                self.tell(message, &mut tasks).await;
+            match message.kind() {
+                Kind::Request => {
+                    let id = message.id().map(|id| id.get().to_owned()).unwrap_or_default();
+                    let task = tasks.spawn(Arc::clone(&self).ask(message));
+                    self.state().in_flight.insert(id, task);
+                }
+                // Beside everything else: a server that asks much and takes no answers must not delay what it is asked.
+                Kind::Response if tasks.len() < ANSWERS_MAX => {
+                    let link = Arc::clone(&self);
+                    tasks.spawn(async move { link.told(&message).await.map_or((), drop) });
+                }
+                // A question that is not answered is the server's own loss, where it asks so many at once.
+                Kind::Response if message.is_own() => {}
+                Kind::Response | Kind::Notification => self.tell(message, &mut tasks).await,
             }
         }
         tasks.shutdown().await;
@@ -125,13 +135,15 @@ impl Link {
             }
             return;
         }
-        let sent = tokio::time::timeout(TAKES_WITHIN, self.post(&message)).await;
-        match sent {
-            Ok(Ok(answer)) if answer.status().is_success() => {
-                if message.method == "notifications/initialized" {
-                    tasks.spawn(Arc::clone(self).listen());
-                }
-            }
+        if self.told(&message).await.is_some() && message.method == "notifications/initialized" {
+            tasks.spawn(Arc::clone(self).listen());
+        }
+    }
+
+    /// Sends what wants no answer; `None` where the server did not take it.
+    async fn told(&self, message: &Message) -> Option<()> {
+        match tokio::time::timeout(TAKES_WITHIN, self.post(message)).await {
+            Ok(Ok(answer)) if answer.status().is_success() => return Some(()),
             Ok(Ok(answer)) => {
                 tracing::warn!(status = %answer.status(), method = message.method, "an upstream did not take a message")
             }
@@ -140,6 +152,7 @@ impl Link {
             }
             Err(_) => tracing::warn!(method = message.method, "an upstream did not take a message in time"),
         }
+        None
     }
 
     /// Sends a request and hands on what comes of it; whatever happens, the request is answered.
@@ -276,20 +289,24 @@ impl Link {
 
     async fn post(&self, message: &Message) -> Result<Response<Body>, Failed> {
         let headers = self.headers(Some(message));
-        let Some(not_after) = message.not_after else {
+        if message.not_after.is_none() && message.leave.is_none() {
             return self.send(Method::POST, headers, Body::from(message.bytes())).await;
-        };
-        let latch = Latch::default();
+        }
+        let latch = Latch::new(message.leave.clone());
         let sending = self.send(Method::POST, headers, Body::new(Timed::new(message.bytes(), latch.clone())));
         tokio::pin!(sending);
-        tokio::select! {
-            answer = &mut sending => return answer,
-            () = tokio::time::sleep_until(not_after.into()) => {}
+        if let Some(not_after) = message.not_after {
+            tokio::select! {
+                answer = &mut sending => return answer.map_err(|failed| latch.failed(failed)),
+                () = tokio::time::sleep_until(not_after.into()) => {}
+            }
+            if latch.is_closed_now() {
+                return Err(Failed::NotSent(
+                    "it did not take it soon enough after the gate had let it pass".to_owned(),
+                ));
+            }
         }
-        if latch.is_closed_now() {
-            return Err(Failed::NotSent("it did not take it soon enough after the gate had let it pass".to_owned()));
-        }
-        sending.await
+        sending.await.map_err(|failed| latch.failed(failed))
     }
 
     async fn send(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Body>, Failed> {

@@ -7,9 +7,11 @@ use crate::mcp::message::Message;
 use crate::mcp::settings::Program;
 use crate::terminal::note;
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::pin::Pin;
 use std::process::Stdio;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::AsyncWrite;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
@@ -76,6 +78,36 @@ enum Written {
     Stuck,
 }
 
+/// What became of a line.
+enum Sent {
+    /// It was written.
+    Whole,
+    /// Nothing of it was written, for this reason.
+    Held(String),
+    /// The program has closed its input.
+    Closed,
+    /// Some of it may have been written, and the rest must not be any more.
+    Half,
+}
+
+/// Writes a line. Asked before each piece, whenever the program has made room for one, is whether it may still leave.
+async fn write(input: &mut (impl AsyncWrite + Unpin), line: &[u8], held_back: impl Fn() -> Option<String>) -> Sent {
+    let mut rest = line;
+    while !rest.is_empty() {
+        let piece = std::future::poll_fn(|context| match held_back() {
+            Some(why) => Poll::Ready(Err(why)),
+            None => Pin::new(&mut *input).poll_write(context, rest).map(Ok),
+        });
+        match piece.await {
+            Ok(Ok(written)) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
+            Ok(_) => return Sent::Closed,
+            Err(why) if rest.len() == line.len() => return Sent::Held(why),
+            Err(_) => return Sent::Half,
+        }
+    }
+    Sent::Whole
+}
+
 /// Carries messages both ways until one side is closed; says why, and whether the program holds half a message.
 async fn relay(
     input: &mut ChildStdin,
@@ -86,24 +118,23 @@ async fn relay(
     let incoming = incoming(output, inlet);
     let outgoing = async {
         while let Some(message) = messages.recv().await {
-            if message.is_too_late() {
-                if let Some(answer) = message.not_sent() {
-                    inlet.put(Event::Message(answer)).await;
-                }
-                continue;
-            }
             let mut line = message.line();
             line.push('\n');
             let _held = message.held.clone();
-            let write = input.write_all(line.as_bytes());
+            let write = write(input, line.as_bytes(), || message.held_back());
             let written = match message.not_after {
-                Some(not_after) => tokio::time::timeout_at(not_after.into(), write).await,
-                None => Ok(write.await),
+                Some(not_after) => tokio::time::timeout_at(not_after.into(), write).await.unwrap_or(Sent::Half),
+                None => write.await,
             };
             match written {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Written::Closed,
-                Err(_) => return Written::Stuck,
+                Sent::Whole => {}
+                Sent::Held(why) => {
+                    if let Some(answer) = message.not_sent(&why) {
+                        inlet.put(Event::Message(answer)).await;
+                    }
+                }
+                Sent::Closed => return Written::Closed,
+                Sent::Half => return Written::Stuck,
             }
         }
         Written::All
@@ -196,5 +227,37 @@ async fn end(mut child: Child) {
     signal(Signal::KILL);
     if let Err(error) = child.wait().await {
         tracing::warn!(%error, "an upstream could not be waited for");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn a_line_that_waits_for_a_program_to_read_is_not_written_after_a_halt() {
+        let (mut input, mut program) = tokio::io::duplex(8);
+        input.write_all(b"12345678").await.expect("there is room");
+        let (halted, asked) = (Cell::new(false), Cell::new(0));
+        let held_back = || {
+            asked.set(asked.get() + 1);
+            halted.get().then(|| "halted".to_owned())
+        };
+        let reading = async {
+            while asked.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            halted.set(true);
+            let mut read = [0; 8];
+            program.read_exact(&mut read).await.expect("is there");
+        };
+        let (sent, ()) = tokio::join!(write(&mut input, b"transfer\n", held_back), reading);
+        assert!(matches!(sent, Sent::Held(why) if why == "halted"));
+        drop(input);
+        let mut rest = Vec::new();
+        program.read_to_end(&mut rest).await.expect("ends");
+        assert_eq!(rest, b"", "nothing of it was written");
     }
 }

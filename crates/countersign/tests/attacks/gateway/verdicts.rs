@@ -63,14 +63,14 @@ fn a_server_that_was_started_again_gets_a_call_that_was_let_pass_to_another() {
 }
 
 /// A server over HTTP that takes a new connection for every message, and none while it is paused.
-struct Slow {
-    address: SocketAddr,
-    paused: Arc<AtomicBool>,
-    called: Arc<Mutex<Vec<String>>>,
+pub(super) struct Slow {
+    pub(super) address: SocketAddr,
+    pub(super) paused: Arc<AtomicBool>,
+    pub(super) called: Arc<Mutex<Vec<String>>>,
 }
 
 impl Slow {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -94,7 +94,7 @@ impl Slow {
     }
 
     /// Takes no more connections, and lets so many wait that the system takes none either.
-    fn pause(&self) -> Vec<TcpStream> {
+    pub(super) fn pause(&self) -> Vec<TcpStream> {
         self.paused.store(true, Ordering::SeqCst);
         // What was being accepted right now is over after this.
         std::thread::sleep(Duration::from_millis(50));

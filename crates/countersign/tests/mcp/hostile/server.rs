@@ -271,6 +271,11 @@ impl Server {
                 self.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
                 self.text(id, "done");
             }
+            // Has done it, and finds then that its own answer does not fit its own schema.
+            "write" if arguments["to"] == "misfit" => {
+                let error = json!({"code": -32602, "message": "Output validation error"});
+                self.say(&json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string());
+            }
             _ => self.text(id, "done"),
         }
     }

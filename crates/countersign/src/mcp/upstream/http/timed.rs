@@ -1,28 +1,67 @@
-//! The body of a request that must not leave any more once its verdict is too old, however long a connection took to open.
+//! The body of a request that must not leave any more once its verdict is too old, or once the gate says so, however long a connection
+//! took to open.
 
+use super::Failed;
 use axum::body::Bytes;
+use countersign_engine::outbox::Leave;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-const WAITS: u8 = 0;
-const GIVEN: u8 = 1;
-const LATE: u8 = 2;
+/// Whether it was given out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Turned {
+    Waits,
+    Given,
+    /// It was too late, or the gate said no more, for this reason.
+    Held(String),
+}
 
-/// What decides whether it is given out: whoever comes first, the connection that takes it or the clock.
-#[derive(Clone, Default)]
-pub struct Latch(Arc<AtomicU8>);
+/// What decides whether it is given out: whoever comes first, the connection that takes it or the clock. The connection asks the gate
+/// once more.
+#[derive(Clone)]
+pub struct Latch {
+    turned: Arc<Mutex<Turned>>,
+    leave: Option<Leave>,
+}
 
 impl Latch {
-    fn turn(&self, to: u8) -> bool {
-        self.0.compare_exchange(WAITS, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    /// A latch that asks this when a connection is there.
+    pub fn new(leave: Option<Leave>) -> Self {
+        Self { turned: Arc::new(Mutex::new(Turned::Waits)), leave }
+    }
+
+    fn turned(&self) -> std::sync::MutexGuard<'_, Turned> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it may be given out now, after which it was.
+    fn opens(&self) -> bool {
+        let mut turned = self.turned();
+        if *turned == Turned::Waits {
+            let held = self.leave.as_ref().and_then(Leave::held_back);
+            *turned = held.map_or(Turned::Given, Turned::Held);
+        }
+        *turned == Turned::Given
     }
 
     /// It is too late; `false` where it was given out before.
     pub fn is_closed_now(&self) -> bool {
-        self.turn(LATE)
+        let mut turned = self.turned();
+        if *turned == Turned::Waits {
+            *turned = Turned::Held("too late".to_owned());
+        }
+        *turned != Turned::Given
+    }
+
+    /// What a failure means: of a body that was never given out, nothing was sent.
+    pub fn failed(&self, failed: Failed) -> Failed {
+        match (&*self.turned(), failed) {
+            (Turned::Held(why), _) => Failed::NotSent(why.clone()),
+            (Turned::Waits, Failed::NoAnswer(why)) => Failed::NotSent(why),
+            (_, failed) => failed,
+        }
     }
 }
 
@@ -45,9 +84,9 @@ impl http_body::Body for Timed {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(text) = self.text.take() else { return Poll::Ready(None) };
-        Poll::Ready(Some(match self.latch.turn(GIVEN) {
+        Poll::Ready(Some(match self.latch.opens() {
             true => Ok(Frame::data(text)),
-            false => Err(std::io::Error::other("too late for it to be sent")),
+            false => Err(std::io::Error::other("it must not be sent any more")),
         }))
     }
 
