@@ -32,7 +32,7 @@ pub fn hidden<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
 }
 
 /// One joiner between two pictures, or one selector right behind one.
-fn is_part_of_a_picture(before: Option<char>, char: char, after: Option<char>) -> bool {
+pub fn is_part_of_a_picture(before: Option<char>, char: char, after: Option<char>) -> bool {
     let joined = |char: Option<char>| char.is_some_and(|char| is_picture(char) || char == '\u{FE0F}');
     match char {
         '\u{200D}' => joined(before) && joined(after),

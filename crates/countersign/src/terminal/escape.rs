@@ -4,7 +4,7 @@
 //! cursor or hides a line, a bidirectional one turns the order of what is read. So every line for people is escaped here, the one
 //! place that all of them pass, and JSON is escaped by JSON's own rules, which leaves its meaning alone.
 
-use crate::mcp::screen::is_hidden;
+use crate::mcp::screen::{is_hidden, is_part_of_a_picture};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -23,43 +23,57 @@ pub(super) fn coloured(code: &str, text: &str) -> String {
     }
 }
 
-/// Whether a character must not reach a terminal. Joiners and selectors belong to writing and pictures.
-fn is_unsafe(char: char) -> bool {
-    char == '\r' || (is_hidden(char) && !matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE0E}' | '\u{FE0F}'))
+/// Whether a character must not reach a terminal. Joiners and selectors may where they belong to a picture; anywhere else, two names
+/// could look the same and be others.
+fn is_unsafe(before: Option<char>, char: char, after: Option<char>) -> bool {
+    char == '\r' || (is_hidden(char) && !is_part_of_a_picture(before, char, after))
+}
+
+/// Each character, and whether it must not reach a terminal.
+fn marked(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = None;
+    let mut chars = text.chars().peekable();
+    std::iter::from_fn(move || {
+        let char = chars.next()?;
+        let is_unsafe = is_unsafe(before, char, chars.peek().copied());
+        before = Some(char);
+        Some((char, is_unsafe))
+    })
 }
 
 /// A text for people: what they would not see, or what would move what they see, is spelled out. Lines and tabs stay.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    let (mut rest, mut before) = (text, None);
     while let Some(char) = rest.chars().next() {
         let after = rest.get(char.len_utf8()..).unwrap_or_default();
         let ours = MARK.as_deref().and_then(|mark| after.strip_prefix(mark)).filter(|_| char == '\u{1b}');
         rest = ours.unwrap_or(after);
-        match (ours.is_some(), is_unsafe(char)) {
+        match (ours.is_some(), is_unsafe(before, char, rest.chars().next())) {
             (false, true) => out.extend(char.escape_unicode()),
             _ => out.push(char),
         }
+        before = Some(char);
     }
     out
 }
 
 /// The same on one line: for reasons and messages, which could otherwise go on with a line that looks like ours.
 pub fn inline(text: &str) -> String {
-    let spelled = |char: char| match char {
+    let spelled = |(char, is_unsafe): (char, bool)| match char {
         '\n' => "\\n".to_owned(),
         '\t' => "\\t".to_owned(),
-        char if is_unsafe(char) => char.escape_unicode().to_string(),
+        char if is_unsafe => char.escape_unicode().to_string(),
         char => char.to_string(),
     };
-    text.chars().map(spelled).collect()
+    marked(text).map(spelled).collect()
 }
 
 /// JSON with the same characters as JSON escapes. They can only stand in strings, so it still means the same.
 pub(super) fn escaped_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    for char in json.chars() {
-        if !is_unsafe(char) {
+    for (char, is_unsafe) in marked(json) {
+        if !is_unsafe {
             out.push(char);
             continue;
         }
@@ -84,9 +98,14 @@ mod tests {
             ("a\u{9b}31mb\u{85}", "a\\u{9b}31mb\\u{85}"),
             ("pay \u{202e}0001\u{2066}", "pay \\u{202e}0001\\u{2066}"),
             ("a\u{e0041}b\u{200b}", "a\\u{e0041}b\\u{200b}"),
+            // A reviewer must be able to tell these from `acme`.
+            ("acme\u{200d} acme\u{200c}", "acme\\u{200d} acme\\u{200c}"),
+            ("acme\u{fe0f} acme\u{fe0e}", "acme\\u{fe0f} acme\\u{fe0e}"),
+            ("⚠\u{fe0f} 👩\u{200d}💻", "⚠\u{fe0f} 👩\u{200d}💻"),
         ];
         for (text, shown) in cases {
             assert_eq!(escaped(text), shown);
+            assert_eq!(inline(text), shown.replace('\n', "\\n").replace('\t', "\\t"));
         }
         assert_eq!(inline("fine\n✓ committed\u{9b}K"), "fine\\n✓ committed\\u{9b}K");
     }
@@ -102,7 +121,7 @@ mod tests {
     fn json_means_the_same_as_before() {
         let value = serde_json::json!({"a\u{202e}": "\u{9b}31m\u{e0041}\u{1b}\n\"", "b": [1, "é"]});
         let shown = escaped_json(&value.to_string());
-        assert!(!shown.chars().any(is_unsafe), "{shown}");
+        assert!(!marked(&shown).any(|(_, is_unsafe)| is_unsafe), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 }
