@@ -32,13 +32,13 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
         let pair = pairs::find(tool, &reads);
         let fact = pair.as_ref().map(|pair| pair.fact(upstream));
         match action(upstream, tool, pair.as_ref()) {
-            Ok(lines) if is_sound(upstream, fact.as_deref(), &lines) => {
+            Ok(lines) if is_sound(upstream, tool, fact.as_deref(), &lines) => {
                 facts.extend(fact.filter(|fact| !facts.contains(fact)));
                 actions.push(lines);
             }
             // Where the pair does not load, the action may still do without it.
             _ => match action(upstream, tool, None) {
-                Ok(lines) if is_sound(upstream, None, &lines) => actions.push(lines),
+                Ok(lines) if is_sound(upstream, tool, None, &lines) => actions.push(lines),
                 Ok(_) => actions.push(left_out(tool, "a pact cannot say what it takes")),
                 Err(why) => actions.push(left_out(tool, &why)),
             },
@@ -52,7 +52,10 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
     text.push('\n');
     text.push_str(&actions.join("\n"));
     match load(&text) {
-        Ok(_) => Ok(text),
+        Ok(loaded) if loaded.pact.actions.keys().all(|name| writes.iter().any(|tool| tool.name == name.as_str())) => {
+            Ok(text)
+        }
+        Ok(_) => Err("no sound pact can be written for its tools: their names make up actions of their own".to_owned()),
         Err(problems) => {
             let first = problems.first().map(|problem| problem.message.clone()).unwrap_or_default();
             Err(format!("no sound pact can be written for its tools: {first}"))
@@ -110,7 +113,7 @@ fn action(upstream: &str, tool: &Tool, pair: Option<&Pair<'_>>) -> Result<String
          call = {{ mcp = \"{upstream}\", tool = \"{name}\" }}\n\n"
     ));
     for (param, why) in dropped {
-        text.push_str(&format!("# The parameter `{param}` is left out: {why}.\n"));
+        text.push_str(&format!("# The parameter `{}` is left out: {}.\n", printable(&param), printable(&why)));
     }
     text.push_str(&lines);
     text.push_str(&format!(
@@ -120,10 +123,15 @@ fn action(upstream: &str, tool: &Tool, pair: Option<&Pair<'_>>) -> Result<String
     Ok(text)
 }
 
-/// Whether a pact with this action alone would load.
-fn is_sound(upstream: &str, fact: Option<&str>, action: &str) -> bool {
+/// Whether a pact with this action alone would load, and has nothing else in it.
+fn is_sound(upstream: &str, tool: &Tool, fact: Option<&str>, action: &str) -> bool {
+    let facts = 1 + usize::from(fact.is_some());
     let fact = fact.unwrap_or_default();
-    load(&format!("pact = \"{upstream}\"\nversion = 1\n{TOOL_FACTS}\n{fact}\n{action}")).is_ok()
+    let loaded = load(&format!("pact = \"{upstream}\"\nversion = 1\n{TOOL_FACTS}\n{fact}\n{action}"));
+    loaded.is_ok_and(|loaded| {
+        let names: Vec<&str> = loaded.pact.actions.keys().map(ActionName::as_str).collect();
+        names == [tool.name.as_str()] && loaded.pact.facts.len() == facts
+    })
 }
 
 fn left_out(tool: &Tool, why: &str) -> String {

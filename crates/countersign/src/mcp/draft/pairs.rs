@@ -1,5 +1,6 @@
 //! Which tools belong together: one that reads a thing, and one that changes it.
 
+use super::schema::is_plain;
 use super::type_name;
 use crate::mcp::message::Members;
 use crate::mcp::tool::Tool;
@@ -40,6 +41,9 @@ pub fn find<'a>(write: &Tool, reads: &[&'a Tool]) -> Option<Pair<'a>> {
         let (verb, noun) = words(&read.name);
         let arguments = properties(read, "inputSchema");
         let [(argument, Value::Object(schema))] = arguments.as_slice() else { return None };
+        if !is_plain(argument) {
+            return None;
+        }
         if !GETTING.contains(&verb) || noun.is_empty() || schema.get("type").and_then(Value::as_str) != Some("string") {
             return None;
         }
@@ -50,6 +54,9 @@ pub fn find<'a>(write: &Tool, reads: &[&'a Tool]) -> Option<Pair<'a>> {
             fits.find(|name| required.contains(*name) && params.iter().any(|(known, _)| known == *name))?.clone();
         let attributes = attributes(read);
         if attributes.is_empty() {
+            return None;
+        }
+        if !is_plain(&param) || !is_plain(&read.name.replace('-', "_")) {
             return None;
         }
         Some(Pair { ty: type_name(noun)?, read, argument: argument.clone(), param, attributes })
@@ -123,6 +130,6 @@ fn attributes(read: &Tool) -> Vec<(String, &'static str)> {
         .and_then(|schema| Members::parse(schema.get()).ok())
         .and_then(|schema| serde_json::from_str(schema.get("required")?.get()).ok())
         .unwrap_or_default();
-    let kept = all.iter().filter(|(name, _)| needed.contains(name));
+    let kept = all.iter().filter(|(name, _)| needed.contains(name) && is_plain(name));
     kept.filter_map(|(name, property)| Some((name.clone(), ty(property)?.trim_end_matches('?')))).collect()
 }

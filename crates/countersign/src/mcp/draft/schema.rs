@@ -50,10 +50,16 @@ pub fn narrow(tool: &Tool, action: &str) -> Result<Narrowed, String> {
     Ok(Narrowed { lines, dropped })
 }
 
+/// Whether a name of somebody else's can stand in a pact and in a condition as it is. Nothing else may: it could end the line, and go
+/// on with rules of its own.
+pub fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(plain) && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
 /// One parameter as a TOML table on one line.
 fn type_of(name: &str, property: &Value) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if name.is_empty() || !name.bytes().all(plain) || name.starts_with(|first: char| first.is_ascii_digit()) {
+    if !is_plain(name) {
         return Err("conditions could not name it".to_owned());
     }
     let Value::Object(property) = property else { return Err("it has no type".to_owned()) };
