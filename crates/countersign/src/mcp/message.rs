@@ -37,6 +37,9 @@ pub const NOT_SENT: i64 = -32004;
 /// The codes that only the gateway answers with.
 pub const OWN_CODES: [i64; 3] = [UPSTREAM_FAILED, REFUSED, NOT_SENT];
 
+/// The longest id of a request, or of an event, that is taken.
+pub const ID_BYTES_MAX: usize = 256;
+
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -134,6 +137,10 @@ impl Message {
         let id = members.get("id").filter(|id| id.get() != "null");
         if id.is_some_and(|id| id.get().starts_with(['{', '[', 't', 'f'])) {
             return Err(wrong("an id is a number or a string"));
+        }
+        // It is kept as long as its answer is awaited, and counts nowhere.
+        if id.is_some_and(|id| id.get().len() > ID_BYTES_MAX) {
+            return Err(wrong("its id is too long"));
         }
         let method = members.text("method");
         let (result, error) = (members.get("result").is_some(), members.get("error").is_some());

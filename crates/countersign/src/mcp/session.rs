@@ -35,6 +35,9 @@ use tokio::sync::mpsc;
 /// How many messages may wait for a session, and for its client.
 const WAITING_MAX: usize = 256;
 
+/// How many requests of a client may wait for answers of servers.
+const PENDING_MAX: usize = 1024;
+
 /// How long answers are still waited for once the client has closed its side.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -250,6 +253,10 @@ impl Session {
         let id = self.next_id();
         message.set_id(number(id));
         self.pending.insert(id, Pending { slot, purpose });
+        if self.pending.len() > PENDING_MAX {
+            let why = format!("{PENDING_MAX} requests wait for answers already");
+            return self.failed(id, NOT_SENT, &why).await;
+        }
         if let Err(why) = self.deliver(slot, message) {
             self.failed(id, NOT_SENT, &why).await;
         }

@@ -1,5 +1,7 @@
 //! Server-sent events, as streamable HTTP uses them: read from chunks of bytes, and written.
 
+use super::message::ID_BYTES_MAX;
+
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SseEvent {
@@ -79,7 +81,8 @@ impl SseReader {
                 self.has_data = true;
                 self.event.data.push_str(value);
             }
-            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
+            // A longer one is not kept, so the stream is not resumed from there.
+            "id" if !value.contains('\0') && value.len() <= ID_BYTES_MAX => self.event.id = Some(value.to_owned()),
             _ => {}
         }
         None
@@ -108,6 +111,13 @@ mod tests {
             assert_eq!(cut, whole, "in pieces of {size}");
         }
         assert_eq!(SseReader::new(100).push(event("x").as_bytes()).expect("is small"), [some("x", None)]);
+    }
+
+    #[test]
+    fn an_id_of_any_length_is_kept_for_each_stream() {
+        let long = format!("id: {}\ndata: x\n\n", "z".repeat(ID_BYTES_MAX + 1));
+        let events = SseReader::new(1 << 20).push(long.as_bytes()).expect("is small");
+        assert_eq!(events, [SseEvent { data: "x".to_owned(), id: None }]);
     }
 
     #[test]

@@ -149,3 +149,17 @@ fn a_halted_agent_tells_servers_things_that_no_entry_has() {
     assert!(told.iter().any(|told| told == r#"{"progressToken":1,"progress":2}"#), "{told:?}");
     assert!(!told.iter().any(|told| told.contains("secret") || told.contains("tasks/status")), "{told:?}");
 }
+
+#[test]
+fn an_id_of_any_length_is_kept_until_its_answer_comes() {
+    let world = world();
+    let mut client = gateway(&world);
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "look"}});
+    client.send(&ask(&"z".repeat(257)).to_string());
+    let refused = client.message();
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&Json::Null, &json!(-32600)), "{refused}");
+    client.send(&ask(&"z".repeat(254)).to_string());
+    assert_eq!(client.message()["result"]["content"][0]["text"], "done");
+    client.end();
+    assert_eq!(server::executed(world.path()), ["look"], "the server got the one that is not too long");
+}
