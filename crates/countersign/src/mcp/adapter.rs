@@ -9,7 +9,7 @@ mod answered;
 mod found;
 
 use self::answered::{Answered, Says};
-use self::found::{Found, attributes, look, said, secrets};
+use self::found::{Found, attributes, look, said};
 use super::buffers::Buffers;
 use super::direct::{Direct, NoAnswer, not_listed};
 use super::gate::tool_fact;
@@ -159,10 +159,12 @@ impl McpAdapter {
             std::thread::sleep(LOOKS_EVERY);
         };
         // Read again: a file may hold another one by now.
-        secrets(&self.place, &mut self.known());
+        if let Place::Command(program) = &self.place {
+            program.secrets(&mut self.known());
+        }
         // Nothing waits for it to end: a worker drops it, and its program ends with it. Until then it counts.
         let alive = Alive::counted(living);
-        self.threads.handle.block_on(Direct::open(&self.place, &alive, &self.threads.buffers))
+        self.threads.handle.block_on(Direct::open(&self.name, &self.place, &alive, &self.threads.buffers))
     }
 
     fn call(

@@ -67,9 +67,9 @@ pub enum NoAnswer {
 
 impl Direct {
     /// Opens a link and introduces the gateway.
-    pub async fn open(place: &Place, alive: &Alive, buffers: &Arc<Buffers>) -> Result<Self, NoAnswer> {
+    pub async fn open(name: &str, place: &Place, alive: &Alive, buffers: &Arc<Buffers>) -> Result<Self, NoAnswer> {
         let (sender, events) = mpsc::channel(64);
-        let inlet = Inlet::new(0, 0, Arc::clone(buffers), sender);
+        let inlet = Inlet::new(name, (0, 0), Arc::clone(buffers), sender);
         let link = upstream::open(place, inlet, alive.clone()).map_err(NoAnswer::NotSent)?;
         let mut direct = Self { link, events, stateless: false, next: 0, known: None, held: None };
         let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
@@ -175,7 +175,7 @@ impl Direct {
         let id = self.next;
         let params = if self.stateless { Some(with_meta(params)) } else { params };
         let mut request = Message::request(id, method, params);
-        request.leave = leave;
+        request.leave = leave.map(Box::new);
         self.link.try_send(request).map_err(|_| not_read())?;
         let lost = |why: String| NoAnswer::Lost(why);
         tokio::time::timeout(within, self.answer(id))

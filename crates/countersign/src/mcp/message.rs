@@ -65,7 +65,7 @@ pub struct Message {
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
     /// What is asked right before its first byte, of calls that the gate itself makes.
-    pub leave: Option<Leave>,
+    pub leave: Option<Box<Leave>>,
     /// Whether the gateway itself says it.
     is_own: bool,
 }
@@ -226,7 +226,7 @@ impl Message {
             let why = "the server did not take it soon enough after the gate had let it pass; try again";
             return Some(why.to_owned());
         }
-        self.leave.as_ref().and_then(Leave::held_back)
+        self.leave.as_ref().and_then(|leave| leave.held_back())
     }
 
     /// What is answered to a request that was not sent.

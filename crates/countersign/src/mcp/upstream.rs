@@ -30,6 +30,10 @@ pub enum Event {
 /// Where the events of many links come together: the link's number, which time it was opened, and what came.
 #[derive(Debug, Clone)]
 pub struct Inlet {
+    /// The server's name, for people.
+    name: Arc<str>,
+    /// Whether secrets that the server was given are taken out of what it says.
+    hides_secrets: bool,
     link: usize,
     generation: u64,
     buffers: Arc<Buffers>,
@@ -38,8 +42,18 @@ pub struct Inlet {
 
 impl Inlet {
     /// For a link with this number, opened for this time; what it says takes room here.
-    pub fn new(link: usize, generation: u64, buffers: Arc<Buffers>, events: mpsc::Sender<(usize, u64, Event)>) -> Self {
-        Self { link, generation, buffers, events }
+    pub fn new(
+        name: &str,
+        (link, generation): (usize, u64),
+        buffers: Arc<Buffers>,
+        events: mpsc::Sender<(usize, u64, Event)>,
+    ) -> Self {
+        Self { name: name.into(), hides_secrets: false, link, generation, buffers, events }
+    }
+
+    /// The same, for what goes on to a client.
+    pub fn hiding_secrets(self) -> Self {
+        Self { hides_secrets: true, ..self }
     }
 
     /// What the next message is held by.

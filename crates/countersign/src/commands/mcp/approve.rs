@@ -136,7 +136,7 @@ pub fn read_tools(upstream: &str, place: &Place) -> Result<Vec<Tool>> {
     let runtime = runtime.context("the system gives no runtime")?;
     let read = runtime.block_on(async {
         let (alive, mut all_ended) = Alive::new();
-        let tools = match Direct::open(place, &alive, &Buffers::new(BUFFERED_MAX)).await {
+        let tools = match Direct::open(upstream, place, &alive, &Buffers::new(BUFFERED_MAX)).await {
             Ok(mut direct) => direct.tools().await,
             Err(error) => Err(error),
         };

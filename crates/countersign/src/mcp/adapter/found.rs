@@ -1,7 +1,6 @@
 //! What a tool's answer says of a fact, or of a call that is looked for. Only what it says counts: an answer that is silent about
 //! something does not say that there is none.
 
-use super::super::settings::Place;
 use crate::adapters::kept;
 use crate::adapters::secret::Known;
 use countersign_core::pact::FactSchema;
@@ -86,17 +85,6 @@ fn is_something(value: &Value) -> bool {
 /// The first text of a result.
 pub(super) fn said(result: &Value) -> &str {
     result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or("it does not say why")
-}
-
-/// The secrets that a server is started with, as they are now.
-pub(super) fn secrets(place: &Place, known: &mut Known) {
-    let Place::Command(program) = place else { return };
-    for (name, source) in &program.env {
-        // One that cannot be read is not handed to the server either: it is not started then.
-        if let Ok(secret) = source.read(name, &|name| std::env::var(name).ok()) {
-            known.add(source, &secret);
-        }
-    }
 }
 
 #[cfg(test)]

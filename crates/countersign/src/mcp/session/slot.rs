@@ -97,7 +97,9 @@ impl Slot {
         }
         self.generation += 1;
         self.opened = now;
-        let inlet = Inlet::new(slot, self.generation, Arc::clone(&self.buffers), events.clone());
+        let inlet = Inlet::new(&self.name, (slot, self.generation), Arc::clone(&self.buffers), events.clone());
+        // What comes goes on to a client, which must not learn what the server was started with.
+        let inlet = inlet.hiding_secrets();
         match upstream::open(&self.place, inlet, self.alive.clone()) {
             Ok(link) => self.link = Some(link),
             Err(why) => {

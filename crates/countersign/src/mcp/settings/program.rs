@@ -2,7 +2,7 @@
 //! environment of whoever starts it, in which there are keys and tokens; it gets what programs need to run, and what is listed for it.
 
 use super::Place;
-use crate::adapters::secret::{Secret, Source};
+use crate::adapters::secret::{Known, Secret, Source};
 use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 
@@ -27,6 +27,16 @@ impl Program {
         // A later one of the same name counts.
         all.extend(self.listed()?.into_iter().map(|(name, value)| (name.into(), value.reveal().into())));
         Ok(all)
+    }
+
+    /// The secrets that it is started with, as they are now.
+    pub fn secrets(&self, known: &mut Known) {
+        for (name, source) in &self.env {
+            // One that cannot be read is not handed to the program either: it is not started then.
+            if let Ok(secret) = source.read(name, &|name| std::env::var(name).ok()) {
+                known.add(source, &secret);
+            }
+        }
     }
 
     fn listed(&self) -> Result<Vec<(&str, Secret)>> {

@@ -292,7 +292,7 @@ impl Link {
         if message.not_after.is_none() && message.leave.is_none() {
             return self.send(Method::POST, headers, Body::from(message.bytes())).await;
         }
-        let latch = Latch::new(message.leave.clone());
+        let latch = Latch::new(message.leave.as_deref().cloned());
         let sending = self.send(Method::POST, headers, Body::new(Timed::new(message.bytes(), latch.clone())));
         tokio::pin!(sending);
         if let Some(not_after) = message.not_after {

@@ -2,15 +2,16 @@
 //! that it has started.
 
 use super::{Alive, Event, Inlet, MESSAGE_BYTES_MAX};
+use crate::adapters::secret::Known;
 use crate::mcp::lines::{Line, Lines};
-use crate::mcp::message::Message;
+use crate::mcp::message::{Kind, Message, UPSTREAM_FAILED};
 use crate::mcp::settings::Program;
 use crate::terminal::note;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWrite;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
@@ -20,6 +21,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The longest line to stderr that is passed on.
 const ERROR_LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How much to stderr is passed on in what time. It goes where the gate's own log goes, and must not fill its disk.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+const ERRORS_EVERY: Duration = Duration::from_secs(60);
 
 /// How many lines in a row may be no messages before the link is given up: a program that only prints is no server.
 const GARBAGE_MAX: u32 = 100;
@@ -31,6 +36,8 @@ pub(super) fn open(
     inlet: Inlet,
     alive: Alive,
 ) -> Result<(), String> {
+    let mut known = Known::default();
+    program.secrets(&mut known);
     let environment = program.environment().map_err(|error| format!("it cannot be started: {error}"))?;
     let (program, arguments) = program.words.split_first().ok_or("no program is named")?;
     let started = Command::new(program)
@@ -47,10 +54,10 @@ pub(super) fn open(
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(format!("`{program}` has no standard input and output"));
     };
-    let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors, inlet.clone())));
+    let said = child.stderr.take().map(|errors| tokio::spawn(pass_on(errors, inlet.clone(), known.clone())));
     tokio::spawn(async move {
         let mut input = input;
-        let (why, is_stuck) = relay(&mut input, output, messages, &inlet).await;
+        let (why, is_stuck) = relay(&mut input, output, messages, &inlet, &known).await;
         if is_stuck {
             // Before its input is closed: half a line must not become a whole one, nor one that the end of the input completes.
             kill_group(group(&child), Signal::KILL);
@@ -114,8 +121,9 @@ async fn relay(
     output: ChildStdout,
     mut messages: mpsc::Receiver<Message>,
     inlet: &Inlet,
+    known: &Known,
 ) -> (String, bool) {
-    let incoming = incoming(output, inlet);
+    let incoming = incoming(output, inlet, known);
     let outgoing = async {
         while let Some(message) = messages.recv().await {
             let mut line = message.line();
@@ -153,7 +161,7 @@ async fn relay(
     }
 }
 
-async fn incoming(output: ChildStdout, inlet: &Inlet) -> String {
+async fn incoming(output: ChildStdout, inlet: &Inlet, known: &Known) -> String {
     let mut lines = Lines::new(output, MESSAGE_BYTES_MAX);
     let mut garbage = 0;
     loop {
@@ -161,6 +169,9 @@ async fn incoming(output: ChildStdout, inlet: &Inlet) -> String {
         let message = match lines.next(&mut held).await {
             Ok(Some(Line::Text(line))) if line.trim().is_empty() => continue,
             Ok(Some(Line::Text(line))) => match held.parse(&line) {
+                Ok(Ok(message)) if inlet.hides_secrets && known.is_in(&line) => {
+                    Ok(without_secrets(message, line, known))
+                }
                 Ok(message) => message.map_err(|error| error.to_string()),
                 Err(full) => return full.to_string(),
             },
@@ -199,18 +210,69 @@ fn kill_group(group: Option<Pid>, signal: Signal) {
     }
 }
 
-/// Passes on what a program says to people, as a terminal may be given it.
-async fn pass_on(errors: ChildStderr, inlet: Inlet) {
-    let mut lines = Lines::new(errors, ERROR_LINE_BYTES_MAX);
-    loop {
-        match lines.next(&mut inlet.nothing()).await {
-            Ok(Some(Line::Text(line))) => note(line.trim_end_matches(['\r', '\n'])),
-            Ok(Some(Line::NotText)) => note("(a line that is not UTF-8)"),
-            // Read on, so that the program does not wait for room in the pipe.
-            Ok(Some(Line::TooLong | Line::NoRoom(_))) => note("(a line that is too long)"),
-            Ok(None) | Err(_) => return,
+/// A message without the secrets that the program was started with. One that cannot do without them says that instead.
+fn without_secrets(message: Message, line: String, known: &Known) -> Message {
+    match (Message::parse(&known.hide(line)), message.id()) {
+        (Ok(mut hidden), _) => {
+            hidden.held.clone_from(&message.held);
+            hidden
         }
+        (Err(_), Some(id)) if message.kind() == Kind::Response => {
+            Message::error(id, UPSTREAM_FAILED, "its answer holds a secret that it was started with")
+        }
+        (Err(_), _) => Message::notification("notifications/message", None),
     }
+}
+
+/// How much of what a program says to people is passed on in a minute.
+struct Allowance {
+    since: Instant,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl Allowance {
+    fn new(now: Instant) -> Self {
+        Self { since: now, bytes: 0, left_out: 0 }
+    }
+
+    /// What is passed on for a line: nothing where there was too much of it, and a word about that when there is room again.
+    fn lines(&mut self, line: String, now: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        if now.duration_since(self.since) >= ERRORS_EVERY {
+            lines.extend(self.left_out());
+            *self = Self::new(now);
+        }
+        if self.bytes + line.len() > ERROR_BYTES_MAX {
+            self.left_out += line.len();
+        } else {
+            self.bytes += line.len();
+            lines.push(line);
+        }
+        lines
+    }
+
+    fn left_out(&self) -> Option<String> {
+        (self.left_out > 0).then(|| format!("({} bytes of what it said were left out)", self.left_out))
+    }
+}
+
+/// Passes on what a program says to people, as a terminal may be given it: under its name, without secrets, and not without end.
+async fn pass_on(errors: ChildStderr, inlet: Inlet, known: Known) {
+    let mut lines = Lines::new(errors, ERROR_LINE_BYTES_MAX);
+    let mut allowance = Allowance::new(Instant::now());
+    let name = &inlet.name;
+    loop {
+        let line = match lines.next(&mut inlet.nothing()).await {
+            Ok(Some(Line::Text(line))) => known.hide(line.trim_end_matches(['\r', '\n']).to_owned()),
+            Ok(Some(Line::NotText)) => "(a line that is not UTF-8)".to_owned(),
+            // Read on, so that the program does not wait for room in the pipe.
+            Ok(Some(Line::TooLong | Line::NoRoom(_))) => "(a line that is too long)".to_owned(),
+            Ok(None) | Err(_) => break,
+        };
+        allowance.lines(line, Instant::now()).iter().for_each(|line| note(format!("{name}: {line}")));
+    }
+    allowance.left_out().iter().for_each(|line| note(format!("{name}: {line}")));
 }
 
 /// Ends a program whose input has been closed: waits, tells it, kills it; with everything in its process group.
@@ -235,6 +297,18 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[test]
+    fn a_server_says_more_to_people_than_they_can_keep() {
+        let begun = Instant::now();
+        let mut allowance = Allowance::new(begun);
+        let line = "y".repeat(40 << 10);
+        let kept: Vec<usize> = (0..100).map(|_| allowance.lines(line.clone(), begun).len()).collect();
+        assert_eq!(kept.iter().sum::<usize>(), 1, "in one minute");
+        let lines = allowance.lines("later".to_owned(), begun + ERRORS_EVERY);
+        let left_out = 99 * line.len();
+        assert_eq!(lines, [format!("({left_out} bytes of what it said were left out)"), "later".to_owned()]);
+    }
 
     #[tokio::test]
     async fn a_line_that_waits_for_a_program_to_read_is_not_written_after_a_halt() {

@@ -3,6 +3,7 @@
 use super::{PACT, client::Stdio, server, write};
 use crate::world::World;
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -85,4 +86,24 @@ fn a_variable_for_one_of_two_servers_is_given_to_both() {
     let output = world.run(&both);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!world.path().join("environment").exists(), "and neither was started");
+}
+
+#[test]
+fn a_server_tells_its_token_to_the_agent_and_to_the_log() {
+    let mut world = World::new();
+    let token = world.write("box.token", "hunter2-for-the-box");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let shell = format!("echo \"I have $BOX_TOKEN\" >&2; {}", server::shell("plain", world.path()));
+    let env = format!("env = {{ BOX_TOKEN = {{ file = '{}' }} }}", token.display());
+    world.write("countersign.toml", &format!("[mcp.upstream.box]\ncommand = ['sh', '-c', '''{shell}''']\n{env}\n"));
+    world.serve();
+    world.run_ok(&["mcp", "approve"]);
+    world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
+    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    client.initialize();
+    let result = r#"{"content": [{"type": "text", "text": "I have hunter2-for-the-box"}]}"#;
+    let told = client.call("types", &json!({ "result": result }));
+    assert_eq!(told["content"][0]["text"], "I have [secret]", "{told}");
+    let (_, said) = client.end();
+    assert!(said.contains("box: I have [secret]") && !said.contains("hunter2"), "{said}");
 }
