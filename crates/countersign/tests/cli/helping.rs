@@ -11,6 +11,7 @@ const COMMANDS: &[&str] = &[
     "key show",
     "agent",
     "agent new",
+    "agent set",
     "agent list",
     "agent rotate",
     "agent revoke",
