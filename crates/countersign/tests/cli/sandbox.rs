@@ -72,7 +72,10 @@ impl Sandbox {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        self.prepared(Command::new(env!("CARGO_BIN_EXE_countersign")), line)
+    }
+
+    fn prepared(&self, mut command: Command, line: &str) -> Command {
         command.args(line.split(' ')).current_dir(self.path());
         // What the machine happens to have set must not show.
         command.env_clear().env("COLUMNS", "100").stdin(Stdio::null());
@@ -82,7 +85,10 @@ impl Sandbox {
 
     /// Starts a command line, whose words are parted by single spaces, and goes on.
     pub fn start(&self, line: &str) -> Child {
-        self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        // Whoever runs the tests in the background has interrupts ignored, and that is inherited.
+        let mut command = Command::new("/usr/bin/env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_countersign")]);
+        self.prepared(command, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Runs a command line, whose words are parted by single spaces.

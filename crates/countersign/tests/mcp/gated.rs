@@ -113,7 +113,9 @@ fn a_server_that_knows_versions_refuses_what_changed_after_the_last_look() {
     let call = "call = { mcp = \"bank\", tool = \"transfer\", if_version = { expected = \"resource\" }, on_error = \"failed\" }";
     let pact =
         PACT.replace("attributes = { status = \"String\" }", "attributes = { status = \"String\", etag = \"String\" }");
-    let pact = pact.replace("call = { mcp = \"bank\", tool = \"transfer\" }", call);
+    // Its call carries the version, so only an agent that may see that is told what the server answers.
+    let pact = pact.replace("call = { mcp = \"bank\", tool = \"transfer\" }", call)
+        + "\n[observe.Account]\nwho = 'true'\nattributes = \"*\"\n";
     let lines: Vec<&str> = pact.lines().map(|line| if line.starts_with("source =") { source } else { line }).collect();
     let (sandbox, gate, mut client) = world_under(&lines.join("\n"), "versioned");
     client.initialize();
