@@ -222,7 +222,7 @@ impl Evidence {
 pub fn outside_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
     // An origin holds no NUL, and what follows it has a fixed length.
     let parts = [b"countersign call\0".as_slice(), origin.as_bytes(), b"\0", &effect.0.to_be_bytes(), &action.0];
-    let Digest(digest) = Digest::of(&parts.concat());
+    let Digest(digest) = Digest::of_parts(&parts);
     let mut key = String::with_capacity(35);
     key.push_str("cs-");
     for byte in digest.iter().take(16) {

@@ -84,7 +84,6 @@ pub fn check_identifier(text: &str) -> Result<(), IdError> {
     if is_identifier(text, false) { Ok(()) } else { Err(IdError::NotAnIdentifier(text.to_owned())) }
 }
 
-/// Serialises a type as the text that it prints and parses.
 /// Reads a type from its text without a copy of the text in between.
 pub(crate) struct Text<T>(pub(crate) std::marker::PhantomData<T>);
 
@@ -100,6 +99,7 @@ impl<T: FromStr<Err: fmt::Display>> serde::de::Visitor<'_> for Text<T> {
     }
 }
 
+/// Serialises a type as the text that it prints and parses.
 macro_rules! serde_as_text {
     ($name:ty) => {
         impl serde::Serialize for $name {

@@ -123,7 +123,7 @@ const DIFFERING_KEPT: usize = 1000;
 
 impl Auditor {
     fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let entry = self.fold.read(leaf_bytes, payload)?;
+        let (entry, commitment) = self.fold.read(leaf_bytes, payload)?;
         self.report.entries += 1;
         if let Event::Erasure { entries, .. } = &entry.event {
             for erased in entries {
@@ -134,7 +134,7 @@ impl Auditor {
             (Event::Erased(leaf), _) => self.erased(leaf),
             (_, payload) => {
                 let again = again(&entry, &self.fold.state, &self.origin);
-                self.compare(&entry, leaf_bytes, payload.unwrap_or_default(), again);
+                self.compare((&entry, commitment), leaf_bytes, payload.unwrap_or_default(), again);
             }
         }
         self.lost.ended(&entry.event);
@@ -155,13 +155,17 @@ impl Auditor {
         self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
     }
 
-    fn compare(&mut self, recorded: &Entry, leaf_bytes: &[u8], payload: &[u8], again: Result<Entry, String>) {
+    fn compare(
+        &mut self,
+        (recorded, commitment): (&Entry, Digest),
+        leaf_bytes: &[u8],
+        payload: &[u8],
+        again: Result<Entry, String>,
+    ) {
         let event = &recorded.event;
         let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
         let what = match again {
             Ok(entry) => {
-                // It was compared with the payload when the log was read.
-                let commitment = Leaf::decode(leaf_bytes).map_or(Digest([0; 32]), |leaf| leaf.commitment);
                 let payload_again = self.payloads.payload(&entry).as_bytes();
                 let leaf_again = self.leaves.leaf(&entry, &commitment.0).as_bytes();
                 match (leaf_again == leaf_bytes, payload_again == payload) {

@@ -2,6 +2,7 @@
 
 use crate::idempotency::Idempotency;
 use crate::storage::WalkOptions;
+use countersign_core::ids::Digest;
 use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf};
 use countersign_core::state::{PublishError, State};
 use countersign_core::utc::Utc;
@@ -97,12 +98,12 @@ pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
 impl Fold {
     /// Folds one entry; `payload` is `None` where it was erased.
     pub fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let entry = self.read(leaf_bytes, payload)?;
+        let (entry, _) = self.read(leaf_bytes, payload)?;
         self.apply(&entry, leaf_bytes)
     }
 
-    /// Reads the next entry and checks that it is next in place and time.
-    pub fn read(&self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<Entry, FoldError> {
+    /// Reads the next entry and checks that it is next in place and time. Gives the commitment to its payload too.
+    pub fn read(&self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(Entry, Digest), FoldError> {
         let index = self.position;
         let unreadable = |source| FoldError::Decode { index, source };
         let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
@@ -112,7 +113,8 @@ impl Fold {
         if leaf.time < self.time_ms {
             return Err(FoldError::Time { index, time_ms: leaf.time });
         }
-        Entry::decode(leaf, payload).map_err(unreadable)
+        let commitment = leaf.commitment;
+        Ok((Entry::decode(leaf, payload).map_err(unreadable)?, commitment))
     }
 
     /// Applies the next entry.

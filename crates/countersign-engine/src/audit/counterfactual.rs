@@ -111,7 +111,7 @@ pub fn replay(
     let mut report = ReplayReport::default();
     let mut fold = Fold::default();
     walk_entries(disk, key, &mut |leaf_bytes, payload| {
-        let entry = fold.read(leaf_bytes, payload)?;
+        let (entry, _) = fold.read(leaf_bytes, payload)?;
         let under = Under { state: &fold.state, pacts };
         match &entry.event {
             Event::Action(decided) => compare(&mut report, &entry, decided, key.origin(), &under),
