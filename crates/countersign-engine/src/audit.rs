@@ -370,7 +370,7 @@ fn give_tags(writes: &mut [Write], recorded: &[Write]) {
     }
 }
 
-/// Signatures are verified again, and the chain must be the token's: nobody can have written in another.
+/// Signatures are verified again, and the chain must be the token's: no other can have been recorded in its place.
 fn check_chain(action: &Action, origin: &str) -> Result<(), String> {
     if !action.is_delegated && action.chain.is_none() {
         return Ok(());

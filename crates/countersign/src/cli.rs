@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
         Err(error) => return fail(&error, Exit::Usage, json),
     };
     let code = run(cli.command, &config).unwrap_or_else(|error| fail(&error, Exit::Cannot, json));
-    // It was done, and whoever asked does not have the answer.
+    // It was done, and the caller does not have the answer.
     if code == ExitCode::SUCCESS && output_is_lost() { ExitCode::from(Exit::Unknown as u8) } else { code }
 }
 

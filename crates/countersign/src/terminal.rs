@@ -97,13 +97,13 @@ static READER_GONE: AtomicBool = AtomicBool::new(false);
 /// Whether something could not be written to stdout.
 static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Whether nobody reads on. Commands that go on until then ask; all others end as they would have, with the exit code that they
+/// Whether the reader has gone. Commands that run until then ask; all others end as they would have, with the exit code that they
 /// would have had: a "no" must not become a "yes" because its reader left.
 pub fn reader_is_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
 }
 
-/// Whether something could not be written to stdout. What was asked for may be done all the same.
+/// Whether something could not be written to stdout. The request itself may still have been carried out.
 pub fn output_is_lost() -> bool {
     OUTPUT_LOST.load(Ordering::Relaxed)
 }

@@ -47,7 +47,7 @@ words! {
         Dispatch = "dispatch",
         /// Payloads were erased.
         Erasure = "erasure",
-        /// Nobody decided on a parked action in time.
+        /// A parked action expired.
         Expiry = "expiry",
         /// A claim was extended.
         Extension = "extension",
@@ -83,7 +83,7 @@ words! {
         Committed = "committed",
         /// The call did not happen.
         Failed = "failed",
-        /// Nobody knows whether the call happened.
+        /// It is unknown whether the call happened.
         InDoubt = "in_doubt",
         /// A call follows.
         InFlight = "in_flight",

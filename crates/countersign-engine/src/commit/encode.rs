@@ -182,7 +182,7 @@ mod tests {
         let keys = LogKeys::new("test.example/log", HeldKey::from(key)).unwrap();
         let random = ChaCha12Rng::from_seed([2; 32]);
         let mut stage = EncodeStage::new(Frontier::new(), "test.example/log".to_owned(), Arc::new(keys), random);
-        // More than one batch on disk may hold, and of a kind that nobody counts beforehand.
+        // More than one batch on disk may hold, and of a kind whose length is not bounded in advance.
         let long = |index| {
             let event = Event::Refusal { review: ReviewId(1), reason: "\u{1}".repeat(50_000).into() };
             Sequenced { entry: Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event }, reply: None }

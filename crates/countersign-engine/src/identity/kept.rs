@@ -174,7 +174,7 @@ pub(crate) struct KeptFile {
 }
 
 impl KeptFile {
-    /// Writes what is not in the file yet. Whoever waits here meanwhile finds theirs written.
+    /// Writes what is not in the file yet. A caller that waits here finds its own written.
     pub(crate) fn write(&self, replays: &Mutex<ReplayWindow>, disk: &dyn Disk) -> io::Result<()> {
         let mut written = self.written.lock();
         let (revision, bytes) = {

@@ -33,7 +33,7 @@ pub enum NotSigned {
     },
 }
 
-/// What must not be in the payload of an entry that nobody signed.
+/// What must not be in the payload of an unsigned entry.
 #[derive(Deserialize)]
 struct Unsigned {
     signed: Option<IgnoredAny>,

@@ -1,4 +1,4 @@
-//! Says why a command waits, when a gate takes longer than gates do: whoever sits in front of it must not have to guess.
+//! Says why a command waits when the gate is slow to answer, so that the person who started it need not guess.
 
 use super::Call;
 use super::remote::Remote;

@@ -211,7 +211,7 @@ pub fn stood(who: &Who<'_>, client: Client, standing: &str) -> Result<Outcome> {
     shown(who.json, &written, json!({"standing": standing}), &line)
 }
 
-/// Changes what is known of somebody, and says so.
+/// Changes attributes of an agent or operator, and says so.
 pub fn changed(who: &Who<'_>, client: Client, named: Map<String, Value>) -> Result<Outcome> {
     let told = Value::Object(named.clone());
     let written = change(&client, &fact(who.ty, who.name)?, |value| {
