@@ -1,4 +1,4 @@
-//! Calls to the outside: what is sent, and what became of it.
+//! External calls: what is sent, and what became of it.
 //!
 //! A call is rendered at its dispatch, from the pact's `call` and the facts as they are then, and never again: every attempt,
 //! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
@@ -47,11 +47,11 @@ impl FromStr for EffectId {
 pub struct Call {
     /// The adapter, by its name in the gate's settings.
     pub adapter: SmolStr,
-    /// What is sent; `None` where it depends on facts outside, which are read first.
+    /// What is sent; `None` where it depends on external facts, which are read first.
     pub send: Option<Send>,
     /// How long one attempt may take.
     pub timeout_ms: u64,
-    /// How often it may be tried again when nobody knows whether it happened; 0 unless it is idempotent.
+    /// How often it may be tried again when no one knows whether it happened; 0 unless it is idempotent.
     pub retries: u32,
     /// Until when an attempt may begin, in ledger milliseconds.
     pub deadline_ms: u64,
@@ -59,7 +59,7 @@ pub struct Call {
     pub probe: Option<Probe>,
     /// The action type that undoes it.
     pub undo: Option<ActionName>,
-    /// Facts outside that are read, in order, before anything is sent.
+    /// External facts that are read, in order, before anything is sent.
     pub outside: Vec<OutsideRead>,
 }
 
@@ -116,7 +116,7 @@ pub struct Probe {
     pub at: Option<SmolStr>,
 }
 
-/// A fact outside that an action reads.
+/// An external fact that an action reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideRead {
     /// The fact.
@@ -127,7 +127,7 @@ pub struct OutsideRead {
     pub how: OutsideHow,
 }
 
-/// How a fact outside is read.
+/// How an external fact is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideHow {
     /// A query that gives one row, with the fact's id as `$1`.
@@ -152,7 +152,7 @@ pub enum Outcome {
     Settled,
     /// It did not happen, and will not.
     Failed,
-    /// Nobody knows.
+    /// No one knows.
     InDoubt,
 }
 

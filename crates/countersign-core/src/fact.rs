@@ -21,7 +21,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether nobody wrote it here: it was read outside, by the adapter that `by` names, at this time. Entry 0 begins the log and
+    /// Whether no one wrote it here: it was read outside, by the adapter that `by` names, at this time. Entry 0 begins the log and
     /// writes no fact, so it stands for none.
     pub fn is_outside(&self) -> bool {
         self.entry == 0

@@ -203,7 +203,7 @@ impl Pact {
 pub enum Mode {
     /// A failed precondition rejects the action.
     Enforce,
-    /// A failed precondition is recorded and the action takes effect all the same; outside I1.
+    /// A failed precondition is recorded and the action takes effect anyway; outside I1.
     Shadow,
 }
 

@@ -35,7 +35,7 @@ pub struct State {
     /// The facts.
     pub facts: FactMap,
     /// The highest version of a fact that was erased with its id. New facts begin above it: an observation or a version that
-    /// somebody noted before an erasure never fits what comes after.
+    /// someone noted before an erasure never fits what comes after.
     pub version_floor: u64,
     /// The pacts by name, each at its current version.
     pub pacts: BTreeMap<PactName, Arc<Pact>>,
@@ -144,7 +144,7 @@ impl State {
         &self.keys
     }
 
-    /// Whether an operator was ever named. Until then the gate is open and authenticates nobody; from then on it takes
+    /// Whether an operator was ever named. Until then the gate is open and authenticates no one; from then on it takes
     /// nothing unsigned.
     pub fn is_identified(&self) -> bool {
         self.keys.is_identified()

@@ -71,9 +71,8 @@ impl Batch {
 
 /// One entry, and who waits for it.
 pub struct Sequenced {
-    /// The entry.
     pub entry: Entry,
-    /// Where the answer goes; the gate's own entries have nobody waiting.
+    /// Where the answer goes; the gate's own entries have no one waiting.
     pub reply: Option<Reply>,
 }
 
@@ -344,7 +343,7 @@ impl Sequencer {
         }
     }
 
-    /// Ends the reviews that nobody decided in time, so that what became of every parked action is in the ledger.
+    /// Ends the reviews that no one decided in time, so that what became of every parked action is in the ledger.
     fn expire_reviews(&mut self, batch: &mut Batch, now_ms: u64) {
         for _ in 0..EXPIRED_AT_ONCE {
             let Some((review, _)) = self.state.reviews.first().filter(|(_, expires_at_ms)| *expires_at_ms < now_ms)
@@ -410,9 +409,7 @@ impl Sequencer {
         }
         let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });
         match self.state.must_hold(fact) {
-            true if if_match.is_some() => {
-                fenced("what a version is held against may change meanwhile; feed without If-Match")
-            }
+            true if if_match.is_some() => fenced("its version may change meanwhile; feed without If-Match"),
             true if self.state.held.len() >= HELD_FEEDS_MAX => fenced("too many feeds are held already; feed it later"),
             _ => Ok(()),
         }

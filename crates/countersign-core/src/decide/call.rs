@@ -48,7 +48,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes }))
     }
 
-    /// The facts outside, in the order in which they are read: by their ids, so that no two workers wait for each other.
+    /// The external facts, in the order in which they are read: by their ids, so that no two workers wait for each other.
     fn outside(&self) -> Vec<OutsideRead> {
         let reads = self.kind.reads.iter().zip(&self.reads);
         let outside = reads.filter_map(|(read, resolved)| Some((read.outside.as_ref()?, &resolved.id)));
@@ -183,7 +183,7 @@ fn not_computed(name: Option<SmolStr>, error: EvalError) -> Reason {
     invalid(EffectProblem::Member { name, error })
 }
 
-/// How a fact outside is read.
+/// How an external fact is read.
 pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
     let text = |parts: &[IdPart], id: &str| {
         parts.iter().fold(String::new(), |text, part| match part {

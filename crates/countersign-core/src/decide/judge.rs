@@ -1,6 +1,6 @@
 //! The judgement: the whole action, decided on what was read outside right before the call is made.
 //!
-//! Agents, pact and the gate's own facts are those of the dispatch, so whoever replays the settlement has the same inputs (I3).
+//! Agents, pact and the gate's own facts are those of the dispatch, so anyone who replays the settlement has the same inputs (I3).
 
 use super::{Approval, Snapshot, Stage, decide_at};
 use crate::call::Send;

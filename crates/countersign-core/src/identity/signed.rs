@@ -1,4 +1,4 @@
-//! How the sender of an entry was authenticated, kept so that anybody can check it again.
+//! How the sender of an entry was authenticated, kept so that anyone can check it again.
 
 use super::KeyName;
 use crate::body::RawBody;
@@ -71,7 +71,7 @@ impl Auth {
         }
     }
 
-    /// The same for an entry that keeps this body itself. Another body stays, and whoever verifies the entry will find it.
+    /// The same for an entry that keeps this body itself. Another body stays, and anyone who verifies the entry will find it.
     #[must_use]
     pub fn without_body(self, kept: &str) -> Self {
         match self {

@@ -310,7 +310,7 @@ fn undo(body: &mut Table<'_>, problems: &mut Problems) -> Option<(ActionName, Ra
     }
 }
 
-/// Facts outside are read by the worker that acts; what it can do with them is bounded.
+/// External facts are read by the worker that acts; what it can do with them is bounded.
 fn check_outside(
     scope: &Scope<'_, '_>,
     span: &Range<usize>,

@@ -1,7 +1,7 @@
 //! Calls by a program on this machine: no shell, an argument vector, an environment that is spelled out.
 //!
 //! The program has a process group of its own, and the whole group is ended when the program has ended or its time is up. Its
-//! exit says what it did; what is not agreed upon means that nobody knows.
+//! exit says what it did; what is not agreed upon means that no one knows.
 
 mod child;
 

@@ -33,7 +33,7 @@ pub struct HttpAdapter {
     known: Known,
     /// For calls, and for what is read right before them.
     breaker: Breaker,
-    /// For observations: whoever may only look must not be able to stop the calls.
+    /// For observations: anyone who may only look must not be able to stop the calls.
     looking: Breaker,
     response_bytes_max: usize,
     concurrency: usize,

@@ -130,7 +130,7 @@ impl Postgres {
         }
     }
 
-    /// After something that may have committed: done, or not there and free to be tried again, or nobody knows.
+    /// After something that may have committed: done, or not there and free to be tried again, or no one knows.
     fn look_back(&self, job: &Job<'_>, deadline: Instant) -> Option<Attempt> {
         match self.find(job, Then::Leave, deadline) {
             Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
@@ -173,7 +173,7 @@ fn said(job: &Job<'_>, summary: &str) -> Evidence {
     Evidence { attempts: job.attempt, ..Evidence::said(summary) }
 }
 
-/// The evidence of a call that happened; what it was decided on goes back to whoever writes the ledger (I3).
+/// The evidence of a call that happened; what it was decided on goes back to the writer of the ledger (I3).
 fn recalled(job: &Job<'_>, happened: Happened) -> Evidence {
     if let Some(read) = &happened.read {
         job.judge.recall(read, happened.judged_at_ms);

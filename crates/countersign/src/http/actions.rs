@@ -130,7 +130,7 @@ pub async fn show(
     if entry >= app.gate.view().position {
         return Err(not_found());
     }
-    // An approval executes somebody's action: the entry that was parked says whose.
+    // An approval executes someone's action: the entry that was parked says whose.
     let asked = app.blocking(move |gate| leaf_of(gate, entry)).await?;
     let leaf = match asked.review.filter(|_| asked.kind == Kind::Approval) {
         Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
@@ -155,7 +155,7 @@ impl App {
         ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
     }
 
-    /// What an agent is told that waits for as many facts outside as it may.
+    /// What an agent is told that waits for as many external facts as it may.
     fn reads_too_much(&self, agent: &AgentId) -> HttpError {
         self.gate.deny(agent, DenialCode::RateLimited, "external reads");
         denied(DenialCode::RateLimited, format!("{agent} waits for as many facts outside as one agent, or all, may"))

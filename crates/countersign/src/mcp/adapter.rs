@@ -2,7 +2,7 @@
 //! whose definition, on that very link, is the approved one.
 //!
 //! What a tool says counts only where it is clear. A whole result without an error means that it was done. Anything else, also an error
-//! of any kind, means that nobody knows: a tool that failed half-way says the same as one that did nothing (I6); unless the pact says
+//! of any kind, means that no one knows: a tool that failed half-way says the same as one that did nothing (I6); unless the pact says
 //! that this tool's errors do not.
 
 mod answered;
@@ -75,7 +75,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // The last adapter may be dropped where nobody may wait; the links end by themselves.
+        // The last adapter may be dropped where no one may wait; the links end by themselves.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -99,7 +99,7 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
 enum Unread {
     /// No answer came; one may come next time.
     Silent(String),
-    /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everybody
+    /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everyone
     /// fenced out, and act by itself whenever it comes.
     Answered(String),
 }
@@ -252,7 +252,7 @@ impl McpAdapter {
         if let Some(why) = why {
             return Err(Unread::Answered(format!("{tool} could not read {}: {why}", read.fact)));
         }
-        // The whole answer is shown to whoever observes the fact.
+        // The whole answer is shown to anyone who observes the fact.
         if self.known().is_in(&answered.text) {
             let why = "holds a secret that the server was started with";
             return Err(Unread::Answered(format!("what {tool} says of {} {why}", read.fact)));

@@ -11,7 +11,6 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBu
 
 /// What the service answered.
 pub struct Answer {
-    /// Its status.
     pub status: u16,
     /// The strong ETag, where there is one.
     pub etag: Option<String>,

@@ -2,7 +2,7 @@
 //!
 //! This is apart from sending because it is where *not sent* ends: whatever fails in here, no byte of the request has left.
 //! Every call has a line of its own. A kept one may have been closed by the other side just as the request goes out, and then
-//! nobody knows whether it arrived: saving a handshake is not worth a doubt.
+//! no one knows whether it arrived: saving a handshake is not worth a doubt.
 
 use super::base::Base;
 use crate::adapters::address::{self, Cidr};
@@ -30,7 +30,6 @@ pub struct Lines {
     pub listed: Vec<Cidr>,
     /// TLS, where it is spoken.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// Who resolves names.
     pub names: Names,
     /// How long opening may take.
     pub timeout: Duration,
@@ -67,7 +66,7 @@ impl Lines {
         // The system's resolver cannot be interrupted, so it gets a thread of its own and is waited for only so long.
         let (names, name, port) = (Arc::clone(&self.names), host.clone(), *port);
         let (answer, answered) = mpsc::channel();
-        // Sending fails where nobody waits any more, and then nobody minds.
+        // Sending fails where no one waits any more, and then no one minds.
         std::thread::spawn(move || drop(answer.send(names(&name, port))));
         match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Ok(addresses)) if addresses.is_empty() => Err(format!("{host} has no address")),

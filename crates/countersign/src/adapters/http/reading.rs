@@ -104,7 +104,7 @@ impl HttpAdapter {
             Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),
             Failed::Never(evidence) => Failed::Never(unread(evidence.summary)),
         })?;
-        // A clear answer that cannot be used will be the same next time: waiting for another would keep everybody fenced out, and
+        // A clear answer that cannot be used will be the same next time: waiting for another would keep everyone fenced out, and
         // act by itself whenever it comes.
         let value = match answer.status {
             200 if !answer.is_whole || answer.body.len() > self.response_bytes_max => {

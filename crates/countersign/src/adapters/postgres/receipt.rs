@@ -36,7 +36,6 @@ pub enum Known {
     Nothing,
 }
 
-/// A call that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happened {
     /// With its receipt.

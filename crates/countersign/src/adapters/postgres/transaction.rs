@@ -1,7 +1,7 @@
 //! The one transaction of an attempt: lock and read, judge, act, leave a receipt, commit.
 //!
-//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for whoever is changing the
-//! row, gives its newest committed value and keeps everybody else from changing it until we are done; so at the commit all values
+//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for the transaction that is changing the
+//! row, gives its newest committed value and keeps everyone else from changing it until we are done; so at the commit all values
 //! read are true at once, whatever isolation the other clients use. SERIALIZABLE would add aborts and no protection: it sees
 //! conflicts only between transactions that are all serialisable, and other clients are what they are.
 //! A row that is not there cannot be locked. Then the table is locked against writers and read once more, so that an absence holds
@@ -113,7 +113,7 @@ fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Reason> {
 }
 
 /// Begins, locks and reads the facts in the order of their ids, and answers in the order of the call. The same order for
-/// everybody means that no two attempts wait for each other.
+/// everyone means that no two attempts wait for each other.
 async fn read(link: &mut Link, reads: &[OutsideRead]) -> Result<Vec<Outside>, Failure> {
     let mut order: Vec<&OutsideRead> = reads.iter().collect();
     order.sort_by(|a, b| a.fact.cmp(&b.fact));

@@ -33,7 +33,7 @@ fn what_happened_is_found_with_what_it_was_decided_on() {
     assert_eq!(origin, "bank.example/log");
 }
 
-/// Whoever may write receipts, or has another gate on the same database, cannot make one stand for this call.
+/// Anyone who may write receipts, or has another gate on the same database, cannot make one stand for this call.
 #[test]
 fn a_receipt_of_another_effect_or_another_gate_never_counts_as_this_call() {
     let world = World::new();

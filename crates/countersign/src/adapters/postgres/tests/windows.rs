@@ -66,7 +66,7 @@ fn whoever_writes_between_lock_and_commit_waits() {
 fn an_absence_holds_until_the_commit_too() {
     let world = World::new();
     let adapter = world.adapter();
-    // Opens an account only if there is none; meanwhile somebody else opens it with plain SQL.
+    // Opens an account only if there is none; meanwhile someone else opens it with plain SQL.
     let opened = AtomicBool::new(false);
     let sql = "insert into accounts values ($1, 'active', 7)";
     std::thread::scope(|scope| {

@@ -47,7 +47,7 @@ impl World {
         self.settings_by(self.server.sockets())
     }
 
-    /// Settings for whoever listens in a folder of sockets.
+    /// Settings for a listener in a folder of sockets.
     pub fn settings_by(&self, sockets: &Path) -> Settings {
         let mut config = Config::new();
         config.host_path(sockets).user("countersign").dbname("postgres").application_name("adapter");
@@ -171,7 +171,7 @@ pub struct Bank<'a> {
     pub recalled: RefCell<Option<(Vec<Outside>, u64)>>,
 }
 
-/// Does something on a thread of its own, as everybody else does who uses the database meanwhile: the judge's thread drives the
+/// Does something on a thread of its own, as everyone else does who uses the database meanwhile: the judge's thread drives the
 /// transaction.
 pub fn aside(work: impl FnOnce() + std::marker::Send) {
     std::thread::scope(|scope| drop(scope.spawn(work)));

@@ -5,7 +5,7 @@ use countersign_engine::outbox::Leave;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Lets a call pass so often, and no more: whoever asks only before it waits for something does not hear of it.
+/// Lets a call pass so often, and no more: anyone who asks only before it waits for something does not hear of it.
 struct Halted {
     after: u32,
     asked: Arc<AtomicU32>,
