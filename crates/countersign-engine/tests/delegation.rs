@@ -1,13 +1,5 @@
 //! Delegated actions through the gate: revocations at every place in the order, and an audit of it all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::action::Action;
 use countersign_core::delegation::Scope;
 use countersign_core::denial::DenialCode;

@@ -1,14 +1,6 @@
 //! Halting under load, on a real disk: when a halt was acknowledged, nothing of its scope has a higher index, however many
 //! callers there are and however full the queue is.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::decision::Verdict;

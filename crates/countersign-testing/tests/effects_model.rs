@@ -1,5 +1,4 @@
 //! The protocol of fences and calls, looked at whole: every state of every scenario, and every planted bug found.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use countersign_testing::model::property::{FAILED, I6_ONCE, SETTLED};
 use countersign_testing::model::{Config, Protocol, State, Step, bugs, check, scenarios, shortest, sweep, traces};

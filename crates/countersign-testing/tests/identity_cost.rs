@@ -3,7 +3,6 @@
 //! Signatures and delegations are verified at admission, in parallel; what is timed here is what is left for the one thread that
 //! decides: whose key it is now, who is active, whether every hop covers the action. Absolute times are noise on a shared
 //! machine, so bursts of each kind take turns and medians are compared.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::fact::Version;
@@ -152,7 +151,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test identity_cost -- --ignored --nocapture`"]
+#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test all identity_cost -- --ignored --nocapture`"]
 fn identity_adds_little_to_the_sequencer() {
     let mut worlds = [Kind::Unsigned, Kind::Signed, Kind::Delegated].map(World::new);
     let mut times = [const { Vec::new() }; 3];

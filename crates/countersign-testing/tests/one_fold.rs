@@ -1,14 +1,6 @@
 //! One fold: random histories of every kind of entry give the same state in the sequencer, in what readers see, after a restart from a
 //! snapshot, and folded from the start of the log as an audit does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::call::{Evidence, Outcome};
 use countersign_core::denial::{DenialCode, Denied};

@@ -1,11 +1,5 @@
 //! The demo as it is run: the binary, its output, its exit code, and the folder it leaves.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};

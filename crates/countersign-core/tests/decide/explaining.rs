@@ -1,6 +1,6 @@
 //! What a rejection says to an agent that must repair its plan: it must never be sent to look again at what it has seen.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::ids::FactId;
 use countersign_core::reason::{Reason, Why};
 use countersign_core::record::Event;

@@ -1,6 +1,6 @@
 //! Facts that live outside: what is decided without them, and what when they are read.
 
-use crate::world::{World, in_words};
+use crate::decide::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
 use countersign_core::decide::{Cleared, judge};
 use countersign_core::decision::Verdict;

@@ -1,6 +1,6 @@
 //! What is asked of agents alone: at the door, and again right before an attempt of a call.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::decide::stop_on;
 use countersign_core::denial::without_right;
 use countersign_core::effect::Approved;

@@ -1,6 +1,6 @@
 //! What changes between showing and approving voids the approval, and nothing else is waived than what was shown.
 
-use crate::world::{RULES, World, name, signed, void};
+use crate::review::world::{RULES, World, name, signed, void};
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::pact::load::load;

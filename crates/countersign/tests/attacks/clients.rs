@@ -1,6 +1,6 @@
 //! A gate that is killed while clients act: what a client says about its call is compared with what the ledger has.
 
-use crate::world::*;
+use crate::attacks::world::*;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! A person who asked to be forgotten, looked for on the disk.
 
-use crate::service::{Reply, Service};
-use crate::world::{World, wait_until};
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,8 @@ mod approved;
 mod keys;
 mod sources;
 
-use crate::service::{Received, Reply, Service};
-use crate::world::{Caller, PATIENCE, World};
+use crate::attacks::service::{Received, Reply, Service};
+use crate::attacks::world::{Caller, PATIENCE, World};
 use countersign_core::value::{Attributes, Value};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::{AtomicU64, Ordering};

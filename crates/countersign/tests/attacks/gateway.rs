@@ -1,20 +1,15 @@
 //! The MCP gateway in front of a server that lies, in an identified gate. What the server executed stands in its own book.
 
-#[path = "../mcp/client.rs"]
-#[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
-mod client;
 mod floods;
 mod leaving;
 mod messages;
-#[path = "../mcp/hostile/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
-mod server;
 mod servers;
 mod told;
 mod verdicts;
 
-use crate::world::{PATIENCE, World, wait_until};
-use client::Stdio;
+use crate::attacks::world::{PATIENCE, World, wait_until};
+use crate::mcp::client::Stdio;
+use crate::mcp::hostile::server;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio as Pipe};

@@ -1,7 +1,7 @@
 //! What a script or a person in a hurry believes: an exit code, and the word "halted".
 
-use crate::service::{Reply, Service};
-use crate::world::{World, wait_until};
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{World, wait_until};
 use serde_json::Value as Json;
 
 const PACT: &str = r#"

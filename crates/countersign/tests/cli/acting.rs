@@ -1,6 +1,6 @@
 //! Observing and acting, on a data folder and through a server alike.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 const REFUND: &str = "act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD \
     destination=acct_treasury_1";

@@ -1,6 +1,6 @@
 //! Handing on a right and using it, from the command line.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use countersign_core::identity::KeyName;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::EncodePrivateKey as _;

@@ -1,6 +1,6 @@
 //! Erasing payloads: the plan, the erasure, and what is left.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 #[test]
 fn every_copy_but_the_current_value_is_erased_and_the_log_still_holds() {

@@ -1,6 +1,6 @@
 //! Help that teaches, for each subcommand.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 const COMMANDS: &[&str] = &[
     "init",

@@ -1,6 +1,6 @@
 //! A gate that knows who calls: from `init` to a revoked agent, without a server and with one.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 

@@ -1,6 +1,6 @@
 //! Calls to the outside, from the command line: listed, shown, resolved and undone.
 
-use crate::sandbox::{Sandbox, Server};
+use crate::cli::sandbox::{Sandbox, Server};
 
 /// `pay` is undone by `refund`, which takes no memo; `tell` by nothing.
 const PAYMENTS: &str = r#"

@@ -1,6 +1,6 @@
 //! Replacing the log's key, on a folder and through a server, and verifying from outside with old and new keys.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use std::os::unix::fs::PermissionsExt as _;
 
 fn vkey(sandbox: &Sandbox) -> String {

@@ -1,6 +1,6 @@
 //! A gate that runs, and what cannot be done beside it.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use std::net::TcpListener;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Halting, resuming, and deciding what waits for a person, against a gate that serves and knows who calls.
 
-use crate::sandbox::{Sandbox, Server};
+use crate::cli::sandbox::{Sandbox, Server};
 
 const REFUNDS: &str = r#"
 pact = "refunds"

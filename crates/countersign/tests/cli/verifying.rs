@@ -1,6 +1,6 @@
 //! Verifying, auditing and replaying a log, whole and tampered with.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 
 #[test]
 fn a_log_holds_and_agrees_with_what_others_hold() {

@@ -1,6 +1,6 @@
 //! Tools are shown and called as they were approved, or not at all.
 
-use crate::sandbox::Sandbox;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::json;
 
 #[test]
@@ -49,7 +49,7 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
 #[test]
 fn what_people_do_not_see_cannot_be_approved() {
     let sandbox = Sandbox::new();
-    let upstream = format!("bank={}", crate::server::command("hidden"));
+    let upstream = format!("bank={}", crate::mcp::server::command("hidden"));
     let output = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -110,7 +110,7 @@ fn a_drafted_pact_passes_its_check() {
         "--name",
         "bank",
         "--mcp",
-        &crate::server::command("usual"),
+        &crate::mcp::server::command("usual"),
         "--out",
         "bank.toml",
     ]);
@@ -126,7 +126,7 @@ fn a_drafted_pact_passes_its_check() {
 #[test]
 fn an_approver_sees_every_string_and_approves_what_was_seen() {
     let sandbox = Sandbox::new();
-    let upstream = format!("bank={}", crate::server::command("usual"));
+    let upstream = format!("bank={}", crate::mcp::server::command("usual"));
     let shown = sandbox.must(&["mcp", "approve", "--show", "--upstream", &upstream, "bank/get_account"]);
     assert!(shown.contains("| ") && shown.contains("\"outputSchema\""), "{shown}");
     let (_, hash) = shown.split_once("definition ").unwrap();
@@ -136,7 +136,7 @@ fn an_approver_sees_every_string_and_approves_what_was_seen() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     // The server shows one definition and has another when it is approved.
-    let (code, said) = approve(&right, &format!("bank={}", crate::server::command("changed")));
+    let (code, said) = approve(&right, &format!("bank={}", crate::mcp::server::command("changed")));
     assert!(code == Some(1) && said.contains(&format!("you named {}", hash.trim())), "{said}");
     let server = sandbox.run(&["fact", "get", "McpServer", "bank", "--data", "data"]);
     assert_ne!(server.status.code(), Some(0), "nothing was approved, so nothing of the server is");
@@ -150,7 +150,7 @@ fn an_approver_sees_every_string_and_approves_what_was_seen() {
 #[test]
 fn a_changed_tool_is_approved_again_by_somebody_who_sees_no_change() {
     let sandbox = Sandbox::approved();
-    let upstream = format!("bank={}", crate::server::command("changed"));
+    let upstream = format!("bank={}", crate::mcp::server::command("changed"));
     let line = format!(
         "{} mcp approve bank/get_account --data data --upstream \"{upstream}\"",
         env!("CARGO_BIN_EXE_countersign")

@@ -1,7 +1,7 @@
 //! Tools that a pact maps: the gate decides, and its own worker calls.
 
-use crate::client::Stdio;
-use crate::sandbox::Sandbox;
+use crate::mcp::client::Stdio;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 pub const PACT: &str = r#"
@@ -29,14 +29,15 @@ that = 'resource.status == "active"'
 "#;
 
 /// A gate that runs with a bank of its own, and a client through the gateway to another.
-fn world(mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+fn world(mood: &str) -> (Sandbox, crate::mcp::http::Http, Stdio) {
     world_under(PACT, mood)
 }
 
 /// The same under another pact. The bank writes what it carries out into `book`.
-pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::mcp::http::Http, Stdio) {
     let sandbox = Sandbox::approved();
-    let shell = format!("export BANK_BOOK={}; {}", sandbox.path().join("book").display(), crate::server::shell(mood));
+    let shell =
+        format!("export BANK_BOOK={}; {}", sandbox.path().join("book").display(), crate::mcp::server::shell(mood));
     std::fs::write(
         sandbox.path().join("countersign.toml"),
         format!("[mcp.upstream.bank]\ncommand = ['sh', '-c', '''{shell}''']\n"),
@@ -44,7 +45,7 @@ pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio
     .unwrap();
     std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
     sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
-    let gate = crate::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
+    let gate = crate::mcp::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
     let client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
     (sandbox, gate, client)
 }

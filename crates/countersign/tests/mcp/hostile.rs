@@ -2,9 +2,9 @@
 
 pub mod server;
 
-use crate::client::{PATIENCE, Stdio};
-use crate::processes::{children, is_gone, wait_until};
-use crate::sandbox::Sandbox;
+use crate::mcp::client::{PATIENCE, Stdio};
+use crate::mcp::processes::{children, is_gone, wait_until};
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

@@ -1,10 +1,10 @@
 //! Fifty sessions at once, over HTTP through one gateway and over standard input and output through fifty, for a while, with
 //! clients that leave in the middle: afterwards there are no more processes, descriptors or memory than before.
 
-use crate::client::Stdio;
-use crate::http::Http;
-use crate::processes::{children, is_gone, open_files, resident_kib, threads, wait_until};
-use crate::sandbox::Sandbox;
+use crate::mcp::client::Stdio;
+use crate::mcp::http::Http;
+use crate::mcp::processes::{children, is_gone, open_files, resident_kib, threads, wait_until};
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ fn calls() -> Value {
 
 /// One client's whole session, until the time is over; ids are the same in all of them. How many calls it made.
 fn session(server: &Http, number: u64, until: Instant) -> u64 {
-    let session = server.post(None, &crate::http::hello()).session.expect("has a session");
+    let session = server.post(None, &crate::mcp::http::hello()).session.expect("has a session");
     server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let mut made = 0;
     while made == 0 || Instant::now() < until {
@@ -81,13 +81,13 @@ fn broken_session(server: &Http, number: u64) {
     };
     if number.is_multiple_of(2) {
         // Half a request.
-        let body = crate::http::hello().to_string();
+        let body = crate::mcp::http::hello().to_string();
         let half = body.split_at(body.len() / 2).0;
         stream.write_all(format!("{}{half}", head("", body.len())).as_bytes()).unwrap();
         return;
     }
     // A call that is never answered, whose client is gone.
-    let session = server.post(None, &crate::http::hello()).session.expect("has a session");
+    let session = server.post(None, &crate::mcp::http::hello()).session.expect("has a session");
     server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let slow = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "slow", "arguments": {"ms": 120_000}}});
     let body = slow.to_string();
@@ -133,7 +133,7 @@ fn wave(server: &Http, until: Instant, some_break: bool) -> (u64, Held) {
 
 fn over_http(time: Duration) {
     let (sandbox, gate) = gate();
-    let upstream = format!("bank={}", crate::server::command("usual"));
+    let upstream = format!("bank={}", crate::mcp::server::command("usual"));
     let words = [
         &["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"] as &[&str],
         &["--upstream", &upstream, "--allow-method", "x/echo"],
@@ -176,7 +176,7 @@ fn over_http(time: Duration) {
 
 fn over_stdio(time: Duration) {
     let (sandbox, gate) = gate();
-    let upstream = format!("bank={}", crate::server::command("usual"));
+    let upstream = format!("bank={}", crate::mcp::server::command("usual"));
     let words = ["mcp", "--agent", "coder-1", "--server", gate.url(), "--upstream", &upstream];
     let once = |until: Instant| {
         std::thread::scope(|scope| {

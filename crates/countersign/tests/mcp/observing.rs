@@ -1,9 +1,9 @@
 //! What an agent reads through the gateway is an observation, and what it does afterwards is decided on it.
 
-use crate::client::Stdio;
-use crate::http::Http;
-use crate::sandbox::Sandbox;
-use crate::server::shell;
+use crate::mcp::client::Stdio;
+use crate::mcp::http::Http;
+use crate::mcp::sandbox::Sandbox;
+use crate::mcp::server::shell;
 use serde_json::{Value, json};
 
 const PACT: &str = r#"
@@ -216,7 +216,7 @@ fn a_gateway_signs_for_its_agent_and_says_so() {
     let own = ["--data", "data", "--key", "admin.key"];
     let admin = |words: &[&str]| sandbox.must(&[words, &own].concat());
     admin(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    admin(&["mcp", "approve", "--upstream", &format!("bank={}", crate::server::command("usual"))]);
+    admin(&["mcp", "approve", "--upstream", &format!("bank={}", crate::mcp::server::command("usual"))]);
     assert!(admin(&["agent", "list"]).contains("key held by a gateway"));
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();

@@ -7,8 +7,8 @@
 
 mod bank;
 
-use crate::http::Http;
-use crate::sandbox::Sandbox;
+use crate::mcp::http::Http;
+use crate::mcp::sandbox::Sandbox;
 use bank::{Book, Direct};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ struct Agent<'a> {
 
 impl<'a> Agent<'a> {
     fn new(gateway: &'a Http) -> Self {
-        let session = gateway.post(None, &crate::http::hello()).session.expect("has a session");
+        let session = gateway.post(None, &crate::mcp::http::hello()).session.expect("has a session");
         gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         Self { gateway, session }
     }
@@ -167,7 +167,7 @@ impl Counts {
     fn goes_on(&self, until: Instant) -> bool {
         let [settled, rejected, _, changes] = self.get();
         let now = Instant::now();
-        now < until || (now < until + crate::client::PATIENCE && (settled.min(rejected) < 30 || changes < 60))
+        now < until || (now < until + crate::mcp::client::PATIENCE && (settled.min(rejected) < 30 || changes < 60))
     }
 
     fn get(&self) -> [u64; 4] {

@@ -1,8 +1,8 @@
 //! A folder with an open gate and an agent in it, and runs of the binary there.
 
-use crate::client::Stdio;
-use crate::http::Http;
-use crate::server;
+use crate::mcp::client::Stdio;
+use crate::mcp::http::Http;
+use crate::mcp::server;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;

@@ -5,7 +5,7 @@
 //! and over; in between, one revocation. What is judged is the ledger: no grant commits behind the revocation, and none that
 //! stood before it was refused for it.
 
-use crate::server::{Server, command, run};
+use crate::race::server::{Server, command, run};
 use countersign_engine::identity::signature::{Signable, sign};
 use countersign_testing::checker::{LogEntry, check_grants};
 use ed25519_dalek::SigningKey;

@@ -1,7 +1,7 @@
 //! Every attack on a chain, each with its code.
 
 use super::{at_most, chain, refused, scope, world};
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::delegation::{Chain, ChainError, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{ActionName, AgentId, Digest, PactName};

@@ -1,7 +1,7 @@
 //! External facts in what a person approves.
 
 use super::{Shelf, act, calls, settings};
-use crate::world::{Answer, World};
+use crate::attacks::world::{Answer, World};
 use serde_json::{Value as Json, json};
 
 /// A shop where a person agrees to each purchase.

@@ -1,8 +1,8 @@
 //! The idempotency key that a service is given: one for each effect, and the same for every attempt of it.
 
 use super::audit;
-use crate::service::{Received, Reply, Service};
-use crate::world::World;
+use crate::attacks::service::{Received, Reply, Service};
+use crate::attacks::world::World;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Where facts come from: who may say where a fact is read, and for how long the word of a source counts.
 
 use super::{SHOP, Shelf, act, audit, observe, settings};
-use crate::world::{World, wait_until};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 
 /// A second pact that says of another's fact type where it is read.

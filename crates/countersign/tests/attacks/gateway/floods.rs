@@ -1,7 +1,7 @@
 //! More bytes than the gateway should hold: from servers whose answers are not read, and from clients.
 
 use super::{Listening, server, world};
-use crate::world::wait_until;
+use crate::attacks::world::wait_until;
 use serde_json::json;
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -2,7 +2,7 @@
 
 use super::verdicts::Slow;
 use super::{PACT, server, world, write};
-use crate::world::{World, wait_until};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::Ordering;
 

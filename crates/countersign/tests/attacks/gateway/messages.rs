@@ -1,7 +1,7 @@
 //! Messages that say one thing to the gateway and another to a server, or that pass it by.
 
 use super::{Listening, PACT, gateway, nothing, server, uses, world};
-use crate::world::wait_until;
+use crate::attacks::world::wait_until;
 use serde_json::{Value as Json, json};
 
 /// Messages that the gateway reads as harmless and that a server which ignores the case of names reads as a call of `write`.

@@ -1,7 +1,8 @@
 //! Servers that take more from the machine than they were given: the environment of whoever starts them.
 
-use super::{PACT, client::Stdio, server, write};
-use crate::world::World;
+use super::{PACT, server, write};
+use crate::attacks::world::World;
+use crate::mcp::client::Stdio;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What a server is told, compared with what the ledger says that it was told. The server keeps every line that reaches it.
 
 use super::{gateway, server, world};
-use crate::world::World;
+use crate::attacks::world::World;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};

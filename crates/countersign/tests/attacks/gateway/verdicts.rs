@@ -1,7 +1,8 @@
 //! Verdicts that are used for something else than what they were given for: another link, or a later time.
 
-use super::{client::Stdio, gateway, nothing, server, world};
-use crate::world::{PATIENCE, World, wait_until};
+use super::{gateway, nothing, server, world};
+use crate::attacks::world::{PATIENCE, World, wait_until};
+use crate::mcp::client::Stdio;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

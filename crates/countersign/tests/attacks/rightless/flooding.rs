@@ -1,7 +1,7 @@
 //! Active agents that lack the right to what they ask for, over and over.
 
 use super::{action, bank, code, denied, entries_by};
-use crate::world::{Caller, ORIGIN, World, wait_until};
+use crate::attacks::world::{Caller, ORIGIN, World, wait_until};
 use serde_json::{Value as Json, json};
 
 /// What the log takes on disk: segments are preallocated, so their blocks say nothing, and what was written is what is not zero.

@@ -1,7 +1,7 @@
 //! An MCP server that wants more than it was given. Whatever reaches it goes into a book before anything else: what stands there was
 //! executed, whatever the client was told.
 //!
-//! Shared by two test binaries, each of which starts itself again as this server.
+//! The test binary starts itself again as this server.
 
 use serde_json::{Value, json};
 use std::fs::File;

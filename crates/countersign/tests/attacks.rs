@@ -4,14 +4,6 @@
 //! test here asks the attacked side what it saw: the upstream server, the service, the disk, the ledger, the other person.
 //! Everything is on loopback, bounded in time, and ended by process id.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod approvals;
 mod beginnings;
 mod callers;

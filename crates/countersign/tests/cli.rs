@@ -4,14 +4,6 @@
 //! is compared. Runs are in a folder of their own with an empty environment; servers listen on loopback, on a port that is free,
 //! and are ended by their process id.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod acting;
 mod configuring;
 mod delegating;

@@ -1,6 +1,5 @@
 //! The engine along the ways of the model: a gate with its outbox, an adapter that does as the trace says, a simulated disk that
 //! loses its power, and after every step the same picture on both sides.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod board;
 mod clock;

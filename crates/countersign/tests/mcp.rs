@@ -3,19 +3,11 @@
 //! The server is this very test binary, started again with its output on another descriptor, since the test harness writes
 //! to its own. Everything is on loopback, bounded in time, and ended by process id.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod approving;
-mod client;
+pub mod client;
 mod doubts;
 mod gated;
-mod hostile;
+pub mod hostile;
 mod http;
 mod many;
 mod observing;

@@ -8,14 +8,6 @@
 //! `COUNTERSIGN_LONG=1`, which `cargo xtask test --long` sets, makes it ten times as much; `COUNTERSIGN_SEED=N` repeats a run's faults
 //! and moments.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod conditional;
 mod judge;
 mod processes;

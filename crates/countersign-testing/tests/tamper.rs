@@ -1,5 +1,4 @@
 //! Tampering with the folder of a gate: whatever is changed behind its back is detected and located (I7).
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 mod folders;
 mod lies;
