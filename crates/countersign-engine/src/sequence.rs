@@ -404,7 +404,7 @@ impl Sequencer {
             return Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current });
         }
         if let Some(source) = self.state.catalogue.source(fact.ty()) {
-            let problem = format!("facts of this type live outside, in `{}`, and are not fed", source.adapter);
+            let problem = format!("facts of this type are external, in `{}`, and are not fed", source.adapter);
             return Err(Refusal::InvalidValue { fact: fact.clone(), problem });
         }
         let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });

@@ -278,7 +278,8 @@ fn refused(path: &str, answer: &Answer) -> Failure {
         _ => Failure::no(text).hint(hint),
     };
     for problem in problems {
-        failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
+        let hint = problem.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        failure = failure.hint(format!("line {}, column {}: {}{hint}", problem.line, problem.column, problem.message));
     }
     failure.coded(code, entry)
 }

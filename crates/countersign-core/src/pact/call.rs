@@ -342,14 +342,14 @@ fn check_outside(
         texts.iter().flatten().any(reads_outside) || send.expressions().flat_map(Expression::facts).any(outside)
     });
     if depends {
-        let message = "a probe cannot depend on facts outside: after a crash it is unknown what they were";
+        let message = "a probe cannot depend on external facts: after a crash it is unknown what they were";
         problems.error(span, message, "find the call by `{call.key}` or by parameters");
     }
     let is_outside = |write: &&WriteRule| scope.reads.reads.get(write.read).is_some_and(|read| read.outside.is_some());
     if writes.iter().find(is_outside).is_some() {
-        problems.error(span, "a fact outside cannot be `set`", "change it with the call's own statement or request");
+        problems.error(span, "an external fact cannot be `set`", "change it with the call's own statement or request");
     } else if scope.reads.reads.iter().any(|read| read.outside.is_some()) && !writes.is_empty() {
-        let message = "an action that reads facts outside writes only outside";
+        let message = "an action that reads external facts writes only external facts";
         problems.error(span, message, "let another action set the fact, or keep both in one place");
     }
 }

@@ -86,7 +86,7 @@ impl Catalogue {
             let (before, now) = (adapter(self.sources.get(ty)), adapter(pact.sources.get(ty)));
             if before != now {
                 let place = |adapter: Option<SmolStr>| match adapter {
-                    Some(adapter) => format!("outside, in `{adapter}`"),
+                    Some(adapter) => format!("external, in `{adapter}`"),
                     None => "in the ledger".to_owned(),
                 };
                 refusals.push(format!("facts of type `{ty}` live {} on this gate, not {}", place(before), place(now)));

@@ -1,4 +1,4 @@
-//! Facts that live outside: what is decided without them, and what when they are read.
+//! External facts: what is decided without them, and what when they are read.
 
 use crate::decide::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
@@ -155,7 +155,7 @@ fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_
     let values = read(Some(json!({"status": "active", "balance": 5})), Some(json!({"status": "active", "balance": 3})));
     let blocked = judge(&effect, &values, world.now_ms + 1).unwrap_err();
     let place = &effect.flight().unwrap().dispatched.call.adapter;
-    let said = format!("Account::\"a\" reads otherwise in {place} now than when it was observed");
+    let said = format!("Account::\"a\" has changed in {place} since it was observed");
     assert!(blocked.hint().contains(&said) && !blocked.hint().contains("entry"), "{}", blocked.hint());
     let read = &blocked.failed()[0].reads[0];
     assert_eq!(read.changed_here(), None);

@@ -133,7 +133,7 @@ impl CommandAdapter {
 impl Adapter for CommandAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         if !job.call.outside.is_empty() {
-            return Attempt::Refused(self.said("a command cannot read facts outside"));
+            return Attempt::Refused(self.said("a command cannot read external facts"));
         }
         let args = match self.args(job.call.send.as_ref()) {
             Ok(args) => args,

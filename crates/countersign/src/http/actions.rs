@@ -158,7 +158,10 @@ impl App {
     /// What an agent is told that waits for as many external facts as it may.
     fn reads_too_much(&self, agent: &AgentId) -> HttpError {
         self.gate.deny(agent, DenialCode::RateLimited, "external reads");
-        denied(DenialCode::RateLimited, format!("{agent} waits for as many facts outside as one agent, or all, may"))
+        denied(
+            DenialCode::RateLimited,
+            format!("{agent} waits for as many external facts as one agent, or all agents, may"),
+        )
     }
 
     /// The verdict, or what became of its call within this time.

@@ -38,6 +38,16 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(second).unwrap()["countersign"], *object);
     assert_eq!(refused.get("structuredContent"), None);
     client.end();
+    // Without a terminal no one was asked, so that takes a yes; the gate goes on refusing the tool.
+    let upstream = format!("bank={}", crate::mcp::server::command("changed"));
+    let unasked = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
+    let said = String::from_utf8_lossy(&unasked.stderr).into_owned();
+    assert_eq!(unasked.status.code(), Some(2), "{said}");
+    assert!(said.contains("bank/get_account has changed") && said.contains("--yes"), "{said}");
+    let mut client = sandbox.client(&[("bank", "changed")], &[]);
+    client.initialize();
+    assert!(!client.tools().contains(&"get_account".to_owned()));
+    client.end();
     sandbox.approve(&[("bank", "changed")]);
     let mut client = sandbox.client(&[("bank", "changed")], &[]);
     client.initialize();
@@ -93,7 +103,7 @@ fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
 #[test]
 fn a_halt_holds_for_every_call() {
     let sandbox = Sandbox::approved();
-    sandbox.must(&["halt", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
+    sandbox.must(&["halt", "add", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "42"}));

@@ -46,7 +46,7 @@ pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::mcp::http::Http, 
     std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
     sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
     let gate = crate::mcp::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
-    let client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    let client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     (sandbox, gate, client)
 }
 
@@ -156,7 +156,7 @@ fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
     let (sandbox, gate, client) = world_under(PACT, "long");
     client.end();
     sandbox.must(&["mcp", "approve", "--server", gate.url()]);
-    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     let done = client.call("transfer", &json!({"account": "42"}));
     let said = &done["_meta"]["countersign"];

@@ -57,7 +57,7 @@ fn publish(sandbox: &Sandbox, pact: &str) {
 }
 
 fn gateway(sandbox: &Sandbox, gate: &Http) -> Stdio {
-    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     client
 }
@@ -228,7 +228,7 @@ fn a_gateway_signs_for_its_agent_and_says_so() {
     let last = entries.lines().last().unwrap();
     let call: Value = serde_json::from_str(last).unwrap();
     assert_eq!((&call["leaf"]["by"], &call["leaf"]["auth"]), (&json!("coder-1"), &json!("gateway")), "{call}");
-    let verified = sandbox.must(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    let verified = sandbox.must(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
     assert!(verified.contains("1 signature of gateways verified, which prove nothing"), "{verified}");
 }
 
@@ -257,7 +257,7 @@ fn a_call_that_waits_for_a_person_is_asked_for_by_whichever_gateway() {
     // Another agent is told nothing.
     let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
     sandbox.must(&["fact", "put", "Agent", "mallory", agent, "--server", gate.url()]);
-    let mut thief = Stdio::start(sandbox.command(&["mcp", "--agent", "mallory", "--server", gate.url()]));
+    let mut thief = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "mallory", "--server", gate.url()]));
     thief.initialize();
     let refused = thief.call("countersign_continue", &ask);
     assert_eq!(said(&refused)["error"]["code"], "outcome_unknown", "{refused}");

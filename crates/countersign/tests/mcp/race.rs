@@ -95,7 +95,7 @@ impl World {
         sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
         let gate = Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
         let gateway = |agent: &str| {
-            let words = ["mcp", "--agent", agent, "--server", gate.url(), "--listen", "127.0.0.1:0"];
+            let words = ["mcp", "serve", "--agent", agent, "--server", gate.url(), "--listen", "127.0.0.1:0"];
             Http::start(sandbox.command(&words))
         };
         let (payers, risk) = (gateway("payer-1"), gateway("risk-1"));

@@ -39,9 +39,9 @@ impl Sandbox {
 
     /// Approves all tools of banks in these moods.
     pub fn approve(&self, banks: &[(&str, &str)]) {
-        let mut words = vec!["mcp".to_owned(), "approve".to_owned(), "--data".to_owned(), "data".to_owned()];
-        words.extend(upstreams(banks));
-        self.must(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let upstreams = upstreams(banks);
+        let words = ["mcp", "approve", "--yes", "--data", "data"].into_iter();
+        self.must(&words.chain(upstreams.iter().map(String::as_str)).collect::<Vec<_>>());
     }
 
     /// A command that is not run yet.
@@ -66,8 +66,14 @@ impl Sandbox {
 
     /// A client over standard input and output, through the gateway, to banks in these moods.
     pub fn client(&self, banks: &[(&str, &str)], more: &[&str]) -> Stdio {
-        let mut words =
-            vec!["mcp".to_owned(), "--data".to_owned(), "data".to_owned(), "--agent".to_owned(), "coder-1".to_owned()];
+        let mut words = vec![
+            "mcp".to_owned(),
+            "serve".to_owned(),
+            "--data".to_owned(),
+            "data".to_owned(),
+            "--agent".to_owned(),
+            "coder-1".to_owned(),
+        ];
         words.extend(upstreams(banks));
         words.extend(more.iter().map(|word| (*word).to_owned()));
         Stdio::start(self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
@@ -76,7 +82,9 @@ impl Sandbox {
     /// A gateway that listens, in front of banks in these moods.
     pub fn listen(&self, banks: &[(&str, &str)]) -> Http {
         let mut words: Vec<String> =
-            ["mcp", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0"].map(str::to_owned).into();
+            ["mcp", "serve", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0"]
+                .map(str::to_owned)
+                .into();
         words.extend(upstreams(banks));
         Http::start(self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
     }

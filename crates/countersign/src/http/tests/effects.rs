@@ -208,11 +208,11 @@ fn a_fact_outside_that_cannot_be_read_is_not_shown() {
     let reply = ask(&server, "/v1/observe", "refund-1", &json!({"facts": ["Row::\"1\""]}));
     assert_eq!(code(&reply), (502, "external_unread".to_owned()));
     let fed = server.put("/v1/facts/Row/1", &json!({"value": {"status": "open"}}));
-    assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "what lives outside is not fed");
+    assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "external facts are not fed");
     let got = server.get("/v1/facts/Row/1");
     assert_eq!(code(&got), (404, "fact_not_found".to_owned()));
     let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("live outside, in `bank`"), "{message}");
+    assert!(message.contains("are external, in `bank`"), "{message}");
 }
 
 #[test]
