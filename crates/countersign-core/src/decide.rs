@@ -65,7 +65,7 @@ pub trait Snapshot {
     /// The fences that stand.
     fn fences(&self) -> &Fences;
     /// Whether no more effects of an agent can be under way.
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool;
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool;
 }
 
 /// Which of its decisions an action is at.

@@ -253,7 +253,7 @@ impl Snapshot for State {
     fn fences(&self) -> &Fences {
         &self.fences
     }
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.effects.is_full_for(agent)
     }
 }

@@ -23,7 +23,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Reason> {
-        if self.stage == Stage::Intent && self.snapshot.is_full_of_effects(&self.action.agent) {
+        if self.stage == Stage::Intent && self.snapshot.effects_at_capacity(&self.action.agent) {
             return Err(Reason::TooManyEffects);
         }
         if self.stage == Stage::Intent && rule.after_ms > 0 {

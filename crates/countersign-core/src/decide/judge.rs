@@ -117,7 +117,7 @@ impl Snapshot for Judging<'_> {
     fn fences(&self) -> &Fences {
         &self.none.fences
     }
-    fn is_full_of_effects(&self, _: &AgentId) -> bool {
+    fn effects_at_capacity(&self, _: &AgentId) -> bool {
         false
     }
 }
