@@ -22,7 +22,7 @@ pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
 pub use call::{outside_read, percent_encoded};
 pub use delegation::stranger;
-pub use judge::{Cleared, judge, outside_fact};
+pub use judge::{ReadyToSend, judge, outside_fact};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;

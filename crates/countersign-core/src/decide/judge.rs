@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What may be sent after all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cleared {
+pub struct ReadyToSend {
     /// What is to be sent.
     pub send: Send,
     /// What would have blocked it, if its action type were not in shadow mode.
@@ -26,7 +26,7 @@ pub struct Cleared {
 }
 
 /// Decides an effect on what was read outside. Gives what is to be sent.
-pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Cleared, Reason> {
+pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<ReadyToSend, Reason> {
     let lost = |why: EffectProblem| Reason::EffectInvalid { why };
     let flight = effect.flight().ok_or_else(|| lost(EffectProblem::NotDispatched))?;
     let context = flight.context.as_ref().ok_or_else(|| lost(EffectProblem::ContextLost))?;
@@ -48,7 +48,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         return Err(Reason::ApprovalOutdated { drift: Box::new(drift) });
     }
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
-        Some(send) => Ok(Cleared { send, shadowed: decision.shadowed }),
+        Some(send) => Ok(ReadyToSend { send, shadowed: decision.shadowed }),
         None => Err(match decision.verdict {
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
             Verdict::Committed | Verdict::InFlight(_) => lost(EffectProblem::NoCall),

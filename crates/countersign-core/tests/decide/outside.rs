@@ -2,7 +2,7 @@
 
 use crate::decide::world::{World, in_words};
 use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
-use countersign_core::decide::{Cleared, judge};
+use countersign_core::decide::{ReadyToSend, judge};
 use countersign_core::decision::Verdict;
 use countersign_core::effect::Effect;
 use countersign_core::fact::Version;
@@ -112,7 +112,7 @@ fn the_whole_action_is_judged_on_what_was_read() {
     let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap().send;
     let Send::Sql { statements } = send else { panic!("{send:?}") };
     assert_eq!(statements[0].params, [Value::Long(400), Value::String("a".into())]);
-    let code = |result: Result<Cleared, countersign_core::reason::Reason>| {
+    let code = |result: Result<ReadyToSend, countersign_core::reason::Reason>| {
         let blocked = result.unwrap_err();
         let failed: Vec<_> = blocked.failed().iter().map(|failed| failed.id.to_string()).collect();
         format!("{} {}", blocked.code(), failed.join(" "))
