@@ -30,7 +30,7 @@ use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
 use crate::identity::{KeptFile, SigningTime};
 use crate::log_key::LogKeys;
-use crate::outbox::Tried;
+use crate::outbox::LastAttempts;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     /// How many wait for a fence.
     waiting: AtomicU64,
     bell: Arc<Bell>,
-    tried: Tried,
+    tried: LastAttempts,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
     kept_file: KeptFile,
@@ -202,7 +202,7 @@ impl Gate {
     }
 
     /// What the outbox last tried in vain.
-    pub fn tried(&self) -> &Tried {
+    pub fn tried(&self) -> &LastAttempts {
         &self.shared.tried
     }
 
