@@ -124,11 +124,11 @@ impl State {
     }
 
     /// How a sender was authenticated, told by who holds its key at this place in the order.
-    pub fn held(&self, auth: Auth) -> Auth {
+    pub fn with_custody(&self, auth: Auth) -> Auth {
         let Some(signed) = auth.signed() else { return auth };
         let fact = self.keys.holder(&signed.key).and_then(|holder| self.facts.get(&holder.fact()));
         let by_gateway = fact.is_some_and(|fact| is_held_by_gateway(fact));
-        auth.held(by_gateway)
+        auth.with_custody(by_gateway)
     }
 
     /// How strong decisions on facts of a type are: by the weakest action type of any pact that reads one.

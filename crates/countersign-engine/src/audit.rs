@@ -234,7 +234,7 @@ fn rests_on(event: &Event) -> Option<u64> {
 fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
     check_authority(entry, state)?;
     let Entry { index, time_ms, by, auth, event } = entry;
-    let held = state.held(auth.clone());
+    let held = state.with_custody(auth.clone());
     if held != *auth {
         return Err(format!(
             "it says `auth: {}`, and who held the key then makes it `{}`",

@@ -292,7 +292,7 @@ impl Sequencer {
             let refusal = Refusal::TooManyKeys(action.agent.clone(), self.keys_per_agent);
             return batch.answers.push((reply, Err(refusal)));
         }
-        action.auth = self.state.held(action.auth);
+        action.auth = self.state.with_custody(action.auth);
         #[cfg(not(feature = "sabotage"))]
         let decision = decide(&action, &self.state, now_ms);
         #[cfg(feature = "sabotage")]
@@ -377,7 +377,7 @@ impl Sequencer {
                 write.tag = Some(Tag(tag));
             }
         }
-        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.held(auth), event };
+        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.with_custody(auth), event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry, reply });
     }

@@ -63,7 +63,7 @@ impl Auth {
 
     /// The same, told by who holds the key that signed: the sender alone, or a gateway.
     #[must_use]
-    pub fn held(self, by_gateway: bool) -> Self {
+    pub fn with_custody(self, by_gateway: bool) -> Self {
         match self {
             Self::Signature(signed) | Self::Gateway(signed) if by_gateway => Self::Gateway(signed),
             Self::Signature(signed) | Self::Gateway(signed) => Self::Signature(signed),
