@@ -6,8 +6,8 @@
 mod admit;
 mod erase;
 mod housekeeping;
+mod log_reader;
 mod open;
-mod outside;
 mod pipeline;
 mod read;
 mod reviews;
@@ -15,8 +15,8 @@ mod rotate;
 
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
+pub use log_reader::{LogError, StoredEntry};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
-pub use outside::{LogError, StoredEntry};
 pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, PastVersion, Shown};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;

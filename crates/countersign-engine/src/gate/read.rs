@@ -1,7 +1,7 @@
 //! Reading: observations, facts and their history, all at synced positions.
 
 use super::Gate;
-use super::outside::LogError;
+use super::log_reader::LogError;
 use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
