@@ -22,8 +22,8 @@ pub fn system_names() -> Names {
     Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
 }
 
-/// How lines to one service are opened.
-pub struct Lines {
+/// How connections to one service are opened.
+pub struct Connector {
     /// Where to.
     pub base: Base,
     /// Addresses that are not public and may be called.
@@ -35,15 +35,15 @@ pub struct Lines {
     pub timeout: Duration,
 }
 
-impl Lines {
+impl Connector {
     /// Opens a line that is good until then. The error says what was missing, for people.
-    pub fn open(&self, until: Instant) -> Result<Line, String> {
+    pub fn open(&self, until: Instant) -> Result<Connection, String> {
         let opened_by = until.min(Instant::now() + self.timeout);
         let addresses = self.resolve(opened_by)?;
         let stream = self.connect(&addresses, opened_by)?;
         let mut timed = Timed { stream, until: opened_by };
         let mut line = match &self.tls {
-            None => Line::Plain(timed),
+            None => Connection::Plain(timed),
             Some((config, name)) => {
                 let failed = |error: &dyn fmt::Display| format!("TLS with {} failed: {error}", self.base);
                 let mut connection =
@@ -51,7 +51,7 @@ impl Lines {
                 while connection.is_handshaking() {
                     connection.complete_io(&mut timed).map_err(|error| failed(&error))?;
                 }
-                Line::Tls(Box::new(StreamOwned::new(connection, timed)))
+                Connection::Tls(Box::new(StreamOwned::new(connection, timed)))
             }
         };
         line.timed().until = until;
@@ -99,22 +99,22 @@ impl Lines {
     }
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lines to {}", self.base)
+        write!(f, "connections to {}", self.base)
     }
 }
 
 /// A line to a service, in clear or encrypted.
 #[derive(Debug)]
-pub enum Line {
+pub enum Connection {
     /// In clear.
     Plain(Timed),
     /// Encrypted.
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
-impl Line {
+impl Connection {
     fn timed(&mut self) -> &mut Timed {
         match self {
             Self::Plain(timed) => timed,
@@ -128,7 +128,7 @@ impl Line {
     }
 }
 
-impl Read for Line {
+impl Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(timed) => timed.read(into),
@@ -137,7 +137,7 @@ impl Read for Line {
     }
 }
 
-impl Write for Line {
+impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(timed) => timed.write(bytes),
