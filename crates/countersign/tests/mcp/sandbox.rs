@@ -19,9 +19,9 @@ impl Sandbox {
     /// A gate, an agent, and nothing approved.
     pub fn new() -> Self {
         let sandbox = Self::bare();
-        sandbox.must(&["init", "--data", "data", "--open"]);
+        sandbox.run_ok(&["init", "--data", "data", "--open"]);
         let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
-        sandbox.must(&["fact", "put", "Agent", "coder-1", agent, "--data", "data"]);
+        sandbox.run_ok(&["fact", "put", "Agent", "coder-1", agent, "--data", "data"]);
         sandbox
     }
 
@@ -41,7 +41,7 @@ impl Sandbox {
     pub fn approve(&self, banks: &[(&str, &str)]) {
         let upstreams = upstreams(banks);
         let words = ["mcp", "approve", "--yes", "--data", "data"].into_iter();
-        self.must(&words.chain(upstreams.iter().map(String::as_str)).collect::<Vec<_>>());
+        self.run_ok(&words.chain(upstreams.iter().map(String::as_str)).collect::<Vec<_>>());
     }
 
     /// A command that is not run yet.
@@ -57,7 +57,7 @@ impl Sandbox {
     }
 
     /// Runs a command that must succeed; what it printed.
-    pub fn must(&self, words: &[&str]) -> String {
+    pub fn run_ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{words:?}: {said}");
@@ -91,7 +91,7 @@ impl Sandbox {
 
     /// The gateway's actions in the ledger.
     pub fn calls(&self) -> Vec<serde_json::Value> {
-        let text = self.must(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
+        let text = self.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
         let entries = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         entries
             .filter(|entry| entry["leaf"]["kind"] == "action" && entry["leaf"]["pact"]["name"] == "mcp-calls")
