@@ -342,7 +342,7 @@ impl Observed {
 
     /// Whether the ledger holds the fact at this very version.
     pub fn is_held_as(&self, fact: &Fact) -> bool {
-        !fact.written.is_outside() && self.version == Version::Number(fact.version())
+        !fact.written.is_external() && self.version == Version::Number(fact.version())
     }
 
     /// Writes the observation as it stands in a record, with or without its value.

@@ -60,7 +60,7 @@ pub struct Call {
     /// The action type that undoes it.
     pub undo: Option<ActionName>,
     /// External facts that are read, in order, before anything is sent.
-    pub outside: Vec<OutsideRead>,
+    pub outside: Vec<ExternalRead>,
 }
 
 /// What is sent.
@@ -118,18 +118,18 @@ pub struct Probe {
 
 /// An external fact that an action reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutsideRead {
+pub struct ExternalRead {
     /// The fact.
     pub fact: FactId,
     /// The adapter it is read by.
     pub adapter: SmolStr,
     /// How: a query with the fact's id as `$1`, or a path, or a tool with its arguments.
-    pub how: OutsideHow,
+    pub how: ExternalHow,
 }
 
 /// How an external fact is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutsideHow {
+pub enum ExternalHow {
     /// A query that gives one row, with the fact's id as `$1`.
     Query(Arc<str>),
     /// A path below the adapter's base.
@@ -219,7 +219,7 @@ impl Evidence {
 /// The idempotency key that the outside is given for an effect: the same for every attempt, and no other effect's, of this gate or
 /// of any other. Two agents may send the same body, and two gates may call the same service: what one of them did must not answer
 /// for the other.
-pub fn outside_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
+pub fn external_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
     // An origin holds no NUL, and what follows it has a fixed length.
     let parts = [b"countersign call\0".as_slice(), origin.as_bytes(), b"\0", &effect.0.to_be_bytes(), &action.0];
     let Digest(digest) = Digest::of_parts(&parts);

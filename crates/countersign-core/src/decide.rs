@@ -20,9 +20,9 @@ mod standing;
 
 pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
-pub use call::{outside_read, percent_encoded};
+pub use call::{external_read, percent_encoded};
 pub use delegation::stranger;
-pub use judge::{ReadyToSend, judge, outside_fact};
+pub use judge::{ReadyToSend, external_fact, judge};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
@@ -235,14 +235,14 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// Whether what an expression reads is known at this stage: external facts are read last.
     fn is_known(&self, expression: &Expression) -> bool {
-        self.is_judgement() || !expression.facts().any(|read| self.is_outside(read))
+        self.is_judgement() || !expression.facts().any(|read| self.is_external(read))
     }
 
     fn is_known_input(&self, mention: &Mention) -> bool {
-        self.is_judgement() || !mention.read().is_some_and(|read| self.is_outside(read))
+        self.is_judgement() || !mention.read().is_some_and(|read| self.is_external(read))
     }
 
-    fn is_outside(&self, read: usize) -> bool {
+    fn is_external(&self, read: usize) -> bool {
         self.kind.reads.get(read).is_some_and(|read| read.outside.is_some())
     }
 

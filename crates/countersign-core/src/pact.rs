@@ -12,11 +12,11 @@ mod check;
 mod claims;
 pub mod diagnostic;
 pub mod export;
+pub mod external;
 mod facts;
 pub mod load;
 pub mod manifest;
 mod observe;
-pub mod outside;
 mod params;
 mod reads;
 mod schema;
@@ -25,7 +25,7 @@ pub mod sql;
 mod template;
 mod writes;
 
-pub use outside::{
+pub use external::{
     Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
 };
 pub use params::Slots;

@@ -17,7 +17,7 @@ pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
-pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, PastVersion, Shown};
+pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, Shown};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 

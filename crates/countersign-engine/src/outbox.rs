@@ -10,7 +10,7 @@ mod last_attempts;
 mod run;
 mod schedule;
 
-pub use adapter::{Adapter, Attempt, FactReader, Job, Judge, LATE, Leave, Outside, Probed, Reading};
+pub use adapter::{Adapter, Attempt, FactAsRead, FactReader, Job, Judge, LATE, Leave, Probed, Reading};
 pub use last_attempts::{LastAttempts, LastTry};
 
 use crate::gate::Gate;

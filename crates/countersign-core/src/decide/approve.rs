@@ -168,7 +168,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<Drift> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
         agents.or_else(|| {
-            let is_read = |at: usize| self.is_judgement() || !self.is_outside(at);
+            let is_read = |at: usize| self.is_judgement() || !self.is_external(at);
             let mut reads = self.reads.iter().enumerate().filter(|(at, _)| is_read(*at));
             reads.find_map(|(at, read)| self.drift_of(approval, Some(at), &read.id, read.record))
         })

@@ -87,6 +87,6 @@ impl<S: Snapshot> Deciding<'_, S> {
     /// counts as changed.
     fn sets(&self, read: usize) -> bool {
         let is_written = self.kind.writes.iter().any(|rule| rule.read == read);
-        is_written || (read == 0 && self.is_outside(read))
+        is_written || (read == 0 && self.is_external(read))
     }
 }

@@ -36,7 +36,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     }
     let by = AgentId::new(flight.dispatched.call.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
     let fact = |(id, value): &(FactId, Option<Attributes>)| {
-        (id.clone(), value.as_ref().map(|value| outside_fact(id, value, &by, now_ms)))
+        (id.clone(), value.as_ref().map(|value| external_fact(id, value, &by, now_ms)))
     };
     let judging = Judging { context, outside: outside.iter().map(fact).collect(), none: Nothing::default() };
     let approval = effect.approval.as_deref();
@@ -57,7 +57,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
 }
 
 /// An external fact as it was read. It has no number: its version is the digest of its value.
-pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
+pub fn external_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
     let written = Arc::new(Written { entry: 0, version: 0, at_ms, by: by.clone() });
     let fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::clone(&written));
     // Its source has just said so.

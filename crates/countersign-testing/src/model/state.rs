@@ -12,7 +12,7 @@ pub struct State {
     /// For each action, its worker and what is under way between it and the outside. Lost in a crash, but for the requests.
     pub lines: [Line; 3],
     /// For each action, what the outside has done.
-    pub outside: [Outside; 3],
+    pub outside: [Service; 3],
     /// Who waits for a fence or a claim, in the order of arrival. Lost in a crash.
     pub waiting: Vec<usize>,
     /// How many crashes are left.
@@ -30,7 +30,7 @@ impl State {
             durable: Ledger::default(),
             tip: Ledger::default(),
             lines: <[Line; 3]>::default(),
-            outside: <[Outside; 3]>::default(),
+            outside: <[Service; 3]>::default(),
             waiting: Vec::new(),
             crashes: config.crashes,
             duplicates: config.duplicates,
@@ -224,7 +224,7 @@ pub enum Worker {
 
 /// What the outside has done for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Outside {
+pub struct Service {
     /// How often it did it.
     pub did: u8,
     /// Whether it refused, for good.

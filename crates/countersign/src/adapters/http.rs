@@ -16,7 +16,7 @@ use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
 use anyhow::Result;
 use connection::Connector;
-use countersign_core::call::{Evidence, OutsideRead, Send};
+use countersign_core::call::{Evidence, ExternalRead, Send};
 use countersign_core::canonical::Canonical;
 use countersign_core::pact::FactSchema;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
@@ -191,7 +191,7 @@ impl HttpAdapter {
             let nothing = || Failed::Never(self.said("there is nothing to send"));
             (job.call.send.clone().ok_or_else(nothing)?, None)
         } else {
-            let read = self.read_outside(job, until, &halted)?;
+            let read = self.read_external(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
                 Ok(send) => {
                     let unbound = |why: String| Failed::Never(self.said(format!("nothing was sent: {why}")));
@@ -252,7 +252,7 @@ impl Adapter for HttpAdapter {
         })
     }
 
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
         self.read_to_show(read, schema).map(Reading::of)
     }
 

@@ -14,7 +14,7 @@ mod tls;
 mod transaction;
 mod values;
 
-use countersign_core::call::{Evidence, OutsideRead};
+use countersign_core::call::{Evidence, ExternalRead};
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
@@ -47,7 +47,7 @@ impl Postgres {
     }
 
     /// Reads a fact as it is now, without a lock. Tells what went wrong where it cannot.
-    fn look(&self, read: &OutsideRead) -> Result<Option<Attributes>, String> {
+    fn look(&self, read: &ExternalRead) -> Result<Option<Attributes>, String> {
         let deadline = Instant::now() + Duration::from_millis(self.pool.settings().statement_timeout_ms);
         let mut round = 0;
         loop {
@@ -63,7 +63,7 @@ impl Postgres {
         }
     }
 
-    fn look_once(&self, read: &OutsideRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
+    fn look_once(&self, read: &ExternalRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
         let mut lease = self.pool.take(deadline)?;
         let found = lease.session()?.run(deadline, async |link| {
             let statement = link.prepare(transaction::sql(read)?).await?;
@@ -236,7 +236,7 @@ impl Adapter for Postgres {
         true
     }
 
-    fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, _: &FactSchema) -> Result<Reading, String> {
         self.look(read).map(Reading::of)
     }
 

@@ -31,11 +31,11 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     };
     fields.done()?;
     let ids = fact_ids(facts)?;
-    let observed = if app.lives_outside(&ids) {
+    let observed = if app.is_external(&ids) {
         app.gate.may_observe(&caller.name, &ids)?;
         let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
         let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
-        let read = move |gate: &Gate| match gate.read_outside(&asked, &adapters) {
+        let read = move |gate: &Gate| match gate.read_external(&asked, &adapters) {
             Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
                 Err(HttpError::from(NotObservable { agent, facts: vec![unread.fact] }))
             }
@@ -150,7 +150,7 @@ fn leaf_of(gate: &Gate, entry: u64) -> Result<Leaf, LogError> {
 
 impl App {
     /// Whether one of these facts is kept elsewhere, so that reading it means waiting.
-    fn lives_outside(&self, ids: &[FactId]) -> bool {
+    fn is_external(&self, ids: &[FactId]) -> bool {
         let view = self.gate.view();
         ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
     }

@@ -203,7 +203,7 @@ fn whoever_waits_is_told_the_outcome() {
 }
 
 #[test]
-fn a_fact_outside_that_cannot_be_read_is_not_shown() {
+fn an_external_fact_that_cannot_be_read_is_not_shown() {
     let server = started();
     let reply = ask(&server, "/v1/observe", "refund-1", &json!({"facts": ["Row::\"1\""]}));
     assert_eq!(code(&reply), (502, "external_unread".to_owned()));

@@ -8,7 +8,7 @@ use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
 use countersign_core::value::Value;
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside, Reading};
+use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge, Reading};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
@@ -105,7 +105,7 @@ impl Judge for OpenIfAbsent<'_> {
         schema()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         assert_eq!(read[0].value, None);
         aside(self.meanwhile);
         let statements = vec![statement(self.sql, vec![Value::String(read[0].fact.id().into())])];

@@ -22,7 +22,7 @@ impl Judge for Halted {
     fn schema(&self, _: &FactId) -> FactSchema {
         FactSchema::default()
     }
-    fn judge(&self, _: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, _: &[FactAsRead]) -> Result<Send, Reason> {
         Ok(tool("transfer"))
     }
 }
