@@ -1,8 +1,8 @@
 //! The one transaction of an attempt: lock and read, judge, act, leave a receipt, commit.
 //!
-//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for the transaction that is changing the
-//! row, gives its newest committed value and keeps everyone else from changing it until we are done; so at the commit all values
-//! read are true at once, whatever isolation the other clients use. SERIALIZABLE would add aborts and no protection: it sees
+//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for the transaction that is
+//! changing the row, gives its newest committed value and keeps everyone else from changing it until we are done; so at the commit all
+//! values read are true at once, whatever isolation the other clients use. SERIALIZABLE would add aborts and no protection: it sees
 //! conflicts only between transactions that are all serialisable, and other clients are what they are.
 //! A row that is not there cannot be locked. Then the table is locked against writers and read once more, so that an absence holds
 //! until the commit as well.

@@ -1,5 +1,6 @@
 //! A server that is a program: its words, and its environment. A server is other people's code, so it does not inherit the
-//! environment of the process that starts it, in which there are keys and tokens; it gets what programs need to run, and what is listed for it.
+//! environment of the process that starts it, in which there are keys and tokens; it gets what programs need to run, and what is
+//! listed for it.
 
 use super::Place;
 use crate::adapters::secret::{Known, Secret, Source};
