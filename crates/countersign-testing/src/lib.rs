@@ -14,6 +14,8 @@ pub mod gate;
 pub mod identities;
 pub mod log_workload;
 pub mod model;
+pub mod paying;
 pub mod payments;
+pub mod postgres;
 pub mod rotating;
 pub mod sim;
