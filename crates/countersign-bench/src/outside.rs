@@ -7,12 +7,12 @@
 use anyhow::{Context as _, Result, bail};
 use countersign::measured::DataFolder;
 use countersign::measured::postgres::{Postgres, Settings, Wanted, set_up};
-use countersign_core::call::{Call, EffectId, OutsideHow, OutsideRead, Send, Statement};
+use countersign_core::call::{Call, EffectId, ExternalHow, ExternalRead, Send, Statement};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
 use countersign_core::value::{FieldType, Value, ValueType};
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
+use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge};
 use countersign_testing::paying::Bank;
 use countersign_testing::postgres::Server;
 use std::path::Path;
@@ -194,7 +194,7 @@ fn pay(adapter: &Postgres, number: u64) -> Result<()> {
         deadline_ms: u64::MAX,
         probe: None,
         undo: None,
-        outside: vec![OutsideRead { fact, adapter: "bank".into(), how: OutsideHow::Query(QUERY.into()) }],
+        outside: vec![ExternalRead { fact, adapter: "bank".into(), how: ExternalHow::Query(QUERY.into()) }],
     };
     let key = format!("adapter-{number:032}");
     let job = Job { effect: EffectId(number), call: &call, key: &key, attempt: 1, judge: &Payable };
@@ -217,7 +217,7 @@ impl Judge for Payable {
         types.into_iter().map(|(name, ty)| (name.into(), FieldType { ty, required: true })).collect()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         let value = read.first().and_then(|outside| Some((outside.fact.id(), outside.value.as_ref()?)));
         match value {
             Some((account, value))

@@ -7,7 +7,7 @@ mod delegation;
 mod disclosing;
 mod edges;
 mod explaining;
-mod outside;
+mod external;
 mod precedence;
 mod properties;
 mod scopes;

@@ -57,7 +57,7 @@ pub enum ServerError {
          hint: install the package `postgresql`, or leave this comparison out with --no-postgres"
     )]
     NotInstalled,
-    /// Root has nobody to run the server as.
+    /// Root has no one to run the server as.
     #[error(
         "PostgreSQL refuses to run as root, and there is neither an account `postgres` nor `nobody`\n\
          hint: run the bench as another user, or leave this comparison out with --no-postgres"
@@ -90,7 +90,6 @@ impl ServerError {
     }
 }
 
-/// A running server.
 pub struct Server {
     running: Arc<Mutex<Option<Running>>>,
     sockets: PathBuf,
@@ -134,7 +133,7 @@ impl Server {
         &self.sockets
     }
 
-    /// Stops the server as a crash would, without finishing or telling anybody anything, and starts it again.
+    /// Stops the server as a crash would, without finishing or telling anyone anything, and starts it again.
     pub fn crash_and_restart(&self) -> Result<(), ServerError> {
         if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             running.stop(&[Signal::QUIT, Signal::KILL]);
@@ -198,7 +197,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Taking it out drops it: the server is stopped and the folder removed, once, by whoever comes first.
+        // Taking it out drops it: the server is stopped and the folder removed, once, by whichever comes first.
         drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

@@ -1,6 +1,6 @@
 //! The account that the server runs under and the folders that it may use.
 //!
-//! PostgreSQL refuses to run as root. Then it gets an unprivileged account, and folders that belong to it and to nobody else.
+//! PostgreSQL refuses to run as root. Then it gets an unprivileged account, and folders that belong to it and to no one else.
 
 use std::fs;
 use std::io;
@@ -107,7 +107,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // There is nobody left to tell: a folder that cannot be removed is visible by its name.
+        // There is no one left to tell: a folder that cannot be removed is visible by its name.
         let _removed = fs::remove_dir_all(&self.path);
         let _removed = fs::remove_dir_all(&self.sockets);
     }

@@ -103,13 +103,13 @@ fn thousands_of_half_open_and_slow_clients_lock_nobody_out_and_cost_the_ledger_n
 
     // The operator gets through, and what is halted is.
     let started = Instant::now();
-    world.run_ok(&["halt", "--server", SOCKET, "--agent", "packer-1", "--reason", "an attack"]);
+    world.run_ok(&["halt", "add", "--server", SOCKET, "--agent", "packer-1", "--reason", "an attack"]);
     let took = started.elapsed();
     println!("a halt by the operators' socket while {HALF_OPEN} half-open and {SLOW} slow clients attack: {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
     let refused = persist(&agent, addr, "POST", "/v1/actions", &ship("halted"), &retries);
     assert!(refused.contains("\"halted\""), "{refused}");
-    world.run_ok(&["resume", "--server", SOCKET, "--agent", "packer-1", "--reason", "seen"]);
+    world.run_ok(&["halt", "lift", "--server", SOCKET, "--agent", "packer-1", "--reason", "seen"]);
 
     // Others get through on the port, and the ledger rolls over to new segments.
     let note = "n".repeat(15_000);
@@ -128,7 +128,7 @@ fn thousands_of_half_open_and_slow_clients_lock_nobody_out_and_cost_the_ledger_n
     let segments = std::fs::read_dir(world.path().join("data/log")).unwrap().flatten();
     let segments = segments.filter(|file| file.file_name().to_string_lossy().ends_with(".seg")).count();
     assert!(segments >= 3, "the ledger has {segments} segments");
-    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    world.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
 }
 
 #[test]
@@ -138,17 +138,17 @@ fn a_signed_request_is_needed_on_the_operators_socket_as_well() {
     let file = std::fs::symlink_metadata(&socket).unwrap();
     assert!(file.file_type().is_socket());
     assert_eq!(file.permissions().mode() & 0o777, 0o600, "only the gate's own user can connect");
-    let mut command = world.command(&["halt", "--server", SOCKET, "--all", "--reason", "no key"]);
+    let mut command = world.command(&["halt", "add", "--server", SOCKET, "--all", "--reason", "no key"]);
     let output = command.env_remove("COUNTERSIGN_KEY").output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("signature_missing"), "{output:?}");
     world.write("countersign.toml", "data = \"data\"\n");
-    assert_eq!(world.run_ok(&["halts"]).trim(), "");
+    assert_eq!(world.run_ok(&["halt", "list"]).trim(), "");
     // Without any address, the gate on the usual folder is found by its socket.
-    let mut nearby = world.command(&["halt", "--all", "--reason", "nearby"]);
+    let mut nearby = world.command(&["halt", "add", "--all", "--reason", "nearby"]);
     let output = nearby.env_remove("COUNTERSIGN_SERVER").output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(world.run_ok(&["halts"]).contains("nearby"));
+    assert!(world.run_ok(&["halt", "list"]).contains("nearby"));
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn the_socket_of_a_killed_gate_is_replaced_and_that_of_a_running_one_is_not() {
     let socket = world.path().join("data/operator.sock");
     let second = world.run(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
     assert!(!second.status.success(), "one gate a folder");
-    world.run_ok(&["halts", "--server", SOCKET]);
+    world.run_ok(&["halt", "list", "--server", SOCKET]);
     world.kill();
     assert!(socket.exists(), "a killed gate cannot remove it");
     world.serve();
-    world.run_ok(&["halts", "--server", SOCKET]);
+    world.run_ok(&["halt", "list", "--server", SOCKET]);
     // Something else of that name is not the gate's to replace.
     world.kill();
     std::fs::remove_file(&socket).unwrap();
@@ -188,7 +188,7 @@ fn a_gate_in_the_background_listens_when_the_command_returns() {
     let detached = world.run_ok(&["serve", "--detach", "--listen", "localhost:0"]);
     let pid = detached.trim();
     // No retries: whatever comes next finds the gate there.
-    let listed = world.command(&["halts"]).env("COUNTERSIGN_KEY", "admin.key").output().unwrap();
+    let listed = world.command(&["halt", "list"]).env("COUNTERSIGN_KEY", "admin.key").output().unwrap();
     let again = world.run(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
     assert!(Command::new("kill").arg(pid).status().unwrap().success());
     wait_until("the log was closed cleanly", || world.path().join("data/log/clean").exists());
@@ -253,10 +253,10 @@ fn hundreds_of_calls_that_are_due_at_once_do_not_run_past_a_halt() {
     let before = bank.received().len();
     wait_until("calls leave", || bank.received().len() > before);
     let started = Instant::now();
-    world.run_ok(&["halt", "--server", SOCKET, "--all", "--reason", "stop them"]);
+    world.run_ok(&["halt", "add", "--server", SOCKET, "--all", "--reason", "stop them"]);
     let (took, at_halt) = (started.elapsed(), bank.received().len());
     wait_until("every effect has ended", || {
-        let open = world.run_ok(&["effects", "list", "--json"]);
+        let open = world.run_ok(&["effect", "list", "--json"]);
         !open.contains("\"cooling\"") && !open.contains("\"dispatched\"")
     });
     let in_the_end = bank.received().len();

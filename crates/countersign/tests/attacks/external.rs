@@ -259,7 +259,7 @@ fn a_write_is_parked_on_a_deleted_or_broken_resource_to_run_by_itself_when_it_co
     }
     let expected: Vec<String> = (0..useless().len()).map(|number| format!("POST /prices/item-{number}")).collect();
     assert_eq!(calls(&service), expected);
-    let open: Json = serde_json::from_str(&world.run_ok(&["effects", "list", "--json"])).unwrap();
+    let open: Json = serde_json::from_str(&world.run_ok(&["effect", "list", "--json"])).unwrap();
     assert_eq!(open["effects"], json!([]), "nothing waits any more");
     audit(&mut world);
 }

@@ -51,7 +51,7 @@ fn what_is_not_there_and_what_does_not_fit_is_said() {
     let sandbox = Sandbox::with_gate();
     let shown = [
         sandbox.run("fact get Account 43 --data data").must(1).shown(),
-        sandbox.run("entry show 99 --data data").must(1).shown(),
+        sandbox.run("ledger show 99 --data data").must(1).shown(),
         sandbox.run(r#"fact put Account 42 {"status":1} --data data"#).must(1).shown(),
         sandbox.run("fact put Account 42 {status} --data data").must(2).shown(),
         sandbox.run("act --agent a --pact billing --action refund amount=x --data data").must(2).shown(),
@@ -65,8 +65,8 @@ fn what_is_not_there_and_what_does_not_fit_is_said() {
 #[test]
 fn an_entry_is_shown_and_its_receipt_kept() {
     let sandbox = Sandbox::with_gate();
-    insta::assert_snapshot!(sandbox.run("entry show 3 --data data").must(0).shown());
-    let receipt = sandbox.run("entry show 3 --receipt --data data").must(0).stdout;
+    insta::assert_snapshot!(sandbox.run("ledger show 3 --data data").must(0).shown());
+    let receipt = sandbox.run("ledger show 3 --receipt --data data").must(0).stdout;
     assert!(receipt.starts_with("rct1."), "{receipt}");
     assert_eq!(sandbox.run("ledger list --json --data data").must(0).stdout.lines().count(), 4);
 }

@@ -44,9 +44,9 @@ pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::mcp::http::Http, 
     )
     .unwrap();
     std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
-    sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
+    sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
     let gate = crate::mcp::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
-    let client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    let client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     (sandbox, gate, client)
 }
 
@@ -87,7 +87,7 @@ fn an_agent_without_the_role_is_told_so_and_nothing_is_called() {
     client.end();
     gate.end();
     assert!(!sandbox.path().join("book").exists(), "the bank carried something out");
-    let entries = sandbox.must(&["ledger", "list", "--json", "--data", "data"]);
+    let entries = sandbox.run_ok(&["ledger", "list", "--json", "--data", "data"]);
     assert!(!entries.contains("\"transfer\""), "{entries}");
 }
 
@@ -147,7 +147,7 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
     assert_eq!(said["shadowed"]["failed"][0]["reads"][0]["withheld"], true, "no pact shows it to this agent: {done}");
     client.end();
     gate.end();
-    let audited = sandbox.must(&["audit", "--data", "data"]);
+    let audited = sandbox.run_ok(&["audit", "--data", "data"]);
     assert!(audited.contains(" 0 differing"), "{audited}");
 }
 
@@ -155,8 +155,8 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
 fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
     let (sandbox, gate, client) = world_under(PACT, "long");
     client.end();
-    sandbox.must(&["mcp", "approve", "--server", gate.url()]);
-    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    sandbox.run_ok(&["mcp", "approve", "--server", gate.url()]);
+    let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     let done = client.call("transfer", &json!({"account": "42"}));
     let said = &done["_meta"]["countersign"];

@@ -140,7 +140,7 @@ fn over_http(time: Duration) {
     let (sandbox, gate) = gate();
     let upstream = format!("bank={}", crate::mcp::server::command("usual"));
     let words = [
-        &["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"] as &[&str],
+        &["mcp", "serve", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"] as &[&str],
         &["--upstream", &upstream, "--allow-method", "x/echo"],
     ]
     .concat();
@@ -182,7 +182,7 @@ fn over_http(time: Duration) {
 fn over_stdio(time: Duration) {
     let (sandbox, gate) = gate();
     let upstream = format!("bank={}", crate::mcp::server::command("usual"));
-    let words = ["mcp", "--agent", "coder-1", "--server", gate.url(), "--upstream", &upstream];
+    let words = ["mcp", "serve", "--agent", "coder-1", "--server", gate.url(), "--upstream", &upstream];
     let once = |until: Instant| {
         std::thread::scope(|scope| {
             for number in 0..SESSIONS {

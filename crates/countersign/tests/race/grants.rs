@@ -191,7 +191,7 @@ fn no_grant_survives_a_revocation_that_was_ordered_before_it() {
     }
     can_say_no(&entries);
     drop(server);
-    run(&["verify", "--data", "data", "--key", "data/log.vkey"], folder.path());
+    run(&["verify", "--data", "data", "--log-key", "data/log.vkey"], folder.path());
     run(&["audit", "--data", "data"], folder.path());
 }
 

@@ -68,7 +68,7 @@ fn attack_a_delegation_handed_on_too_often() {
     world.member("third", 4, "active");
     world.agent = "third";
     world.chain = Some(chain("lead", 2, hops));
-    refused(&world, "delegation_too_deep", "was handed on 2 times");
+    refused(&world, "delegation_too_deep", "was passed on 2 times");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn a_price_is_raised_between_a_persons_approval_and_the_purchase() {
     let review = park();
     shelf.set("/prices/tea", 500, &json!({}));
     let unread = show(&review);
-    assert_eq!((unread.status, &unread.json["error"]["code"]), (502, &json!("outside_unread")), "{unread:?}");
+    assert_eq!((unread.status, &unread.json["error"]["code"]), (502, &json!("external_unread")), "{unread:?}");
 
     // What neither a condition nor the call uses may change.
     tea(20, 4);

@@ -51,7 +51,7 @@ fn a_server_reads_the_keys_and_tokens_of_whoever_starts_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_knows_only(&found(world.path()), &[]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(operator(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(operator(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     assert_eq!(client.call("look", &json!({}))["content"][0]["text"], "done");
     client.end();
@@ -100,7 +100,7 @@ fn a_server_tells_its_token_to_the_agent_and_to_the_log() {
     world.serve();
     world.run_ok(&["mcp", "approve"]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(world.command(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     let result = r#"{"content": [{"type": "text", "text": "I have hunter2-for-the-box"}]}"#;
     let told = client.call("types", &json!({ "result": result }));

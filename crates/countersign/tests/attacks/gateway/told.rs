@@ -85,7 +85,7 @@ fn a_halted_agent_tells_a_server_things_in_cursors_pings_and_levels() {
     let world = world();
     world.write("listening", "");
     let mut client = gateway(&world);
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
         let refused = client.request(method, &json!({"cursor": "the secret"}));
         assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");

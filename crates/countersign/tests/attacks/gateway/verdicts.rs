@@ -156,7 +156,7 @@ fn a_call_reaches_a_server_over_http_long_after_its_verdict() {
     world.serve();
     world.run_ok(&["mcp", "approve"]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(world.command(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     let call = |client: &mut Stdio, which: &str| client.call("look", &json!({"which": which}));
     assert_eq!(call(&mut client, "first")["content"][0]["text"], "done");

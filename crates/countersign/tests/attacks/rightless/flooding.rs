@@ -87,8 +87,20 @@ fn an_agent_uses_a_delegation_that_is_not_its_own_to_fill_the_ledger() {
     world.agent("lead", "payer");
     let (helper, thief) = (world.agent("helper", "none"), world.agent("thief", "none"));
     let did = world.run_ok(&["key", "show", "helper.key"]);
-    let words =
-        ["delegate", "--key", "lead.key", "--as", "lead", "--gate", ORIGIN, "--to", "helper", "--to-key", did.trim()];
+    let words = [
+        "delegation",
+        "new",
+        "--key",
+        "lead.key",
+        "--as",
+        "lead",
+        "--gate",
+        ORIGIN,
+        "--to",
+        "helper",
+        "--to-key",
+        did.trim(),
+    ];
     let token = world.run_ok(&[&words[..], &["--any-action", "--expires", "1h"]].concat()).trim().to_owned();
     let delegated =
         |caller: &Caller, key: usize| caller.ask("POST", "/v1/actions", &altered(key, json!({"delegation": token})));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The latest attempts of effects under way.
 #[derive(Debug, Default)]
-pub struct Tried(Mutex<BTreeMap<u64, LastTry>>);
+pub struct LastAttempts(Mutex<BTreeMap<u64, LastTry>>);
 
 /// An attempt or a probe that has led to nothing yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct LastTry {
     pub found: String,
 }
 
-impl Tried {
+impl LastAttempts {
     /// The latest of an effect.
     pub fn last(&self, effect: EffectId) -> Option<LastTry> {
         self.0.lock().get(&effect.0).cloned()

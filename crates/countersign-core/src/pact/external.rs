@@ -14,7 +14,7 @@ pub struct FactSource {
     pub read: SourceRead,
 }
 
-/// How a fact outside is read, by its id.
+/// How an external fact is read, by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceRead {
     /// A query that gives one row, with the id as `$1`.
@@ -57,12 +57,12 @@ impl FactSource {
 /// How strong the step from check to use is. The order is from weak to strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Atomicity {
-    /// Read again right before the call. The gate does not know what other calls change, so one of them, or somebody past the
+    /// Read again right before the call. The gate does not know what other calls change, so one of them, or someone past the
     /// gate, can still come between the reading and the call.
     Rechecked,
     /// The outside itself refuses if it has changed since it was read (ETag and If-Match, or a version that goes along).
     Conditional,
-    /// One step against everybody: in the ledger, or in a transaction of the user's database.
+    /// One step against everyone: in the ledger, or in a transaction of the user's database.
     Atomic,
 }
 
@@ -90,7 +90,7 @@ pub struct CallRule {
     pub timeout_ms: u64,
     /// How long after the dispatch an attempt may begin.
     pub deadline_ms: u64,
-    /// How often it may be tried again when nobody knows whether it happened.
+    /// How often it may be tried again when no one knows whether it happened.
     pub retries: u32,
     /// How to find out whether it happened.
     pub probe: Option<ProbeRule>,

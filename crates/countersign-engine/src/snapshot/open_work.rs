@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What stops, waits or is under way at one position.
-pub(super) struct Stops {
+pub(super) struct OpenWork {
     halts: Halts,
     reviews: Reviews,
     fences: Fences,
@@ -28,7 +28,7 @@ pub(super) struct Stops {
     held: BTreeMap<u64, HeldFeed>,
 }
 
-impl Stops {
+impl OpenWork {
     pub(super) fn of(state: &State) -> Self {
         Self {
             halts: state.halts.clone(),

@@ -2,7 +2,7 @@
 //!
 //! This is apart from sending because it is where *not sent* ends: whatever fails in here, no byte of the request has left.
 //! Every call has a line of its own. A kept one may have been closed by the other side just as the request goes out, and then
-//! nobody knows whether it arrived: saving a handshake is not worth a doubt.
+//! no one knows whether it arrived: saving a handshake is not worth a doubt.
 
 use super::base::Base;
 use crate::adapters::address::{self, Cidr};
@@ -22,29 +22,28 @@ pub fn system_names() -> Names {
     Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
 }
 
-/// How lines to one service are opened.
-pub struct Lines {
+/// How connections to one service are opened.
+pub struct Connector {
     /// Where to.
     pub base: Base,
     /// Addresses that are not public and may be called.
     pub listed: Vec<Cidr>,
     /// TLS, where it is spoken.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// Who resolves names.
     pub names: Names,
     /// How long opening may take.
     pub timeout: Duration,
 }
 
-impl Lines {
+impl Connector {
     /// Opens a line that is good until then. The error says what was missing, for people.
-    pub fn open(&self, until: Instant) -> Result<Line, String> {
+    pub fn open(&self, until: Instant) -> Result<Connection, String> {
         let opened_by = until.min(Instant::now() + self.timeout);
         let addresses = self.resolve(opened_by)?;
         let stream = self.connect(&addresses, opened_by)?;
         let mut timed = Timed { stream, until: opened_by };
         let mut line = match &self.tls {
-            None => Line::Plain(timed),
+            None => Connection::Plain(timed),
             Some((config, name)) => {
                 let failed = |error: &dyn fmt::Display| format!("TLS with {} failed: {error}", self.base);
                 let mut connection =
@@ -52,7 +51,7 @@ impl Lines {
                 while connection.is_handshaking() {
                     connection.complete_io(&mut timed).map_err(|error| failed(&error))?;
                 }
-                Line::Tls(Box::new(StreamOwned::new(connection, timed)))
+                Connection::Tls(Box::new(StreamOwned::new(connection, timed)))
             }
         };
         line.timed().until = until;
@@ -67,7 +66,7 @@ impl Lines {
         // The system's resolver cannot be interrupted, so it gets a thread of its own and is waited for only so long.
         let (names, name, port) = (Arc::clone(&self.names), host.clone(), *port);
         let (answer, answered) = mpsc::channel();
-        // Sending fails where nobody waits any more, and then nobody minds.
+        // Sending fails where no one waits any more, and then no one minds.
         std::thread::spawn(move || drop(answer.send(names(&name, port))));
         match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Ok(addresses)) if addresses.is_empty() => Err(format!("{host} has no address")),
@@ -100,22 +99,22 @@ impl Lines {
     }
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lines to {}", self.base)
+        write!(f, "connections to {}", self.base)
     }
 }
 
 /// A line to a service, in clear or encrypted.
 #[derive(Debug)]
-pub enum Line {
+pub enum Connection {
     /// In clear.
     Plain(Timed),
     /// Encrypted.
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
-impl Line {
+impl Connection {
     fn timed(&mut self) -> &mut Timed {
         match self {
             Self::Plain(timed) => timed,
@@ -129,7 +128,7 @@ impl Line {
     }
 }
 
-impl Read for Line {
+impl Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(timed) => timed.read(into),
@@ -138,7 +137,7 @@ impl Read for Line {
     }
 }
 
-impl Write for Line {
+impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(timed) => timed.write(bytes),

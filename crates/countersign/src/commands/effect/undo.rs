@@ -1,4 +1,4 @@
-//! `countersign effects undo`: the action that a pact declares to undo a call, with the parameters of the call.
+//! `countersign effect undo`: the action that a pact declares to undo a call, with the parameters of the call.
 
 use crate::client::{Call, escape};
 use crate::commands::act::{call, or_find_out, told};
@@ -18,8 +18,8 @@ use countersign_api::{ActionRequest, Effect, EffectState, UndoWith, Verdict};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign effects undo eff_813 --key payer-1.key
-  countersign effects undo eff_813 --key payer-1.key --observe Account::42 --wait 10
+  countersign effect undo eff_813 --key payer-1.key
+  countersign effect undo eff_813 --key payer-1.key --observe Account::42 --wait 10
 
 Exit codes: 0 committed or settled, 1 rejected or not to be undone, 4 waiting for a person,
 5 in doubt or unknown: it may have happened, 6 in flight, 7 the call failed, 2 not understood, 3 not done")]
@@ -36,7 +36,7 @@ pub struct UndoArgs {
     /// Act under this delegation, or the one in @FILE: with a part of another agent's right
     #[arg(long, value_name = "TOKEN")]
     delegation: Option<String>,
-    /// Wait up to so long for a call to be settled: 10, 10s or 1m at most
+    /// Wait for the call to settle: 10, 10s; at most 1m
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = crate::commands::wait_seconds)]
     wait: u32,
     /// Print the verdict as one JSON object
@@ -85,8 +85,8 @@ fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
             EffectState::Cooling => {
                 "it has not left yet: change what it relies on, and it is cancelled at its dispatch"
             }
-            EffectState::Dispatched => "wait until it has ended: `countersign effects show --wait 60`",
-            EffectState::InDoubt => "find out whether it happened, and say so with `countersign effects resolve`",
+            EffectState::Dispatched => "wait until it has ended: `countersign effect show --wait 60`",
+            EffectState::InDoubt => "find out whether it happened, and say so with `countersign effect resolve`",
             EffectState::Settled | EffectState::Failed => "it never happened, so there is nothing to undo",
         };
         let message = format!("{name} is {}, and only what has settled can be undone", state.as_str());

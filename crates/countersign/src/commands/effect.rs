@@ -1,4 +1,4 @@
-//! `countersign effects`: calls to the outside, where they are, what became of those in doubt, and undoing them.
+//! `countersign effect`: external calls, their state, resolving those in doubt, and undoing them.
 
 mod undo;
 
@@ -13,7 +13,7 @@ use countersign_api::{Effect, EffectList, EffectState, LastTry, ResolveRequest, 
 
 /// Follow, resolve and undo external calls
 #[derive(Debug, Subcommand)]
-pub enum EffectsCommand {
+pub enum EffectCommand {
     List(ListArgs),
     Show(ShowArgs),
     Resolve(ResolveArgs),
@@ -22,7 +22,7 @@ pub enum EffectsCommand {
 
 /// List the effects under way: cooling, dispatched or in doubt
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign effects list\n  countersign effects list --in-doubt --json")]
+#[command(after_help = "Examples:\n  countersign effect list\n  countersign effect list --in-doubt --json")]
 pub struct ListArgs {
     /// Only those in doubt: it is unknown whether they happened
     #[arg(long)]
@@ -38,12 +38,12 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign effects show eff_813
-  countersign effects show eff_813 --wait 10s
+  countersign effect show eff_813
+  countersign effect show eff_813 --wait 10s
 
 Exit codes with --wait: 0 settled, 5 in doubt, 6 still under way, 7 failed")]
 pub struct ShowArgs {
-    /// Wait up to so long until it has ended or is in doubt, and let the exit code say how: 10, 10s or 1m at most
+    /// Wait until it ends or is in doubt, and set the exit code: 10, 10s; at most 1m
     #[arg(long, value_name = "TIME", value_parser = super::wait_seconds)]
     wait: Option<u32>,
     #[command(flatten)]
@@ -56,8 +56,8 @@ pub struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign effects resolve eff_813 settled --reason 'the bank confirms the transfer by phone'
-  countersign effects resolve eff_813 failed --reason 'not in the statement of the next day'")]
+  countersign effect resolve eff_813 settled --reason 'the bank confirms the transfer by phone'
+  countersign effect resolve eff_813 failed --reason 'not in the statement of the next day'")]
 pub struct ResolveArgs {
     #[command(flatten)]
     which: Which,
@@ -94,16 +94,16 @@ struct Which {
 }
 
 /// Runs it.
-pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
+pub fn run(command: &EffectCommand, config: &Config) -> Result<Outcome> {
     match command {
-        EffectsCommand::List(args) => list(args, config),
-        EffectsCommand::Show(args) => {
+        EffectCommand::List(args) => list(args, config),
+        EffectCommand::Show(args) => {
             let call = Call::get(format!("/v1/effects/{}", escape(&args.which.effect)));
             let wait_ms = u64::from(args.wait.unwrap_or(0)) * 1000;
             let state = answer(&args.which, config, call.waiting_ms(wait_ms))?;
             Ok(args.wait.map_or(Outcome::Yes, |_| state.into()))
         }
-        EffectsCommand::Resolve(args) => {
+        EffectCommand::Resolve(args) => {
             let outcome = match args.outcome {
                 Outcomes::Settled => Resolved::Settled,
                 Outcomes::Failed => Resolved::Failed,
@@ -113,7 +113,7 @@ pub fn run(command: &EffectsCommand, config: &Config) -> Result<Outcome> {
             answer(&args.which, config, Call::post(path).json(&request)?)?;
             Ok(Outcome::Yes)
         }
-        EffectsCommand::Undo(args) => undo::run(args, config),
+        EffectCommand::Undo(args) => undo::run(args, config),
     }
 }
 
@@ -190,17 +190,17 @@ fn show(effect: &Effect) {
         say(format_args!("  keeps fenced: {}", effect.fences.join(", ")));
     }
     for entry in &effect.held_feeds {
-        say(format_args!("  holds up the feed of entry {entry}: `countersign entry show {entry}`"));
+        say(format_args!("  holds up the feed of entry {entry}: `countersign ledger show {entry}`"));
     }
     match effect.probed {
         Some(true) => note("It is probed until its outcome is known; you do not have to do anything."),
         Some(false) => note(format_args!(
-            "Find out whether it happened, then `countersign effects resolve {} settled|failed --reason …`",
+            "Find out whether it happened, then `countersign effect resolve {} settled|failed --reason …`",
             effect.effect
         )),
-        None => note(format_args!("See `countersign entry show {}`.", effect.entry)),
+        None => note(format_args!("See `countersign ledger show {}`.", effect.entry)),
     }
     if effect.undo_with.is_some() {
-        note(format_args!("`countersign effects undo {}` undoes it.", effect.effect));
+        note(format_args!("`countersign effect undo {}` undoes it.", effect.effect));
     }
 }

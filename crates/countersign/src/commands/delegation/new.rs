@@ -1,6 +1,7 @@
-//! `countersign delegate`: hand a part of a right to another agent, offline.
+//! `countersign delegation new`: give part of a right to another agent, offline.
 
-use super::{Failure, Outcome, delegation, fact_word};
+use super::{lines, reduced, token as read_token};
+use crate::commands::{Failure, Outcome, fact_word};
 use crate::config::Config;
 use crate::key_file;
 use crate::terminal::{note, say, say_json};
@@ -17,45 +18,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Hand a part of an agent's right to another agent, and print the delegation
+/// Give part of an agent's right to another agent, and print the delegation
 ///
-/// Works offline: nothing is sent, and no gate is asked. The delegation is signed with the delegator's key and names the agent
-/// that gets it, with its key. It can only be used by that agent, only within the limits given here, and only while every
-/// agent in it is active and holds its key. With --from it hands on what was handed to the delegator; limits that are not
-/// given are inherited.
+/// Works offline: no gate is contacted. The delegation is signed with the delegator's key and names the agent that receives it,
+/// with that agent's key. Only that agent can use it, only within the limits given here, and only while every agent in the chain
+/// is active and holds its key. With --from, the delegator passes on a delegation it received; limits you do not give are
+/// inherited.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign delegate --key lead.pem --as lead --gate example.com/gate --to refund-1 \\
+  countersign delegation new --key lead.pem --as lead --gate example.com/gate --to refund-1 \\
       --to-key did:key:z6Mk… --action billing.refund --max amount=1000 --expires 1h
-  countersign delegate --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… \\
+  countersign delegation new --key refund-1.pem --as refund-1 --to helper --to-key did:key:z6Mk… \\
       --from @lead.dlg --max amount=100")]
-pub struct DelegateArgs {
+pub struct NewArgs {
     /// The delegator's private key, a PKCS#8 PEM file
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// The delegator
     #[arg(long = "as", value_name = "NAME")]
     delegator: String,
-    /// The origin of its gate; unless given, `origin` in countersign.toml. Not with --from
+    /// The origin of the gate it is for [default: `origin` in countersign.toml]; not with --from
     #[arg(long, value_name = "ORIGIN", conflicts_with = "from")]
     gate: Option<String>,
-    /// The agent that gets the right
+    /// The agent that receives it
     #[arg(long, value_name = "NAME")]
     to: String,
     /// The key of that agent
     #[arg(long, value_name = "DID")]
     to_key: String,
-    /// An action type it may do, as PACT.ACTION; may be repeated
+    /// An action type it allows, as PACT.ACTION; may be repeated
     #[arg(long, value_name = "PACT.ACTION", required_unless_present_any = ["any_action", "from"])]
     action: Vec<String>,
-    /// It may do every action type that the delegator may
+    /// Allow every action type that the delegator may use
     #[arg(long, conflicts_with = "action")]
     any_action: bool,
-    /// The most a parameter may be, as NAME=NUMBER; may be repeated
+    /// The highest value of a parameter, as NAME=NUMBER; may be repeated
     #[arg(long, value_name = "NAME=NUMBER")]
     max: Vec<String>,
-    /// A value that a parameter may have, as NAME=VALUE; may be repeated
+    /// A value that a parameter may take, as NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     only: Vec<String>,
     /// A fact it may act on or write; may be repeated
@@ -64,10 +65,10 @@ pub struct DelegateArgs {
     /// How long it lasts, such as 30m, 1h or 7d
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// How many times it may be handed on
+    /// How many times it may be passed on
     #[arg(long, value_name = "N", default_value_t = 0)]
     depth: u32,
-    /// Hand on this delegation, or the one in @FILE, instead of the delegator's own right
+    /// Pass on this delegation, or the one in @FILE, instead of the delegator's own right
     #[arg(long, value_name = "TOKEN")]
     from: Option<String>,
     /// Print one JSON object
@@ -76,15 +77,15 @@ pub struct DelegateArgs {
 }
 
 /// Makes the delegation.
-pub fn run(args: &DelegateArgs, config: &Config) -> Result<Outcome> {
+pub fn run(args: &NewArgs, config: &Config) -> Result<Outcome> {
     let delegator = AgentId::new(args.delegator.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
     let key = key_file::read(&args.key)?;
     let mut scope = scope(args)?;
     let token = match &args.from {
         None => mint(&key, &delegator, &gate(args, config)?, &scope),
         Some(from) => {
-            let from = delegation::token(from)?;
-            let chain = delegation::reduced(&from)?;
+            let from = read_token(from)?;
+            let chain = reduced(&from)?;
             if *chain.actor() != delegator {
                 let message = format!("this delegation was made to {}, not to {delegator}", chain.actor());
                 return Err(Failure::no(message).into());
@@ -97,20 +98,20 @@ pub fn run(args: &DelegateArgs, config: &Config) -> Result<Outcome> {
         }
     };
     let token = token.map_err(|error| Failure::no(error.to_string()))?;
-    let chain = delegation::reduced(&token)?;
+    let chain = reduced(&token)?;
     if args.json {
         say_json(&json!({"delegation": token, "sha256": chain.token().to_string()}));
         return Ok(Outcome::Yes);
     }
-    delegation::lines(&chain).iter().for_each(note);
+    lines(&chain).iter().for_each(note);
     say(token);
     Ok(Outcome::Yes)
 }
 
 /// The origin of the gate that it is for.
-fn gate(args: &DelegateArgs, config: &Config) -> Result<String> {
+fn gate(args: &NewArgs, config: &Config) -> Result<String> {
     let origin = args.gate.as_ref().or(config.origin.as_ref()).ok_or_else(|| {
-        Failure::usage("a delegation names the gate that it is for").hint(
+        Failure::usage("a delegation must name the gate it is for").hint(
             "name it with --gate ORIGIN, or as `origin` in countersign.toml; it is the first line of /log/checkpoint",
         )
     })?;
@@ -120,20 +121,22 @@ fn gate(args: &DelegateArgs, config: &Config) -> Result<String> {
 /// Refuses to make what every gate would reject.
 fn within(parent: &Scope, scope: &Scope) -> Result<()> {
     if parent.depth == 0 {
-        let hint = "its maker must give it a --depth of at least 1";
-        return Err(Failure::no("this delegation may not be handed on").hint(hint).into());
+        let hint = "its delegator must make it with a --depth of at least 1";
+        return Err(Failure::no("this delegation may not be passed on").hint(hint).into());
     }
     if scope.depth >= parent.depth {
         let most = parent.depth.saturating_sub(1);
-        return Err(Failure::no(format!("it can be handed on at most {most} times after this")).into());
+        return Err(Failure::no(format!("it can be passed on at most {most} times after this")).into());
     }
     narrows(parent, scope).map_err(|widening| {
         let message = format!("this would claim {widening}");
-        Failure::no(message).hint("hand on no more than was given; see `countersign delegation show`").into()
+        Failure::no(message)
+            .hint("pass on no more than was given; `countersign delegation show` prints what was")
+            .into()
     })
 }
 
-fn scope(args: &DelegateArgs) -> Result<Scope> {
+fn scope(args: &NewArgs) -> Result<Scope> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let mut limits: BTreeMap<SmolStr, Limit> = BTreeMap::new();
     for given in &args.max {
@@ -171,7 +174,7 @@ fn pair(given: &str) -> Result<(SmolStr, &str)> {
     Ok((name.into(), value))
 }
 
-/// The time at which it expires. It is this machine's clock that is read; the gate holds it against ledger time.
+/// When it expires, by this machine's clock. The gate compares it with ledger time.
 fn expiry(given: &str) -> Result<u64> {
     let wrong = || Failure::usage(format!("`{given}` is not a time such as 30m, 1h or 7d"));
     let lasts_ms = duration_ms(given).ok_or_else(wrong)?;

@@ -1,7 +1,7 @@
-//! `countersign erase`: payloads that must go, while the proofs stay.
+//! `countersign ledger erase`: payloads that must go, while the proofs stay.
 
-use super::{Connection, Failure, OPERATOR, Outcome, fact_word};
 use crate::client::{Call, Client};
+use crate::commands::{Connection, Failure, OPERATOR, Outcome, fact_word};
 use crate::config::Config;
 use crate::terminal::{count, note, say, say_json};
 use anyhow::Result;
@@ -9,23 +9,23 @@ use clap::Args;
 use countersign_api::{ErasureRequest, ErasureResponse, KeptEntry};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-/// How many entries one request names; the gate takes no more at once.
+/// How many entries one request names: the gate's limit.
 const AT_ONCE: usize = 2048;
 
 /// Erase payloads from the ledger for good
 ///
-/// Every entry has a public leaf, which stays, and a payload, which can be erased: the leaf holds only a salted commitment, so
-/// that nothing can be guessed from it and every proof still holds. With --fact, every copy is found: entries that wrote the
-/// fact, read it, were shown it, were rejected over it or announced a change of it, and the calls and reviews that it had a part
-/// in. What is in force is kept, with what and until when. Once a fact is deleted, its id goes too. The erasure is itself an
-/// entry, and `countersign audit` says which entries it leaves unverifiable.
+/// Every entry has a public leaf, which stays, and a payload, which can be erased. The leaf holds only a salted commitment, so
+/// nothing can be guessed from it and every proof still holds. --fact finds every copy: entries that wrote the fact, read it,
+/// showed it, were rejected because of it or announced a change to it, and the calls and reviews that used it. What is still in
+/// force is kept, and the plan says why and until when. Once a fact is deleted, its id goes too. The erasure is itself an entry,
+/// and `countersign audit` lists the entries that it leaves unverifiable.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign erase --fact Account::42 --reason 'request 7 of the data protection desk' --dry-run
-  countersign erase --entry 812 --entry 813 --reason 'test data' --yes
+  countersign ledger erase --fact Account::42 --reason 'request 7 of the data protection desk' --dry-run
+  countersign ledger erase --entry 812 --entry 813 --reason 'test data' --yes
 
-The reason is kept for ever: do not put personal data into it.")]
+The reason is kept forever: do not put personal data into it.")]
 pub struct EraseArgs {
     /// Erase the payload of this entry; may be repeated
     #[arg(long, value_name = "INDEX", required_unless_present = "fact", conflicts_with = "fact")]
@@ -36,7 +36,7 @@ pub struct EraseArgs {
     /// Why, for the ledger
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Show what would be erased and stop
+    /// Show what would be erased, and erase nothing
     #[arg(long)]
     dry_run: bool,
     /// Do not ask
@@ -104,7 +104,7 @@ fn show_plan(plan: &ErasureResponse) {
         note(format_args!("To be erased: the payloads of entries {}", list(&plan.erased)));
     }
     if !plan.kept.is_empty() {
-        note("Kept, since something of them is in force:");
+        note("Kept, because they are still in force:");
     }
     for KeptEntry { entry, why, hint, .. } in &plan.kept {
         note(format_args!("  entry {entry}: {why}"));
@@ -112,11 +112,11 @@ fn show_plan(plan: &ErasureResponse) {
     }
 }
 
-/// Asks; only a clear yes counts, and where nobody can be asked nothing is erased.
+/// Asks. Only a clear yes counts, and without a terminal nothing is erased.
 fn confirm() -> Result<()> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("there is no terminal to ask on whether to erase, and nothing was erased")
-            .hint("say --yes to erase without being asked, or --dry-run to see the plan")
+        return Err(Failure::usage("nothing was erased: there is no terminal to ask for confirmation")
+            .hint("pass --yes to erase without being asked, or --dry-run to see the plan")
             .into());
     }
     eprint!("This cannot be undone. Erase? [y/N] ");

@@ -94,7 +94,7 @@ fn by_id(text: &Text<'_>, problems: &mut Problems) -> Option<Vec<IdPart>> {
         Part::Literal(text) => Some(IdPart::Literal(text.into())),
         Part::Param(name, _) if name == "id" => Some(IdPart::Id),
         Part::Param(_, span) | Part::Attribute(_, _, span) => {
-            problems.error(&span, "only `{id}` is allowed here", "a fact outside is found by its id alone");
+            problems.error(&span, "only `{id}` is allowed here", "an external fact is found by its id alone");
             None
         }
     };

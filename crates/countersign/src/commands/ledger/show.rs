@@ -1,27 +1,21 @@
-//! `countersign entry`: one ledger entry, read closely.
+//! `countersign ledger show`: one entry in full.
 
-use super::{Connection, Outcome, delegation};
 use crate::client::Call;
+use crate::commands::{Connection, Outcome, delegation};
 use crate::config::Config;
 use crate::terminal::{note, say, say_json, say_json_text};
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Args;
 use countersign_api::{EntryResponse, ReceiptResponse};
 use serde_json::Value;
-
-/// Look at one ledger entry
-#[derive(Debug, Subcommand)]
-pub enum EntryCommand {
-    Show(ShowArgs),
-}
 
 /// Print an entry: its public leaf, and its payload unless it was erased
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign entry show 812
-  countersign entry show 812 --json
-  countersign entry show 812 --receipt > entry-812.receipt    keep it for `countersign verify --against`")]
+  countersign ledger show 812
+  countersign ledger show 812 --json
+  countersign ledger show 812 --receipt > entry-812.receipt    keep it for `countersign verify --against`")]
 pub struct ShowArgs {
     /// The entry's index
     #[arg(value_name = "INDEX")]
@@ -37,8 +31,7 @@ pub struct ShowArgs {
 }
 
 /// Runs it.
-pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
-    let EntryCommand::Show(args) = command;
+pub fn run(args: &ShowArgs, config: &Config) -> Result<Outcome> {
     let client = args.connection.client(config)?;
     let path = format!("/v1/ledger/entries/{}", args.index);
     if args.receipt {
@@ -69,7 +62,7 @@ pub fn run(command: &EntryCommand, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// Who signed it with which key, if somebody did.
+/// Who signed it with which key, if anyone did.
 fn signed(entry: &EntryResponse) -> Option<String> {
     let leaf: Value = serde_json::from_str(entry.leaf.get()).ok()?;
     let payload: Value = serde_json::from_str(entry.payload.as_ref()?.get()).ok()?;

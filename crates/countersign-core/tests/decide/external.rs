@@ -1,8 +1,8 @@
-//! Facts that live outside: what is decided without them, and what when they are read.
+//! External facts: what is decided without them, and what when they are read.
 
 use crate::decide::world::{World, in_words};
-use countersign_core::call::{EffectId, OutsideHow, Send, outside_key};
-use countersign_core::decide::{Cleared, judge};
+use countersign_core::call::{EffectId, ExternalHow, Send, external_key};
+use countersign_core::decide::{ReadyToSend, judge};
 use countersign_core::decision::Verdict;
 use countersign_core::effect::Effect;
 use countersign_core::fact::Version;
@@ -75,7 +75,7 @@ fn read(a: Option<Json>, b: Option<Json>) -> Vec<(FactId, Option<Attributes>)> {
     vec![(id("Account::\"a\""), row(a)), (id("Account::\"b\""), row(b))]
 }
 
-fn observe_outside(world: &mut World, fact: &str, value: Json) {
+fn observe_external(world: &mut World, fact: &str, value: Json) {
     let value = row(Some(value)).unwrap();
     world.observed.push(countersign_core::action::Observed {
         fact: fact.parse().unwrap(),
@@ -96,7 +96,7 @@ fn what_can_be_decided_without_them_is_decided_first() {
     assert_eq!(dispatched.call.send, None, "nothing is rendered before they are read");
     let reads: Vec<_> = dispatched.call.outside.iter().map(|read| read.fact.to_string()).collect();
     assert_eq!(reads, ["Account::\"a\"", "Account::\"b\""]);
-    assert!(matches!(&dispatched.call.outside[0].how, OutsideHow::Query(query) if query.starts_with("select")));
+    assert!(matches!(&dispatched.call.outside[0].how, ExternalHow::Query(query) if query.starts_with("select")));
     // Rows are locked where they live; the gate fences what it keeps itself.
     let fenced: Vec<_> = dispatched.fenced.iter().map(|fenced| fenced.fact.to_string()).collect();
     assert_eq!(fenced, ["Limit::\"daily\""]);
@@ -105,14 +105,14 @@ fn what_can_be_decided_without_them_is_decided_first() {
 #[test]
 fn the_whole_action_is_judged_on_what_was_read() {
     let mut world = world();
-    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    observe_external(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
     let effect = dispatched(&mut world);
     let b = || Some(json!({"status": "active", "balance": 3}));
     let judged = |a: Json, b| judge(&effect, &read(Some(a), b), world.now_ms + 5);
     let send = judged(json!({"status": "active", "balance": 500, "note": "x"}), b()).unwrap().send;
     let Send::Sql { statements } = send else { panic!("{send:?}") };
     assert_eq!(statements[0].params, [Value::Long(400), Value::String("a".into())]);
-    let code = |result: Result<Cleared, countersign_core::reason::Reason>| {
+    let code = |result: Result<ReadyToSend, countersign_core::reason::Reason>| {
         let blocked = result.unwrap_err();
         let failed: Vec<_> = blocked.failed().iter().map(|failed| failed.id.to_string()).collect();
         format!("{} {}", blocked.code(), failed.join(" "))
@@ -135,7 +135,7 @@ fn the_whole_action_is_judged_on_what_was_read() {
 #[test]
 fn a_judgement_rests_on_the_dispatch_and_not_on_what_is_current() {
     let mut world = world();
-    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    observe_external(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
     let effect = dispatched(&mut world);
     // Whoever is revoked meanwhile could no longer be dispatched; what is in flight is judged as it left.
     world.register(&[], "revoked", 0);
@@ -149,13 +149,13 @@ fn a_judgement_rests_on_the_dispatch_and_not_on_what_is_current() {
 #[test]
 fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_it() {
     let mut world = world();
-    observe_outside(&mut world, "Account::\"a\"", json!({"status": "active", "balance": 500}));
-    observe_outside(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
+    observe_external(&mut world, "Account::\"a\"", json!({"status": "active", "balance": 500}));
+    observe_external(&mut world, "Account::\"b\"", json!({"status": "active", "balance": 3}));
     let effect = dispatched(&mut world);
     let values = read(Some(json!({"status": "active", "balance": 5})), Some(json!({"status": "active", "balance": 3})));
     let blocked = judge(&effect, &values, world.now_ms + 1).unwrap_err();
     let place = &effect.flight().unwrap().dispatched.call.adapter;
-    let said = format!("Account::\"a\" reads otherwise in {place} now than when it was observed");
+    let said = format!("Account::\"a\" has changed in {place} since it was observed");
     assert!(blocked.hint().contains(&said) && !blocked.hint().contains("entry"), "{}", blocked.hint());
     let read = &blocked.failed()[0].reads[0];
     assert_eq!(read.changed_here(), None);
@@ -164,20 +164,20 @@ fn what_reads_otherwise_than_it_was_observed_is_said_to_and_nobody_is_named_for_
         Version::Content(row(Some(json!({"status": "active", "balance": balance}))).unwrap().content_digest())
     };
     assert_eq!((read.observed_version, read.version), (Some(digest(500)), Some(digest(5))));
-    assert_eq!(read.read_outside().map(|read| read.at_ms), Some(world.now_ms + 1));
+    assert_eq!(read.read_external().map(|read| read.at_ms), Some(world.now_ms + 1));
 }
 
 #[test]
-fn the_key_for_the_outside_is_the_effects_own() {
+fn the_key_of_an_external_call_is_the_effects_own() {
     let world = world();
     let (one, same) = (world.request(), world.request());
     let mut other = world.clone();
     other.params["amount"] = json!(101);
-    let key = outside_key("a.example/gate", EffectId(7), &one.id);
-    assert_eq!(key, outside_key("a.example/gate", EffectId(7), &same.id));
-    assert_ne!(key, outside_key("a.example/gate", EffectId(7), &other.request().id), "another action");
-    assert_ne!(key, outside_key("a.example/gate", EffectId(8), &one.id), "another effect of the same action");
-    assert_ne!(key, outside_key("b.example/gate", EffectId(7), &one.id), "another gate");
+    let key = external_key("a.example/gate", EffectId(7), &one.id);
+    assert_eq!(key, external_key("a.example/gate", EffectId(7), &same.id));
+    assert_ne!(key, external_key("a.example/gate", EffectId(7), &other.request().id), "another action");
+    assert_ne!(key, external_key("a.example/gate", EffectId(8), &one.id), "another effect of the same action");
+    assert_ne!(key, external_key("b.example/gate", EffectId(7), &one.id), "another gate");
     assert!(key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'));
 }
 
@@ -198,7 +198,7 @@ fn content_that_collides_in_53_bits_is_other_content() {
     world.feed("Limit::\"daily\"", Some(json!({"most": 200})));
     let cheap = json!({"price": 10, "revision": 3_447_329_462_336_258_i64});
     let dear = json!({"price": 1_000_000, "revision": 4_496_382_320_294_837_i64});
-    observe_outside(&mut world, "Account::\"b\"", cheap.clone());
+    observe_external(&mut world, "Account::\"b\"", cheap.clone());
     let effect = dispatched(&mut world);
     let judged = |second: &Json| judge(&effect, &read(Some(cheap.clone()), Some(second.clone())), world.now_ms + 5);
     assert!(judged(&cheap).is_ok());

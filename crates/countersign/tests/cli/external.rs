@@ -102,9 +102,9 @@ fn what_has_settled_is_undone_once_by_the_action_that_the_pact_names() {
     let (sandbox, server) = serving();
     let effect = act(&sandbox, "pay", 0);
     assert_eq!(balance(&sandbox), 800);
-    let undo = format!("effects undo {effect} --key payer-1.key");
+    let undo = format!("effect undo {effect} --key payer-1.key");
     let shown = [
-        sandbox.run(&format!("effects show {effect}")).must(0).shown(),
+        sandbox.run(&format!("effect show {effect}")).must(0).shown(),
         sandbox.run(&undo).must(0).shown(),
         sandbox.run(&undo).must(0).shown(),
     ];
@@ -112,7 +112,7 @@ fn what_has_settled_is_undone_once_by_the_action_that_the_pact_names() {
     insta::assert_snapshot!(shown.join("\n"));
     // A call that cooled is undone just the same.
     let cooled = act(&sandbox, "later", 0);
-    let undone = sandbox.run(&format!("effects undo {cooled} --key payer-1.key --json")).must(0).json();
+    let undone = sandbox.run(&format!("effect undo {cooled} --key payer-1.key --json")).must(0).json();
     assert_eq!(undone["verdict"], "committed", "{undone}");
     assert_eq!(balance(&sandbox), 1000);
     assert_eq!(server.end().0, 0);
@@ -124,7 +124,7 @@ fn what_undoes_is_decided_like_any_action_and_says_what_failed() {
     let (sandbox, server) = serving();
     let effect = act(&sandbox, "pay", 0);
     sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":800}"#).must(0);
-    let rejected = sandbox.run(&format!("effects undo {effect} --key payer-1.key")).must(1);
+    let rejected = sandbox.run(&format!("effect undo {effect} --key payer-1.key")).must(1);
     assert!(rejected.stdout.contains("precondition_failed: "), "{}", rejected.shown());
     assert!(rejected.stdout.contains("account-is-active does not hold"), "{}", rejected.shown());
     assert_eq!(balance(&sandbox), 800);
@@ -135,19 +135,19 @@ fn what_undoes_is_decided_like_any_action_and_says_what_failed() {
 fn a_freeze_that_must_wait_for_a_doubt_says_so_and_shows_where_it_is() {
     let (sandbox, server) = serving();
     let effect = act(&sandbox, "lose", 5);
-    let in_doubt = sandbox.run(&format!("effects show {effect} --json")).must(0).json();
+    let in_doubt = sandbox.run(&format!("effect show {effect} --json")).must(0).json();
     let shown = [
         sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0).shown(),
         sandbox.run("fact get Account 42").must(0).shown(),
-        sandbox.run(&format!("effects show {effect}")).must(0).shown(),
+        sandbox.run(&format!("effect show {effect}")).must(0).shown(),
         sandbox.run("act --key payer-1.key --pact payments --action tell account=42 amount=1").must(1).shown(),
-        sandbox.run(&format!("effects resolve {effect} failed --reason not-there --key vera.key")).must(0).shown(),
-        sandbox.run(&format!("effects show {effect}")).must(0).shown(),
+        sandbox.run(&format!("effect resolve {effect} failed --reason not-there --key vera.key")).must(0).shown(),
+        sandbox.run(&format!("effect show {effect}")).must(0).shown(),
         sandbox.run("fact get Account 42").must(0).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
     // The key that the other side was asked by, and how often it was tried, outlast the answer.
-    let resolved = sandbox.run(&format!("effects show {effect} --json")).must(0).json();
+    let resolved = sandbox.run(&format!("effect show {effect} --json")).must(0).json();
     assert_eq!(resolved["idempotency_key"], in_doubt["idempotency_key"]);
     assert_eq!(resolved["evidence"]["attempts"], in_doubt["evidence"]["attempts"]);
     assert_ne!(resolved["evidence"]["attempts"], 0, "{resolved}");
@@ -161,19 +161,19 @@ fn what_cannot_be_undone_is_refused_with_what_to_do() {
     let told = act(&sandbox, "tell", 0);
     let lost = act(&sandbox, "lose", 5);
     let mut shown = vec![
-        sandbox.run(&format!("effects undo {told} --key payer-1.key")).must(1).shown(),
-        sandbox.run(&format!("effects undo {lost} --key payer-1.key")).must(1).shown(),
-        sandbox.run(&format!("effects undo {lost} --key payer-2.key")).must(1).shown(),
-        sandbox.run("effects undo eff_99 --key payer-1.key").must(1).shown(),
+        sandbox.run(&format!("effect undo {told} --key payer-1.key")).must(1).shown(),
+        sandbox.run(&format!("effect undo {lost} --key payer-1.key")).must(1).shown(),
+        sandbox.run(&format!("effect undo {lost} --key payer-2.key")).must(1).shown(),
+        sandbox.run("effect undo eff_99 --key payer-1.key").must(1).shown(),
     ];
-    sandbox.run(&format!("effects resolve {lost} failed --reason not-there --key vera.key")).must(0);
-    shown.push(sandbox.run(&format!("effects undo {lost} --key payer-1.key")).must(1).shown());
+    sandbox.run(&format!("effect resolve {lost} failed --reason not-there --key vera.key")).must(0);
+    shown.push(sandbox.run(&format!("effect undo {lost} --key payer-1.key")).must(1).shown());
     // What was paid is paid; with its parameters gone, nobody can repeat them.
     let paid = act(&sandbox, "pay", 0);
     assert_eq!(server.end().0, 0);
     let entry = paid.strip_prefix("eff_").unwrap();
-    sandbox.run(&format!("erase --entry {entry} --reason asked-for --yes --data data --key admin.key")).must(0);
-    shown.push(sandbox.run(&format!("effects undo {paid} --data data --key payer-1.key")).must(1).shown());
+    sandbox.run(&format!("ledger erase --entry {entry} --reason asked-for --yes --data data --key admin.key")).must(0);
+    shown.push(sandbox.run(&format!("effect undo {paid} --data data --key payer-1.key")).must(1).shown());
     insta::assert_snapshot!(shown.join("\n"));
 }
 
@@ -183,7 +183,7 @@ fn a_call_that_was_cancelled_shows_which_preconditions_failed() {
     let line = "act --key payer-1.key --pact payments --action later account=42 amount=1 --json";
     let effect = sandbox.run(line).must(6).json()["effect"].as_str().unwrap().to_owned();
     sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":900}"#).must(0);
-    let shown = sandbox.run(&format!("effects show {effect} --wait 20 --key vera.key")).must(7);
+    let shown = sandbox.run(&format!("effect show {effect} --wait 20 --key vera.key")).must(7);
     insta::assert_snapshot!(shown.shown());
     assert_eq!(server.end().0, 0);
 }
@@ -193,7 +193,7 @@ fn interrupted(sandbox: &Sandbox) -> Option<(String, String)> {
     let waiting = sandbox.start("act --key payer-1.key --pact payments --action later account=42 amount=1 --wait 20");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let begun = loop {
-        let list = sandbox.run("effects list --json").must(0).json();
+        let list = sandbox.run("effect list --json").must(0).json();
         if let Some(effect) = list["effects"][0]["effect"].as_str() {
             break effect.to_owned();
         }
