@@ -310,7 +310,7 @@ pub enum ScopeRefusal {
 pub enum RuleFailure {
     /// It is false.
     False,
-    /// It cannot be true, whatever else is so.
+    /// It can never be true.
     Impossible,
     /// It cannot be evaluated.
     Error(EvalError),

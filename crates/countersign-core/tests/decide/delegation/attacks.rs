@@ -29,7 +29,7 @@ fn attack_a_hop_claims_more_than_it_was_given() {
         }),
         ("no expiry", |hop| hop.expires_at_ms = None),
         ("until 1970-01-01T00:33:20.001Z", |hop| hop.expires_at_ms = Some(2_000_001)),
-        ("to hand on 2 times", |hop| hop.depth = 2),
+        ("to pass on 2 times", |hop| hop.depth = 2),
         ("any action", |hop| (hop.actions, hop.facts) = (None, None)),
     ];
     for (says, attack) in attacks {

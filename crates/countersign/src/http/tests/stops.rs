@@ -66,7 +66,7 @@ fn a_scope_is_halted_listed_and_resumed() {
     assert_eq!(halted.status, 200, "{halted:?}");
     let epoch = halted.json()["entry"].as_u64().unwrap();
     let list = server.get("/v1/halts").json();
-    assert_eq!((&list["halt", "list"][0]["scope"], &list["halt", "list"][0]["reason"]), (&json!("all"), &json!("a fire")));
+    assert_eq!((&list["halts"][0]["scope"], &list["halts"][0]["reason"]), (&json!("all"), &json!("a fire")));
     assert_eq!(list["in_flight"], json!([]));
     let ready = server.get("/readyz");
     assert_eq!((ready.status, ready.json()["halted"].as_u64()), (200, Some(epoch)));
@@ -156,7 +156,7 @@ fn one_halt_too_many_is_refused_and_everything_can_still_be_halted() {
     halt_agents(&server, HALTS_MAX);
     let halt = |scope: &str| ask(&server, "POST", "/v1/halts", "ops-1", &json!({"scope": scope, "reason": "again"}));
     assert_error(&halt("agent:one-more"), 409, "too_many_halts");
-    assert_eq!(server.get("/v1/halts").json()["halt", "list"].as_array().unwrap().len(), HALTS_MAX);
+    assert_eq!(server.get("/v1/halts").json()["halts"].as_array().unwrap().len(), HALTS_MAX);
     // What is halted already can be halted again, and the widest scope always can.
     assert_eq!(halt("agent:a-7").status, 200);
     assert_eq!(halt("all").status, 200);
