@@ -171,12 +171,12 @@ impl Bank {
         let settings = format!("[mcp.upstream.box]\ncommand = ['{}']\n", program.display());
         std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
         std::fs::write(sandbox.path().join("bank.toml"), PACT).unwrap();
-        sandbox.must(&["mcp", "approve", "--data", "data"]);
-        sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
-        sandbox.must(&["fact", "put", "Till", "1", r#"{"open":true}"#, "--data", "data"]);
+        sandbox.run_ok(&["mcp", "approve", "--data", "data"]);
+        sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
+        sandbox.run_ok(&["fact", "put", "Till", "1", r#"{"open":true}"#, "--data", "data"]);
         for number in 0..agents {
             let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
-            sandbox.must(&["fact", "put", "Agent", &format!("agent-{number}"), agent, "--data", "data"]);
+            sandbox.run_ok(&["fact", "put", "Agent", &format!("agent-{number}"), agent, "--data", "data"]);
         }
         for book in ["started", "living"] {
             std::fs::remove_file(program.with_extension(book)).unwrap();
