@@ -12,10 +12,10 @@ use countersign_core::record::Event;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
 use countersign_engine::clock::{Clock, SystemClock};
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
-use ed25519_dalek::SigningKey;
+use countersign_testing::gate::on_folder_by;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -67,13 +67,7 @@ fn open(dir: &Path, queue_len: usize) -> Gate {
 }
 
 fn open_on(dir: &Path, queue_len: usize, clock: Arc<dyn Clock>) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock,
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]).into(),
-        token_key: [2; 32],
-    };
+    let environment = on_folder_by(dir, clock);
     Gate::open(environment, Options { queue_len, ..Options::new("test.example/halt") }).unwrap().0
 }
 

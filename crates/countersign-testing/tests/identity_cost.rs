@@ -11,13 +11,13 @@ use countersign_core::ids::AgentId;
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
 use countersign_core::value::Attributes;
-use countersign_engine::clock::Clock;
 use countersign_engine::delegation::reduce;
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::request::{Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_testing::disk::{Faults, FaultyDisk};
 use countersign_testing::gate::environment;
+use countersign_testing::hands::Hands;
 use countersign_testing::identities::{key_name, signed, signing_key};
 use countersign_testing::{bank, delegations};
 use serde_json::json;
@@ -33,18 +33,6 @@ const BURSTS: usize = 60;
 const ADDED_US_MAX: f64 = 3.0;
 /// Who publishes and feeds.
 const ADMIN: &str = "admin";
-
-/// A clock that stands: nothing here depends on time.
-struct Still;
-
-impl Clock for Still {
-    fn wall_ms(&self) -> u64 {
-        NOW_MS
-    }
-    fn monotonic_ms(&self) -> u64 {
-        1
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
@@ -64,7 +52,7 @@ struct World {
 impl World {
     fn new(kind: Kind) -> Self {
         let disk = Arc::new(FaultyDisk::new(1, Faults::default()));
-        let environment = Environment { seed: [5; 32], ..environment(disk, Arc::new(Still)) };
+        let environment = Environment { seed: [5; 32], ..environment(disk, Hands::at(NOW_MS)) };
         let admin = KeyName::of(signing_key(ADMIN, 0).verifying_key().to_bytes());
         let first_admin = (kind != Kind::Unsigned).then_some(admin);
         let parts = Parts::open(environment, Options { first_admin, ..Options::new(ORIGIN) }).unwrap();
@@ -99,7 +87,7 @@ impl World {
     fn run(&mut self, requests: impl IntoIterator<Item = Request>) -> Batch {
         let mut batch = Batch::default();
         let submissions = requests.into_iter().map(|request| Submission { request, reply: Box::new(|_| ()) });
-        self.parts.sequencer.sequence(&mut batch, submissions, &Still);
+        self.parts.sequencer.sequence(&mut batch, submissions, &*Hands::at(NOW_MS));
         batch
     }
 

@@ -24,12 +24,6 @@ resource = 'Counter::"{counter}"'
 allow = 'principal.standing == "active"'
 set = { count = "resource.count + 1" }
 
-[action.bump.params]
-type = "object"
-additionalProperties = false
-required = ["counter"]
-properties.counter = { type = "string", maxLength = 64 }
-
 [[action.bump.require]]
 id = "not-full"
 that = 'resource.count < 9000000'

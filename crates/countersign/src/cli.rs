@@ -11,7 +11,7 @@ use crate::commands::{
 };
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note, output_is_lost};
-use crate::{bench, conform, demo};
+use crate::{conform, demo};
 use anyhow::Result;
 use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
@@ -95,12 +95,6 @@ enum Command {
     Halt(halt::HaltCommand),
     #[command(subcommand)]
     Postgres(postgres::PostgresCommand),
-    /// Measure the gate beside what it is compared with, all with real durability
-    ///
-    /// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints
-    /// what each did and their ratios. Takes about three minutes.
-    #[command(after_help = "Examples:\n  countersign bench --json --no-postgres\n  countersign bench --full --dir .")]
-    Bench(bench::BenchArgs),
 }
 
 /// Runs the command line.
@@ -149,10 +143,7 @@ fn parse() -> Result<(Cli, bool), ExitCode> {
 }
 
 fn run(command: Command, config: &Config) -> Result<ExitCode> {
-    if !matches!(
-        command,
-        Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) | Command::Conform(_) | Command::Bench(_)
-    ) {
+    if !matches!(command, Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) | Command::Conform(_)) {
         crate::client::watch();
     }
     let outcome = match command {
@@ -180,7 +171,6 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Review(command) => review::run(&command, config),
         Command::Halt(command) => halt::run(&command, config),
         Command::Postgres(command) => postgres::run(&command, config),
-        Command::Bench(args) => return bench::run(&args),
     };
     outcome.map(|outcome| ExitCode::from(outcome.code()))
 }

@@ -4,6 +4,7 @@
 //! to its own. Everything is on loopback, bounded in time, and ended by process id.
 
 mod approving;
+mod bounds;
 pub mod client;
 mod doubts;
 mod gated;

@@ -22,12 +22,6 @@ call.http = "payments"
 call.path = "/payouts"
 call.body = { account = "context.account" }
 
-[action.pay.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
-
 [[action.pay.require]]
 id = "active"
 that = 'resource.status == "active"'
@@ -40,12 +34,6 @@ call.path = "/payouts"
 call.body = { account = "context.account" }
 call.idempotent = true
 call.retries = 5
-
-[action.retry.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
 
 [[action.retry.require]]
 id = "active"

@@ -26,12 +26,6 @@ resource = 'Counter::"{counter}"'
 allow = 'true'
 set = { count = "resource.count + 1" }
 
-[action.add.params]
-type = "object"
-additionalProperties = false
-required = ["counter"]
-properties.counter = { type = "string", maxLength = 64 }
-
 [[action.add.require]]
 id = "not-negative"
 that = 'resource.count >= 0'

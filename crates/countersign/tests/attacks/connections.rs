@@ -33,12 +33,6 @@ resource = 'Item::"{item}"'
 allow = 'principal.roles.contains("shipper")'
 set = { on_hand = "resource.on_hand - 1" }
 
-[action.ship.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
-
 [[action.ship.require]]
 id = "enough-on-hand"
 that = 'resource.on_hand >= 1'

@@ -48,12 +48,6 @@ resource = 'Customer::"{mail}"'
 allow = 'principal.roles.contains("clerk")'
 call = { http = "mail", path = "/letters", body = { to = "context.mail", name = "resource.name" }, timeout = "50s" }
 
-[action.write.params]
-type = "object"
-additionalProperties = false
-required = ["mail"]
-properties.mail = { type = "string", maxLength = 64 }
-
 [[action.write.require]]
 id = "is-open"
 that = 'resource.open'

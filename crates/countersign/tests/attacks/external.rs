@@ -30,12 +30,6 @@ resource = { fact = 'Price::"{item}"', unchanged = true }
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item", price = "resource.price" } }
 
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
-
 [[action.buy.require]]
 id = "priced"
 that = 'resource.price > 0'
@@ -191,12 +185,6 @@ resource = 'Price::"{item}"'
 reads.stock = 'Stock::"{item}"'
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item" } }
-
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
 
 [[action.buy.require]]
 id = "in-stock"

@@ -27,12 +27,6 @@ call.http = "courier"
 call.path = "/ship"
 call.body = { box = "context.box" }
 
-[action.ship.params]
-type = "object"
-additionalProperties = false
-required = ["box"]
-properties.box = { type = "string", maxLength = 64 }
-
 [[action.ship.require]]
 id = "labelled"
 that = 'resource.label != "" && context.next.label != ""'
@@ -87,12 +81,6 @@ call.http = "bank"
 call.path = "/pay"
 call.body = { number = "resource.number" }
 
-[action.pay.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
-
 [[action.pay.require]]
 id = "is-open"
 that = 'resource.open'
@@ -103,12 +91,6 @@ allow = 'principal.roles.contains("payer")'
 call.http = "bank"
 call.path = "/greet"
 call.body = { account = "context.account", open = "resource.open" }
-
-[action.greet.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
 
 [[action.greet.require]]
 id = "is-open"

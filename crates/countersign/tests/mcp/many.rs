@@ -20,6 +20,13 @@ const WARM: Duration = Duration::from_secs(2);
 /// goes up and down by about as much; what were kept of every session would be more after ten minutes, and not go down.
 const GROWTH_KIB_MAX: u64 = 64 * 1024;
 
+/// How many more descriptors one wave may leave than the wave before. Connections that the gateway keeps for its next call to the gate, and
+/// those that this test keeps to the gateway, come and go with the load. Whatever a broken session left would be there five times a wave.
+const GROWTH_FILES_MAX: usize = 4;
+
+/// After how many waves that each left more than the one before it is a leak.
+const GROWING_MAX: usize = 5;
+
 /// A gate that runs, and a bank whose tools are approved; sessions that nobody uses end after a moment.
 fn gate() -> (Sandbox, Http) {
     let sandbox = Sandbox::approved();
@@ -112,7 +119,7 @@ fn wave(server: &Http, until: Instant, some_break: bool) -> (u64, Held) {
             .map(|number| {
                 let made = &made;
                 scope.spawn(move || {
-                    if some_break && number.is_multiple_of(5) {
+                    if some_break && number.is_multiple_of(3) {
                         broken_session(server, number);
                     }
                     made.fetch_add(session(server, number, until), Ordering::Relaxed);
@@ -129,6 +136,12 @@ fn wave(server: &Http, until: Instant, some_break: bool) -> (u64, Held) {
         }
     });
     (made.into_inner(), most)
+}
+
+/// Whether each wave has left more than the one before.
+fn grows(held: &[Held]) -> bool {
+    held.is_sorted_by(|earlier, later| later.resident_kib > earlier.resident_kib + GROWTH_KIB_MAX)
+        || held.is_sorted_by(|earlier, later| later.files > earlier.files + GROWTH_FILES_MAX)
 }
 
 fn over_http(time: Duration) {
@@ -159,13 +172,12 @@ fn over_http(time: Duration) {
             println!("wave {waves}: {calls} calls, at most {most:?}, then {:?}", Held::by(pid));
         }
     }
-    wait_until("every descriptor is closed", || open_files(pid) <= before.files + 2);
     let mut held = vec![before, Held::by(pid)];
     println!("after {waves} waves and {made} calls: {held:?}");
-    // On a busy machine one wave can have more at work at once than those before, and the allocator keeps the room for them.
-    // What leaks does so again with the next wave.
-    while held.is_sorted_by(|earlier, later| later.resident_kib > earlier.resident_kib + GROWTH_KIB_MAX) {
-        assert!(held.len() < 5, "memory grows with every wave: {held:?}");
+    // On a busy machine one wave can have more at work at once than those before: the allocator keeps the room for them, and pools
+    // their connections. What leaks does so again with the next wave.
+    while grows(&held) {
+        assert!(held.len() <= GROWING_MAX, "more is held after every wave: {held:?}");
         wave(&server, Instant::now() + time.min(Duration::from_secs(5)), true);
         settled();
         held.push(Held::by(pid));

@@ -18,12 +18,6 @@ resource = 'Price::"{item}"'
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item", price = "resource.price" } }
 
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
-
 [[action.buy.require]]
 id = "a-person-agrees"
 that = 'context.item == ""'

@@ -133,6 +133,7 @@ impl Server {
                 self.called(name, id, &message["params"]["arguments"]);
             }
             Some("notifications/initialized" | "notifications/cancelled") => {}
+            Some("ping") if self.is("mute") => self.enter("ping"),
             Some("ping" | "logging/setLevel") => self.answer(id, &json!({})),
             Some(method) => {
                 self.enter(method);

@@ -3,7 +3,6 @@
 use crate::adapters::postgres::Postgres;
 use crate::adapters::postgres::settings::Settings;
 use crate::adapters::postgres::setup::{self, Wanted};
-use crate::private_postgres::Server;
 use countersign_core::call::{Call, EffectId, ExternalHow, ExternalRead, Send, Statement};
 use countersign_core::halt::Scope;
 use countersign_core::ids::{AgentId, FactId};
@@ -11,6 +10,7 @@ use countersign_core::pact::FactSchema;
 use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, Value, ValueType};
 use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge};
+use countersign_testing::postgres::Server;
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};

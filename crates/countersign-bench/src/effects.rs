@@ -1,13 +1,11 @@
 //! Calls to the outside: a sink on loopback, reached directly, and through the gate with intent and settlement durable.
 
 use super::report::median;
-use crate::adapters;
-use crate::config::Config;
-use crate::data::DataFolder;
 use anyhow::{Context as _, Result, bail};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
+use countersign::measured::{Config, DataFolder, adapters};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::EffectRefusal;
 use countersign_core::identity::Auth;
@@ -86,8 +84,7 @@ pub fn effects(dir: &Path, calls: u64) -> Result<EffectsResult> {
         "[adapters.sink]\nkind = \"http\"\nbase = \"http://{address}\"\nallow_private = [\"127.0.0.0/8\"]\nconcurrency = {IN_FLIGHT}\n"
     );
     let config = Config::parse(&settings, Path::new(""))?;
-    let outbox =
-        Outbox::start(Arc::clone(&gate), adapters::build(&config.adapters, &|_| None, "bench.example/effects")?)?;
+    let outbox = Outbox::start(Arc::clone(&gate), adapters(&config.adapters, &|_| None, "bench.example/effects")?)?;
 
     let (direct_per_s, direct_p50_us) = load_with(IN_FLIGHT, calls, |_, _| direct(address))?;
     super::rest();

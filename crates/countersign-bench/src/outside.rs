@@ -4,19 +4,17 @@
 //! the same number of clients and the same server. They take turns in short rounds, so that what disturbs one disturbs all.
 //! The adapter is measured alone, and below a gate that enters intent, dispatch and settlement into its ledger.
 
-pub mod gate;
-
-use crate::adapters::postgres::Postgres;
-use crate::adapters::postgres::settings::Settings;
-use crate::adapters::postgres::setup::{self, Wanted};
-use crate::private_postgres::Server;
 use anyhow::{Context as _, Result, bail};
+use countersign::measured::DataFolder;
+use countersign::measured::postgres::{Postgres, Settings, Wanted, set_up};
 use countersign_core::call::{Call, EffectId, ExternalHow, ExternalRead, Send, Statement};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
 use countersign_core::value::{FieldType, Value, ValueType};
 use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge};
+use countersign_testing::paying::Bank;
+use countersign_testing::postgres::Server;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -59,9 +57,11 @@ pub fn outside(dir: &Path, time: Duration) -> Result<Rates> {
         connect(&server.config()).await?.batch_execute(&tables).await.context("the tables cannot be made")
     })?;
     let settings = Settings { pool: CLIENTS, ..Settings::new(server.config()) };
-    setup::run(&settings, None, &Wanted::default())?;
+    set_up(&settings, None, &Wanted::default())?;
     let adapter = Postgres::new(settings.clone(), "bench");
-    let bank = gate::Bank::create(&dir.join("bank"), Postgres::new(settings, "bench.example/bank"))?;
+    let data = DataFolder::create(&dir.join("bank"), "bench.example/bank")?;
+    let (gate, _) = data.open(data.options())?;
+    let bank = Bank::create(gate, Postgres::new(settings, "bench.example/bank"))?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(Direct::connect(&server.config())?);

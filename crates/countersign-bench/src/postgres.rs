@@ -1,7 +1,7 @@
 //! The comparison with a serialisable database: the same check, update, idempotency key and ledger insert on PostgreSQL.
 //!
 //! One action is one transaction and one round trip: a prepared call of a plpgsql function under SERIALIZABLE, retried when
-//! the server asks for it. The server is private (see [`crate::private_postgres`]) and durable; every setting is part of the result, so
+//! the server asks for it. The server is private (see [`countersign_testing::postgres`]) and durable; every setting is part of the result, so
 //! that a reader can judge whether the comparison is fair. Each figure is the best of several numbers of clients.
 
 mod workload;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_postgres::{Client, NoTls};
 
-use crate::private_postgres::{SETTINGS, Server, ServerError};
+use countersign_testing::postgres::{SETTINGS, Server, ServerError};
 pub use workload::Run;
 use workload::{Kind, Plan};
 

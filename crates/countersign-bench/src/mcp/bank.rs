@@ -63,7 +63,7 @@ pub fn serve(over: Over) -> Result<()> {
                 eprintln!("Listening on http://{}/mcp", listener.local_addr()?);
                 let ended = || async { StatusCode::NO_CONTENT };
                 let router = Router::new().route("/mcp", post(posted).delete(ended)).with_state(Arc::new(bank));
-                crate::http::serve_router(router, listener, std::future::pending()).await
+                countersign::measured::serve_router(router, listener, std::future::pending()).await
             })
         }
     }

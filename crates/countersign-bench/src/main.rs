@@ -3,19 +3,31 @@
 //! The baselines live in modules of their own and know nothing of the gate, so that neither side can be tuned by accident
 //! while the other is being measured. Absolute figures are noise; the ratios of one run are the result.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
 mod effects;
-pub mod floor;
+mod floor;
 mod gate;
 mod http;
 mod log;
 mod mcp;
-pub mod outside;
+mod outside;
 mod parts;
-pub mod postgres;
+mod postgres;
 mod report;
 mod workload;
 
 use anyhow::{Context as _, Result};
+use clap::Parser as _;
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,24 +41,28 @@ fn rest() {
     std::thread::sleep(REST);
 }
 
-/// What to measure.
-#[derive(Debug, clap::Args)]
-pub struct BenchArgs {
+/// Measures the gate beside what it is compared with, all with real durability.
+///
+/// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints what each
+/// did and their ratios. Takes about three minutes. Build it with `--release`.
+#[derive(Debug, clap::Parser)]
+#[command(name = "countersign-bench", max_term_width = 100)]
+struct Args {
     /// Print one JSON object instead of a table.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Also the part that takes long, growth: ten million entries.
     #[arg(long, conflicts_with = "only")]
-    pub full: bool,
+    full: bool,
     /// Leave PostgreSQL out.
     #[arg(long)]
-    pub no_postgres: bool,
+    no_postgres: bool,
     /// Measure this part alone; may be repeated.
     #[arg(long, value_name = "PART")]
-    pub only: Vec<Part>,
+    only: Vec<Part>,
     /// Where to write; must be on the disk to be measured. A folder is made in it and removed afterwards.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub dir: PathBuf,
+    dir: PathBuf,
     /// Be the MCP server that is measured, and nothing else.
     #[arg(long, hide = true)]
     mcp_bank: Option<mcp::bank::Over>,
@@ -54,7 +70,7 @@ pub struct BenchArgs {
 
 /// What can be measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+enum Part {
     /// The gate, and the floor beside it.
     Gate,
     /// The gate over HTTP.
@@ -75,7 +91,7 @@ pub enum Part {
     Growth,
 }
 
-impl BenchArgs {
+impl Args {
     fn wants(&self, part: Part) -> bool {
         let usual = match part {
             Part::Growth => self.full,
@@ -86,10 +102,25 @@ impl BenchArgs {
     }
 }
 
+fn main() -> ExitCode {
+    // The gateway is measured as processes of `countersign`, and this program can be that one too.
+    let is_countersign = std::env::args_os().next().is_some_and(|name| name == mcp::COUNTERSIGN);
+    if is_countersign {
+        return countersign::main();
+    }
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs the measurements.
-pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+fn run(args: &Args) -> Result<()> {
     if let Some(over) = args.mcp_bank {
-        return mcp::bank::serve(over).map(|()| ExitCode::SUCCESS);
+        return mcp::bank::serve(over);
     }
     let folder = Folder::create(&args.dir)?;
     let mut report = Report::default();
@@ -100,7 +131,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         print!("{}", report.table());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The folder that everything is measured in; removed when done, also on an error.

@@ -95,7 +95,6 @@ pub struct Server {
     sockets: PathBuf,
     data: PathBuf,
     programs: PathBuf,
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests start a server again"))]
     account: Account,
 }
 
@@ -130,13 +129,11 @@ impl Server {
     }
 
     /// Where the server's socket is.
-    #[cfg(test)]
     pub fn sockets(&self) -> &Path {
         &self.sockets
     }
 
     /// Stops the server as a crash would, without finishing or telling anyone anything, and starts it again.
-    #[cfg(test)]
     pub fn crash_and_restart(&self) -> Result<(), ServerError> {
         if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             running.stop(&[Signal::QUIT, Signal::KILL]);
@@ -158,7 +155,6 @@ impl Server {
     }
 
     /// The server's process id and folder, while it runs.
-    #[cfg(test)]
     pub fn process_and_folder(&self) -> Option<(u32, PathBuf)> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().map(|running| (running.child.id(), running.folder.path.clone()))

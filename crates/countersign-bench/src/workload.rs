@@ -1,7 +1,7 @@
 //! The work that the gate is measured with: one action type with three preconditions, on many accounts or on one.
 
-use crate::data::DataFolder;
 use anyhow::{Context as _, Result, bail};
+use countersign::measured::DataFolder;
 use countersign_core::action::Action;
 use countersign_core::identity::{Auth, KeyName, first_operator};
 use countersign_core::ids::{AgentId, FactId, FactType};

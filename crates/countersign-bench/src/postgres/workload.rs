@@ -6,8 +6,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Statement};
 
 use super::{PostgresError, connect};
-use crate::bench::floor::Lcg;
-use crate::private_postgres::Server;
+use crate::floor::Lcg;
+use countersign_testing::postgres::Server;
 
 /// The share of each run that is not counted: plans and caches are still being filled.
 const WARM_UP: f64 = 0.1;

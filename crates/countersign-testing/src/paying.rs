@@ -1,21 +1,18 @@
 //! A gate whose pact reads and changes rows of a PostgreSQL: intents, dispatches and settlements in its ledger, the rest there.
 
-use crate::adapters::postgres::Postgres;
-use crate::data::DataFolder;
 use anyhow::{Context as _, Result, bail};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
 use countersign_core::value::{Attributes, Value};
 use countersign_engine::gate::Gate;
-use countersign_engine::outbox::{Adapters, Outbox};
-use countersign_engine::request::Request;
-use std::path::Path;
+use countersign_engine::outbox::{Adapter, Adapters, Outbox};
+use countersign_engine::request::{Answer, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The pact.
-pub const PACT: &str = include_str!("bank.toml");
+pub const PACT: &str = include_str!("paying.toml");
 
 /// Most effects that are under way at a time.
 const IN_FLIGHT: usize = 64;
@@ -27,17 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bank {
     /// The gate.
     pub gate: Arc<Gate>,
-    /// Its data folder.
-    pub data: DataFolder,
     outbox: Option<Outbox>,
 }
 
 impl Bank {
-    /// Makes a gate with the pact and an agent that may pay.
-    pub fn create(dir: &Path, adapter: Postgres) -> Result<Self> {
-        let data = DataFolder::create(dir, "bench.example/bank")?;
-        let bank = Self::open(data, adapter)?;
-        let pact = load(PACT).map_err(|problems| anyhow::anyhow!("the bench's pact does not load: {problems:?}"))?.pact;
+    /// Gives a new gate the pact and an agent that may pay.
+    pub fn create(gate: Gate, adapter: impl Adapter + 'static) -> Result<Self> {
+        let bank = Self::open(gate, adapter)?;
+        let pact = load(PACT).map_err(|problems| anyhow::anyhow!("the bank's pact does not load: {problems:?}"))?.pact;
         let by = AgentId::new("operator")?;
         bank.gate.call(Request::Publish { by: by.clone(), auth: Auth::None, pact: Arc::new(pact) })?;
         let roles = Value::Set(Arc::new([Value::String("payer".into())].into_iter().collect()));
@@ -54,23 +48,19 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Opens a gate that is there, and takes up what was under way.
-    pub fn open(data: DataFolder, adapter: Postgres) -> Result<Self> {
-        let (gate, _) = data.open(data.options())?;
+    /// Takes up what was under way in a gate that was furnished before.
+    pub fn open(gate: Gate, adapter: impl Adapter + 'static) -> Result<Self> {
         let gate = Arc::new(gate);
         let adapters: Adapters = [("bank".into(), Arc::new(adapter) as _)].into_iter().collect();
         let outbox = Outbox::start(Arc::clone(&gate), adapters)?;
-        Ok(Self { gate, data, outbox: Some(outbox) })
+        Ok(Self { gate, outbox: Some(outbox) })
     }
 
     /// Hands in one payment, and answers with its entry.
-    #[cfg(test)]
     pub fn pay(&self, number: u64, account: &str) -> Result<u64> {
         match self.gate.call(self.payment(number, account)?)? {
-            countersign_engine::request::Answer::Entered(entered) => Ok(entered.entry.index),
-            countersign_engine::request::Answer::Repeated(entry) => {
-                bail!("an idempotency key came twice, first in entry {entry}")
-            }
+            Answer::Entered(entered) => Ok(entered.entry.index),
+            Answer::Repeated(entry) => bail!("an idempotency key came twice, first in entry {entry}"),
         }
     }
 
@@ -116,13 +106,12 @@ impl Bank {
     }
 
     /// Stops the outbox and closes the gate.
-    pub fn close(mut self) -> Result<DataFolder> {
+    pub fn close(mut self) -> Result<()> {
         if let Some(outbox) = self.outbox.take() {
             outbox.stop();
         }
         let gate = Arc::try_unwrap(self.gate).map_err(|_| anyhow::anyhow!("the gate is still in use"))?;
-        gate.close().map_err(|error| anyhow::anyhow!(error))?;
-        Ok(self.data)
+        gate.close().map_err(|error| anyhow::anyhow!(error))
     }
 }
 

@@ -16,6 +16,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use world::World;
 
+/// What this program is called where it is to be the product.
+pub const COUNTERSIGN: &str = "countersign";
+
 /// Rounds, and calls of each kind in one: what disturbs a round disturbs every kind.
 const ROUNDS: usize = 5;
 const CALLS: usize = 200;

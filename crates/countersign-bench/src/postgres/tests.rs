@@ -132,6 +132,6 @@ fn a_panic_stops_the_server_too() {
 
 #[test]
 fn a_machine_without_a_server_is_told_what_to_do() {
-    let error = crate::private_postgres::find_programs(None, &["/nonexistent"]).unwrap_err().to_string();
+    let error = countersign_testing::postgres::find_programs(None, &["/nonexistent"]).unwrap_err().to_string();
     assert!(error.contains("`postgresql`") && error.contains("--no-postgres"), "{error}");
 }

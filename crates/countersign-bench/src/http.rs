@@ -1,8 +1,8 @@
 //! The gate over HTTP: 64 connections on loopback, each with one action on its way.
 
 use super::workload::{Bench, body};
-use crate::http;
 use anyhow::{Context as _, Result, bail};
+use countersign::measured::serve_on;
 use countersign_core::identity::KeyName;
 use countersign_engine::gate::Gate;
 use countersign_engine::identity::signature::{Signable, sign};
@@ -89,7 +89,7 @@ fn serving(
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = tokio::spawn(http::serve_on(gate, Arc::default(), listener, async {
+        let server = tokio::spawn(serve_on(gate, Arc::default(), listener, async {
             // Dropped or sent, both mean the end.
             let _ = stopped.await;
         }));

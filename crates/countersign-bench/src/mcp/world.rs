@@ -1,10 +1,13 @@
-//! What stands behind a measurement: a gate that runs, a bank, an agent, and a gateway; all of them processes of this binary.
+//! What stands behind a measurement: a gate that runs, a bank, an agent, and a gateway; all of them processes of this binary, which is
+//! `countersign` itself when it is called so.
 
+use super::COUNTERSIGN;
 use super::bank::Over;
 use super::client::Client;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -35,13 +38,12 @@ impl World {
         let exe = std::env::current_exe().context("this program cannot be found")?;
         let bank = match over {
             Over::Stdio => None,
-            Over::Http => Some(Running::start(&mut countersign(&folder, &["bench", "--mcp-bank", "http"])?)?),
+            Over::Http => Some(Running::start(&mut bench(&folder, &["--mcp-bank", "http"])?)?),
         };
         let place = match &bank {
             Some(bank) => toml::Table::from_iter([("url".to_owned(), bank.url.clone().into())]),
             None => {
-                let words =
-                    [exe.to_str().context("the path of this program is not UTF-8")?, "bench", "--mcp-bank", "stdio"];
+                let words = [exe.to_str().context("the path of this program is not UTF-8")?, "--mcp-bank", "stdio"];
                 toml::Table::from_iter([("command".to_owned(), words.map(toml::Value::from).to_vec().into())])
             }
         };
@@ -65,7 +67,7 @@ impl World {
     pub fn direct(&self) -> Result<Client> {
         match &self.bank {
             Some(bank) => Client::connect(&bank.url),
-            None => Client::start(countersign(&self.folder, &["bench", "--mcp-bank", "stdio"])?),
+            None => Client::start(bench(&self.folder, &["--mcp-bank", "stdio"])?),
         }
     }
 
@@ -79,9 +81,16 @@ impl World {
 }
 
 /// A command of this binary in a folder, with nothing of the caller's settings.
-fn countersign(folder: &Path, words: &[&str]) -> Result<Command> {
+fn bench(folder: &Path, words: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
     command.args(words).current_dir(folder).env_clear();
+    Ok(command)
+}
+
+/// The same as `countersign`.
+fn countersign(folder: &Path, words: &[&str]) -> Result<Command> {
+    let mut command = bench(folder, words)?;
+    command.arg0(COUNTERSIGN);
     Ok(command)
 }
 
