@@ -72,7 +72,8 @@ fn clients_that_leave_before_their_answers_take_no_more_than_one_session_may_and
     let (sandbox, folder) = (Sandbox::new(), tempfile::tempdir().unwrap());
     std::fs::write(sandbox.path().join("countersign.toml"), "[mcp]\nsession_idle = \"15s\"\n").unwrap();
     let upstream = format!("box={}", server::command("mute", folder.path()));
-    let words = ["mcp", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let words =
+        ["mcp", "serve", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0", "--upstream", &upstream];
     let gateway = Http::start(sandbox.command(&words));
     let session = gateway.post(None, &hello()).session.expect("has a session");
     gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
