@@ -1,8 +1,8 @@
 //! The comparison with a serialisable database: the same check, update, idempotency key and ledger insert on PostgreSQL.
 //!
 //! One action is one transaction and one round trip: a prepared call of a plpgsql function under SERIALIZABLE, retried when
-//! the server asks for it. The server is private (see [`countersign_testing::postgres`]) and durable; every setting is part of the result, so
-//! that a reader can judge whether the comparison is fair. Each figure is the best of several numbers of clients.
+//! the server asks for it. The server is private (see [`countersign_testing::postgres`]) and durable; every setting is part of the
+//! result, so that a reader can judge whether the comparison is fair. Each figure is the best of several numbers of clients.
 
 mod workload;
 

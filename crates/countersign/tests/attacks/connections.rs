@@ -106,7 +106,7 @@ fn thousands_of_half_open_and_slow_clients_lock_nobody_out_and_cost_the_ledger_n
     world.run_ok(&["halt", "add", "--server", SOCKET, "--agent", "packer-1", "--reason", "an attack"]);
     let took = started.elapsed();
     println!("a halt by the operators' socket while {HALF_OPEN} half-open and {SLOW} slow clients attack: {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < PATIENCE / 2, "{took:?}");
     let refused = persist(&agent, addr, "POST", "/v1/actions", &ship("halted"), &retries);
     assert!(refused.contains("\"halted\""), "{refused}");
     world.run_ok(&["halt", "lift", "--server", SOCKET, "--agent", "packer-1", "--reason", "seen"]);

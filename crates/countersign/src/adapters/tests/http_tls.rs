@@ -77,7 +77,7 @@ fn a_handshake_that_hangs_is_given_up_in_time() {
     let started = std::time::Instant::now();
     let (found, evidence) = found(attempt(&adapter, &call(post("/payouts"), 20_000), &Told::free()));
     assert_eq!(found, "not sent", "{evidence:?}");
-    assert!(started.elapsed() < std::time::Duration::from_secs(10));
+    assert!(started.elapsed() < std::time::Duration::from_secs(19));
 }
 
 #[test]
