@@ -10,9 +10,9 @@ mod lost;
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
 use crate::delegation::reduce_for;
-use crate::fold::{Fold, FoldError, walk_options};
+use crate::fold::{Depth, Fold, FoldError, Read, ahead, read_frame, walk_options};
 use crate::storage::disk::Disk;
-use crate::storage::{StorageError, walk};
+use crate::storage::{PlacedBatch, StorageError, walk};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::code::Code;
 use countersign_core::decide::{Approval, approve, decide};
@@ -20,14 +20,16 @@ use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::{Digest, FactId, Tag};
+use countersign_core::ids::{FactId, Tag};
 use countersign_core::record::{Approved, Decided, Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
+use countersign_ledger::segment::Frame;
 use countersign_ledger::tree::Frontier;
 use lost::{FENCED, Lost};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -77,25 +79,48 @@ pub enum AuditError {
 /// Audits the log in a folder; `progress` is told the entries done.
 pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
     let mut auditor = Auditor { origin: key.origin().to_owned(), ..Auditor::default() };
-    let end = walk_entries(disk, key, &mut |leaf, payload| {
-        auditor.entry(leaf, payload)?;
-        progress(auditor.fold.position);
+    let audited = AtomicU64::new(0);
+    let torn_tail = walk_entries(disk, key, &audited, progress, |recorded| {
+        auditor.entry(&recorded)?;
+        audited.store(auditor.fold.position, Ordering::Relaxed);
         Ok(())
     })?;
-    Ok(auditor.finish(end))
+    Ok(auditor.finish(torn_tail))
 }
 
-/// Takes one entry: its leaf, and its payload unless that was erased.
-type Visit<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError>;
+/// An entry as it is recorded.
+struct Recorded {
+    read: Read,
+    leaf: Vec<u8>,
+    /// Empty where it was erased.
+    payload: Vec<u8>,
+}
 
-/// Reads every entry of a folder in order; says whether a torn tail follows.
-fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool, StorageError> {
-    let end = walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
-        for frame in placed.batch.frames() {
-            visit(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
-        }
-        Ok(())
+/// Reads every entry of a folder, whole and ahead of what takes them, in order; says whether a torn tail follows. `progress` is told
+/// how many are done.
+fn walk_entries(
+    disk: &dyn Disk,
+    key: &LogKey,
+    done: &AtomicU64,
+    progress: &mut dyn FnMut(u64),
+    take: impl FnMut(Recorded) -> Result<(), FoldError> + Send,
+) -> Result<bool, StorageError> {
+    let read = |placed: &PlacedBatch<'_>| {
+        let record = |frame: Frame<'_>| {
+            let read = read_frame(&frame, Depth::Whole)?;
+            let payload = if frame.is_erased() { Vec::new() } else { frame.payload.to_vec() };
+            Ok(Recorded { read, leaf: frame.leaf.to_vec(), payload })
+        };
+        placed.batch.frames().map(record).collect()
+    };
+    let end = ahead(read, take, |visit| {
+        walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
+            visit(placed)?;
+            progress(done.load(Ordering::Relaxed));
+            Ok(())
+        })
     })?;
+    progress(done.load(Ordering::Relaxed));
     Ok(end.tail.is_some())
 }
 
@@ -122,23 +147,24 @@ struct Auditor {
 const DIFFERING_KEPT: usize = 1000;
 
 impl Auditor {
-    fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let (entry, commitment) = self.fold.read(leaf_bytes, payload)?;
+    fn entry(&mut self, recorded: &Recorded) -> Result<(), FoldError> {
+        let Read { entry, .. } = &recorded.read;
+        self.fold.check_next(entry)?;
         self.report.entries += 1;
         if let Event::Erasure { entries, .. } = &entry.event {
             for erased in entries {
                 self.erased_by.entry(*erased).or_insert(entry.index);
             }
         }
-        match (&entry.event, payload) {
-            (Event::Erased(leaf), _) => self.erased(leaf),
-            (_, payload) => {
-                let again = again(&entry, &self.fold.state, &self.origin);
-                self.compare((&entry, commitment), leaf_bytes, payload.unwrap_or_default(), again);
+        match &entry.event {
+            Event::Erased(leaf) => self.erased(leaf),
+            _ => {
+                let again = again(entry, &self.fold.state, &self.origin);
+                self.compare(recorded, again);
             }
         }
         self.lost.ended(&entry.event);
-        self.fold.apply(&entry, leaf_bytes)
+        self.fold.apply(&recorded.read)
     }
 
     fn erased(&mut self, leaf: &Leaf) {
@@ -155,19 +181,15 @@ impl Auditor {
         self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
     }
 
-    fn compare(
-        &mut self,
-        (recorded, commitment): (&Entry, Digest),
-        leaf_bytes: &[u8],
-        payload: &[u8],
-        again: Result<Entry, String>,
-    ) {
+    fn compare(&mut self, recorded: &Recorded, again: Result<Entry, String>) {
+        let Recorded { read: Read { entry: recorded, commitment, .. }, leaf: leaf_bytes, payload } = recorded;
+        let (leaf_bytes, payload) = (leaf_bytes.as_slice(), payload.as_slice());
         let event = &recorded.event;
         let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
         let what = match again {
             Ok(entry) => {
                 let payload_again = self.payloads.payload(&entry).as_bytes();
-                let leaf_again = self.leaves.leaf(&entry, &commitment.0).as_bytes();
+                let leaf_again = self.leaves.leaf(&entry, &commitment.0);
                 match (leaf_again == leaf_bytes, payload_again == payload) {
                     (true, true) => {
                         self.report.verified += 1;
@@ -180,7 +202,7 @@ impl Auditor {
                         is_fenced |= says(FENCED);
                         difference("payload", payload, payload_again)
                     }
-                    (false, true) => difference("leaf", leaf_bytes, leaf_again),
+                    (false, true) => difference("leaf", &shown_leaf(leaf_bytes), &shown_leaf(leaf_again)),
                 }
             }
             Err(why) => why,
@@ -233,7 +255,7 @@ fn rests_on(event: &Event) -> Option<u64> {
 /// The entry as it should have been, from its recorded inputs.
 fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
     check_authority(entry, state)?;
-    let Entry { index, time_ms, by, auth, event } = entry;
+    let Entry { index, time_ms, by, auth, context, event } = entry;
     let held = state.held(auth.clone());
     if held != *auth {
         return Err(format!(
@@ -272,19 +294,29 @@ fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
         | Event::Resume { .. }
         | Event::Denials(_)
         | Event::Rotation { .. }
+        | Event::Done(_)
         | Event::Erased(_) => event.clone(),
     };
     give_tags(again.writes_mut(), event.writes());
-    Ok(Entry { index: *index, time_ms: *time_ms, by: by.clone(), auth: auth.clone(), event: again })
+    Ok(Entry {
+        index: *index,
+        time_ms: *time_ms,
+        by: by.clone(),
+        auth: auth.clone(),
+        context: context.clone(),
+        event: again,
+    })
 }
 
 /// Whether an operator could do what the entry says, at its place. What the gate did itself needs nobody.
 fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
     let Entry { time_ms, by, auth, event, .. } = entry;
     let role = match event {
-        Event::Action(_) | Event::Genesis { .. } | Event::Clock { confirmed: false, .. } | Event::Erased(_) => {
+        Event::Action(_) | Event::Genesis { .. } | Event::Clock { confirmed: false, .. } => {
             return Ok(());
         }
+        // An audit reads entries whole, and does not ask about those that it cannot read.
+        Event::Done(_) | Event::Erased(_) => return Ok(()),
         Event::Dispatch(_) | Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
         Event::Denials(denied) => {
             check_denials(denied, *time_ms)?;
@@ -383,6 +415,11 @@ fn check_chain(action: &Action, origin: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A leaf as people read it.
+fn shown_leaf(bytes: &[u8]) -> Vec<u8> {
+    Leaf::decode(bytes).map_or_else(|_| bytes.to_vec(), |leaf| leaf.show().into_bytes())
+}
+
 /// The first difference of two texts, with a little of what follows.
 fn difference(what: &str, recorded: &[u8], again: &[u8]) -> String {
     let at = recorded.iter().zip(again).take_while(|(a, b)| a == b).count();
@@ -399,7 +436,8 @@ const EXPLAINED: [&str; 4] = ["/blocked", "/shadowed", "/decision/blocked", "/de
 
 /// Whether a payload gives one of these codes as a reason. What an agent wrote into its body says nothing.
 fn says_one_of(payload: &[u8], codes: &[Code]) -> bool {
-    let Ok(payload) = serde_json::from_slice::<serde_json::Value>(payload) else { return false };
+    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter::<serde_json::Value>();
+    let Some(Ok(payload)) = objects.next() else { return false };
     let code = |place: &&str| payload.pointer(place).and_then(|reason| reason.get("code")?.as_str());
     EXPLAINED.iter().filter_map(code).any(|said| codes.iter().any(|code| code.as_str() == said))
 }
