@@ -18,6 +18,7 @@ mod explaining;
 mod outside;
 mod precedence;
 mod properties;
+mod records;
 mod scopes;
 mod standing;
 mod world;

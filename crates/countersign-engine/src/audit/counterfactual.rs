@@ -1,6 +1,7 @@
 //! Replay under other pacts: which past verdicts would differ, each on its recorded facts, with no cascade.
 
-use super::{AuditError, check_chain, walk_entries};
+use super::again::check_chain;
+use super::{AuditError, walk_entries};
 use crate::fold::Fold;
 use crate::storage::disk::Disk;
 use countersign_core::action::Action;
