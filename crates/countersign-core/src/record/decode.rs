@@ -115,7 +115,7 @@ impl Entry {
             (_, None) => return Err(DecodeError::Missing("signed")),
             (auth, Some(signed)) => {
                 let signed = Arc::new(signed.decode(signed_body).map_err(DecodeError::Signed)?);
-                Auth::Signature(signed).held(auth == LeafAuth::Gateway)
+                Auth::Signature(signed).with_custody(auth == LeafAuth::Gateway)
             }
         };
         let event = decode_event(&leaf, payload, body, &auth)?;

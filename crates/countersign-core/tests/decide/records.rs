@@ -1,6 +1,6 @@
 //! Entries as bytes: what others read (vectors/entries.json), and what is refused.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::halt::Scope;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Tag};

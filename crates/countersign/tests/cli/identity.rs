@@ -1,11 +1,15 @@
 //! A gate that knows who calls: from `init` to a revoked agent, without a server and with one.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
 const REFUND: &str = "act --pact billing --action refund account=42 amount=100 currency=USD \
     destination=acct_treasury_1 --observe Account::42";
+
+/// All parameters at once, so that it is one request. Two that are denied are one entry or two, as time will have it.
+const WHOLE: &str = "act --pact billing --action refund \
+    --params {\"account\":\"42\",\"amount\":100,\"currency\":\"USD\",\"destination\":\"acct_treasury_1\"} --data data --key refund-1.key";
 
 /// A folder with an admin, a published pact, an agent and an account.
 fn identified() -> Sandbox {
@@ -39,10 +43,7 @@ fn from_init_to_a_revoked_agent() {
         sandbox.run("operator list --data data --key admin.key").must(0).shown(),
         committed.shown(),
         sandbox.run("agent revoke refund-1 --data data --key admin.key").must(0).shown(),
-        sandbox
-            .run(&format!("{} --data data --key refund-1.key", REFUND.replace(" --observe Account::42", "")))
-            .must(1)
-            .shown(),
+        sandbox.run(WHOLE).must(1).shown(),
         sandbox.run("agent activate refund-1 --data data --key admin.key").must(0).shown(),
         sandbox.run("agent rotate refund-1 --overlap 0 --key-file new.key --data data --key admin.key").must(0).shown(),
         sandbox.run(&act).must(1).shown(),
@@ -52,7 +53,7 @@ fn from_init_to_a_revoked_agent() {
         sandbox.run("operator revoke admin --data data --key admin.key").must(1).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
-    sandbox.run("verify --data data --key data/log.vkey").must(0);
+    sandbox.run("verify --data data --log-key data/log.vkey").must(0);
     sandbox.run("audit --data data").must(0);
 }
 
@@ -121,7 +122,7 @@ fn a_server_is_talked_to_with_the_same_key() {
     assert_eq!(sandbox.run("fact get Account 42 --json").must(0).json()["version"], 1);
     sandbox.run("fact get Account 42 --history").must(0);
     let committed = sandbox.run(&format!("{REFUND} --key refund-1.key --json")).must(0).json();
-    let shown = sandbox.run(&format!("entry show {}", committed["entry"])).must(0).stderr;
+    let shown = sandbox.run(&format!("ledger show {}", committed["entry"])).must(0).stderr;
     assert!(shown.contains("Signed by refund-1 with the key did:key:"), "{shown}");
     assert_eq!(server.end().0, 0);
     // After a clean end, what was signed before it is still known, and a new start takes what is signed now.

@@ -80,19 +80,26 @@ fn what_takes_too_long_is_ended_with_everything_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let script = format!("sleep 60 & echo $! $$ > {}; wait", pids.display());
-    let started = Instant::now();
-    let (found, evidence) = run(&script, "", &[], 500);
-    assert_eq!(found, "unknown", "{evidence:?}");
-    assert!(evidence.summary.contains("took too long"), "{}", evidence.summary);
-    assert!(started.elapsed() < Duration::from_secs(20));
-    for pid in std::fs::read_to_string(pids).unwrap().split_whitespace() {
-        assert!(is_gone(pid), "{pid} still runs");
+    // On a busy machine the shell may be ended before it has started anything; then it gets more time.
+    for timeout_ms in [500, 5_000, 20_000] {
+        let started = Instant::now();
+        let (found, evidence) = run(&script, "", &[], timeout_ms);
+        assert_eq!(found, "unknown", "{evidence:?}");
+        assert!(evidence.summary.contains("took too long"), "{}", evidence.summary);
+        assert!(started.elapsed() < Duration::from_secs(50), "it waited for what was started");
+        let written = std::fs::read_to_string(&pids).unwrap_or_default();
+        if written.ends_with('\n') {
+            assert_eq!(written.split_whitespace().count(), 2, "{written}");
+            assert!(written.split_whitespace().all(is_gone), "something still runs of {written}");
+            return;
+        }
     }
+    panic!("the script never came to start anything");
 }
 
-/// Whether a process has ended; one that nobody has reaped yet has ended too.
+/// Whether a process has ended; one that no one has reaped yet has ended too.
 fn is_gone(pid: &str) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
         match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Err(_) => return true,
@@ -106,9 +113,9 @@ fn is_gone(pid: &str) -> bool {
 #[test]
 fn what_it_leaves_running_neither_holds_the_call_nor_lives_on() {
     let started = Instant::now();
-    let (found, evidence) = run("sleep 60 & echo $!", "", &[], 30_000);
+    let (found, evidence) = run("sleep 60 & echo $!", "", &[], 40_000);
     assert_eq!(found, "done", "{evidence:?}");
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(50), "it waited for what was left running");
     assert!(is_gone(evidence.result.unwrap().trim()));
 }
 

@@ -132,7 +132,7 @@ fn a_service_that_hangs_or_drips_is_given_up_in_time() {
         assert_eq!(found, "unknown", "{evidence:?}");
         assert!(evidence.summary.contains("took too long"), "{}", evidence.summary);
         let took = started.elapsed();
-        assert!(took >= Duration::from_millis(190) && took < Duration::from_secs(5), "{took:?}");
+        assert!(took >= Duration::from_millis(190) && took < Duration::from_secs(30), "{took:?}");
     }
 }
 

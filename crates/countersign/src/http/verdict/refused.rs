@@ -1,4 +1,4 @@
-//! What the agent of a parked action is told after a reviewer has refused it, or nobody has decided in time.
+//! What the agent of a parked action is told after a reviewer has refused it, or no one has decided in time.
 
 use super::of_stored;
 use countersign_api::{Verdict, VerdictKind};
@@ -21,7 +21,7 @@ pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
         (Kind::Refusal, Some(review)) => {
             let reason = match stored.decode().map_err(|error| error.to_string())?.event {
                 Event::Refusal { reason, .. } => format!(": {reason}"),
-                // Where it was erased, nobody says why.
+                // Where it was erased, no one says why.
                 _ => String::new(),
             };
             let message = format!("{} refused rev_{review}{reason}", leaf.by);

@@ -1,0 +1,9 @@
+//! Effects that leave the building, through the gate: fences, claims, and calls from intent to settlement.
+
+mod approvals;
+mod calls;
+mod claims;
+mod crashes;
+mod fences;
+mod stops;
+mod world;
