@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from countersign import Client, Key, LogKey, ReceiptError, fact, verify_receipt
+from countersign.leaves import read_leaf
 from countersign.receipts import commitment, leaf_hash, node_hash, parse_receipt, root_of, verify_checkpoint
 from tests.gate import ACCOUNT, ORIGIN, ROOT, Gate
 from tests.test_client import refund
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "vectors/ledger.json").read_text())
+ENTRIES: list[dict[str, Any]] = json.loads((ROOT / "vectors/entries.json").read_text())["entries"]
 KEY: str = VECTORS["key"]["verifier_key"]
 RECEIPTS: list[dict[str, Any]] = VECTORS["receipts"]
 
@@ -26,6 +28,17 @@ def test_hashes_are_the_vectors() -> None:
     assert node_hash(bytes.fromhex(node["left"]), bytes.fromhex(node["right"])).hex() == node["hash"]
     kept = VECTORS["commitment"]
     assert commitment(bytes.fromhex(kept["salt"]), bytes.fromhex(kept["payload"])).hex() == kept["hash"]
+
+
+def test_leaves_of_the_vectors_are_read_as_the_gate_shows_them() -> None:
+    for entry in ENTRIES:
+        leaf = bytes.fromhex(entry["leaf"])
+        assert read_leaf(leaf) == entry["shown"]["leaf"]
+        cut = [leaf[:end] for end in range(len(leaf))]
+        # One leaf has one spelling.
+        for other in (*cut, leaf + b"\0", leaf[:2] + b"\x18\x03" + leaf[3:], leaf[:2] + b"\x04" + leaf[3:]):
+            with pytest.raises(ValueError, match="."):
+                read_leaf(other)
 
 
 @pytest.mark.parametrize("vector", RECEIPTS, ids=lambda vector: f"entry {vector['index']}")

@@ -6,7 +6,7 @@ use countersign_core::decide::decide;
 use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::record::{Decided, Entry, Event};
+use countersign_core::record::{Context, Decided, Entry, Event};
 use std::time::{Duration, Instant};
 
 /// Durable actions a second, over so many of them.
@@ -54,6 +54,7 @@ pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
             time_ms: now_ms,
             by: by.clone(),
             auth: Auth::None,
+            context: Context::default(),
             event,
         });
     }

@@ -347,12 +347,17 @@ impl Observed {
 
     /// Writes the observation as it stands in a record, with or without its value.
     pub fn write(&self, out: &mut Canonical, with_value: bool) {
+        self.write_with(out, with_value, Canonical::fact);
+    }
+
+    /// The same, with the fact written in whichever way.
+    pub(crate) fn write_with(&self, out: &mut Canonical, with_value: bool, fact: impl Fn(&mut Canonical, &FactId)) {
         out.open('{');
         out.key("at");
         out.u64(self.at_ms);
         self.version.write_digest(out, "digest");
         out.key("fact");
-        out.fact(&self.fact);
+        fact(out, &self.fact);
         if let Some(value) = self.value.as_ref().filter(|_| with_value) {
             out.key("value");
             value.write(out);

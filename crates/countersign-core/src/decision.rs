@@ -206,8 +206,13 @@ impl Decision {
         }
     }
 
+    /// Whether there is anything to say beside the verdict, and beside what has a place of its own in a record.
+    pub(crate) fn has_more_than_verdict(&self) -> bool {
+        self.blocked().is_some() || self.gap_ms.is_some() || self.shadowed.is_some() || self.waived_by.is_some()
+    }
+
     /// Writes verdict and reasons as they stand in a record.
-    pub fn write_verdict(&self, out: &mut Canonical) {
+    pub(crate) fn write_verdict(&self, out: &mut Canonical, with_verdict: bool) {
         out.open('{');
         if let Some(blocked) = self.blocked() {
             out.key("blocked");
@@ -225,8 +230,10 @@ impl Decision {
             out.key("shadowed");
             shadowed.write(out);
         }
-        out.key("verdict");
-        out.string(self.verdict.as_str());
+        if with_verdict {
+            out.key("verdict");
+            out.string(self.verdict.as_str());
+        }
         if let Some(waived) = &self.waived_by {
             out.key("waived_by");
             waived.write(out);

@@ -147,7 +147,7 @@ impl InForce {
 /// Why payloads of this kind are never erased; `None` where they can be once nothing of them is in force.
 pub fn kept_for_ever(event: &Event) -> Option<&'static str> {
     match event {
-        Event::Action(_) | Event::Approval(_) | Event::Dispatch(_) => None,
+        Event::Action(_) | Event::Done(_) | Event::Approval(_) | Event::Dispatch(_) => None,
         Event::Feed { .. } | Event::Held { .. } | Event::Settle(_) => None,
         Event::Claim { .. } | Event::Refusal { .. } | Event::Confirm { .. } => None,
         // Only counted, and nothing rests on it.

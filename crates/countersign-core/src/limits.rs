@@ -161,3 +161,18 @@ pub const SQL_BYTES_MAX: usize = 8192;
 
 /// Most parameters of one SQL statement.
 pub const SQL_PARAMS_MAX: usize = 64;
+
+/// Entries that one entry may name as what led to it: enough for a review of many readings, and a leaf still has room.
+pub const BECAUSE_OF_MAX: usize = 64;
+
+/// Labels of one entry: as many names as a gate may have.
+pub const LABELS_MAX: usize = 16;
+
+/// The highest severity.
+pub const SEVERITY_MAX: u64 = 100;
+
+/// Full confidence, in thousandths.
+pub const CONFIDENCE_MAX: u64 = 1000;
+
+/// Organisations that one entry counts for or against.
+pub const SCORES_MAX: usize = 32;

@@ -1,20 +1,25 @@
 //! The bytes of ledger entries: a public leaf and an erasable payload for each (docs/formats/entry.md).
 //!
-//! Both are canonical JSON written in one pass. The leaf names facts by tag and holds a salted commitment to the payload;
-//! the payload holds everything else. What is decoded and encoded again gives the same bytes, which is how an audit
-//! compares (I3). Unknown kinds and versions are refused, never guessed.
+//! The leaf is deterministic CBOR: it names facts by tag and holds a salted commitment to the payload. The payload holds everything
+//! else: canonical JSON, and behind it the bodies of requests as they were sent. What is decoded and encoded again gives the same
+//! bytes, which is how an audit compares (I3). Unknown kinds, members and versions are refused, never guessed. People and programs
+//! are shown JSON, which `shown` writes.
 
 mod call;
+mod context;
 mod decode;
 mod encode;
 mod kind;
 mod leaf;
 mod payload;
+mod shown;
 
+pub use context::{Context, ContextError, Given};
 pub use decode::DecodeError;
 pub use encode::Encoder;
-pub use kind::{Kind, LeafVerdict};
-pub use leaf::{Leaf, LeafPact};
+pub use kind::{Kind, LeafAuth, LeafVerdict};
+pub use leaf::Leaf;
+pub use shown::{Shown as ShownEntry, show};
 
 use crate::action::{Action, KeyDigest};
 use crate::call::{EffectId, Evidence, Outcome, Send};
@@ -33,7 +38,7 @@ use crate::value::Attributes;
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
-pub const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 3;
 
 /// One ledger entry, before it is bytes.
 #[derive(Debug, Clone)]
@@ -46,6 +51,8 @@ pub struct Entry {
     pub by: AgentId,
     /// How that is known.
     pub auth: Auth,
+    /// Where it came from and what it weighs.
+    pub context: Context,
     /// What happened.
     pub event: Event,
 }
@@ -169,6 +176,8 @@ pub enum Event {
         /// Why, in the operator's words.
         reason: String,
     },
+    /// An action that is finished, as the fold reads it: what it changed. Only read back, never written.
+    Done(Box<Done>),
     /// An entry whose payload was erased since: what its leaf still says. Only read back, never written.
     Erased(Box<Leaf>),
 }
@@ -180,6 +189,23 @@ pub struct Decided {
     pub action: Action,
     /// The decision.
     pub decision: Decision,
+}
+
+/// What a finished action changed: all that the fold reads of it.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// What kind of entry it is.
+    pub kind: Kind,
+    /// Committed or rejected.
+    pub verdict: LeafVerdict,
+    /// The action's id.
+    pub action: ActionId,
+    /// The digest of its idempotency key.
+    pub key: KeyDigest,
+    /// What it wrote.
+    pub writes: Vec<Write>,
+    /// What it charged.
+    pub charges: Vec<Charge>,
 }
 
 /// The second decision on an effect that was cooling.
@@ -279,14 +305,12 @@ impl Event {
     }
 
     /// The idempotency key of an action, and the action's id: what an erasure leaves of both.
-    ///
-    /// # Errors
-    /// If the leaf of an erased entry holds no such key.
-    pub fn key(&self) -> Result<Option<(KeyDigest, ActionId)>, DecodeError> {
+    pub fn key(&self) -> Option<(KeyDigest, ActionId)> {
         match self {
-            Self::Action(decided) => Ok(Some((decided.action.key, decided.action.id))),
-            Self::Erased(leaf) => Ok(leaf.key_digest()?.zip(leaf.action)),
-            _ => Ok(None),
+            Self::Action(decided) => Some((decided.action.key, decided.action.id)),
+            Self::Done(done) => Some((done.key, done.action)),
+            Self::Erased(leaf) => leaf.key.zip(leaf.action),
+            _ => None,
         }
     }
 
@@ -315,6 +339,7 @@ impl Event {
             Self::Withdrawal { .. } => Kind::Withdrawal,
             Self::Denials(_) => Kind::Denials,
             Self::Rotation { .. } => Kind::Rotation,
+            Self::Done(done) => done.kind,
             Self::Erased(leaf) => leaf.kind,
         }
     }
@@ -327,6 +352,7 @@ impl Event {
                 Outcome::Failed => LeafVerdict::Failed,
                 Outcome::InDoubt => LeafVerdict::InDoubt,
             }),
+            Self::Done(done) => Some(done.verdict),
             Self::Erased(leaf) => leaf.verdict,
             _ => self.decision().map(|decision| match &decision.verdict {
                 Verdict::Committed => LeafVerdict::Committed,
@@ -342,6 +368,7 @@ impl Event {
         match self {
             Self::Feed { write, .. } => std::slice::from_ref(write),
             Self::Settle(settle) => &settle.writes,
+            Self::Done(done) => &done.writes,
             _ => self.decision().map_or(&[], |decision| &decision.writes),
         }
     }
@@ -350,6 +377,7 @@ impl Event {
     pub fn charges(&self) -> &[Charge] {
         match self {
             Self::Settle(settle) => &settle.charges,
+            Self::Done(done) => &done.charges,
             _ => self.decision().map_or(&[], |decision| &decision.charges),
         }
     }

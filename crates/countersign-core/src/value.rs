@@ -4,6 +4,7 @@
 //! what every JSON reader agrees on. A value can be checked against a type, written canonically, and lent to Cedar.
 
 mod attributes;
+mod read;
 mod set;
 
 pub use attributes::Attributes;
@@ -12,7 +13,7 @@ pub use set::Set;
 use crate::canonical::Canonical;
 use crate::limits::INTEGER_MAX;
 use cedar_policy_core::ast::{Literal, Value as CedarValue, ValueKind};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -246,13 +247,6 @@ impl Value {
 impl Serialize for Value {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_json().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = serde_json::Value::deserialize(deserializer)?;
-        Self::from_untyped_json(&json, "value").map_err(serde::de::Error::custom)
     }
 }
 

@@ -10,6 +10,7 @@ mod explaining;
 mod external;
 mod precedence;
 mod properties;
+mod records;
 mod scopes;
 mod standing;
 mod world;

@@ -12,7 +12,9 @@ use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
-use countersign_core::record::{Approved, Decided, DecodeError, Encoder, Entry, Event, Judged, Kind, Leaf, Settle};
+use countersign_core::record::{
+    Approved, Context, Decided, DecodeError, Encoder, Entry, Event, Judged, Kind, Leaf, LeafAuth, Settle,
+};
 use countersign_core::review::{ReviewId, Shown};
 use countersign_core::state::State;
 use countersign_core::value::{Attributes, Value};
@@ -76,7 +78,14 @@ fn fold(state: &mut State, writes: &[Write], mut made: impl FnMut(u64, Arc<Fact>
 
 fn feed(state: &mut State, index: u64, write: decision::Write) {
     let event = Event::Feed { write, held: None };
-    state.apply(&Entry { index, time_ms: index, by: AgentId::gate(), auth: Auth::None, event });
+    state.apply(&Entry {
+        index,
+        time_ms: index,
+        by: AgentId::gate(),
+        auth: Auth::None,
+        context: Context::default(),
+        event,
+    });
 }
 
 /// Everything that the index answers.
@@ -210,7 +219,7 @@ fn is_listed(event: &Event) -> bool {
         | Event::Refusal { .. }
         | Event::Rotation { .. } => true,
         // Only read back.
-        Event::Erased(_) => false,
+        Event::Done(_) | Event::Erased(_) => false,
     }
 }
 
@@ -220,21 +229,35 @@ fn every_kind_of_entry_keeps_its_signature() {
         assert!(is_listed(&event));
         let kind = event.kind();
         let auth = signed((kind != Kind::Action).then_some("a \"body\""));
-        let entry = Entry { index: 3, time_ms: 7, by: AgentId::new("a").unwrap(), auth: auth.clone(), event };
+        let entry = Entry {
+            index: 3,
+            time_ms: 7,
+            by: AgentId::new("a").unwrap(),
+            auth: auth.clone(),
+            context: Context::default(),
+            event,
+        };
         let (mut payloads, mut leaves) = (Encoder::default(), Encoder::default());
         let payload = payloads.payload(&entry);
+        let mut objects = serde_json::Deserializer::from_str(payload).into_iter::<serde_json::Value>();
         let mut canonical = Canonical::new();
-        canonical.json(&serde_json::from_str(payload).unwrap());
-        assert_eq!(payload, canonical.as_str(), "{kind}");
+        canonical.json(&objects.next().unwrap().unwrap());
+        assert_eq!(&payload[..objects.byte_offset()], canonical.as_str(), "{kind}");
+        let mut shown = Canonical::new();
+        shown.json(&serde_json::from_str(&entry.show_payload()).unwrap());
+        assert_eq!(entry.show_payload(), shown.as_str(), "{kind}");
         let leaf = leaves.leaf(&entry, &[0; 32]);
-        let decoded = Leaf::decode(leaf.as_bytes()).unwrap();
+        let decoded = Leaf::decode(leaf).unwrap();
+        let mut shown = Canonical::new();
+        shown.json(&serde_json::from_str(&decoded.show()).unwrap());
+        assert_eq!(decoded.show(), shown.as_str(), "{kind}");
         let again = Entry::decode(decoded.clone(), Some(payload.as_bytes())).unwrap();
         assert_eq!(again.auth, auth, "{kind}");
         assert_eq!((payload, leaf), (Encoder::default().payload(&again), Encoder::default().leaf(&again, &[0; 32])));
 
         // What the leaf says of a signature and what the payload has must agree, and be whole.
         let mut unsigned = decoded.clone();
-        unsigned.auth = "none".to_owned();
+        unsigned.auth = LeafAuth::None;
         assert!(matches!(Entry::decode(unsigned, Some(payload.as_bytes())), Err(DecodeError::Signed(_))), "{kind}");
         let without = Entry { auth: Auth::None, ..entry.clone() };
         let without = Encoder::default().payload(&without).to_owned();

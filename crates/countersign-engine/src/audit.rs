@@ -3,31 +3,28 @@
 //! An audit trusts the log's signatures for what was recorded and `decide` for what should have been. It reads the folder
 //! without holding it and never looks at a snapshot. Where an erased payload leaves no way to know, it says so and goes on.
 
+mod again;
 mod counterfactual;
 mod effects;
 mod lost;
+mod once;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
-use crate::delegation::reduce_for;
-use crate::fold::{Fold, FoldError, walk_options};
+use crate::fold::{Depth, Fold, FoldError, Read, ahead, read_frame, walk_options};
 use crate::storage::disk::Disk;
-use crate::storage::{StorageError, walk};
-use countersign_core::action::{Action, ActionRequest};
+use crate::storage::{PlacedBatch, StorageError, walk};
+use again::again;
 use countersign_core::code::Code;
-use countersign_core::decide::{Approval, approve, decide};
-use countersign_core::decision::Write;
-use countersign_core::denial::check_denials;
-use countersign_core::fact::version_in_tag;
-use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::{Digest, FactId, Tag};
-use countersign_core::record::{Approved, Decided, Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
-use countersign_core::state::State;
+use countersign_core::ids::Tag;
+use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
 use countersign_ledger::checkpoint::LogKey;
+use countersign_ledger::segment::Frame;
 use countersign_ledger::tree::Frontier;
 use lost::{FENCED, Lost};
+use once::Once;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -77,25 +74,48 @@ pub enum AuditError {
 /// Audits the log in a folder; `progress` is told the entries done.
 pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
     let mut auditor = Auditor { origin: key.origin().to_owned(), ..Auditor::default() };
-    let end = walk_entries(disk, key, &mut |leaf, payload| {
-        auditor.entry(leaf, payload)?;
-        progress(auditor.fold.position);
+    let audited = AtomicU64::new(0);
+    let torn_tail = walk_entries(disk, key, &audited, progress, |recorded| {
+        auditor.entry(&recorded)?;
+        audited.store(auditor.fold.position, Ordering::Relaxed);
         Ok(())
     })?;
-    Ok(auditor.finish(end))
+    Ok(auditor.finish(torn_tail))
 }
 
-/// Takes one entry: its leaf, and its payload unless that was erased.
-type Visit<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError>;
+/// An entry as it is recorded.
+struct Recorded {
+    read: Read,
+    leaf: Vec<u8>,
+    /// Empty where it was erased.
+    payload: Vec<u8>,
+}
 
-/// Reads every entry of a folder in order; says whether a torn tail follows.
-fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool, StorageError> {
-    let end = walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
-        for frame in placed.batch.frames() {
-            visit(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
-        }
-        Ok(())
+/// Reads every entry of a folder, whole and ahead of what takes them, in order; says whether a torn tail follows. `progress` is told
+/// how many are done.
+fn walk_entries(
+    disk: &dyn Disk,
+    key: &LogKey,
+    done: &AtomicU64,
+    progress: &mut dyn FnMut(u64),
+    take: impl FnMut(Recorded) -> Result<(), FoldError> + Send,
+) -> Result<bool, StorageError> {
+    let read = |placed: &PlacedBatch<'_>| {
+        let record = |frame: Frame<'_>| {
+            let read = read_frame(&frame, Depth::Whole)?;
+            let payload = if frame.is_erased() { Vec::new() } else { frame.payload.to_vec() };
+            Ok(Recorded { read, leaf: frame.leaf.to_vec(), payload })
+        };
+        placed.batch.frames().map(record).collect()
+    };
+    let end = ahead(read, take, |visit| {
+        walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
+            visit(placed)?;
+            progress(done.load(Ordering::Relaxed));
+            Ok(())
+        })
     })?;
+    progress(done.load(Ordering::Relaxed));
     Ok(end.tail.is_some())
 }
 
@@ -114,6 +134,8 @@ struct Auditor {
     gone: BTreeSet<u64>,
     /// What was under way by entries that are erased.
     lost: Lost,
+    /// The requests that made an entry.
+    once: Once,
     payloads: Encoder,
     leaves: Encoder,
 }
@@ -122,23 +144,27 @@ struct Auditor {
 const DIFFERING_KEPT: usize = 1000;
 
 impl Auditor {
-    fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let (entry, commitment) = self.fold.read(leaf_bytes, payload)?;
+    fn entry(&mut self, recorded: &Recorded) -> Result<(), FoldError> {
+        let Read { entry, .. } = &recorded.read;
+        self.fold.check_next(entry)?;
         self.report.entries += 1;
         if let Event::Erasure { entries, .. } = &entry.event {
             for erased in entries {
                 self.erased_by.entry(*erased).or_insert(entry.index);
             }
         }
-        match (&entry.event, payload) {
-            (Event::Erased(leaf), _) => self.erased(leaf),
-            (_, payload) => {
-                let again = again(&entry, &self.fold.state, &self.origin);
-                self.compare((&entry, commitment), leaf_bytes, payload.unwrap_or_default(), again);
+        let once = self.once.check(entry, &self.fold, &self.origin);
+        match (&entry.event, once) {
+            // Nothing that is erased explains a second entry of one request.
+            (_, Err(what)) => self.differs(entry.index, what),
+            (Event::Erased(leaf), Ok(())) => self.erased(leaf),
+            (_, Ok(())) => {
+                let again = again(entry, &self.fold.state, &self.origin);
+                self.compare(recorded, again);
             }
         }
         self.lost.ended(&entry.event);
-        self.fold.apply(&entry, leaf_bytes)
+        self.fold.apply(&recorded.read)
     }
 
     fn erased(&mut self, leaf: &Leaf) {
@@ -155,19 +181,15 @@ impl Auditor {
         self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
     }
 
-    fn compare(
-        &mut self,
-        (recorded, commitment): (&Entry, Digest),
-        leaf_bytes: &[u8],
-        payload: &[u8],
-        again: Result<Entry, String>,
-    ) {
+    fn compare(&mut self, recorded: &Recorded, again: Result<Entry, String>) {
+        let Recorded { read: Read { entry: recorded, commitment, .. }, leaf: leaf_bytes, payload } = recorded;
+        let (leaf_bytes, payload) = (leaf_bytes.as_slice(), payload.as_slice());
         let event = &recorded.event;
         let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
         let what = match again {
             Ok(entry) => {
                 let payload_again = self.payloads.payload(&entry).as_bytes();
-                let leaf_again = self.leaves.leaf(&entry, &commitment.0).as_bytes();
+                let leaf_again = self.leaves.leaf(&entry, &commitment.0);
                 match (leaf_again == leaf_bytes, payload_again == payload) {
                     (true, true) => {
                         self.report.verified += 1;
@@ -180,7 +202,7 @@ impl Auditor {
                         is_fenced |= says(FENCED);
                         difference("payload", payload, payload_again)
                     }
-                    (false, true) => difference("leaf", leaf_bytes, leaf_again),
+                    (false, true) => difference("leaf", &shown_leaf(leaf_bytes), &shown_leaf(leaf_again)),
                 }
             }
             Err(why) => why,
@@ -203,10 +225,14 @@ impl Auditor {
         if let Some(depends_on) = tainted.or(standing).or(over_budget).or(parked).or(lost) {
             self.report.unverifiable.push(Unverifiable { entry: recorded.index, depends_on, erased_by: None });
         } else {
-            self.report.differing_count += 1;
-            if self.report.differing.len() < DIFFERING_KEPT {
-                self.report.differing.push(Differing { entry: recorded.index, what });
-            }
+            self.differs(recorded.index, what);
+        }
+    }
+
+    fn differs(&mut self, entry: u64, what: String) {
+        self.report.differing_count += 1;
+        if self.report.differing.len() < DIFFERING_KEPT {
+            self.report.differing.push(Differing { entry, what });
         }
     }
 
@@ -230,157 +256,9 @@ fn rests_on(event: &Event) -> Option<u64> {
     }
 }
 
-/// The entry as it should have been, from its recorded inputs.
-fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
-    check_authority(entry, state)?;
-    let Entry { index, time_ms, by, auth, event } = entry;
-    let held = state.with_custody(auth.clone());
-    if held != *auth {
-        return Err(format!(
-            "it says `auth: {}`, and who held the key then makes it `{}`",
-            auth.as_str(),
-            held.as_str()
-        ));
-    }
-    let mut again = match event {
-        Event::Action(recorded) => {
-            check_chain(&recorded.action, origin)?;
-            let action = recorded.action.clone();
-            let decision = decide(&action, state, *time_ms);
-            Event::Action(Box::new(Decided { action, decision }))
-        }
-        Event::Approval(recorded) => Event::Approval(Box::new(approved_again(entry, recorded, state)?)),
-        Event::Dispatch(recorded) => effects::dispatched_again(*time_ms, recorded.effect, state)?,
-        Event::Feed { write, held: None } => {
-            Event::Feed { write: state.feed(&write.fact, write.value.clone()), held: None }
-        }
-        Event::Feed { held: Some(held), .. } => effects::released_again(*held, state)?,
-        Event::Settle(settle) => effects::settled_again(*time_ms, settle, state)?,
-        Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => {
-            effects::claimed_again(entry, state)?
-        }
-        // What they say is an input, and whether they may say it was asked above.
-        Event::Genesis { .. }
-        | Event::Pact(_)
-        | Event::Held { .. }
-        | Event::Confirm { .. }
-        | Event::Erasure { .. }
-        | Event::Clock { .. }
-        | Event::Refusal { .. }
-        | Event::Expiry { .. }
-        | Event::Halt { .. }
-        | Event::Resume { .. }
-        | Event::Denials(_)
-        | Event::Rotation { .. }
-        | Event::Erased(_) => event.clone(),
-    };
-    give_tags(again.writes_mut(), event.writes());
-    Ok(Entry { index: *index, time_ms: *time_ms, by: by.clone(), auth: auth.clone(), event: again })
-}
-
-/// Whether an operator could do what the entry says, at its place. What the gate did itself needs nobody.
-fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
-    let Entry { time_ms, by, auth, event, .. } = entry;
-    let role = match event {
-        Event::Action(_) | Event::Genesis { .. } | Event::Clock { confirmed: false, .. } | Event::Erased(_) => {
-            return Ok(());
-        }
-        Event::Dispatch(_) | Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
-        Event::Denials(denied) => {
-            check_denials(denied, *time_ms)?;
-            return effects::by_the_gate(entry);
-        }
-        // A settlement is the gate's own, unless a person resolved a doubt.
-        Event::Settle(_) if effects::by_the_gate(entry).is_ok() => return Ok(()),
-        Event::Settle(settle) => {
-            effects::check_resolved(settle, state)?;
-            Role::Reviewer
-        }
-        // Agents are asked where the claim is derived again.
-        Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => return Ok(()),
-        Event::Held { fact, .. } => {
-            if !state.must_hold(fact) {
-                return Err(format!("{fact} was not fenced, but its feed was held"));
-            }
-            role_to_feed(fact)
-        }
-        Event::Feed { write, held: None } => {
-            if state.must_hold(&write.fact) {
-                return Err(format!("{} was fenced, but was fed", write.fact));
-            }
-            check_condition(auth, &write.fact, state)?;
-            state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
-            role_to_feed(&write.fact)
-        }
-        Event::Confirm { fact, tag, version } => {
-            if state.confirmable(fact, *version) != Some(*tag) {
-                return Err(format!("{fact} was confirmed at version {version}, but was not at that version"));
-            }
-            role_to_feed(fact)
-        }
-        Event::Pact(_) => Role::Publisher,
-        Event::Approval(_) => Role::Reviewer,
-        Event::Expiry { review } => {
-            state.reviews.check_expired(*review, *time_ms).map_err(|refused| refused.to_string())?;
-            return effects::by_the_gate(entry);
-        }
-        Event::Refusal { review, .. } => {
-            state.reviews.waiting(*review, *time_ms).map_err(|refused| refused.to_string())?;
-            Role::Reviewer
-        }
-        Event::Halt { scope, reason } => {
-            state.halts.check_halt(scope, reason).map_err(|refused| refused.to_string())?;
-            Role::Admin
-        }
-        Event::Resume { scope, reason } => {
-            state.halts.check_resume(scope, reason).map_err(|refused| refused.to_string())?;
-            Role::Admin
-        }
-        Event::Erasure { .. } | Event::Clock { .. } | Event::Rotation { .. } => Role::Admin,
-    };
-    authorise(state, by, auth, role, *time_ms).map_err(|refused| refused.to_string())
-}
-
-/// Whether the version was current that the signed request asked for with `If-Match`.
-fn check_condition(auth: &Auth, fact: &FactId, state: &State) -> Result<(), String> {
-    let Some(tag) = auth.signed().and_then(|signed| signed.if_match.as_deref()) else { return Ok(()) };
-    let current = state.facts.get(fact).map_or(0, |fact| fact.version());
-    match version_in_tag(tag) {
-        Some(version) if version == current => Ok(()),
-        _ => Err(format!("it was to hold only for version {tag} of {fact}, which was at {current}")),
-    }
-}
-
-/// An approval decided again: the parked action under what its reviewer was shown.
-fn approved_again(entry: &Entry, recorded: &Approved, state: &State) -> Result<Approved, String> {
-    let Approved { shown, until_ms, .. } = recorded.clone();
-    let approval = Approval { by: &entry.by, shown: &shown, until_ms };
-    let parked = state.reviews.waiting(shown.review, entry.time_ms).map_err(|refused| refused.to_string())?;
-    let decision = match approve(&approval, parked, state, entry.time_ms) {
-        Ok(decision) => decision,
-        Err(void) => void.decision.ok_or_else(|| void.refusal.to_string())?,
-    };
-    Ok(Approved { action: Arc::clone(&parked.action), shown, until_ms, decision })
-}
-
-/// Tags of new facts are drawn at random when they are written: a recorded input.
-fn give_tags(writes: &mut [Write], recorded: &[Write]) {
-    for write in writes.iter_mut().filter(|write| write.tag.is_none()) {
-        write.tag = recorded.iter().find(|recorded| recorded.fact == write.fact).and_then(|recorded| recorded.tag);
-    }
-}
-
-/// Signatures are verified again, and the chain must be the token's: no other can have been recorded in its place.
-fn check_chain(action: &Action, origin: &str) -> Result<(), String> {
-    if !action.is_delegated && action.chain.is_none() {
-        return Ok(());
-    }
-    let request = ActionRequest::parse(&action.body).map_err(|error| format!("the recorded body: {error}"))?;
-    let chain = request.delegation.as_deref().map(|token| reduce_for(token, origin)).transpose();
-    if chain.map_err(|error| error.to_string())?.as_ref() != action.chain.as_deref() {
-        return Err("the recorded chain is not that of the delegation in the body".to_owned());
-    }
-    Ok(())
+/// A leaf as people read it.
+fn shown_leaf(bytes: &[u8]) -> Vec<u8> {
+    Leaf::decode(bytes).map_or_else(|_| bytes.to_vec(), |leaf| leaf.show().into_bytes())
 }
 
 /// The first difference of two texts, with a little of what follows.
@@ -399,7 +277,8 @@ const EXPLAINED: [&str; 4] = ["/blocked", "/shadowed", "/decision/blocked", "/de
 
 /// Whether a payload gives one of these codes as a reason. What an agent wrote into its body says nothing.
 fn says_one_of(payload: &[u8], codes: &[Code]) -> bool {
-    let Ok(payload) = serde_json::from_slice::<serde_json::Value>(payload) else { return false };
+    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter::<serde_json::Value>();
+    let Some(Ok(payload)) = objects.next() else { return false };
     let code = |place: &&str| payload.pointer(place).and_then(|reason| reason.get("code")?.as_str());
     EXPLAINED.iter().filter_map(code).any(|said| codes.iter().any(|code| code.as_str() == said))
 }

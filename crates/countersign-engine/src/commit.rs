@@ -58,7 +58,7 @@ impl BatchProof {
     pub fn receipt(&self, entry: &Entry) -> Option<Receipt> {
         let at = usize::try_from(entry.index.checked_sub(self.first_index)?).ok()?;
         let commitment = self.commitments.get(at)?;
-        let leaf = Encoder::default().leaf(entry, &commitment.0).as_bytes().to_vec();
+        let leaf = Encoder::default().leaf(entry, &commitment.0).to_vec();
         let proof = self.prover.inclusion_proof(entry.index).ok()?;
         Some(Receipt { index: entry.index, leaf, proof, checkpoint: self.checkpoint.to_string() })
     }

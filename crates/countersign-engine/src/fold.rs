@@ -1,4 +1,10 @@
 //! Folding stored entries back into state: after a restart, and in an audit.
+//!
+//! Reading an entry needs nothing of the state, so it is done on another thread than applying it (`ahead`).
+
+mod ahead;
+
+pub use ahead::ahead;
 
 use crate::idempotency::Idempotency;
 use crate::storage::WalkOptions;
@@ -8,7 +14,8 @@ use countersign_core::state::{PublishError, State};
 use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
-use countersign_ledger::hash::leaf_hash;
+use countersign_ledger::hash::{Hash, leaf_hash};
+use countersign_ledger::segment::{Frame, SALT_LEN};
 use countersign_ledger::tree::TileTree;
 
 /// What a log folds to.
@@ -67,19 +74,38 @@ pub enum FoldError {
     },
 }
 
-/// Whether salt and payload are those that a leaf commits to.
-pub fn payload_matches(leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
-    Leaf::decode(leaf).is_ok_and(|leaf| leaf.commitment.0 == commitment(salt, payload).0)
+/// How much of an entry is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// What the fold needs.
+    Fold,
+    /// All of it, to decide it again.
+    Whole,
 }
 
-/// Which of the log's keys a leaf names: the genesis its first, a rotation its next.
+/// An entry that was read and is to be applied.
+#[derive(Debug)]
+pub struct Read {
+    /// The entry.
+    pub entry: Entry,
+    /// The commitment to its payload.
+    pub commitment: Digest,
+    /// The hash of its leaf.
+    pub leaf_hash: Hash,
+}
+
+/// Whether salt and payload are those that a leaf commits to.
+pub fn payload_matches(leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool {
+    Leaf::commitment_in(leaf).is_ok_and(|committed| committed.0 == commitment(salt, payload).0)
+}
+
+/// Which of the log's keys a leaf names: the genesis its first, a rotation its next. No leaf of another kind can name one.
 ///
 /// # Errors
-/// If the leaf is one of these and cannot be read, or another that names a key.
+/// If the leaf is one of these and cannot be read, or stands where it may not.
 pub fn named_key(leaf: &[u8]) -> Result<Option<LogKey>, String> {
-    let text = std::str::from_utf8(leaf).map_err(|_| "its leaf is not text".to_owned())?;
-    // Almost no leaf names a key, and reading one costs more than its hash. In a string, quotes would be escaped.
-    if !text.contains(r#""log_key":"#) && !text.contains(r#""kind":"rotation""#) {
+    let kind = Leaf::kind_of(leaf).map_err(|error| error.to_string())?;
+    if !matches!(kind, Kind::Genesis | Kind::Rotation) {
         return Ok(None);
     }
     let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
@@ -95,30 +121,63 @@ pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
     WalkOptions { key, next: None, named_key: &named_key, payload_matches: &payload_matches }
 }
 
+/// Reads the entry that stands at a place; `payload` is `None` where it was erased.
+///
+/// # Errors
+/// If it cannot be read, or says that it stands elsewhere.
+pub fn read(index: u64, leaf_bytes: &[u8], payload: Option<&[u8]>, depth: Depth) -> Result<Read, FoldError> {
+    let unreadable = |source| FoldError::Decode { index, source };
+    let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
+    if leaf.index != index {
+        return Err(FoldError::Index { index, says: leaf.index });
+    }
+    let commitment = leaf.commitment;
+    let entry = match depth {
+        Depth::Fold => Entry::decode_to_fold(leaf, payload),
+        Depth::Whole => Entry::decode(leaf, payload),
+    };
+    Ok(Read { entry: entry.map_err(unreadable)?, commitment, leaf_hash: leaf_hash(leaf_bytes) })
+}
+
+/// Reads the entry of a frame.
+///
+/// # Errors
+/// If it cannot be read, or says that it stands elsewhere.
+pub fn read_frame(frame: &Frame<'_>, depth: Depth) -> Result<Read, FoldError> {
+    read(frame.index, frame.leaf, (!frame.is_erased()).then_some(frame.payload), depth)
+}
+
 impl Fold {
     /// Folds one entry; `payload` is `None` where it was erased.
+    ///
+    /// # Errors
+    /// If it cannot be read or does not follow.
     pub fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let (entry, _) = self.read(leaf_bytes, payload)?;
-        self.apply(&entry, leaf_bytes)
+        let read = read(self.position, leaf_bytes, payload, Depth::Fold)?;
+        self.apply(&read)
     }
 
-    /// Reads the next entry and checks that it is next in place and time. Gives the commitment to its payload too.
-    pub fn read(&self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(Entry, Digest), FoldError> {
+    /// Checks that an entry is next in time. That it is next in place was checked where it was read.
+    ///
+    /// # Errors
+    /// If time goes back.
+    pub fn check_next(&self, entry: &Entry) -> Result<(), FoldError> {
         let index = self.position;
-        let unreadable = |source| FoldError::Decode { index, source };
-        let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
-        if leaf.index != index {
-            return Err(FoldError::Index { index, says: leaf.index });
+        if entry.index != index {
+            return Err(FoldError::Index { index, says: entry.index });
         }
-        if leaf.time < self.time_ms {
-            return Err(FoldError::Time { index, time_ms: leaf.time });
+        if entry.time_ms < self.time_ms {
+            return Err(FoldError::Time { index, time_ms: entry.time_ms });
         }
-        let commitment = leaf.commitment;
-        Ok((Entry::decode(leaf, payload).map_err(unreadable)?, commitment))
+        Ok(())
     }
 
     /// Applies the next entry.
-    pub fn apply(&mut self, entry: &Entry, leaf_bytes: &[u8]) -> Result<(), FoldError> {
+    ///
+    /// # Errors
+    /// If it is not the next, or publishes a pact that does not follow.
+    pub fn apply(&mut self, Read { entry, leaf_hash, .. }: &Read) -> Result<(), FoldError> {
+        self.check_next(entry)?;
         if let Event::Pact(pact) = &entry.event {
             let refused = |error: PublishError| FoldError::Pact { index: entry.index, why: error.to_string() };
             self.state.check_publish(pact).map_err(refused)?;
@@ -127,13 +186,11 @@ impl Fold {
             self.erased.extend(entries);
             self.erasure = Some(entry.index);
         }
-        if let Some((key, action)) =
-            entry.event.key().map_err(|source| FoldError::Decode { index: entry.index, source })?
-        {
+        if let Some((key, action)) = entry.event.key() {
             self.keys.insert(entry.by.smol(), key, &action, entry.index, entry.time_ms);
         }
         self.state.apply(entry);
-        self.tree.push(leaf_hash(leaf_bytes));
+        self.tree.push(*leaf_hash);
         self.position += 1;
         self.time_ms = entry.time_ms;
         Ok(())

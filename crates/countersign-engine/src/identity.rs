@@ -6,6 +6,7 @@
 mod authenticate;
 mod freshness;
 mod kept;
+pub mod meaning;
 pub mod replay;
 pub mod signature;
 pub mod stored;

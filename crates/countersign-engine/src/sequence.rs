@@ -20,7 +20,7 @@ use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, HELD_FEEDS_MAX, REASON_BYTES_MAX};
-use countersign_core::record::{Approved, Decided, Entry, Event};
+use countersign_core::record::{Approved, Context, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
@@ -377,7 +377,14 @@ impl Sequencer {
                 write.tag = Some(Tag(tag));
             }
         }
-        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.with_custody(auth), event };
+        let entry = Entry {
+            index: self.state.next_entry,
+            time_ms,
+            by,
+            auth: self.state.with_custody(auth),
+            context: Context::default(),
+            event,
+        };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry, reply });
     }

@@ -20,13 +20,13 @@ pub use header::{FIRST_SEGMENT, HeaderError, SEGMENT_HEADER_LEN, SegmentHeader};
 pub use parse::{Batch, BatchHeader, Frame, Frames, Torn, parse_batch, parse_batch_header};
 
 /// The version of the segment format that this build writes, and the only one that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Bytes of a batch header.
 pub const BATCH_HEADER_LEN: usize = 32;
 /// Bytes of the two lengths that start a frame.
 pub const FRAME_HEADER_LEN: usize = 8;
-/// Bytes of a salt.
-pub const SALT_LEN: usize = 32;
+/// Bytes of a salt: as many as nobody can guess.
+pub const SALT_LEN: usize = 16;
 /// Largest leaf: an entry bundle of the public log writes an entry's length in 16 bits.
 pub const LEAF_BYTES_MAX: usize = 65_535;
 /// Largest payload: a published pact is the largest thing that an entry holds, and is far below this.

@@ -1,9 +1,9 @@
 //! The independent checker: judges a recorded history of the bank workload (`bank.rs`) against the ledger it left.
 //!
-//! It shares no code with the engine or with `decide`: it sees what was asked and answered, and the entries as plain JSON,
-//! and has its own small account of the rules (`rules.rs`). It holds that the history is serialisable in ledger order: each
-//! verdict is the one that the facts at its own position give (I1), so no effect rests on a false precondition and no
-//! rejection lacks a reason; versions rise by one; no acknowledged verdict is missing (I2); an operation that began after
+//! It shares no code with the engine or with `decide`: it sees what was asked and answered, reads the entries itself
+//! (`stored.rs`), and has its own small account of the rules (`rules.rs`). It holds that the history is serialisable in ledger
+//! order: each verdict is the one that the facts at its own position give (I1), so no effect rests on a false precondition and
+//! no rejection lacks a reason; versions rise by one; no acknowledged verdict is missing (I2); an operation that began after
 //! another was answered stands behind it; and what was observed was really so at the position that was shown.
 
 mod answers;
@@ -15,6 +15,7 @@ mod history;
 mod model;
 mod reviews;
 mod rules;
+pub mod stored;
 
 pub use grants::{Grants, check_grants};
 pub use history::{Answered, Asked, LogEntry, Operation, ReviewRefused, Shown};

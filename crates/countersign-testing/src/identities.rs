@@ -27,16 +27,23 @@ pub fn key_name(name: &str, number: u8) -> String {
 ///
 /// # Errors
 /// Says why it cannot be signed.
-pub fn signed(key: &SigningKey, origin: &str, body: &str, created_s: u64, nonce: u64) -> Result<Auth, String> {
+pub fn signed(
+    key: &SigningKey,
+    origin: &str,
+    (method, path): (&str, &str),
+    body: &str,
+    created_s: u64,
+    nonce: u64,
+) -> Result<Auth, String> {
     let name = KeyName::of(key.verifying_key().to_bytes());
     let covered = r#"("@method" "@authority" "@path" "content-digest")"#;
     let parameters = format!(r#";created={created_s};nonce="sim-{nonce:020}";keyid="{name}";tag="{}""#, tag(origin));
     let mut signed = Signed {
         key: name,
         input: Arc::from(format!("{covered}{parameters}")),
-        method: "POST".into(),
+        method: method.into(),
         authority: "sim.test".into(),
-        path: "/v1/sim".into(),
+        path: path.into(),
         query: None,
         if_match: None,
         body: Some(body.into()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use countersign_engine::storage::disk::Disk;
 use countersign_engine::storage::{Folder, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open};
 use countersign_ledger::commitment::commitment;
-use countersign_ledger::segment::BatchEncoder;
+use countersign_ledger::segment::{BatchEncoder, SALT_LEN};
 use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};
 use ed25519_dalek::SigningKey;
 
@@ -23,7 +23,7 @@ pub struct Written {
     /// The leaf; its last 32 bytes are the commitment.
     pub leaf: Vec<u8>,
     /// The salt.
-    pub salt: [u8; 32],
+    pub salt: [u8; SALT_LEN],
     /// The payload.
     pub payload: Vec<u8>,
 }
@@ -46,14 +46,14 @@ pub fn log_key() -> LogKey {
 
 /// Whether salt and payload are those whose commitment ends the leaf.
 #[must_use]
-pub fn payload_matches(leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
+pub fn payload_matches(leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool {
     leaf.last_chunk::<32>() == Some(&commitment(salt, payload).0)
 }
 
 /// Makes an entry from a seed. Lengths vary so that frames begin and end anywhere in a sector.
 #[must_use]
 pub fn written(rng: &mut SplitMix, payload_len_max: u64) -> Written {
-    let mut salt = [0u8; 32];
+    let mut salt = [0u8; SALT_LEN];
     salt.fill_with(|| (rng.next() & 0xff) as u8 | 1);
     let len = rng.below(payload_len_max);
     let payload: Vec<u8> = (0..len).map(|_| (rng.next() & 0xff) as u8).collect();

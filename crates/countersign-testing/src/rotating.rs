@@ -5,7 +5,7 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::record::{Encoder, Entry, Event};
+use countersign_core::record::{Context, Encoder, Entry, Event};
 use countersign_core::value::Attributes;
 use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::{named_key, payload_matches};
@@ -15,7 +15,7 @@ use countersign_engine::request::{Answer, Refusal, Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_engine::storage::disk::{Disk, read_small, replace_small};
 use countersign_engine::storage::{Folder, OpenOptions, StorageError, open};
-use countersign_ledger::segment::BatchEncoder;
+use countersign_ledger::segment::{BatchEncoder, SALT_LEN};
 use countersign_ledger::{Checkpoint, LogKey, commitment, leaf_hash};
 use ed25519_dalek::SigningKey;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -223,10 +223,17 @@ pub fn forge(
     batch.begin(opened.frontier.size());
     for event in events {
         let index = opened.frontier.size();
-        let entry = Entry { index, time_ms: u64::MAX >> 12, by: operator(), auth: Auth::None, event };
+        let entry = Entry {
+            index,
+            time_ms: u64::MAX >> 12,
+            by: operator(),
+            auth: Auth::None,
+            context: Context::default(),
+            event,
+        };
         let payload = encoder.payload(&entry).as_bytes().to_vec();
-        let leaf = encoder.leaf(&entry, &commitment(&[9; 32], &payload).0).as_bytes().to_vec();
-        batch.push_frame(&leaf, &[9; 32], &payload).map_err(not_next)?;
+        let leaf = encoder.leaf(&entry, &commitment(&[9; SALT_LEN], &payload).0).to_vec();
+        batch.push_frame(&leaf, &[9; SALT_LEN], &payload).map_err(not_next)?;
         opened.frontier.push(leaf_hash(&leaf));
     }
     let checkpoint =

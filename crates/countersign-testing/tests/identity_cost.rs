@@ -75,7 +75,7 @@ impl World {
             return Auth::None;
         }
         self.sent += 1;
-        signed(&signing_key(by, 0), ORIGIN, body, NOW_MS / 1000, self.sent).unwrap()
+        signed(&signing_key(by, 0), ORIGIN, ("POST", "/v1/actions"), body, NOW_MS / 1000, self.sent).unwrap()
     }
 
     fn feed(&mut self, fact: &str, value: &serde_json::Value) {

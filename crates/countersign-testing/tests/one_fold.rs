@@ -10,12 +10,12 @@ use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
-use countersign_core::record::{Entry, Kind, Leaf};
+use countersign_core::record::{Context, Entry, Given, Kind, Leaf};
 use countersign_core::review::Shown;
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::fold::{Fold, walk_options};
+use countersign_engine::fold::{Depth, Fold, read_frame, walk_options};
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{Request, Settlement, Submission};
@@ -27,7 +27,7 @@ use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
 use countersign_testing::gate::{ORIGIN, log_key, operator, signing_key};
 use countersign_testing::hands::Hands;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const PACT: &str = r#"
@@ -134,6 +134,8 @@ struct History {
     parts: Parts,
     pacts: u64,
     keys: u64,
+    /// What each entry said of where it came from.
+    contexts: BTreeMap<u64, Context>,
     /// Whether payloads are erased in it: then who last changed what is no longer the same by the log alone.
     erases: bool,
 }
@@ -156,7 +158,7 @@ impl History {
         let clock = Hands::at(1_800_000_000_005);
         let parts = open(&disk, &clock, 1);
         let erases = rng.below(2) == 0;
-        let mut history = Self { rng, disk, clock, parts, pacts: 0, keys: 0, erases };
+        let mut history = Self { rng, disk, clock, parts, pacts: 0, keys: 0, contexts: BTreeMap::new(), erases };
         history.publish();
         for agent in ["ann", "ben"] {
             let value = json!({"roles": [], "standing": "active", "org": "a", "trust": 1});
@@ -183,6 +185,14 @@ impl History {
         let mut batch = Batch::default();
         let submission = Submission { request, reply: Box::new(|_| ()) };
         self.parts.sequencer.sequence(&mut batch, [submission], &*self.clock);
+        // Nothing writes a context yet; what is said in one must come back from the log, whoever reads it.
+        for sequenced in &mut batch.entries {
+            let labels = vec![format!("label-{}", self.rng.below(9)).into()];
+            let given = Given { labels, severity: Some(self.rng.below(101)), ..Given::default() };
+            sequenced.entry.context =
+                Context::new(if self.rng.below(2) == 0 { given } else { Given::default() }).unwrap();
+            self.contexts.insert(sequenced.entry.index, sequenced.entry.context.clone());
+        }
         self.parts.committer.commit(batch).unwrap();
         let view = self.parts.view().read();
         assert!(self.parts.sequencer.state() == view.whole_state(), "readers see another state at {}", view.position);
@@ -389,6 +399,10 @@ impl History {
         let mut fold = Fold::default();
         walk(&self.disk, walk_options(&log_key()), Frontier::new(), &mut |placed| {
             for frame in placed.batch.frames() {
+                for depth in [Depth::Fold, Depth::Whole] {
+                    let read = read_frame(&frame, depth)?;
+                    assert_eq!(self.contexts.get(&frame.index).unwrap_or(&Context::default()), &read.entry.context);
+                }
                 fold.entry(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
             }
             Ok(())

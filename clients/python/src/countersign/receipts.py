@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from countersign.errors import ReceiptError
 from countersign.keys import is_weak, verifies
+from countersign.leaves import read_leaf
 
 _PREFIX = "rct1."
 _LEAF_BYTES_MAX = 65_535
@@ -195,12 +195,11 @@ def _signer(text: str, origin: str, lines: Sequence[str], known: Sequence[LogKey
 
 
 def _leaf(data: bytes) -> Mapping[str, Any]:
-    """Leaves are JSON objects; one that is not is shown as empty, since its bytes are what was proved."""
+    """What is not a leaf of this format is shown as empty, since its bytes are what was proved."""
     try:
-        leaf = json.loads(data)
+        return read_leaf(data)
     except ValueError:
         return {}
-    return leaf if isinstance(leaf, dict) else {}
 
 
 def _is_origin(text: str) -> bool:

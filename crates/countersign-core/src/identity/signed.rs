@@ -90,14 +90,13 @@ impl Signed {
         Arc::new(Self { body: None, ..Arc::unwrap_or_clone(self) })
     }
 
-    /// Writes it as it stands in a payload.
-    pub fn write(&self, out: &mut Canonical) {
+    /// Writes it as it stands in a payload; `body` writes the member for the body.
+    pub(crate) fn write(&self, out: &mut Canonical, body_member: impl Fn(&mut Canonical, &str)) {
         out.open('{');
         out.key("authority");
         out.string(&self.authority);
         if let Some(body) = &self.body {
-            out.key("body");
-            out.string(body);
+            body_member(out, body);
         }
         if let Some(if_match) = &self.if_match {
             out.key("if_match");
@@ -126,7 +125,8 @@ impl Signed {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoredSigned {
     authority: SmolStr,
-    body: Option<Arc<str>>,
+    /// How many bytes it has; they stand behind the payload's object.
+    pub(crate) body: Option<usize>,
     if_match: Option<SmolStr>,
     input: Arc<str>,
     key: String,
@@ -138,7 +138,7 @@ pub(crate) struct StoredSigned {
 
 impl StoredSigned {
     /// Reads it back, or says which member is not acceptable.
-    pub(crate) fn decode(self) -> Result<Signed, &'static str> {
+    pub(crate) fn decode(self, body: Option<&str>) -> Result<Signed, &'static str> {
         Ok(Signed {
             key: self.key.parse().map_err(|_| "key")?,
             signature: unhex(&self.signature).ok_or("signature")?,
@@ -148,7 +148,7 @@ impl StoredSigned {
             path: self.path,
             query: self.query,
             if_match: self.if_match,
-            body: self.body.map(RawBody::from),
+            body: body.map(RawBody::from),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The bytes of calls: how a dispatch stands in a payload, and how it is read back after a restart.
 
 use super::decode::DecodeError;
-use super::encode::write_writes;
-use super::payload::StoredWrite;
+use super::encode::{Form, write_list};
+use super::payload::DueWrite;
 use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Probe, Send, Statement};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight};
@@ -39,7 +39,8 @@ pub(super) fn write_in_flight(out: &mut Canonical, in_flight: &InFlight) {
             }
             out.close(']');
             out.key("writes");
-            write_writes(out, &dispatched.writes);
+            // What is yet to be written is in no leaf.
+            write_list(out, &dispatched.writes, Form::Shown);
         }
     }
     out.close('}');
@@ -172,16 +173,18 @@ pub(super) fn write_send(out: &mut Canonical, send: &Send) {
 
 /// `effect` in a payload.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredInFlight {
     dispatch_at: Option<u64>,
     call: Option<StoredCall>,
     #[serde(default)]
     fences: Vec<StoredFence>,
     #[serde(default)]
-    writes: Vec<StoredWrite>,
+    writes: Vec<DueWrite>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredFence {
     fact: FactId,
     sets: bool,
@@ -189,6 +192,7 @@ struct StoredFence {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredCall {
     adapter: SmolStr,
     deadline: u64,
@@ -202,6 +206,7 @@ struct StoredCall {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredOutside {
     adapter: SmolStr,
     fact: FactId,
@@ -211,6 +216,7 @@ struct StoredOutside {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredTool {
     arguments: Json,
     at: SmolStr,
@@ -218,6 +224,7 @@ struct StoredTool {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredProbe {
     absent_after: u64,
     at: Option<SmolStr>,
@@ -226,6 +233,7 @@ struct StoredProbe {
 
 /// `send` in a call, a probe or a settlement.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredSend {
     args: Option<Vec<SmolStr>>,
     arguments: Option<Json>,
@@ -239,6 +247,7 @@ pub(super) struct StoredSend {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredStatement {
     params: Vec<Json>,
     sql: String,
@@ -253,7 +262,7 @@ impl StoredInFlight {
                 Ok(InFlight::Dispatched(Dispatched {
                     call: call.decode()?,
                     fenced: self.fences.into_iter().map(fenced).collect(),
-                    writes: self.writes.into_iter().map(StoredWrite::decode).collect::<Result<_, _>>()?,
+                    writes: self.writes.into_iter().map(DueWrite::decode).collect(),
                 }))
             }
             _ => Err(DecodeError::Missing("call")),
@@ -322,6 +331,7 @@ impl StoredStatement {
 
 /// `evidence` in a settlement.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredEvidence {
     attempts: u32,
     receipt: Option<String>,

@@ -1,19 +1,24 @@
 //! Reading entries back, from this gate's own disk or from anywhere: what is read and written again has the same bytes.
 
 use super::call::StoredSend;
-use super::payload::{DecisionParts, Payload, StoredDenied, StoredObserved, StoredOutsideFact, StoredWrite};
-use super::{Approved, Decided, Dispatch, Entry, Event, FORMAT, Judged, Kind, Leaf, LeafVerdict, Settle};
+use super::context::ContextError;
+use super::payload::{
+    DecisionParts, Finished, Payload, StoredDenied, StoredOutsideFact, decode_reads, decode_writes, split,
+};
+use super::{
+    Approved, Decided, Dispatch, Done, Entry, Event, FORMAT, Judged, Kind, Leaf, LeafAuth, LeafVerdict, Settle,
+};
 use crate::action::{Action, ActionRequest, RequestError};
 use crate::call::EffectId;
 use crate::delegation::StoredChain;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::ScopeError;
-use crate::identity::{Auth, GATEWAY};
+use crate::identity::Auth;
 use crate::ids::IdError;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
-use crate::value::{Attributes, ValueError};
+use crate::value::ValueError;
 use std::sync::Arc;
 
 /// Why bytes are not an entry of this format.
@@ -27,9 +32,41 @@ pub enum DecodeError {
         "the entry has format {0}, and this version reads format {FORMAT}; use the version of countersign that wrote the log"
     )]
     Format(u64),
+    /// A leaf that is not the CBOR of one.
+    #[error("not the CBOR of a leaf: {0}")]
+    Cbor(#[from] minicbor::decode::Error),
+    /// A leaf that says something in another way than leaves do.
+    #[error("its leaf is not in the deterministic form (RFC 8949, 4.2.1): the gate did not write it so")]
+    NotCanonical,
+    /// A kind that this version does not know.
+    #[error("kind {0} is not known to this version; use a newer countersign")]
+    Kind(u8),
+    /// A verdict that this version does not know.
+    #[error("verdict {0} is not known to this version; use a newer countersign")]
+    Verdict(u8),
     /// An authentication kind that this version does not know.
-    #[error("authentication kind `{0}` is not known to this version; use a newer countersign")]
-    Auth(String),
+    #[error("authentication kind {0} is not known to this version; use a newer countersign")]
+    Auth(u8),
+    /// A member that leaves of this kind do not have.
+    #[error("the leaf of an entry of kind `{kind}` has no member {member} in this version")]
+    Member {
+        /// The member's number.
+        member: u8,
+        /// The kind.
+        kind: Kind,
+    },
+    /// A byte string of another length than it must have.
+    #[error("a byte string in its leaf must have {0} bytes, and has not")]
+    Length(usize),
+    /// What it says of where it came from is not acceptable.
+    #[error("the context: {0}")]
+    Context(#[from] ContextError),
+    /// It refers to a fact that it does not name.
+    #[error("it refers to fact {0}, and does not name so many")]
+    Place(usize),
+    /// The bodies behind its object are longer or shorter than it says, or are not text.
+    #[error("the bodies behind its payload are not as long as it says, or are not UTF-8")]
+    Bodies,
     /// A name or digest is not acceptable.
     #[error("{0}")]
     Id(#[from] IdError),
@@ -61,59 +98,109 @@ pub enum DecodeError {
 
 impl Entry {
     /// Reads an entry back; `payload` is `None` where it was erased.
-    pub fn decode(leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
-        let (index, time_ms, by) = (leaf.index, leaf.time, leaf.by.clone());
+    ///
+    /// # Errors
+    /// If it is not one of this format.
+    pub fn decode(mut leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
+        let (index, time_ms, by, context) = (leaf.index, leaf.time, leaf.by.clone(), std::mem::take(&mut leaf.context));
         let Some(payload) = payload else {
-            return Ok(Self { index, time_ms, by, auth: Auth::None, event: Event::Erased(Box::new(leaf)) });
+            return Ok(Self { index, time_ms, by, auth: Auth::None, context, event: Event::Erased(Box::new(leaf)) });
         };
-        let mut payload: Payload = serde_json::from_slice(payload)?;
-        let auth = match (leaf.is_signed()?, payload.signed.take()) {
-            (false, None) => Auth::None,
-            (true, Some(signed)) => {
-                let signed = Arc::new(signed.decode().map_err(DecodeError::Signed)?);
-                Auth::Signature(signed).with_custody(leaf.auth == GATEWAY)
+        let (mut payload, bodies): (Payload, _) = split(payload)?;
+        let signed = payload.signed.take();
+        let (body, signed_body) = split_bodies(bodies, payload.body, signed.as_ref().and_then(|signed| signed.body))?;
+        let auth = match (leaf.auth, signed) {
+            (LeafAuth::None, None) => Auth::None,
+            (LeafAuth::None, Some(_)) => return Err(DecodeError::Signed("signed")),
+            (_, None) => return Err(DecodeError::Missing("signed")),
+            (auth, Some(signed)) => {
+                let signed = Arc::new(signed.decode(signed_body).map_err(DecodeError::Signed)?);
+                Auth::Signature(signed).with_custody(auth == LeafAuth::Gateway)
             }
-            (true, None) => return Err(DecodeError::Missing("signed")),
-            (false, Some(_)) => return Err(DecodeError::Signed("signed")),
         };
-        let event = decode_event(&leaf, payload, &auth)?;
-        Ok(Self { index, time_ms, by, auth, event })
+        let event = decode_event(&leaf, payload, body, &auth)?;
+        Ok(Self { index, time_ms, by, auth, context, event })
+    }
+
+    /// Reads as much of an entry as the fold needs: of an action that is finished, what it changed. Everything else is read whole.
+    ///
+    /// # Errors
+    /// If it is not one of this format, as far as it is read.
+    pub fn decode_to_fold(mut leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
+        let (
+            Kind::Action | Kind::Shadow,
+            Some(verdict @ (LeafVerdict::Committed | LeafVerdict::Rejected)),
+            Some(payload),
+        ) = (leaf.kind, leaf.verdict, payload)
+        else {
+            return Self::decode(leaf, payload);
+        };
+        let (Finished { charges, facts, signed, writes, .. }, _) = split(payload)?;
+        if signed.is_some() != leaf.auth.is_signed() {
+            return Err(DecodeError::Signed("signed"));
+        }
+        let missing = DecodeError::Missing;
+        let done = Done {
+            kind: leaf.kind,
+            verdict,
+            action: leaf.action.ok_or(missing("action"))?,
+            key: leaf.key.ok_or(missing("key"))?,
+            writes: decode_writes(&leaf, &facts, writes)?,
+            charges: charges.into_iter().map(Into::into).collect(),
+        };
+        let (index, time_ms, context) = (leaf.index, leaf.time, std::mem::take(&mut leaf.context));
+        Ok(Self { index, time_ms, by: leaf.by, auth: Auth::None, context, event: Event::Done(Box::new(done)) })
     }
 }
 
-fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, DecodeError> {
+/// The body of the action, and then that of the signed request: exactly as long as the object says, and nothing behind them.
+fn split_bodies(
+    bodies: &[u8],
+    kept: Option<usize>,
+    signed: Option<usize>,
+) -> Result<(Option<&str>, Option<&str>), DecodeError> {
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| DecodeError::Bodies);
+    let (first, rest) = bodies.split_at_checked(kept.unwrap_or(0)).ok_or(DecodeError::Bodies)?;
+    if rest.len() != signed.unwrap_or(0) {
+        return Err(DecodeError::Bodies);
+    }
+    Ok((kept.map(|_| text(first)).transpose()?, signed.map(|_| text(rest)).transpose()?))
+}
+
+fn decode_event(leaf: &Leaf, payload: Payload, body: Option<&str>, auth: &Auth) -> Result<Event, DecodeError> {
     let missing = DecodeError::Missing;
-    let mut writes = payload.writes.into_iter().map(StoredWrite::decode).collect::<Result<Vec<_>, _>>()?;
+    let facts = payload.facts;
+    let mut writes = decode_writes(leaf, &facts, payload.writes)?;
+    let body = body.ok_or(missing("body"));
     let charges = payload.charges.into_iter().map(Into::into).collect();
     let reason = payload.reason.ok_or(missing("reason"));
     let decided = |writes, charges| {
-        let parts = DecisionParts { in_flight: payload.effect, reads: payload.reads, writes, charges };
-        payload.decision.ok_or(missing("decision"))?.decode(leaf, parts)
+        let reads = decode_reads(leaf, &facts, &payload.reads, &payload.absent)?;
+        let parts = DecisionParts { in_flight: payload.effect, reads, writes, charges };
+        payload.decision.unwrap_or_default().decode(leaf, parts)
     };
     Ok(match leaf.kind {
         Kind::Action | Kind::Shadow => {
-            let body = payload.body.ok_or(missing("body"))?;
-            let sent = Arc::clone(&body);
-            let request = ActionRequest::parse(&sent)?;
-            let observed = payload.observed.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?;
-            let mut action = Action::new(leaf.by.clone(), auth.clone(), body, request, observed);
+            let body = body?;
+            let request = ActionRequest::parse(body)?;
+            let observed = payload.observed.into_iter().map(|it| it.decode(&facts)).collect::<Result<_, _>>()?;
+            let mut action = Action::new(leaf.by.clone(), auth.clone(), body.into(), request, observed);
             action.chain = payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new);
             Event::Action(Box::new(Decided { action, decision: decided(writes, charges)? }))
         }
         Kind::Approval => {
-            let body = payload.body.ok_or(missing("body"))?;
-            let sent = Arc::clone(&body);
-            let request = ActionRequest::parse(&sent)?;
+            let body = body?;
+            let request = ActionRequest::parse(body)?;
             let agent = payload.agent.ok_or(missing("agent"))?;
             // As much of the action as the entry holds. What was parked is in the entry of the review.
-            let action = Arc::new(Action::new(agent, Auth::None, body, request, Vec::new()));
+            let action = Arc::new(Action::new(agent, Auth::None, body.into(), request, Vec::new()));
             let shown = Shown {
                 to: leaf.by.clone(),
                 review: ReviewId(leaf.review.ok_or(missing("review"))?),
                 action: leaf.action.ok_or(missing("action"))?,
-                pact: leaf.pact_ref().ok_or(missing("pact"))?,
+                pact: leaf.pact.clone().ok_or(missing("pact"))?,
                 at_ms: payload.shown_at.ok_or(missing("shown_at"))?,
-                facts: payload.shown.into_iter().map(StoredObserved::decode).collect::<Result<_, _>>()?,
+                facts: payload.shown.into_iter().map(|it| it.decode(&facts)).collect::<Result<_, _>>()?,
                 waives: payload.waives,
             };
             let until_ms = payload.until.ok_or(missing("until"))?;
@@ -124,7 +211,7 @@ fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, Dec
             Event::Dispatch(Box::new(Dispatch { effect, decision: decided(writes, charges)? }))
         }
         Kind::Settle => {
-            let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect::<Result<_, _>>()?;
+            let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect();
             let send = payload.send.map(StoredSend::decode).transpose()?;
             // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
             let is_judged = payload.judged_at.is_some() && send.is_none();
@@ -154,16 +241,13 @@ fn decode_event(leaf: &Leaf, payload: Payload, auth: &Auth) -> Result<Event, Dec
             Event::Pact(Arc::new(loaded.pact))
         }
         Kind::Feed => Event::Feed { write: writes.pop().ok_or(missing("writes"))?, held: leaf.held },
-        Kind::Held => Event::Held {
-            fact: payload.fact.ok_or(missing("fact"))?,
-            value: payload.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
-        },
+        Kind::Held => Event::Held { fact: payload.fact.ok_or(missing("fact"))?, value: payload.value },
         Kind::Confirm => {
             let (tag, version) = leaf.reads.iter().flatten().next().ok_or(missing("reads"))?;
             Event::Confirm { fact: payload.fact.ok_or(missing("fact"))?, tag: *tag, version: *version }
         }
         Kind::Claim => Event::Claim {
-            facts: payload.facts,
+            facts: facts.0,
             expires_at_ms: payload.expires_at.ok_or(missing("expires_at"))?,
             until_ms: payload.until.ok_or(missing("until"))?,
             priority: payload.priority.ok_or(missing("priority"))?,

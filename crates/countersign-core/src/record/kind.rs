@@ -1,11 +1,13 @@
-//! What kinds of entries there are, and what verdicts leaves tell.
+//! What kinds of entries there are, what verdicts leaves tell, and how they say who sent them.
+//!
+//! Each has a number, which is what leaves hold, and a word, which is what people read. Neither ever changes its meaning.
 
 use crate::call::Outcome;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal / $code:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name { $($(#[$of])* #[serde(rename = $word)] $variant,)+ }
@@ -14,7 +16,17 @@ macro_rules! words {
             /// All of them, in alphabetical order of their words.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// As it stands in leaves.
+            /// Its number, as it stands in leaves.
+            pub fn code(self) -> u8 {
+                match self { $(Self::$variant => $code,)+ }
+            }
+
+            /// The one with this number.
+            pub fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+
+            /// Its word, as it is shown.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -32,47 +44,47 @@ words! {
     /// What kind of entry it is. `Event` says what each means.
     Kind {
         /// An action was decided.
-        Action = "action",
+        Action = "action" / 1,
         /// A reviewer approved a parked action.
-        Approval = "approval",
+        Approval = "approval" / 2,
         /// An agent announced a change.
-        Claim = "claim",
+        Claim = "claim" / 3,
         /// The wall clock stepped, or was confirmed.
-        Clock = "clock",
+        Clock = "clock" / 4,
         /// A source said that its fact is still so.
-        Confirm = "confirm",
+        Confirm = "confirm" / 5,
         /// Requests were refused at the door.
-        Denials = "denials",
+        Denials = "denials" / 6,
         /// A cooling effect was decided again.
-        Dispatch = "dispatch",
+        Dispatch = "dispatch" / 7,
         /// Payloads were erased.
-        Erasure = "erasure",
+        Erasure = "erasure" / 8,
         /// A parked action expired.
-        Expiry = "expiry",
+        Expiry = "expiry" / 9,
         /// A claim was extended.
-        Extension = "extension",
+        Extension = "extension" / 10,
         /// A fact was fed.
-        Feed = "feed",
+        Feed = "feed" / 11,
         /// The log begins.
-        Genesis = "genesis",
+        Genesis = "genesis" / 12,
         /// A scope was halted.
-        Halt = "halt",
+        Halt = "halt" / 13,
         /// A feed waits for a fence to end.
-        Held = "held",
+        Held = "held" / 14,
         /// A pact was published.
-        Pact = "pact",
+        Pact = "pact" / 15,
         /// A reviewer refused a parked action.
-        Refusal = "refusal",
+        Refusal = "refusal" / 16,
         /// A halt was lifted.
-        Resume = "resume",
+        Resume = "resume" / 17,
         /// The log's key was changed.
-        Rotation = "rotation",
+        Rotation = "rotation" / 18,
         /// A call came to an outcome.
-        Settle = "settle",
+        Settle = "settle" / 19,
         /// An action was decided in shadow mode.
-        Shadow = "shadow",
+        Shadow = "shadow" / 20,
         /// A claim was withdrawn.
-        Withdrawal = "withdrawal",
+        Withdrawal = "withdrawal" / 21,
     }
 }
 
@@ -80,19 +92,38 @@ words! {
     /// A verdict or an outcome, as leaves tell it.
     LeafVerdict {
         /// Everything held.
-        Committed = "committed",
+        Committed = "committed" / 1,
         /// The call did not happen.
-        Failed = "failed",
+        Failed = "failed" / 2,
         /// It is unknown whether the call happened.
-        InDoubt = "in_doubt",
+        InDoubt = "in_doubt" / 3,
         /// A call follows.
-        InFlight = "in_flight",
+        InFlight = "in_flight" / 4,
         /// Something did not hold.
-        Rejected = "rejected",
+        Rejected = "rejected" / 5,
         /// A person must decide.
-        Review = "review",
+        Review = "review" / 6,
         /// The call happened.
-        Settled = "settled",
+        Settled = "settled" / 7,
+    }
+}
+
+words! {
+    /// How the sender was authenticated, as leaves tell it. `Auth` has the signature itself.
+    LeafAuth {
+        /// By a signature with a key that a gateway holds.
+        Gateway = "gateway" / 2,
+        /// Not at all: an open gate, or the gate itself.
+        None = "none" / 0,
+        /// By a signature of the sender's own.
+        Signature = "signature" / 1,
+    }
+}
+
+impl LeafAuth {
+    /// Whether the sender signed.
+    pub fn is_signed(self) -> bool {
+        self != Self::None
     }
 }
 

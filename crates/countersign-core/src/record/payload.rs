@@ -9,20 +9,90 @@ use crate::delegation::StoredChain;
 use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
 use crate::identity::StoredSigned;
-use crate::ids::{ActionName, AgentId, FactId, PactName, Tag};
+use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
 use crate::reason::Reason;
 use crate::value::Attributes;
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
 use smol_str::SmolStr;
-use std::sync::Arc;
+use std::fmt;
+
+/// Takes the object off the front of a payload; what follows are the bodies.
+pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
+    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter();
+    let object = objects.next().ok_or(DecodeError::Missing("{"))??;
+    Ok((object, payload.get(objects.byte_offset()..).unwrap_or_default()))
+}
+
+/// What a finished action changed, and nothing else of it: no reason, observation or body is made of what the fold does not read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Finished {
+    #[serde(rename = "absent")]
+    _absent: Option<IgnoredAny>,
+    #[serde(rename = "body")]
+    _body: IgnoredAny,
+    #[serde(rename = "chain")]
+    _chain: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) charges: Vec<StoredCharge>,
+    #[serde(rename = "decision")]
+    _decision: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) facts: Facts,
+    #[serde(rename = "observed")]
+    _observed: Option<IgnoredAny>,
+    #[serde(rename = "reads")]
+    _reads: Option<IgnoredAny>,
+    pub(super) signed: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) writes: Vec<StoredWrite>,
+}
+
+/// The facts of a payload: types and ids by turns. The rest of it refers to them by place.
+#[derive(Default)]
+pub(super) struct Facts(pub(super) Vec<FactId>);
+
+impl Facts {
+    pub(super) fn at(&self, place: usize) -> Result<FactId, DecodeError> {
+        self.0.get(place).cloned().ok_or(DecodeError::Place(place))
+    }
+}
+
+struct ByTurns;
+
+impl<'de> Visitor<'de> for ByTurns {
+    type Value = Facts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("types and ids by turns")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pieces: A) -> Result<Facts, A::Error> {
+        let mut facts = Vec::new();
+        while let Some(ty) = pieces.next_element::<FactType>()? {
+            let id: SmolStr = pieces.next_element()?.ok_or_else(|| A::Error::custom("a type without an id"))?;
+            facts.push(FactId::new(ty, id).map_err(A::Error::custom)?);
+        }
+        Ok(Facts(facts))
+    }
+}
+
+impl<'de> Deserialize<'de> for Facts {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ByTurns)
+    }
+}
 
 /// Every member that a payload of some kind has.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Payload {
+    #[serde(default)]
+    pub(super) absent: Vec<usize>,
     pub(super) agent: Option<AgentId>,
     pub(super) blocked: Option<Reason>,
-    pub(super) body: Option<Arc<str>>,
+    pub(super) body: Option<usize>,
     pub(super) chain: Option<StoredChain>,
     #[serde(default)]
     pub(super) charges: Vec<StoredCharge>,
@@ -34,7 +104,7 @@ pub(super) struct Payload {
     pub(super) expires_at: Option<u64>,
     pub(super) fact: Option<FactId>,
     #[serde(default)]
-    pub(super) facts: Vec<FactId>,
+    pub(super) facts: Facts,
     #[serde(default)]
     pub(super) forgotten: Vec<(Tag, u64)>,
     pub(super) judged_at: Option<u64>,
@@ -42,7 +112,7 @@ pub(super) struct Payload {
     pub(super) outside: Vec<StoredOutsideFact>,
     pub(super) priority: Option<i64>,
     pub(super) send: Option<StoredSend>,
-    pub(super) value: Option<Map<String, Json>>,
+    pub(super) value: Option<Attributes>,
     #[serde(default)]
     pub(super) observed: Vec<StoredObserved>,
     pub(super) origin: Option<String>,
@@ -59,23 +129,24 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) writes: Vec<StoredWrite>,
     #[serde(default)]
-    pub(super) reads: Vec<(FactId, u64)>,
+    pub(super) reads: Vec<usize>,
     pub(super) shadowed: Option<Reason>,
     pub(super) decision: Option<StoredDecision>,
 }
 
-/// `decision` in a payload. The verdict itself is in the leaf too, where an erasure leaves it.
-#[derive(Deserialize)]
+/// `decision` in a payload: whatever there is to say beside the verdict, which is in the leaf.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredDecision {
     blocked: Option<Reason>,
     expires_at: Option<u64>,
     gap_ms: Option<u64>,
     shadowed: Option<Reason>,
-    verdict: LeafVerdict,
     waived_by: Option<StoredWaived>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredWaived {
     preconditions: Vec<SmolStr>,
     review: u64,
@@ -85,7 +156,7 @@ struct StoredWaived {
 /// What else a decision is read back from.
 pub(super) struct DecisionParts {
     pub(super) in_flight: Option<StoredInFlight>,
-    pub(super) reads: Vec<(FactId, u64)>,
+    pub(super) reads: Vec<ReadVersion>,
     pub(super) writes: Vec<Write>,
     pub(super) charges: Vec<Charge>,
 }
@@ -94,7 +165,7 @@ impl StoredDecision {
     pub(super) fn decode(self, leaf: &Leaf, parts: DecisionParts) -> Result<Decision, DecodeError> {
         let missing = DecodeError::Missing;
         let blocked = self.blocked.ok_or(missing("blocked"));
-        let verdict = match self.verdict {
+        let verdict = match leaf.verdict.ok_or(missing("verdict"))? {
             LeafVerdict::Committed => Verdict::Committed,
             LeafVerdict::Rejected => Verdict::Rejected(blocked?),
             LeafVerdict::Review => {
@@ -106,12 +177,6 @@ impl StoredDecision {
             }
             LeafVerdict::Settled | LeafVerdict::Failed | LeafVerdict::InDoubt => return Err(missing("verdict")),
         };
-        // The leaf names, in the same order, those that have a tag.
-        let mut tags = leaf.reads.iter().flatten();
-        let reads = parts.reads.into_iter().map(|(fact, version)| {
-            let tag = if version == 0 { None } else { tags.next().map(|(tag, _)| *tag) };
-            ReadVersion { fact, version, tag }
-        });
         let waived_by = self.waived_by.map(|StoredWaived { preconditions, review, reviewer }| WaivedBy {
             reviewer,
             review,
@@ -119,8 +184,8 @@ impl StoredDecision {
         });
         Ok(Decision {
             verdict,
-            pact: leaf.pact_ref(),
-            reads: reads.collect(),
+            pact: leaf.pact.clone(),
+            reads: parts.reads,
             writes: parts.writes,
             charges: parts.charges,
             gap_ms: self.gap_ms,
@@ -131,6 +196,7 @@ impl StoredDecision {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredCharge {
     action: ActionName,
     agent: Option<AgentId>,
@@ -141,6 +207,7 @@ pub(super) struct StoredCharge {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredDenied {
     agent: Option<AgentId>,
     code: String,
@@ -151,45 +218,90 @@ pub(super) struct StoredDenied {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredObserved {
     at: u64,
     digest: Option<String>,
-    fact: FactId,
-    value: Option<Map<String, Json>>,
+    fact: usize,
+    value: Option<Attributes>,
     version: Option<u64>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredOutsideFact {
     fact: FactId,
-    value: Option<Map<String, Json>>,
+    value: Option<Attributes>,
 }
 
+/// A write of an entry. Its tag and version are in the leaf.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoredWrite {
+    fact: usize,
+    previous: Option<u64>,
+    value: Option<Attributes>,
+}
+
+/// A write that is due when a call settles: of a new fact there is no tag yet, and no leaf has its version.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DueWrite {
     fact: FactId,
     previous: Option<u64>,
     tag: Option<Tag>,
-    value: Option<Map<String, Json>>,
+    value: Option<Attributes>,
     version: u64,
 }
 
-impl StoredOutsideFact {
-    pub(super) fn decode(self) -> Result<(FactId, Option<Attributes>), DecodeError> {
-        Ok((self.fact, self.value.as_ref().map(Attributes::from_untyped_json).transpose()?))
+impl DueWrite {
+    pub(super) fn decode(self) -> Write {
+        let Self { fact, previous: previous_entry, tag, value, version } = self;
+        Write { fact, tag, version, value, previous_entry, made: Made::default() }
     }
 }
 
-impl StoredWrite {
-    pub(super) fn decode(self) -> Result<Write, DecodeError> {
-        Ok(Write {
-            fact: self.fact,
-            tag: self.tag,
-            version: self.version,
-            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
-            previous_entry: self.previous,
-            made: Made::default(),
-        })
+/// The writes of an entry, each with what the leaf says of it.
+pub(super) fn decode_writes(leaf: &Leaf, facts: &Facts, writes: Vec<StoredWrite>) -> Result<Vec<Write>, DecodeError> {
+    let versions = leaf.writes.as_deref().unwrap_or_default();
+    if versions.len() != writes.len() {
+        return Err(DecodeError::Missing("writes"));
+    }
+    let decode =
+        |(StoredWrite { fact, previous: previous_entry, value }, (tag, version)): (StoredWrite, &(Tag, u64))| {
+            let (fact, tag, version, made) = (facts.at(fact)?, Some(*tag), *version, Made::default());
+            Ok(Write { fact, tag, version, value, previous_entry, made })
+        };
+    writes.into_iter().zip(versions).map(decode).collect()
+}
+
+/// What an entry read. The leaf has, in the same order, the tags and versions of what was there.
+pub(super) fn decode_reads(
+    leaf: &Leaf,
+    facts: &Facts,
+    reads: &[usize],
+    absent: &[usize],
+) -> Result<Vec<ReadVersion>, DecodeError> {
+    let mut versions = leaf.reads.iter().flatten();
+    let mut decoded = Vec::with_capacity(reads.len());
+    for place in reads {
+        let fact = facts.at(*place)?;
+        decoded.push(if absent.contains(place) {
+            ReadVersion { fact, version: 0, tag: None }
+        } else {
+            let (tag, version) = versions.next().ok_or(DecodeError::Missing("reads"))?;
+            ReadVersion { fact, version: *version, tag: Some(*tag) }
+        });
+    }
+    match versions.next() {
+        None => Ok(decoded),
+        Some(_) => Err(DecodeError::Missing("reads")),
+    }
+}
+
+impl StoredOutsideFact {
+    pub(super) fn decode(self) -> (FactId, Option<Attributes>) {
+        (self.fact, self.value)
     }
 }
 
@@ -214,12 +326,12 @@ impl StoredDenied {
 }
 
 impl StoredObserved {
-    pub(super) fn decode(self) -> Result<Observed, DecodeError> {
+    pub(super) fn decode(self, facts: &Facts) -> Result<Observed, DecodeError> {
         Ok(Observed {
-            fact: self.fact,
+            fact: facts.at(self.fact)?,
             version: Version::read(self.version, self.digest.as_deref()).ok_or(DecodeError::Missing("version"))?,
             at_ms: self.at,
-            value: self.value.as_ref().map(Attributes::from_untyped_json).transpose()?,
+            value: self.value,
         })
     }
 }

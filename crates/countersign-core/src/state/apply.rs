@@ -27,6 +27,8 @@ impl State {
         match &entry.event {
             Event::Genesis { origin, .. } => self.origin = Arc::from(origin.as_str()),
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
+            // All that it did is in what it wrote and charged.
+            Event::Done(_) => {}
             Event::Pact(pact) => self.publish(pact),
             Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
             Event::Held { fact, value } => {

@@ -11,7 +11,7 @@ use countersign_core::halt::{Halt, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use countersign_core::limits::{EFFECTS_PER_AGENT_MAX, REVIEWS_MAX};
-use countersign_core::record::{Decided, Encoder, Entry, Event};
+use countersign_core::record::{Context, Decided, Encoder, Entry, Event, Leaf};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -187,10 +187,10 @@ fn check_fields(world: &World, decision: &Decision, code: Code) {
     let (index, time_ms, by, auth) = (7, world.now_ms, action.agent.clone(), action.auth.clone());
     let id = action.id;
     let event = Event::Action(Box::new(Decided { action, decision: decision.clone() }));
-    let entry = Entry { index, time_ms, by, auth, event };
+    let entry = Entry { index, time_ms, by, auth, context: Context::default(), event };
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-    let payload = json(Encoder::default().payload(&entry));
-    let leaf = json(Encoder::default().leaf(&entry, &[0; 32]));
+    let payload = json(&entry.show_payload());
+    let leaf = json(&Leaf::decode(Encoder::default().leaf(&entry, &[0; 32])).unwrap().show());
     // The action: by its id, and in the caller's own words.
     assert_eq!(leaf["action"], id.to_string(), "{code}");
     let body = json(payload["body"].as_str().unwrap());

@@ -9,7 +9,7 @@ use countersign_core::denial::{DenialCode, without_right};
 use countersign_core::fact::Version;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::record::{Decided, Encoder, Entry, Event, Leaf};
+use countersign_core::record::{Context, Decided, Encoder, Entry, Event, Given, Leaf, LeafVerdict};
 use countersign_core::value::Attributes;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -218,13 +218,29 @@ fn action(world: &World) -> Option<Action> {
     ))
 }
 
-fn entry(world: &World, action: Action, mut decision: Decision, tags: &mut dyn FnMut() -> Tag) -> Entry {
+/// Whatever an entry may say of where it came from.
+fn any_context() -> impl Strategy<Value = Context> {
+    let names = || prop::collection::btree_set("[a-z]{1,12}", 0..5);
+    let because_of = prop::collection::btree_set(any::<u64>(), 0..4);
+    let score = prop::collection::btree_map("[a-z]{1,12}", any::<i64>(), 0..4);
+    let numbers = (prop::option::of(0u64..=100), prop::option::of(0u64..=1000));
+    (prop::option::of("[a-z]{1,20}"), because_of, names(), numbers, score).prop_map(
+        |(session, because_of, labels, (severity, confidence), score)| {
+            let (session, labels) = (session.map(Into::into), labels.into_iter().map(Into::into).collect());
+            let score = score.into_iter().map(|(name, counts)| (name.into(), counts)).collect();
+            let because_of = because_of.into_iter().collect();
+            Context::new(Given { session, because_of, labels, severity, confidence, score }).unwrap()
+        },
+    )
+}
+
+fn entry(world: &World, action: Action, mut decision: Decision, context: &Context) -> Entry {
     for write in &mut decision.writes {
-        write.tag.get_or_insert_with(&mut *tags);
+        write.tag.get_or_insert(Tag([7; 12]));
     }
     let (by, auth) = (action.agent.clone(), action.auth.clone());
     let event = Event::Action(Box::new(Decided { action, decision }));
-    Entry { index: 77, time_ms: world.now_ms.min(1 << 52), by, auth, event }
+    Entry { index: 77, time_ms: world.now_ms.min(1 << 52), by, auth, context: context.clone(), event }
 }
 
 fn failed(decision: &Decision) -> BTreeSet<String> {
@@ -269,23 +285,37 @@ proptest! {
     }
 
     #[test]
-    fn a_decision_read_back_and_made_again_has_the_same_bytes(case in any_case()) {
+    fn a_decision_read_back_and_made_again_has_the_same_bytes(case in any_case(), context in any_context()) {
         let world = set_up(&WORLD, &case);
         let Some(action) = action(&world) else { return Ok(()) };
         let decision = decide(&action, &world.state, world.now_ms);
-        let first = entry(&world, action, decision, &mut || Tag([7; 12]));
+        let first = entry(&world, action, decision, &context);
         let (mut payloads, mut leaves) = (Encoder::default(), Encoder::default());
         let payload = payloads.payload(&first).to_owned();
         let leaf_bytes = leaves.leaf(&first, &[5; 32]).to_owned();
 
-        let leaf = Leaf::decode(leaf_bytes.as_bytes()).unwrap();
-        let read = Entry::decode(leaf, Some(payload.as_bytes())).unwrap();
+        let leaf = Leaf::decode(&leaf_bytes).unwrap();
+        let read = Entry::decode(leaf.clone(), Some(payload.as_bytes())).unwrap();
+        prop_assert_eq!(&read.context, &context);
         prop_assert_eq!(payloads.payload(&read), &payload);
         prop_assert_eq!(leaves.leaf(&read, &[5; 32]), &leaf_bytes);
+        prop_assert_eq!(read.show_payload(), first.show_payload());
+        // The fold reads less of it, and the same.
+        let folded = Entry::decode_to_fold(leaf.clone(), Some(payload.as_bytes())).unwrap();
+        let is_done = matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::Rejected));
+        prop_assert_eq!(matches!(folded.event, Event::Done(_)), is_done);
+        prop_assert_eq!((folded.event.kind(), folded.event.verdict()), (read.event.kind(), read.event.verdict()));
+        prop_assert_eq!((folded.event.key(), &folded.context), (read.event.key(), &read.context));
+        prop_assert_eq!(folded.event.writes(), read.event.writes());
+        prop_assert_eq!(folded.event.charges(), read.event.charges());
+        // A payload says how long its body is, and what is behind it is nothing.
+        let longer = format!("{payload} ");
+        prop_assert!(Entry::decode(leaf.clone(), Some(longer.as_bytes())).is_err());
+        prop_assert!(Entry::decode(leaf, Some(&payload.as_bytes()[..payload.len() - 1])).is_err());
         let Event::Action(stored) = read.event else { panic!("not an action") };
         let again = stored.action;
         let decision = decide(&again, &world.state, world.now_ms);
-        let second = entry(&world, again, decision, &mut || Tag([7; 12]));
+        let second = entry(&world, again, decision, &context);
         prop_assert_eq!(payloads.payload(&second), payload);
         prop_assert_eq!(leaves.leaf(&second, &[5; 32]), leaf_bytes);
         let Event::Action(decided) = &second.event else { panic!("not an action") };

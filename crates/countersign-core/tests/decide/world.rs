@@ -9,7 +9,7 @@ use countersign_core::fence::ClaimId;
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::pact::load::load;
-use countersign_core::record::{Decided, Entry, Event};
+use countersign_core::record::{Context, Decided, Entry, Event};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use serde_json::{Value as Json, json};
@@ -108,7 +108,14 @@ impl World {
     /// Applies an entry of its own.
     pub fn enter(&mut self, by: &str, event: Event) {
         let (index, by) = (self.next_entry, AgentId::new(by).unwrap());
-        self.state.apply(&Entry { index, time_ms: self.now_ms, by, auth: Auth::None, event });
+        self.state.apply(&Entry {
+            index,
+            time_ms: self.now_ms,
+            by,
+            auth: Auth::None,
+            context: Context::default(),
+            event,
+        });
         self.next_entry += 1;
     }
 

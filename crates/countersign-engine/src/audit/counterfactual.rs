@@ -1,6 +1,7 @@
 //! Replay under other pacts: which past verdicts would differ, each on its recorded facts, with no cascade.
 
-use super::{AuditError, check_chain, walk_entries};
+use super::again::check_chain;
+use super::{AuditError, walk_entries};
 use crate::fold::Fold;
 use crate::storage::disk::Disk;
 use countersign_core::action::Action;
@@ -17,6 +18,7 @@ use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a replay found.
 #[derive(Debug, Default)]
@@ -110,17 +112,18 @@ pub fn replay(
 ) -> Result<ReplayReport, AuditError> {
     let mut report = ReplayReport::default();
     let mut fold = Fold::default();
-    walk_entries(disk, key, &mut |leaf_bytes, payload| {
-        let (entry, _) = fold.read(leaf_bytes, payload)?;
+    let replayed = AtomicU64::new(0);
+    walk_entries(disk, key, &replayed, progress, |recorded| {
+        let entry = &recorded.read.entry;
         let under = WithPacts { state: &fold.state, pacts };
         match &entry.event {
-            Event::Action(decided) => compare(&mut report, &entry, decided, key.origin(), &under),
-            Event::Approval(approved) => compare_approval(&mut report, &entry, approved, &under),
+            Event::Action(decided) => compare(&mut report, entry, decided, key.origin(), &under),
+            Event::Approval(approved) => compare_approval(&mut report, entry, approved, &under),
             Event::Erased(leaf) => report.erased += u64::from(leaf.action.is_some()),
             _ => {}
         }
-        fold.apply(&entry, leaf_bytes)?;
-        progress(fold.position);
+        fold.apply(&recorded.read)?;
+        replayed.store(fold.position, Ordering::Relaxed);
         Ok(())
     })?;
     Ok(report)

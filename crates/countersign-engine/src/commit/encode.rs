@@ -8,7 +8,7 @@ use countersign_core::record::{Encoder, Event};
 use countersign_ledger::checkpoint::Checkpoint;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::{Hash, leaf_hash};
-use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder};
+use countersign_ledger::segment::{BATCH_BYTES_MAX, BatchEncoder, SALT_LEN};
 use countersign_ledger::tree::{BatchProver, Frontier};
 use ed25519_dalek::SigningKey;
 use rand_chacha::ChaCha12Rng;
@@ -107,16 +107,16 @@ impl EncodeStage {
         let mut leaves = Vec::with_capacity(entries.len());
         let mut commitments = Vec::with_capacity(entries.len());
         self.batch.begin(first_index);
-        self.salts.resize(entries.len() * 32, 0);
+        self.salts.resize(entries.len() * SALT_LEN, 0);
         self.random.fill_bytes(&mut self.salts);
-        let (salts, _) = self.salts.as_chunks::<32>();
+        let (salts, _) = self.salts.as_chunks::<SALT_LEN>();
         for (sequenced @ Sequenced { entry, .. }, salt) in entries.iter().zip(salts) {
             let payload = self.payloads.payload(entry).as_bytes();
             if !self.batch.is_empty() && self.batch.len().saturating_add(payload.len()) > BATCH_BYTES {
                 break;
             }
             let committed = commitment(salt, payload);
-            let leaf = self.leaves.leaf(entry, &committed.0).as_bytes();
+            let leaf = self.leaves.leaf(entry, &committed.0);
             let hash = leaf_hash(leaf);
             self.batch.push_frame(leaf, salt, payload)?;
             self.frontier.push(hash);
@@ -172,7 +172,7 @@ mod tests {
     use crate::log_key::HeldKey;
     use countersign_core::identity::Auth;
     use countersign_core::ids::AgentId;
-    use countersign_core::record::Entry;
+    use countersign_core::record::{Context, Entry};
     use countersign_core::review::ReviewId;
     use rand_chacha::rand_core::SeedableRng as _;
 
@@ -185,7 +185,8 @@ mod tests {
         // More than one batch on disk may hold, and of a kind whose length is not bounded in advance.
         let long = |index| {
             let event = Event::Refusal { review: ReviewId(1), reason: "\u{1}".repeat(50_000).into() };
-            Sequenced { entry: Entry { index, time_ms: 0, by: AgentId::gate(), auth: Auth::None, event }, reply: None }
+            let (by, context) = (AgentId::gate(), Context::default());
+            Sequenced { entry: Entry { index, time_ms: 0, by, auth: Auth::None, context, event }, reply: None }
         };
         let entries: Vec<Sequenced> = (0..260).map(long).collect();
         let pieces = stage.encode(Batch { entries, ..Batch::default() }).unwrap();

@@ -181,8 +181,7 @@ impl Gate {
             for entry in &entries {
                 let leaf = decoded_leaf(entry)?;
                 let is_related = [leaf.effect, leaf.review, leaf.held].iter().flatten().any(|of| related.contains(of));
-                let json = entry.payload.as_deref().map(|payload| serde_json::from_slice(payload).unwrap_or_default());
-                if !is_related && !copies.is_tagged(&leaf) && !json.is_some_and(|json| copies.is_named(&leaf, &json)) {
+                if !is_related && !copies.is_tagged(&leaf) && !copies.is_named(&leaf, entry)? {
                     continue;
                 }
                 related.insert(entry.index);
@@ -228,8 +227,10 @@ impl<'a> Copies<'a> {
         self.tag.as_ref().is_some_and(|tag| versions.into_iter().any(|(named, _)| named == tag))
     }
 
-    fn is_named(&self, leaf: &Leaf, payload: &Json) -> bool {
-        self.names(payload) || self.asks_for(leaf, payload) || self.was_denied(payload)
+    fn is_named(&self, leaf: &Leaf, entry: &StoredEntry) -> Result<bool, LogError> {
+        let Some(payload) = &entry.payload else { return Ok(false) };
+        let payload = serde_json::from_str(&decoded(entry, payload)?.show_payload()).unwrap_or_default();
+        Ok(self.names(&payload) || self.asks_for(leaf, &payload) || self.was_denied(&payload))
     }
 
     /// Whether a sample of what was denied has the id, in whichever form it came. Nothing rests on such an entry.

@@ -3,7 +3,7 @@
 use super::Gate;
 use crate::storage::StorageError;
 use crate::view::View;
-use countersign_core::record::{Entry, Leaf};
+use countersign_core::record::{Entry, Leaf, ShownEntry, show};
 use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::tile::{TileRef, encode_bundle, encode_tile};
@@ -42,6 +42,14 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
+    /// Shows it, as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn show(&self) -> Result<ShownEntry, LogError> {
+        show(&self.leaf, self.payload.as_deref()).map_err(|error| LogError::Damaged(self.index, error.to_string()))
+    }
+
     /// Reads it.
     pub fn decode(&self) -> Result<Entry, LogError> {
         let entry = Leaf::decode(&self.leaf).and_then(|leaf| Entry::decode(leaf, self.payload.as_deref()));

@@ -6,7 +6,7 @@ use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
-use crate::fold::{Fold, named_key, payload_matches};
+use crate::fold::{self, Depth, Fold, named_key, payload_matches};
 use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
@@ -15,7 +15,7 @@ use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
-use crate::storage::{self, Folder, OpenOptions, SEGMENT_BYTES, SegmentLog, StorageError};
+use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, SegmentLog, StorageError};
 use crate::token::{OldTokenKey, Sealer};
 use crate::view::View;
 use countersign_core::identity::KeyName;
@@ -171,13 +171,12 @@ impl Parts {
             next: next.as_ref(),
             ..OpenOptions::new(&public, &payload_matches, &named_key)
         };
-        let opened = storage::open(folder, open_options, &mut |placed| {
-            for frame in placed.batch.frames().filter(|frame| frame.index >= from) {
-                let payload = (!frame.is_erased()).then_some(frame.payload);
-                fold.entry(frame.leaf, payload)?;
-            }
-            Ok(())
-        })?;
+        let read_batch = |placed: &PlacedBatch<'_>| {
+            let frames = placed.batch.frames().filter(|frame| frame.index >= from);
+            frames.map(|frame| fold::read_frame(&frame, Depth::Fold)).collect()
+        };
+        let apply = |read: fold::Read| fold.apply(&read);
+        let opened = fold::ahead(read_batch, apply, |fold| storage::open(folder, open_options, fold))?;
         let created = fold.position == 0;
         if created && !options.may_begin {
             return Err(OpenError::NoLedger);

@@ -183,6 +183,14 @@ pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<
     verify_strict(signed, kept)
 }
 
+/// What makes a kept signature unlike every other by the same key.
+///
+/// # Errors
+/// If its parameters are not those of a signature for this gate.
+pub fn nonce_of(signed: &Signed, origin: &str) -> Result<SmolStr, SignatureError> {
+    Ok(Input::parse(&signed.input)?.parameters(&tag(origin))?.nonce)
+}
+
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
 pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
     base_with(signed, || match &signed.body {

@@ -155,7 +155,7 @@ fn read_halt(line: &[u8]) -> Result<(Scope, Halt), String> {
 fn write_entry(out: &mut Canonical, stored: &storage::Entry) {
     out.open('{');
     out.key("leaf");
-    out.string(&String::from_utf8_lossy(&stored.leaf));
+    out.hex_string(&stored.leaf);
     if let Some((_, payload)) = &stored.content {
         out.key("payload");
         out.string(&String::from_utf8_lossy(payload));
@@ -171,8 +171,15 @@ struct KeptEntry {
 
 fn read_entry(line: &[u8]) -> Result<Entry, String> {
     let KeptEntry { leaf, payload } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let leaf = Leaf::decode(leaf.as_bytes()).map_err(|error| error.to_string())?;
+    let leaf = unhex(&leaf).ok_or_else(|| "the leaf of an entry is not hexadecimal".to_owned())?;
+    let leaf = Leaf::decode(&leaf).map_err(|error| error.to_string())?;
     Entry::decode(leaf, payload.as_deref().map(str::as_bytes)).map_err(|error| error.to_string())
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| u8::try_from(digit(high)? * 16 + digit(low)?).ok()).collect()
 }
 
 fn write_context(out: &mut Canonical, effect: EffectId, context: &Context) {

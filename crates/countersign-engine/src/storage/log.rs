@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use countersign_ledger::segment::{Batch, BatchHeader, parse_batch};
+use countersign_ledger::segment::{Batch, BatchHeader, SALT_LEN, parse_batch};
 use parking_lot::{Mutex, RwLock};
 
 use super::disk::{Disk, DiskFile};
@@ -25,7 +25,7 @@ pub struct Entry {
     /// The leaf.
     pub leaf: Vec<u8>,
     /// Salt and payload; `None` once erased.
-    pub content: Option<([u8; 32], Vec<u8>)>,
+    pub content: Option<([u8; SALT_LEN], Vec<u8>)>,
 }
 
 /// One batch, copied out of the log.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use countersign_ledger::segment::{Batch, Frame, SEGMENT_HEADER_LEN};
+use countersign_ledger::segment::{Batch, Frame, SALT_LEN, SEGMENT_HEADER_LEN};
 use countersign_ledger::{Checkpoint, Frontier, KeyChain, LogKey, leaf_hash};
 
 use super::disk::{Disk, DiskFile};
@@ -25,7 +25,7 @@ use named::Named;
 pub(super) use segments::{SegmentFile, list_segments};
 
 /// Says whether salt and payload are those that the leaf commits to: `(leaf, salt, payload)`.
-pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; 32], &[u8]) -> bool;
+pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; SALT_LEN], &[u8]) -> bool;
 
 /// Says which key a leaf names, or why it must not name one: the first entry names the log's first key, an entry that rotates
 /// the next. The store does not know what entries mean.

@@ -4,6 +4,7 @@ use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
+use countersign_core::record::Leaf;
 use countersign_core::review::ReviewId;
 use countersign_engine::audit::{AuditReport, audit};
 use countersign_engine::gate::{Environment, EraseError, Gate, Options};
@@ -226,8 +227,7 @@ impl World {
     }
 
     pub fn kind(&self, entry: u64) -> String {
-        let leaf: Json = serde_json::from_slice(&self.gate().read_log(entry).unwrap().leaf).unwrap();
-        leaf["kind"].as_str().unwrap().to_owned()
+        Leaf::decode(&self.gate().read_log(entry).unwrap().leaf).unwrap().kind.to_string()
     }
 
     /// The files of the folder that hold a text, whole or as JSON or a URL write it.

@@ -281,9 +281,10 @@ fn a_clock_that_is_put_right_makes_the_gate_ready_and_the_ledger_says_so() {
 fn clock_entries(gate: &Gate) -> Vec<(i64, bool)> {
     let mut found = Vec::new();
     for entry in gate.read_log_range(0, 100).unwrap() {
-        let leaf: Json = serde_json::from_slice(&entry.leaf).unwrap();
+        let shown = entry.show().unwrap();
+        let leaf: Json = serde_json::from_str(&shown.leaf).unwrap();
         if leaf["kind"] == "clock" {
-            let payload: Json = serde_json::from_slice(&entry.payload.unwrap()).unwrap();
+            let payload: Json = serde_json::from_str(&shown.payload.unwrap()).unwrap();
             let away_ms = payload["wall"].as_i64().unwrap() - leaf["time"].as_i64().unwrap();
             found.push((away_ms, payload["confirmed"] == true));
         }

@@ -2,7 +2,7 @@
 
 use countersign_core::decision::Verdict;
 use countersign_core::identity::{Auth, KeyName};
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
 use countersign_core::record::Event;
 use countersign_core::value::Attributes;
@@ -75,7 +75,12 @@ pub fn sign(key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presen
 
 /// The same to any path.
 pub fn sign_to(path: &str, key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
-    let request = Signable { method: "POST", authority: "gate.test", path, query: None, if_match: None, body };
+    sign_as("POST", path, key, body, created_s, nonce)
+}
+
+/// The same with any method.
+pub fn sign_as(method: &str, path: &str, key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
+    let request = Signable { method, authority: "gate.test", path, query: None, if_match: None, body };
     let headers = signature::sign(key, &request, ORIGIN, created_s, nonce).unwrap();
     let wire = Wire {
         method: request.method,
@@ -112,7 +117,7 @@ impl World {
     /// Publishes the pact and registers `refund-1` with key 1.
     pub fn furnish(&self) {
         let pact = Arc::new(load(PACT).unwrap().pact);
-        let auth = self.auth(&admin_key(), "publish");
+        let auth = self.auth_to("POST", "/v1/pacts", &admin_key(), PACT);
         self.gate.call(Request::Publish { by: id("admin"), auth, pact }).unwrap();
         self.feed("Agent::\"refund-1\"", Some(agent(&key(1)))).unwrap();
         self.feed("Account::\"42\"", Some(json!({"status": "active", "balance": 900_000}))).unwrap();
@@ -120,6 +125,11 @@ impl World {
 
     pub fn authenticate(&self, key: &SigningKey, body: &str) -> Result<Authenticated, AuthError> {
         self.gate.authenticate(sign(key, body, self.clock.now_s(), &nonce()))
+    }
+
+    pub fn auth_to(&self, method: &str, path: &str, key: &SigningKey, body: &str) -> Auth {
+        let presented = sign_as(method, path, key, body, self.clock.now_s(), &nonce());
+        self.gate.authenticate(presented).unwrap().auth
     }
 
     pub fn auth(&self, key: &SigningKey, body: &str) -> Auth {
@@ -132,7 +142,9 @@ impl World {
     }
 
     pub fn feed_as(&self, by: &str, key: &SigningKey, fact: &str, value: Option<Json>) -> Result<Answer, Refusal> {
-        let request = feed(by, self.auth(key, "a feed"), fact, value);
+        let (id, method): (FactId, _) = (fact.parse().unwrap(), if value.is_some() { "PUT" } else { "DELETE" });
+        let auth = self.auth_to(method, &format!("/v1/facts/{}/{}", id.ty(), id.id()), key, "a feed");
+        let request = feed(by, auth, fact, value);
         self.gate.call(request)
     }
 

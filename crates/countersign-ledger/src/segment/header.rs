@@ -45,7 +45,10 @@ pub enum HeaderError {
     )]
     Checksum,
     /// A format that this build does not know.
-    #[error("format version {found} is unknown, this build reads {FORMAT_VERSION} (hint: use the build that wrote it)")]
+    #[error(
+        "the log has format version {found}, and this build reads version {FORMAT_VERSION} only (hint: go on with the build that \
+         wrote it; a log of another version cannot be converted, so begin a new folder with `countersign init`)"
+    )]
     Version {
         /// The version in the file.
         found: u32,

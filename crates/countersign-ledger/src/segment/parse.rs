@@ -223,9 +223,9 @@ mod tests {
     fn sample() -> Vec<u8> {
         let mut encoder = BatchEncoder::new();
         encoder.begin(40);
-        encoder.push_frame(b"leaf-a", &[1; 32], b"payload-a").unwrap();
-        encoder.push_frame(b"", &[2; 32], b"").unwrap();
-        encoder.push_frame(b"leaf-c", &[3; 32], b"c").unwrap();
+        encoder.push_frame(b"leaf-a", &[1; 16], b"payload-a").unwrap();
+        encoder.push_frame(b"", &[2; 16], b"").unwrap();
+        encoder.push_frame(b"leaf-c", &[3; 16], b"c").unwrap();
         encoder.finish(b"signed note\n").unwrap()
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let frames: Vec<_> = batch.frames().collect();
         assert_eq!(frames.iter().map(|frame| frame.index).collect::<Vec<_>>(), [40, 41, 42]);
         for frame in &frames {
-            assert_eq!(&bytes[frame.salt_offset..][..32], frame.salt);
+            assert_eq!(&bytes[frame.salt_offset..][..SALT_LEN], frame.salt);
             assert_eq!(&bytes[frame.payload_offset..][..frame.payload.len()], frame.payload);
             assert!(!frame.is_erased());
         }
@@ -262,7 +262,7 @@ mod tests {
     fn erasing_in_place_leaves_the_structure_whole() {
         let mut bytes = sample();
         let frame_at = parse_batch(&bytes).unwrap().unwrap().frames().next().unwrap().salt_offset;
-        bytes[frame_at..frame_at + 32 + 9].fill(0);
+        bytes[frame_at..frame_at + SALT_LEN + 9].fill(0);
         let batch = parse_batch(&bytes).unwrap().unwrap();
         let erased: Vec<_> = batch.frames().map(|frame| frame.is_erased()).collect();
         assert_eq!(erased, [true, false, false]);

@@ -68,7 +68,7 @@ fn vectors() -> Value {
         "checkpoints": checkpoints,
         "rotation": rotation(),
         "receipts": receipts,
-        "commitment": {"salt": hex(&[0x5a; 32]), "payload": hex(b"payload"), "hash": commitment(&[0x5a; 32], b"payload").to_string()},
+        "commitment": {"salt": hex(&[0x5a; 16]), "payload": hex(b"payload"), "hash": commitment(&[0x5a; 16], b"payload").to_string()},
     })
 }
 

@@ -2,7 +2,7 @@
 //! state that readers would see.
 
 use super::Simulation;
-use crate::checker::{self, LogEntry, Model};
+use crate::checker::{self, LogEntry, Model, stored};
 use crate::disk::Faults;
 use crate::folder;
 use countersign_engine::audit::audit;
@@ -12,7 +12,6 @@ use countersign_engine::storage::disk::Disk as _;
 use countersign_engine::storage::walk;
 use countersign_engine::view::View;
 use countersign_ledger::{Checkpoint, Frontier};
-use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// One entry as it was read: the leaf, and the payload unless it was erased.
@@ -49,8 +48,8 @@ impl Simulation<'_> {
             let is_erased = payload.is_none();
             let payload = payload.or_else(|| self.payloads.get(&index).cloned());
             let payload = payload.ok_or_else(|| format!("entry {index} was erased before anybody saw it"))?;
-            let parse = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).map_err(|error| error.to_string());
-            entries.push(LogEntry { leaf: parse(&leaf)?, payload: parse(&payload)?, is_erased });
+            let leaf = stored::leaf(&leaf)?;
+            entries.push(LogEntry { payload: stored::payload(&leaf, &payload)?, leaf, is_erased });
         }
         let judged = checker::check(&self.operations, &entries).map_err(|complaints| complaints.join("\n"))?;
         self.stats.entries = entries.len();

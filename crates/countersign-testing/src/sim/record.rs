@@ -3,7 +3,7 @@
 use super::Simulation;
 use super::clients::OPERATOR;
 use super::reviews::refused;
-use crate::checker::{Answered, Asked, Operation, Shown};
+use crate::checker::{Answered, Asked, Operation, Shown, stored};
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::delegation::Chain;
 use countersign_core::disclose::{disclose, withheld};
@@ -211,13 +211,13 @@ impl Simulation<'_> {
         self.note_payloads()?;
         let position = parts.view().read().position;
         let entry = self.rng.below(position);
-        let stored = parts.committer.log().log().read_entry(entry).map_err(|error| error.to_string())?;
-        let leaf: Json = serde_json::from_slice(&stored.leaf).unwrap_or_default();
-        let Some((_, payload)) = stored.content else { return Ok(None) };
+        let read = parts.committer.log().log().read_entry(entry).map_err(|error| error.to_string())?;
+        let leaf = stored::leaf(&read.leaf)?;
+        let Some((_, content)) = read.content else { return Ok(None) };
         if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed" | "approval")) {
             return Ok(None);
         }
-        let payload: Json = serde_json::from_slice(&payload).unwrap_or_default();
+        let payload = stored::payload(&leaf, &content)?;
         // Who might do what must stay provable.
         if payload["writes"][0]["fact"].as_str().is_some_and(|fact| fact.starts_with("Operator::")) {
             return Ok(None);

@@ -51,8 +51,32 @@ impl Simulation<'_> {
             other => format!("{other:?}"),
         };
         self.nonce += 1;
-        signed(&signing_key(by, number), ORIGIN, &body, self.clock.wall_ms() / 1000, self.nonce)
+        let (method, path) = request_line(asked);
+        let created_s = self.clock.wall_ms() / 1000;
+        signed(&signing_key(by, number), ORIGIN, (method, &path), &body, created_s, self.nonce)
     }
+}
+
+/// How what is asked is sent.
+fn request_line(asked: &Asked) -> (&'static str, String) {
+    let path = match asked {
+        Asked::Act { .. } => "/v1/actions".to_owned(),
+        Asked::Feed { fact, value, .. } => {
+            let method = if value.is_some() { "PUT" } else { "DELETE" };
+            return (method, format!("/v1/facts/{}", fact.replace("::", "/").replace('"', "")));
+        }
+        Asked::Publish { .. } => "/v1/pacts".to_owned(),
+        Asked::Erase { .. } => "/v1/ledger/erasures".to_owned(),
+        Asked::Halt { .. } => "/v1/halts".to_owned(),
+        Asked::Resume { .. } => "/v1/halts/resume".to_owned(),
+        Asked::Approve { review, .. } => format!("/v1/reviews/rev_{review}/approve"),
+        Asked::Refuse { review } => format!("/v1/reviews/rev_{review}/refuse"),
+        Asked::ConfirmClock => "/v1/clock/confirm".to_owned(),
+        Asked::Rotate { .. } => "/v1/keys/log/rotate".to_owned(),
+        Asked::Observe { .. } => "/v1/observe".to_owned(),
+        Asked::Show { review } => format!("/v1/reviews/rev_{review}"),
+    };
+    ("POST", path)
 }
 
 /// Why a review could not be decided, as the history has it.

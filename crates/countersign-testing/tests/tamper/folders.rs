@@ -74,9 +74,8 @@ pub fn requests() -> Vec<Vec<Request>> {
 }
 
 /// How one who acts signs a body, as the gate would keep it.
-pub fn signed(key: &SigningKey, body: &str, nonce: u64) -> Auth {
-    let request =
-        Signable { method: "POST", authority: "tamper.test", path: "/v1/actions", query: None, if_match: None, body };
+pub fn signed(key: &SigningKey, (method, path): (&str, &str), body: &str, nonce: u64) -> Auth {
+    let request = Signable { method, authority: "tamper.test", path, query: None, if_match: None, body };
     let headers = signature::sign(key, &request, ORIGIN, 1_800_000_000, &format!("nonce-{nonce:020}")).unwrap();
     let wire = Wire {
         method: request.method,
@@ -102,11 +101,11 @@ pub fn signed_requests() -> Vec<Vec<Request>> {
         let by = AgentId::first_admin();
         match request {
             Request::Act(mut action) => {
-                action.auth = signed(&agent, &action.body, nonce).without_body(&action.body);
+                action.auth = signed(&agent, ("POST", "/v1/actions"), &action.body, nonce).without_body(&action.body);
                 Request::Act(action)
             }
             Request::Publish { pact, .. } => {
-                let auth = signed(&admin, &pact.source, nonce);
+                let auth = signed(&admin, ("POST", "/v1/pacts"), &pact.source, nonce);
                 Request::Publish { by, auth, pact }
             }
             Request::Feed { fact, value, if_match, .. } => {
@@ -114,7 +113,8 @@ pub fn signed_requests() -> Vec<Vec<Request>> {
                     "Agent" => value.with([("key".into(), Value::String(name.as_str().into()))]),
                     _ => value,
                 };
-                let auth = signed(&admin, "{\"value\":…}", nonce);
+                let path = format!("/v1/facts/{}/{}", fact.ty(), fact.id());
+                let auth = signed(&admin, ("PUT", &path), "{\"value\":…}", nonce);
                 Request::Feed { by, auth, value: value.map(with_key), fact, if_match }
             }
             other => other,

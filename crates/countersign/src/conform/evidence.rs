@@ -6,6 +6,7 @@ use super::own::{self, Own};
 use crate::data::LogFolder;
 use crate::examples::BILLING;
 use anyhow::{Context as _, Result, ensure};
+use countersign_core::record::Leaf;
 use countersign_engine::fold::walk_options;
 use countersign_engine::storage::walk;
 use countersign_ledger::tree::Frontier;
@@ -95,9 +96,8 @@ fn verdicts(data: &Path) -> Result<HashMap<u64, String>> {
     let mut verdicts = HashMap::new();
     walk(&folder.disk()?, walk_options(&folder.public_key()?), Frontier::new(), &mut |placed| {
         for frame in placed.batch.frames() {
-            let leaf: Json = serde_json::from_slice(frame.leaf)?;
-            if let Some(verdict) = leaf.get("verdict").and_then(Json::as_str) {
-                verdicts.insert(frame.index, verdict.to_owned());
+            if let Some(verdict) = Leaf::decode(frame.leaf)?.verdict {
+                verdicts.insert(frame.index, verdict.to_string());
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ use countersign_api::{
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::FactId;
 use countersign_core::limits::REASON_BYTES_MAX;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Leaf, ShownEntry};
 use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -55,19 +55,13 @@ pub async fn entry(State(app): State<Arc<App>>, path: IndexPath) -> Result<Respo
     json(&app.blocking(move |gate| gate.read_log(index).and_then(shown)).await?)
 }
 
-/// An entry byte for byte as it is stored: both parts are JSON already.
+/// An entry as people and programs are shown it. Its bytes are in the tiles and in its receipt.
 fn shown(stored: StoredEntry) -> Result<EntryResponse, LogError> {
-    let raw = |bytes: Vec<u8>| {
-        let text = String::from_utf8(bytes).map_err(|error| LogError::Damaged(stored.index, error.to_string()))?;
-        RawValue::from_string(text).map_err(|error| LogError::Damaged(stored.index, error.to_string()))
-    };
-    let erased = stored.payload.is_none();
-    Ok(EntryResponse {
-        index: stored.index,
-        leaf: raw(stored.leaf)?,
-        payload: stored.payload.map(raw).transpose()?,
-        erased,
-    })
+    let index = stored.index;
+    let raw = |text| RawValue::from_string(text).map_err(|error| LogError::Damaged(index, error.to_string()));
+    let ShownEntry { leaf, payload } = stored.show()?;
+    let erased = payload.is_none();
+    Ok(EntryResponse { index, leaf: raw(leaf)?, payload: payload.map(raw).transpose()?, erased })
 }
 
 /// `GET /v1/ledger/receipts/{index}`

@@ -170,7 +170,7 @@ impl Said {
         };
         Ok(Self {
             verdict,
-            pact: leaf.pact_ref().as_ref().map(pact_ref),
+            pact: leaf.pact.as_ref().map(pact_ref),
             agent: leaf.by,
             id: leaf.action.map(|id| id.to_string()).unwrap_or_default(),
             action: String::new(),

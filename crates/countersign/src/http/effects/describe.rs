@@ -163,7 +163,7 @@ struct Payload(Value);
 
 impl Payload {
     fn of(stored: &StoredEntry) -> Self {
-        let read = stored.payload.as_deref().and_then(|payload| serde_json::from_slice(payload).ok());
+        let read = stored.show().ok().and_then(|shown| serde_json::from_str(&shown.payload?).ok());
         Self(read.unwrap_or_default())
     }
 

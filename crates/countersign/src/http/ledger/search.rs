@@ -3,6 +3,7 @@
 use super::PAGE;
 use crate::http::error::HttpError;
 use crate::http::numbers::{position, within};
+use countersign_core::record::{Leaf, LeafVerdict};
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -62,7 +63,7 @@ impl PageQuery {
             // A page of the largest entries must still fit in memory.
             for entry in gate.read_log_range(at, left.min(PAGE.1))? {
                 at = entry.index.saturating_add(1);
-                if self.matches(&entry) {
+                if self.matches(&entry)? {
                     page.entries.push(entry);
                 }
                 if u64::try_from(page.entries.len()).unwrap_or(u64::MAX) >= limit {
@@ -80,28 +81,28 @@ impl PageQuery {
         texts.iter().any(|text| text.is_some()) || self.since.is_some() || self.until.is_some()
     }
 
-    fn matches(&self, entry: &StoredEntry) -> bool {
+    fn matches(&self, entry: &StoredEntry) -> Result<bool, LogError> {
         if !self.filters() {
-            return true;
+            return Ok(true);
         }
-        let leaf: Value = serde_json::from_slice(&entry.leaf).unwrap_or_default();
-        let is = |asked: &Option<String>, found: Option<&Value>| {
-            asked.as_deref().is_none_or(|asked| found.and_then(Value::as_str) == Some(asked))
-        };
-        let time = leaf.get("time").and_then(Value::as_u64).unwrap_or_default();
-        let by_leaf = is(&self.kind, leaf.get("kind"))
-            && is(&self.verdict, leaf.get("verdict"))
-            && is(&self.pact, leaf.pointer("/pact/name"))
-            && self.since.is_none_or(|since| time >= since)
-            && self.until.is_none_or(|until| time < until);
+        let leaf = Leaf::decode(&entry.leaf).map_err(|error| LogError::Damaged(entry.index, error.to_string()))?;
+        let is =
+            |asked: &Option<String>, found: Option<&str>| asked.as_deref().is_none_or(|asked| found == Some(asked));
+        let by_leaf = is(&self.kind, Some(leaf.kind.as_str()))
+            && is(&self.verdict, leaf.verdict.map(LeafVerdict::as_str))
+            && is(&self.pact, leaf.pact.as_ref().map(|pact| pact.name.as_str()))
+            && self.since.is_none_or(|since| leaf.time >= since)
+            && self.until.is_none_or(|until| leaf.time < until);
         if !by_leaf {
-            return false;
+            return Ok(false);
         }
-        let payload: Value =
-            entry.payload.as_deref().map(|bytes| serde_json::from_slice(bytes).unwrap_or_default()).unwrap_or_default();
-        let by = is(&self.by, leaf.get("by")) || (self.by.is_some() && is(&self.by, payload.get("agent")));
-        let action = self.action.is_none() || is(&self.action, action_of(&payload).as_ref());
-        by && action && self.fact.as_deref().is_none_or(|fact| names(&payload, fact))
+        let by_payload = self.by.is_some() || self.action.is_some() || self.fact.is_some();
+        let payload = if by_payload { entry.show()?.payload } else { None };
+        let payload: Value = payload.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let text = |value: Option<&Value>, asked| is(asked, value.and_then(Value::as_str));
+        let by = is(&self.by, Some(leaf.by.as_str())) || text(payload.get("agent"), &self.by);
+        let action = self.action.is_none() || text(action_of(&payload).as_ref(), &self.action);
+        Ok(by && action && self.fact.as_deref().is_none_or(|fact| names(&payload, fact)))
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::http::error::HttpError;
 use axum::response::IntoResponse as _;
 use countersign_api::ErrorCode;
+use countersign_core::record::Kind;
 use std::collections::BTreeSet;
 
 /// One request and the error it gets.
@@ -273,8 +274,8 @@ fn every_error_has_one_shape_and_leaves_nothing() {
     assert_eq!(met, ErrorCode::ALL.iter().copied().collect());
     // Those that were denied for want of a right are counted, and nothing else is written down.
     for index in position..server.gate.view().position {
-        let leaf: Value = serde_json::from_slice(&server.gate.read_log(index).unwrap().leaf).unwrap();
-        assert_eq!(leaf["kind"], "denials", "{leaf}");
+        let entry = server.gate.read_log(index).unwrap().decode().unwrap();
+        assert_eq!(entry.event.kind(), Kind::Denials, "{entry:?}");
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::of_stored;
 use countersign_api::{Verdict, VerdictKind};
-use countersign_core::record::{Kind, Leaf};
+use countersign_core::record::{Event, Kind, Leaf};
 use countersign_engine::gate::{Gate, StoredEntry};
-use serde::Deserialize;
 
 /// How a parked action ended without being executed, as the entry of that has it.
 pub struct Refusal {
@@ -15,20 +14,17 @@ pub struct Refusal {
     hint: &'static str,
 }
 
-#[derive(Deserialize)]
-struct Payload {
-    reason: String,
-}
-
 /// The refusal or expiry that an entry holds; nothing for entries of other kinds.
 pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
     let (message, hint) = match (leaf.kind, leaf.review) {
         (Kind::Refusal, Some(review)) => {
-            let payload = stored.payload.as_deref().map(serde_json::from_slice::<Payload>).transpose();
-            // Where it was erased, no one says why.
-            let reason = payload.map_err(|error| error.to_string())?.map(|payload| format!(": {}", payload.reason));
-            let message = format!("{} refused rev_{review}{}", leaf.by, reason.unwrap_or_default());
+            let reason = match stored.decode().map_err(|error| error.to_string())?.event {
+                Event::Refusal { reason, .. } => format!(": {reason}"),
+                // Where it was erased, no one says why.
+                _ => String::new(),
+            };
+            let message = format!("{} refused rev_{review}{reason}", leaf.by);
             (message, "a person has decided; act again, under another key, only if something has changed")
         }
         (Kind::Expiry, Some(review)) => {

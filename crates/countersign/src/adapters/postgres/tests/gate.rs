@@ -5,6 +5,7 @@ use super::world::World;
 use crate::adapters::postgres::Postgres;
 use crate::data::{DataFolder, LogFolder};
 use countersign_core::call::{EffectId, Outcome};
+use countersign_core::record::Kind;
 use countersign_engine::audit::audit;
 use countersign_engine::gate::Gate;
 use countersign_testing::paying::Bank;
@@ -42,9 +43,8 @@ fn settlements(gate: &Gate) -> Vec<Value> {
     let mut settlements = Vec::new();
     for index in 0..gate.view().position {
         let entry = gate.read_log(index).unwrap();
-        let leaf: Value = serde_json::from_slice(&entry.leaf).unwrap();
-        if leaf["kind"] == "settle" {
-            settlements.push(serde_json::from_slice(&entry.payload.unwrap()).unwrap());
+        if entry.decode().unwrap().event.kind() == Kind::Settle {
+            settlements.push(serde_json::from_str(&entry.show().unwrap().payload.unwrap()).unwrap());
         }
     }
     settlements
