@@ -6,6 +6,7 @@
 mod counterfactual;
 mod effects;
 mod lost;
+mod taint;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 
@@ -20,14 +21,15 @@ use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
 use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::{Digest, FactId, Tag};
-use countersign_core::record::{Approved, Decided, Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
+use countersign_core::ids::{Digest, FactId};
+use countersign_core::record::{Approved, Decided, Encoder, Entry, Event, Leaf, LeafVerdict};
 use countersign_core::state::State;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use lost::{FENCED, Lost};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use taint::{Said, Taint};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -53,8 +55,44 @@ pub struct Unverifiable {
     pub entry: u64,
     /// The erased entry it depends on, or itself.
     pub depends_on: u64,
+    /// What of that is not known.
+    pub unknown: Unknown,
     /// The erasure that erased that.
     pub erased_by: Option<u64>,
+}
+
+/// What is not known of an erased entry, and would have to be to judge another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// The entry itself: its own payload is erased.
+    Payload,
+    /// The value of a fact that it wrote, until the next write that can be read.
+    Value,
+    /// Since when an attribute that it wrote was as it was.
+    Date,
+    /// That a source confirmed a fact.
+    Confirmation,
+    /// What it charged to budgets.
+    Charges,
+    /// The action, effect, claim or feed that it began.
+    Beginning,
+    /// Which facts were fenced by what it put under way.
+    Fences,
+}
+
+impl Unknown {
+    /// For people: what the entry that is not known held.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Payload => "its own payload",
+            Self::Value => "the value of a fact that it rests on",
+            Self::Date => "since when a fact that it rests on was so",
+            Self::Confirmation => "when a fact that it rests on was confirmed",
+            Self::Charges => "what was charged to a budget before it",
+            Self::Beginning => "what it goes on with",
+            Self::Fences => "what was fenced at the time",
+        }
+    }
 }
 
 /// An entry that came out differently.
@@ -91,8 +129,8 @@ type Visit<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), FoldError
 /// Reads every entry of a folder in order; says whether a torn tail follows.
 fn walk_entries(disk: &dyn Disk, key: &LogKey, visit: Visit<'_>) -> Result<bool, StorageError> {
     let end = walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
-        for frame in placed.batch.frames() {
-            visit(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
+        for entry in placed.entries() {
+            visit(entry.leaf, entry.payload)?;
         }
         Ok(())
     })?;
@@ -105,8 +143,8 @@ struct Auditor {
     origin: String,
     fold: Fold,
     report: AuditReport,
-    /// Facts, by tag, with a version that was erased.
-    tainted: BTreeMap<Tag, u64>,
+    /// What is not known of facts.
+    taint: Taint,
     /// An erased entry that may have charged a budget.
     tainted_budgets: Option<u64>,
     erased_by: BTreeMap<u64, u64>,
@@ -133,26 +171,28 @@ impl Auditor {
         match (&entry.event, payload) {
             (Event::Erased(leaf), _) => self.erased(leaf),
             (_, payload) => {
-                let again = again(&entry, &self.fold.state, &self.origin);
+                let mut again = again(&entry, &self.fold.state, &self.origin);
+                again.iter_mut().for_each(|again| self.taint.number(again));
                 self.compare((&entry, commitment), leaf_bytes, payload.unwrap_or_default(), again);
             }
         }
         self.lost.ended(&entry.event);
+        self.taint.applied(&entry.event);
         self.fold.apply(&entry, leaf_bytes)
     }
 
     fn erased(&mut self, leaf: &Leaf) {
-        // How fresh a fact was rests on its confirmations.
-        let confirmed = leaf.reads.iter().filter(|_| leaf.kind == Kind::Confirm);
-        for (tag, _) in leaf.writes.iter().chain(confirmed).flatten() {
-            self.tainted.entry(*tag).or_insert(leaf.index);
-        }
+        self.taint.erased(leaf);
         self.gone.insert(leaf.index);
         self.lost.begun(leaf);
         if matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
-        self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
+        self.unverifiable(leaf.index, leaf.index, Unknown::Payload);
+    }
+
+    fn unverifiable(&mut self, entry: u64, depends_on: u64, unknown: Unknown) {
+        self.report.unverifiable.push(Unverifiable { entry, depends_on, unknown, erased_by: None });
     }
 
     fn compare(
@@ -164,6 +204,7 @@ impl Auditor {
     ) {
         let event = &recorded.event;
         let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
+        let mut tainted = self.taint.excuse(event, &Said { both: &|_| false, either: &|_| false });
         let what = match again {
             Ok(entry) => {
                 let payload_again = self.payloads.payload(&entry).as_bytes();
@@ -174,10 +215,13 @@ impl Auditor {
                         return;
                     }
                     (_, false) => {
-                        let says =
-                            |codes| [payload, payload_again].into_iter().any(|payload| says_one_of(payload, codes));
-                        is_over_budget = says(&[Code::BudgetExceeded]);
-                        is_fenced |= says(FENCED);
+                        let either =
+                            |codes: &[Code]| [payload, payload_again].iter().any(|payload| says_one_of(payload, codes));
+                        let both =
+                            |codes: &[Code]| [payload, payload_again].iter().all(|payload| says_one_of(payload, codes));
+                        is_over_budget = either(&[Code::BudgetExceeded]);
+                        is_fenced |= either(FENCED);
+                        tainted = self.taint.excuse(event, &Said { both: &both, either: &either });
                         difference("payload", payload, payload_again)
                     }
                     (false, true) => difference("leaf", leaf_bytes, leaf_again),
@@ -185,23 +229,23 @@ impl Auditor {
             }
             Err(why) => why,
         };
-        let reads = event.decision().into_iter().flat_map(|decision| decision.reads.iter().filter_map(|read| read.tag));
-        let confirmed = match event {
-            Event::Confirm { tag, .. } => Some(*tag),
-            _ => None,
-        };
-        let mut tags = reads.chain(confirmed).chain(event.writes().iter().filter_map(|write| write.tag));
-        let tainted = tags.find_map(|tag| self.tainted.get(&tag).copied());
         let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
         // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
         let parked = rests_on(event).filter(|entry| self.gone.contains(entry));
         let lost = self.lost.under_way(event).filter(|_| is_fenced);
         // The leaf of a claim says nothing of the agent's own fact, of which a version may be gone.
         let is_claim = matches!(event, Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. });
-        let standing = self.tainted.values().next_back().copied().filter(|_| is_claim);
+        let holder = self.fold.state.facts.get(&FactId::of_agent(&recorded.by)).map(|fact| fact.tag);
+        let standing = self.taint.value(holder).filter(|_| is_claim);
+        let because = |unknown| move |entry| (entry, unknown);
         // What rests on something erased may say something else because of that.
-        if let Some(depends_on) = tainted.or(standing).or(over_budget).or(parked).or(lost) {
-            self.report.unverifiable.push(Unverifiable { entry: recorded.index, depends_on, erased_by: None });
+        let excuse = tainted
+            .or(standing.map(because(Unknown::Value)))
+            .or(over_budget.map(because(Unknown::Charges)))
+            .or(parked.map(because(Unknown::Beginning)))
+            .or(lost.map(because(Unknown::Fences)));
+        if let Some((depends_on, unknown)) = excuse {
+            self.unverifiable(recorded.index, depends_on, unknown);
         } else {
             self.report.differing_count += 1;
             if self.report.differing.len() < DIFFERING_KEPT {

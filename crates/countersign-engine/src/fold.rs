@@ -1,7 +1,8 @@
 //! Folding stored entries back into state: after a restart, and in an audit.
 
 use crate::idempotency::Idempotency;
-use crate::storage::WalkOptions;
+use crate::storage::{Leaves, WalkOptions};
+use countersign_core::erase::kept_for_ever;
 use countersign_core::ids::Digest;
 use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf};
 use countersign_core::state::{PublishError, State};
@@ -90,9 +91,37 @@ pub fn named_key(leaf: &[u8]) -> Result<Option<LogKey>, String> {
     named.parse().map(Some).map_err(|error| format!("it names no key that can be used: {error}"))
 }
 
+/// The leaves of entries, for the store to ask.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryLeaves;
+
+impl Leaves for EntryLeaves {
+    fn payload_matches(&self, leaf: &[u8], salt: &[u8; 32], payload: &[u8]) -> bool {
+        payload_matches(leaf, salt, payload)
+    }
+
+    fn named_key(&self, leaf: &[u8]) -> Result<Option<LogKey>, String> {
+        named_key(leaf)
+    }
+
+    fn erases(&self, leaf: &[u8]) -> Result<Vec<u64>, String> {
+        // As for keys: almost no leaf is that of an erasure.
+        if !std::str::from_utf8(leaf).is_ok_and(|text| text.contains(r#""kind":"erasure""#)) {
+            return Ok(Vec::new());
+        }
+        let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
+        Ok(leaf.erased.filter(|_| leaf.kind == Kind::Erasure).unwrap_or_default())
+    }
+
+    fn check_erasable(&self, leaf: &[u8]) -> Result<(), String> {
+        let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
+        kept_for_ever(leaf.kind).map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+}
+
 /// Options for a walk over a log of entries that has or had this key.
 pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
-    WalkOptions { key, next: None, named_key: &named_key, payload_matches: &payload_matches }
+    WalkOptions { key, next: None, leaves: &EntryLeaves }
 }
 
 impl Fold {

@@ -150,7 +150,7 @@ impl Gate {
     /// Hands in a request; the answer comes to `reply` when everything it rests on is durable. Refuses at once when the
     /// queue is full: that is not a verdict.
     pub fn submit(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let (queue, len) = match request.priority() {
@@ -189,7 +189,7 @@ impl Gate {
 
     /// Hands in what the gate itself found out; waits for room, because it must not be lost. The answer comes to `reply`.
     pub(crate) fn submit_own(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let own = self.own.as_ref().ok_or(Refusal::Closed)?;
@@ -287,10 +287,15 @@ impl Gate {
         replays.blind_for_ms(signers_ms)
     }
 
+    /// Why nothing more can be entered, if so: a write failed, a stage died, or somebody else has the log. Nothing may leave then.
+    pub fn lost_log(&self) -> Option<String> {
+        self.shared.failure().or_else(|| self.shared.log.check_held().err().map(|error| error.to_string()))
+    }
+
     /// Why the gate is not ready to decide, if so.
     pub fn not_ready(&self) -> Option<NotReady> {
         let until_fixed = |reason| Some(NotReady { reason, left_ms: None });
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.lost_log() {
             return until_fixed(format!("the ledger cannot be written: {cause}; restart the gate"));
         }
         if let Some(cause) = self.shared.log.stalled() {
@@ -392,6 +397,14 @@ impl Gate {
             housekeeper: Some(housekeeper),
             shared,
         })
+    }
+}
+
+impl Shared {
+    /// Why the gate has failed, if so. The log may have failed by itself, before anything was to be appended.
+    fn failure(&self) -> Option<String> {
+        let failed = self.failed.lock().clone();
+        failed.or_else(|| self.log.refuse_if_poisoned().err().map(|error| error.to_string()))
     }
 }
 

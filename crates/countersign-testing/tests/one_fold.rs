@@ -327,7 +327,7 @@ impl History {
         let stored = self.parts.committer.log().log().read_entry(index).unwrap();
         let Some((_, payload)) = stored.content else { return };
         let entry = Entry::decode(Leaf::decode(&stored.leaf).unwrap(), Some(&payload)).unwrap();
-        if countersign_core::erase::kept_for_ever(&entry.event).is_some() {
+        if countersign_core::erase::kept_for_ever(entry.event.kind()).is_some() {
             return;
         }
         let (by, targets) = (operator(), vec![EraseTarget::new(&entry)]);
@@ -413,8 +413,8 @@ impl History {
     fn folded(&self) -> State {
         let mut fold = Fold::default();
         walk(&self.disk, walk_options(&log_key()), Frontier::new(), &mut |placed| {
-            for frame in placed.batch.frames() {
-                fold.entry(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
+            for entry in placed.entries() {
+                fold.entry(entry.leaf, entry.payload)?;
             }
             Ok(())
         })

@@ -1,11 +1,11 @@
 //! The log on a disk that fails: whatever happens, nothing acknowledged is lost and nothing half done is visible (I2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 
-use countersign_engine::storage::{Fill, StorageError};
+use countersign_engine::storage::{Fill, Leaves as _, StorageError};
 use countersign_testing::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
-use countersign_testing::log_workload::{Memory, Session, judge, written};
+use countersign_testing::log_workload::{Memory, Session, WorkloadLeaves, judge, written};
 
 const SEGMENT_BYTES: u64 = 6 << 10;
 
@@ -21,8 +21,11 @@ fn live(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), Storage
                 session.writer.log().anchor_tick(step * 1000)?;
             }
             1 => {
+                // Never an erasure itself: those are kept.
                 let index = rng.below(memory.acknowledged.len() as u64);
-                session.erase(memory, index)?;
+                if WorkloadLeaves.check_erasable(&memory.acknowledged[index as usize].leaf).is_ok() {
+                    session.erase(memory, index)?;
+                }
             }
             2 if session.writer.wants_next() => session.writer.log().prepare_next(Fill::Reserved)?,
             3 if step > 5 => {

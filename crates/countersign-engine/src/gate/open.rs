@@ -6,7 +6,7 @@ use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
-use crate::fold::{Fold, named_key, payload_matches};
+use crate::fold::{EntryLeaves, Fold};
 use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
@@ -100,6 +100,8 @@ pub struct OpenReport {
     pub ignored: Vec<Ignored>,
     /// Entries replayed.
     pub replayed: u64,
+    /// Payloads whose erasure a crash had interrupted, and which were erased now.
+    pub erasures_finished: u64,
 }
 
 /// Why a gate could not be opened.
@@ -169,12 +171,11 @@ impl Parts {
             start,
             segment_bytes: options.segment_bytes,
             next: next.as_ref(),
-            ..OpenOptions::new(&public, &payload_matches, &named_key)
+            ..OpenOptions::new(&public, &EntryLeaves)
         };
         let opened = storage::open(folder, open_options, &mut |placed| {
-            for frame in placed.batch.frames().filter(|frame| frame.index >= from) {
-                let payload = (!frame.is_erased()).then_some(frame.payload);
-                fold.entry(frame.leaf, payload)?;
+            for entry in placed.entries().filter(|entry| entry.index >= from) {
+                fold.entry(entry.leaf, entry.payload)?;
             }
             Ok(())
         })?;
@@ -183,7 +184,7 @@ impl Parts {
             return Err(OpenError::NoLedger);
         }
         // An erasure that was decided is finished before anything else happens.
-        opened.log.erase(&fold.erased)?;
+        let erasures_finished = opened.log.erase(&fold.erased)?;
         // So is a rotation; one that was not entered is dropped. The anchor comes first, as when a rotation is made: a later
         // opening that begins with a snapshot does not know the keys before it.
         if opened.keys.rotations() > 0 {
@@ -226,7 +227,8 @@ impl Parts {
         let mut secret = [0; 32];
         random().fill_bytes(&mut secret);
         let replays = replay_window(&opened.log, secret, !created && is_identified, ledger_clock.lock().read(&*clock))?;
-        let report = OpenReport { created, snapshot, ignored, replayed: position - from, storage: opened.report };
+        let replayed = position - from;
+        let report = OpenReport { created, snapshot, ignored, replayed, erasures_finished, storage: opened.report };
         let shared = Arc::new(Shared {
             view,
             log: opened.log,

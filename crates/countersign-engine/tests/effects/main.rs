@@ -13,5 +13,6 @@ mod calls;
 mod claims;
 mod crashes;
 mod fences;
+mod lost;
 mod stops;
 mod world;

@@ -13,7 +13,8 @@ use countersign_engine::clock::Clock;
 use countersign_engine::gate::{Environment, Gate, Options};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Outbox, Probed};
 use countersign_engine::request::{Answer, Refusal, Request};
-use countersign_engine::storage::disk::RealDisk;
+use countersign_engine::storage::disk::{Disk, RealDisk};
+use countersign_testing::disk::FaultyDisk;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value as Json, json};
@@ -113,6 +114,8 @@ pub fn unknown() -> Attempt {
 /// A gate with its outbox.
 pub struct World {
     dir: tempfile::TempDir,
+    /// A disk that can fail, in the folder's place.
+    pub faulty: Option<FaultyDisk>,
     clock: Arc<Turned>,
     pub outside: Arc<Outsider>,
     gate: Option<Arc<Gate>>,
@@ -123,7 +126,16 @@ pub struct World {
 impl World {
     /// A gate with agents, and accounts `a` and `b` of 500 each.
     pub fn new() -> Self {
-        let world = Self::bare();
+        Self::furnished(None)
+    }
+
+    /// The same on a disk that can fail.
+    pub fn on(disk: FaultyDisk) -> Self {
+        Self::furnished(Some(disk))
+    }
+
+    fn furnished(faulty: Option<FaultyDisk>) -> Self {
+        let world = Self::bare(faulty);
         let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
         world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for (agent, role) in [("payer-1", "payer"), ("payer-2", "payer"), ("fraud-1", "fraud"), ("clerk-1", "clerk")] {
@@ -136,9 +148,10 @@ impl World {
         world
     }
 
-    fn bare() -> Self {
+    fn bare(faulty: Option<FaultyDisk>) -> Self {
         let mut world = Self {
             dir: tempfile::tempdir().unwrap(),
+            faulty,
             clock: Arc::new(Turned(1_700_000_000_000.into())),
             outside: Arc::default(),
             gate: None,
@@ -150,8 +163,12 @@ impl World {
     }
 
     fn open(&mut self) {
+        let disk: Arc<dyn Disk> = match &self.faulty {
+            Some(faulty) => Arc::new(faulty.clone()),
+            None => Arc::new(RealDisk::open(self.dir.path()).unwrap()),
+        };
         let environment = Environment {
-            disk: Arc::new(RealDisk::open(self.dir.path()).unwrap()),
+            disk,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: [3; 32],
             log_key: SigningKey::from_bytes(&[1; 32]).into(),
@@ -198,6 +215,16 @@ impl World {
             std::thread::yield_now();
         }
         Arc::into_inner(gate).unwrap().close().unwrap();
+    }
+
+    /// Somebody removes the lock and could take the folder.
+    pub fn take_lock_away(&self) {
+        std::fs::remove_file(self.dir.path().join("lock")).unwrap();
+    }
+
+    /// Ends the outbox: whatever was under way has come back.
+    pub fn stop_outbox(&mut self) {
+        drop(self.outbox.take());
     }
 
     /// Lets time pass.
