@@ -5,6 +5,7 @@
 
 mod admit;
 mod erase;
+mod follow;
 mod housekeeping;
 mod open;
 mod outside;
@@ -21,7 +22,6 @@ pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, Past
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
-use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
@@ -34,6 +34,7 @@ use crate::outbox::Tried;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
+use crate::stream::Stream;
 use crate::token::Sealer;
 use crate::view::View;
 use countersign_core::denial::DenialCode;
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     wakes_at_ms: AtomicU64,
     /// How many wait for a fence.
     waiting: AtomicU64,
-    bell: Arc<Bell>,
+    stream: Arc<Stream>,
     tried: Tried,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
@@ -196,11 +197,6 @@ impl Gate {
         own.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
     }
 
-    /// Who is told when an effect moves.
-    pub fn bell(&self) -> &Bell {
-        &self.shared.bell
-    }
-
     /// What the outbox last tried in vain.
     pub fn tried(&self) -> &Tried {
         &self.shared.tried
@@ -285,11 +281,6 @@ impl Gate {
         let mut replays = self.shared.replays.lock();
         replays.set_behind(time.is_confirmed);
         replays.blind_for_ms(signers_ms)
-    }
-
-    /// Why nothing more can be entered, if so: a write failed, a stage died, or somebody else has the log. Nothing may leave then.
-    pub fn lost_log(&self) -> Option<String> {
-        self.shared.failure().or_else(|| self.shared.log.check_held().err().map(|error| error.to_string()))
     }
 
     /// Why the gate is not ready to decide, if so.
@@ -397,14 +388,6 @@ impl Gate {
             housekeeper: Some(housekeeper),
             shared,
         })
-    }
-}
-
-impl Shared {
-    /// Why the gate has failed, if so. The log may have failed by itself, before anything was to be appended.
-    fn failure(&self) -> Option<String> {
-        let failed = self.failed.lock().clone();
-        failed.or_else(|| self.log.refuse_if_poisoned().err().map(|error| error.to_string()))
     }
 }
 

@@ -270,7 +270,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Entered {
     /// The entry.
-    pub entry: Entry,
+    pub entry: Arc<Entry>,
     /// What proves it.
     pub proof: Arc<BatchProof>,
 }

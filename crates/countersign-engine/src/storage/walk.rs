@@ -4,7 +4,6 @@
 //! signature and every payload's commitment were found right. Where the walk ends it tells a torn tail, which a crash
 //! explains, from damage, which a crash cannot explain (I7).
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -16,11 +15,13 @@ use super::error::IoContext;
 use super::{Place, StorageError, anchor};
 
 mod cursor;
+mod gone;
 mod named;
 mod segments;
 mod tail;
 
 pub(super) use cursor::{BatchCursor, Step};
+use gone::{Gone, not_its_payload};
 use named::Named;
 pub(super) use segments::{SegmentFile, list_segments};
 
@@ -142,7 +143,7 @@ pub fn walk(
     let mut walker = Walker {
         options,
         erased_below: anchor_size.max(start.size()),
-        gone: BTreeMap::new(),
+        gone: Gone::default(),
         trial: start.clone(),
         anchor,
         end: WalkEnd {
@@ -169,9 +170,7 @@ struct Walker<'a> {
     options: WalkOptions<'a>,
     /// Erasure first moves the anchor past what it erases, so zeros after this index are a torn write.
     erased_below: u64,
-    /// Entries without their payloads, each with its batch, until an erasure names them. A crash while they were erased may have left
-    /// any mixture of zeros and bytes.
-    gone: BTreeMap<u64, Place>,
+    gone: Gone,
     /// Where a batch is tried before it counts.
     trial: Frontier,
     /// The anchor, until its signature was found right.
@@ -219,7 +218,7 @@ impl Walker<'_> {
                     }
                     Err(Wrong { reason, .. }) => break (place, Some(reason)),
                     Ok((checkpoint, gone)) => {
-                        self.note_gone(&batch, &gone, &place)?;
+                        self.gone.note(&batch, &gone, &place, self.options.leaves)?;
                         let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint, gone: &gone };
                         visit(placed).map_err(|source| StorageError::Fold { place, source })?;
                         index = checkpoint.size;
@@ -298,23 +297,6 @@ impl Walker<'_> {
     /// Whether an erasure can explain that a payload is gone. Whether one does, the log says further on.
     fn may_be_erased(&self, frame: &Frame<'_>) -> bool {
         frame.index < self.erased_below
-    }
-
-    /// Takes down which payloads are gone, and takes off those that an erasure in this batch names.
-    fn note_gone(&mut self, batch: &Batch<'_>, gone: &[u64], place: &Place) -> Result<(), StorageError> {
-        let leaves = self.options.leaves;
-        for frame in batch.frames() {
-            if gone.contains(&frame.index) {
-                let kept = |why: String| damaged(place.clone(), frame.index, &format!("it is never erased: {why}"));
-                leaves.check_erasable(frame.leaf).map_err(kept)?;
-                self.gone.insert(frame.index, place.clone());
-            }
-            let erased = leaves.erases(frame.leaf).map_err(|why| damaged(place.clone(), frame.index, &why))?;
-            for named in erased.iter().filter(|named| **named < frame.index) {
-                self.gone.remove(named);
-            }
-        }
-        Ok(())
     }
 
     /// Decides what the end of a segment means.
@@ -407,9 +389,7 @@ impl Walker<'_> {
                 why: self.end.tail.map(|tail| format!(" since {}", tail.reason)).unwrap_or_default(),
             });
         }
-        if let Some((index, place)) = self.gone.pop_first() {
-            return Err(damaged(place, index, "no erasure names it"));
-        }
+        self.gone.check()?;
         if log_size < start_size {
             let reason = format!("the log ends at {log_size} entries");
             return Err(StorageError::BadStart { start: start_size, reason });
@@ -420,15 +400,6 @@ impl Walker<'_> {
         }
         Ok(self.end)
     }
-}
-
-fn not_its_payload(index: u64) -> String {
-    format!("the payload of entry {index} is not the one that its leaf commits to")
-}
-
-/// A payload is gone, and no erasure explains it.
-fn damaged(place: Place, index: u64, why: &str) -> StorageError {
-    StorageError::Corrupt { place, reason: not_its_payload(index), lost: why.to_owned() }
 }
 
 /// Why a batch is not right.

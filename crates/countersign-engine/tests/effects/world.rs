@@ -365,7 +365,7 @@ pub fn account_id(account: &str) -> String {
 
 pub fn entry(answer: Answer) -> Entry {
     match answer {
-        Answer::Entered(entered) => entered.entry,
+        Answer::Entered(entered) => Arc::unwrap_or_clone(entered.entry),
         Answer::Repeated(entry) => panic!("repeated in {entry}"),
     }
 }
