@@ -191,6 +191,9 @@ fn followers_see_exactly_the_log_wherever_they_start_and_however_slow_they_are()
     for life in 0..3 {
         let options = Options { recent_bytes_max: 4 << 10, segment_bytes: 64 << 10, ..Options::new(ORIGIN) };
         let (gate, _) = Gate::open(on_folder(dir.path()), options).unwrap();
+        if life == 0 {
+            set_up(&gate);
+        }
         let begun = gate.view().position;
         let is_over = AtomicBool::new(false);
         let follow = |number: u64| {
@@ -235,8 +238,9 @@ fn followers_see_exactly_the_log_wherever_they_start_and_however_slow_they_are()
                     scope.spawn(move || feed_many(number))
                 })
                 .collect();
-            feeders.into_iter().for_each(|feeder| feeder.join().unwrap());
+            let fed: Vec<_> = feeders.into_iter().map(|feeder| feeder.join()).collect();
             is_over.store(true, Ordering::SeqCst);
+            assert!(fed.iter().all(Result::is_ok), "a feeder failed");
             followers.into_iter().map(|follower| follower.join().unwrap()).collect::<Vec<_>>()
         });
         let end = gate.view().position;
