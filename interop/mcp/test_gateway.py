@@ -78,7 +78,7 @@ class World:
         self.run("mcp", "approve", *self.flags(*names), "--server", self.url)
 
     def gateway(self, *names: str) -> list[str]:
-        return ["mcp", "--agent", "coder-1", "--server", self.url, *self.flags(*names)]
+        return ["mcp", "serve", "--agent", "coder-1", "--server", self.url, *self.flags(*names)]
 
     def stdio(self, *names: str, mode: str, **more) -> Client:
         parameters = StdioServerParameters(command=COUNTERSIGN, args=self.gateway(*names), cwd=str(self.folder))

@@ -68,7 +68,7 @@ export class World {
   }
 
   gateway() {
-    return ["mcp", "--agent", "coder-1", "--server", this.gate.url];
+    return ["mcp", "serve", "--agent", "coder-1", "--server", this.gate.url];
   }
 
   async end() {

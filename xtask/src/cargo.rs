@@ -30,7 +30,7 @@ pub fn sim(root: &Path, words: &[String]) -> Result<bool> {
 
 /// Runs every fuzz target for so many seconds. Optimised, because what a fuzzer finds depends on how much it tries.
 pub fn fuzz(root: &Path, seconds: u64) -> Result<bool> {
-    let mut command = cargo(root, &["test", "--release", "--package", "countersign-testing", "--test", "fuzz"]);
-    command.env("FUZZ_SECONDS", seconds.to_string());
+    let mut command = cargo(root, &["test", "--release", "--package", "countersign-testing", "--test", "all"]);
+    command.env("FUZZ_SECONDS", seconds.to_string()).args(["--", "fuzz::"]);
     succeeds(command)
 }

@@ -34,14 +34,15 @@ pub fn document(rows: &str) -> Result<String> {
     Ok(text.replace(" |  |\n", " | |\n"))
 }
 
-/// What `conform` does, if it does anything, and what else there is.
+/// What `conform` does, if it does anything, what else there is, and what is missing.
 fn shown_by(row: &Table) -> String {
     let shown = word(row, "shown").unwrap_or_default();
-    match word(row, "conform") {
+    let text = match word(row, "conform") {
         Ok(conform) if shown.is_empty() => format!("`countersign conform` {conform}"),
         Ok(conform) => format!("`countersign conform` {conform}. Also: {shown}"),
         Err(_) => shown.to_owned(),
-    }
+    };
+    word(row, "missing").map_or(text.clone(), |missing| format!("{text}. **Missing:** {missing}"))
 }
 
 fn word<'a>(table: &'a Table, key: &str) -> Result<&'a str> {

@@ -49,7 +49,7 @@ const STEPS: &[Step] = &[
         succeeds(cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     }),
     step("test", &[&setup::C_COMPILER, &setup::POSTGRESQL, &setup::STRACE], |root| {
-        succeeds(tests(cargo(root, &["test", "--workspace", "--locked"])))
+        succeeds(tests(cargo(root, &["test", "--workspace", "--locked", "--no-fail-fast"])))
     }),
     step("conform", &[&setup::C_COMPILER], conform::run),
     step("interop", &[&setup::C_COMPILER], interop::run),
@@ -62,12 +62,13 @@ const STEPS: &[Step] = &[
         succeeds(command)
     }),
     long_step("soak", &[&setup::C_COMPILER, &setup::POSTGRESQL], |root| {
-        succeeds(tests(cargo(root, &["test", "--release", "--workspace", "--locked", "--", "--ignored"])))
+        let soaks = &["test", "--release", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"];
+        succeeds(tests(cargo(root, soaks)))
     }),
     long_step("kills", &[&setup::C_COMPILER, &setup::STRACE], |root| {
-        let killed = &["test", "--release", "--workspace", "--locked", "--test", "effects", "--test", "attacks"];
+        let killed = &["test", "--release", "--package", "countersign", "--locked", "--test", "all"];
         let mut command = tests(cargo(root, killed));
-        command.env("COUNTERSIGN_LONG", "1").args(["--", "--nocapture"]);
+        command.env("COUNTERSIGN_LONG", "1").args(["--", "effects::", "attacks::clients::", "--nocapture"]);
         succeeds(command)
     }),
     long_step("sim", &[&setup::C_COMPILER], |root| cargo::sim(root, &["--seeds".to_owned(), LONG_SEEDS.to_owned()])),

@@ -8,6 +8,7 @@ mod codes;
 mod crates;
 mod features;
 mod markdown;
+mod modules;
 mod requirements;
 mod source;
 mod words;
@@ -124,6 +125,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let checks = [
         source::check,
         markdown::check,
+        modules::check,
         citations::check,
         codes::check,
         crates::check,

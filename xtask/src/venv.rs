@@ -47,7 +47,7 @@ pub fn python(venv: &Path, requirements: &Path) -> Result<PathBuf> {
 /// The binary, built now; `None` where it does not build.
 pub fn binary(root: &Path) -> Result<Option<PathBuf>> {
     // As the tests before build it: with other targets, features would unify differently and everything be built again.
-    let built = succeeds(cargo(root, &["test", "--workspace", "--locked", "--test", "cli", "--no-run"]))?;
+    let built = succeeds(cargo(root, &["test", "--workspace", "--locked", "--test", "all", "--no-run"]))?;
     Ok(built.then(|| target(root).join("debug/countersign")))
 }
 

@@ -87,7 +87,8 @@ def test_the_command_line_reads_what_is_made_here(gate: Gate) -> None:
 def test_what_the_command_line_makes_is_read_and_handed_on_here(gate: Gate) -> None:
     token = gate.must(
         *(
-            "delegate",
+            "delegation",
+            "new",
             "--key",
             "lead.key",
             "--as",

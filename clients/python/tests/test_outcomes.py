@@ -100,7 +100,7 @@ def test_what_the_service_did_is_what_the_client_tells(tmp_path: Path, service: 
             assert isinstance(asked_again, InDoubt)
             assert asked_again.entry == odd.entry
             # Nobody else may touch what a doubt rests on, until somebody has found out.
-            gate.admin("effects", "resolve", odd.effect, "settled", "--reason", "the bank's statement shows it")
+            gate.admin("effect", "resolve", odd.effect, "settled", "--reason", "the bank's statement shows it")
             assert isinstance(client.verdict(odd), Settled)
             assert isinstance(client.effect(odd.effect), Settled)
         balance = json.loads(gate.admin("fact", "get", "Wallet", "odd", "--json"))["value"]["balance"]

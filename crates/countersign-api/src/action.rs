@@ -28,7 +28,7 @@ pub struct ActionRequest {
     #[serde(default)]
     #[schema(max_items = 16, example = json!(["obs1.AAAA"]))]
     pub observations: Vec<String>,
-    /// The delegation that the action is under, as `countersign delegate` made it; absent where the agent acts in its own
+    /// The delegation that the action is under, as `countersign delegation new` made it; absent where the agent acts in its own
     /// right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, max_length = 16384, example = "dlg1.AAAA")]
@@ -49,13 +49,13 @@ pub enum VerdictKind {
     Rejected,
     /// Only what a person may waive did not hold; nothing was done yet.
     Review,
-    /// Everything held, and a call to the outside follows from it. What becomes of it is in `effect`.
+    /// Everything held, and an external call follows from it. What becomes of it is in `effect`.
     InFlight,
     /// The call happened, and its writes are done with this entry.
     Settled,
     /// The call did not happen, and will not; nothing was written.
     Failed,
-    /// Nobody knows whether the call happened. The facts that it relies on stay fenced until that is known.
+    /// No one knows whether the call happened. The facts that it relies on stay fenced until that is known.
     InDoubt,
 }
 
@@ -100,7 +100,7 @@ pub struct Verdict {
     /// Until when a person may decide, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// The call to the outside: see `GET /v1/effects/{effect}`.
+    /// The external call: see `GET /v1/effects/{effect}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "eff_813")]
     pub effect: Option<String>,

@@ -89,7 +89,7 @@ pub enum EffectState {
     Cooling,
     /// It may be on its way.
     Dispatched,
-    /// Nobody knows whether it happened.
+    /// No one knows whether it happened.
     InDoubt,
     /// It happened.
     Settled,

@@ -54,7 +54,7 @@ pub struct Problem {
 pub enum Severity {
     /// The pact is refused.
     Error,
-    /// The pact is taken, but probably does not say what its author meant.
+    /// The pact is accepted, but probably does not say what its author meant.
     Warning,
 }
 
@@ -116,7 +116,7 @@ codes! {
     SignatureAlgorithm = 401,
     /// The signature is too old, or from the future.
     SignatureExpired = 401,
-    /// Nobody is registered with the key.
+    /// No one is registered with the key.
     KeyUnknown = 401,
     /// The key did not make this signature over this request.
     SignatureInvalid = 401,
@@ -160,11 +160,11 @@ codes! {
     EntryInForce = 409,
     /// The entry holds nothing that can be erased.
     NotErasable = 409,
-    /// There is no such claim, it has ended, or it is somebody else's.
+    /// There is no such claim, it has ended, or it is someone else's.
     ClaimNotFound = 404,
     /// No pact lets the agent announce a change of the fact.
     ClaimNotAllowed = 403,
-    /// Somebody else has announced a change of the fact.
+    /// Someone else has announced a change of the fact.
     ClaimHeld = 409,
     /// As many claims stand as are kept.
     TooManyClaims = 409,
@@ -174,13 +174,13 @@ codes! {
     EffectNotFound = 404,
     /// The effect has ended.
     EffectEnded = 409,
-    /// The effect is not in doubt, so nobody has to say what became of it.
+    /// The effect is not in doubt, so no one has to say what became of it.
     EffectNotInDoubt = 409,
     /// There is no such review, or it ended long ago.
     ReviewNotFound = 404,
     /// The review has ended.
     ReviewClosed = 409,
-    /// Nobody decided the review in time.
+    /// No one decided the review in time.
     ReviewExpired = 409,
     /// What the reviewer was shown is no longer so; nothing was done.
     ApprovalVoid = 409,
@@ -226,8 +226,8 @@ codes! {
     InternalError = 500,
     /// The log on disk cannot be read.
     LogUnreadable = 500,
-    /// A fact that lives outside could not be read.
-    OutsideUnread = 502,
+    /// An external fact could not be read.
+    ExternalUnread = 502,
     /// The queue is full.
     Busy = 503,
     /// The gate is shutting down.
@@ -326,7 +326,7 @@ impl ErrorCode {
             Self::TooManyKeys => "too_many_keys",
             Self::InternalError => "internal_error",
             Self::LogUnreadable => "log_unreadable",
-            Self::OutsideUnread => "outside_unread",
+            Self::ExternalUnread => "external_unread",
             Self::Busy => "busy",
             Self::ShuttingDown => "shutting_down",
             Self::LedgerFailed => "ledger_failed",

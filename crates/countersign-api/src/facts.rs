@@ -83,11 +83,11 @@ pub struct FactResponse {
     pub confirmed_by: Option<String>,
     /// How strong the guarantee on it is.
     pub atomicity: Atomicity,
-    /// The effects in flight that rely on it: until they have ended nobody changes it.
+    /// The effects in flight that rely on it: until they have ended no one changes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["eff_813"]))]
     pub fenced_by: Vec<String>,
-    /// The feeds that wait for those effects, oldest first: until they are written nobody relies on the fact.
+    /// The feeds that wait for those effects, oldest first: until they are written no one relies on the fact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldFeed>,
     /// The claim that announces a change of it, if one stands.

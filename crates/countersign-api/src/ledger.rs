@@ -64,12 +64,12 @@ pub struct ErasureRequest {
     /// The entries whose payloads are to be erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<u64>>,
-    /// The fact whose copies are to be found; only with `dry_run`. The request of an erasure is kept for ever with its signature,
+    /// The fact whose copies are to be found; only with `dry_run`. The request of an erasure is kept forever with its signature,
     /// so it names entries and not the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Account::\"42\"")]
     pub fact: Option<String>,
-    /// Why, for the ledger. Must not itself hold personal data: it is kept for ever.
+    /// Why, for the ledger. Must not itself hold personal data: it is kept forever.
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
     /// Only say what would be erased and what would be kept; nothing is written.
@@ -116,7 +116,7 @@ pub struct ClockConfirmed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogKeyRotation {
-    /// Why, for the ledger. Must not itself hold personal data: it is kept for ever.
+    /// Why, for the ledger. Must not itself hold personal data: it is kept forever.
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
 }

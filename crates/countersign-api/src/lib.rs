@@ -1,9 +1,10 @@
 //! Wire types, error codes, routes and the OpenAPI document of the v1 HTTP interface.
 //!
-//! This is the contract between the gate and everybody who talks to it, and nothing else: no behaviour, and no dependency
+//! This is the contract between the gate and everyone who talks to it, and nothing else: no behaviour, and no dependency
 //! on the gate itself, so that a client can use these types without bringing a gate along. Fields may be added to answers;
 //! none is ever taken away or given another meaning within v1. A verdict is an answer, not an error, whatever it says.
 
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     allow(
@@ -60,7 +61,7 @@ pub const AGENT_HEADER: &str = "countersign-agent";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Atomicity {
-    /// One step against everybody: in the gate's own store, or in a transaction of the user's database.
+    /// One step against everyone: in the gate's own store, or in a transaction of the user's database.
     Atomic,
     /// The outside itself refuses if the fact has changed since it was read.
     Conditional,

@@ -40,7 +40,7 @@ pub struct ReviewShown {
     pub summary: ReviewSummary,
     /// The action's id: SHA-256 of its raw body.
     pub action_id: String,
-    /// Everybody on whose behalf it acts, root first; absent without delegation.
+    /// Everyone on whose behalf it acts, root first; absent without delegation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<String>,
     /// The parameters in canonical form, whole.

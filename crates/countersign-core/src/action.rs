@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 }
 
 /// What stands for an agent's idempotency key: the front of a digest, so that keys cost the same however long they are,
-/// nobody can choose keys that collide, and the key itself need not be kept.
+/// no one can choose keys that collide, and the key itself need not be kept.
 pub type KeyDigest = [u8; 16];
 
 /// What an agent was shown of one fact.
@@ -295,7 +295,7 @@ impl Action {
         ActionRequest::parse(&self.body).map_or(Json::Null, |request| Json::Object(to_map(&request.params)))
     }
 
-    /// Everybody it rests on: the members of its delegation, root first, and the one who acts.
+    /// Everyone it rests on: the members of its delegation, root first, and the one who acts.
     pub fn members(&self) -> impl Iterator<Item = &AgentId> {
         let members = self.chain.iter().flat_map(|chain| chain.agents());
         let is_named = self.chain.as_ref().is_some_and(|chain| chain.agents().any(|agent| *agent == self.agent));
@@ -342,7 +342,7 @@ impl Observed {
 
     /// Whether the ledger holds the fact at this very version.
     pub fn is_held_as(&self, fact: &Fact) -> bool {
-        !fact.written.is_outside() && self.version == Version::Number(fact.version())
+        !fact.written.is_external() && self.version == Version::Number(fact.version())
     }
 
     /// Writes the observation as it stands in a record, with or without its value.

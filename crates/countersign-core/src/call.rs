@@ -1,4 +1,4 @@
-//! Calls to the outside: what is sent, and what became of it.
+//! External calls: what is sent, and what became of it.
 //!
 //! A call is rendered at its dispatch, from the pact's `call` and the facts as they are then, and never again: every attempt,
 //! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
@@ -47,11 +47,11 @@ impl FromStr for EffectId {
 pub struct Call {
     /// The adapter, by its name in the gate's settings.
     pub adapter: SmolStr,
-    /// What is sent; `None` where it depends on facts outside, which are read first.
+    /// What is sent; `None` where it depends on external facts, which are read first.
     pub send: Option<Send>,
     /// How long one attempt may take.
     pub timeout_ms: u64,
-    /// How often it may be tried again when nobody knows whether it happened; 0 unless it is idempotent.
+    /// How often it may be tried again when no one knows whether it happened; 0 unless it is idempotent.
     pub retries: u32,
     /// Until when an attempt may begin, in ledger milliseconds.
     pub deadline_ms: u64,
@@ -59,8 +59,8 @@ pub struct Call {
     pub probe: Option<Probe>,
     /// The action type that undoes it.
     pub undo: Option<ActionName>,
-    /// Facts outside that are read, in order, before anything is sent.
-    pub outside: Vec<OutsideRead>,
+    /// External facts that are read, in order, before anything is sent.
+    pub outside: Vec<ExternalRead>,
 }
 
 /// What is sent.
@@ -116,20 +116,20 @@ pub struct Probe {
     pub at: Option<SmolStr>,
 }
 
-/// A fact outside that an action reads.
+/// An external fact that an action reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutsideRead {
+pub struct ExternalRead {
     /// The fact.
     pub fact: FactId,
     /// The adapter it is read by.
     pub adapter: SmolStr,
     /// How: a query with the fact's id as `$1`, or a path, or a tool with its arguments.
-    pub how: OutsideHow,
+    pub how: ExternalHow,
 }
 
-/// How a fact outside is read.
+/// How an external fact is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutsideHow {
+pub enum ExternalHow {
     /// A query that gives one row, with the fact's id as `$1`.
     Query(Arc<str>),
     /// A path below the adapter's base.
@@ -152,7 +152,7 @@ pub enum Outcome {
     Settled,
     /// It did not happen, and will not.
     Failed,
-    /// Nobody knows.
+    /// No one knows.
     InDoubt,
 }
 
@@ -219,7 +219,7 @@ impl Evidence {
 /// The idempotency key that the outside is given for an effect: the same for every attempt, and no other effect's, of this gate or
 /// of any other. Two agents may send the same body, and two gates may call the same service: what one of them did must not answer
 /// for the other.
-pub fn outside_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
+pub fn external_key(origin: &str, effect: EffectId, action: &ActionId) -> String {
     // An origin holds no NUL, and what follows it has a fixed length.
     let parts = [b"countersign call\0".as_slice(), origin.as_bytes(), b"\0", &effect.0.to_be_bytes(), &action.0];
     let Digest(digest) = Digest::of_parts(&parts);

@@ -26,7 +26,7 @@ pub enum Code {
     KeyNotCurrent,
     /// A hop of the delegation claims more than it was given.
     DelegationWidened,
-    /// The delegation was handed on more often than a hop allows.
+    /// The delegation was passed on more often than a hop allows.
     DelegationTooDeep,
     /// A hop of the delegation has expired.
     DelegationExpired,
@@ -50,7 +50,7 @@ pub enum Code {
     TrustTooLow,
     /// The claim that the action names no longer holds what the action reads.
     ClaimLost,
-    /// Somebody else has announced a change of a fact that the action relies on.
+    /// Someone else has announced a change of a fact that the action relies on.
     FactClaimed,
     /// A call in flight relies on a fact that the action would change, or will change one that it relies on.
     FactFenced,

@@ -3,7 +3,7 @@
 //! Pure and total: the same action on the same snapshot at the same time gives the same `Decision`, byte for byte (I3);
 //! whatever cannot be read or evaluated is a rejection with a reason (I4). The stages run in the order of
 //! [`Code`](crate::code::Code), and the first that blocks is the answer; within the preconditions all are evaluated, so that
-//! an agent can mend its plan at once.
+//! an agent can correct its plan at once.
 
 mod approve;
 mod bind;
@@ -20,9 +20,9 @@ mod standing;
 
 pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
-pub use call::{outside_read, percent_encoded};
+pub use call::{external_read, percent_encoded};
 pub use delegation::stranger;
-pub use judge::{Cleared, judge, outside_fact};
+pub use judge::{ReadyToSend, external_fact, judge};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
@@ -56,7 +56,7 @@ pub trait Snapshot {
     fn next_entry(&self) -> u64;
     /// What a budget's window already holds.
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64;
-    /// Whether operators are known, so that nothing unsigned is taken.
+    /// Whether operators are known, so that nothing unsigned is accepted.
     fn is_identified(&self) -> bool;
     /// What is halted.
     fn halts(&self) -> &Halts;
@@ -65,7 +65,7 @@ pub trait Snapshot {
     /// The fences that stand.
     fn fences(&self) -> &Fences;
     /// Whether no more effects of an agent can be under way.
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool;
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool;
 }
 
 /// Which of its decisions an action is at.
@@ -75,7 +75,7 @@ enum Stage<'a> {
     Intent,
     /// It has cooled as this effect, and its call would leave.
     Dispatch(EffectId),
-    /// The facts outside were read, and its call is about to be made under this key.
+    /// The external facts were read, and its call is about to be made under this key.
     Judgement(&'a str),
 }
 
@@ -99,7 +99,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     }
 }
 
-/// Decides one action at one stage, under what a reviewer waives, if anybody does; and says in what way what was shown is no
+/// Decides one action at one stage, under what a reviewer waives, if anyone does; and says in what way what was shown is no
 /// longer so.
 fn decide_at(
     stage: Stage<'_>,
@@ -228,21 +228,21 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
     }
 
-    /// Whether the facts outside were read.
+    /// Whether the external facts were read.
     fn is_judgement(&self) -> bool {
         matches!(self.stage, Stage::Judgement(_))
     }
 
-    /// Whether what an expression reads is known at this stage: facts outside are read last.
+    /// Whether what an expression reads is known at this stage: external facts are read last.
     fn is_known(&self, expression: &Expression) -> bool {
-        self.is_judgement() || !expression.facts().any(|read| self.is_outside(read))
+        self.is_judgement() || !expression.facts().any(|read| self.is_external(read))
     }
 
     fn is_known_input(&self, mention: &Mention) -> bool {
-        self.is_judgement() || !mention.read().is_some_and(|read| self.is_outside(read))
+        self.is_judgement() || !mention.read().is_some_and(|read| self.is_external(read))
     }
 
-    fn is_outside(&self, read: usize) -> bool {
+    fn is_external(&self, read: usize) -> bool {
         self.kind.reads.get(read).is_some_and(|read| read.outside.is_some())
     }
 
@@ -254,7 +254,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         self.check_budgets().map_err(Stopped::rejected)
     }
 
-    /// Asked before any fact is looked up: whoever may not do this, whatever is not known yet, learns nothing of the facts.
+    /// Asked before any fact is looked up: anyone who may not do this, whatever is not known yet, learns nothing of the facts.
     fn check_right(&self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Reason> {
         let (inputs, rule) = (self.inputs(), &self.kind.allow);
         if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, is_known) {

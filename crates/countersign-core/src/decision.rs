@@ -57,7 +57,7 @@ pub enum Verdict {
         /// Until when a person may decide, in ledger milliseconds.
         expires_at_ms: u64,
     },
-    /// Everything held, and a call to the outside follows from it; the writes come with its settlement.
+    /// Everything held, and an external call follows from it; the writes come with its settlement.
     InFlight(Box<InFlight>),
 }
 

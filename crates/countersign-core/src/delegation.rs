@@ -1,4 +1,4 @@
-//! Delegation: an agent acts with a part of another agent's right, handed on from one to the next.
+//! Delegation: an agent acts with a part of another agent's right, passed on from one to the next.
 //!
 //! Here is the chain as `decide` sees it: who handed to whom, under which keys, and how much. It was reduced from a signed
 //! token at admission, where signatures are verified; the chain is recorded with the entry, so that a replay needs no token
@@ -16,7 +16,7 @@ use crate::ids::{AgentId, Digest};
 use crate::limits::DELEGATION_HOPS_MAX;
 use smol_str::SmolStr;
 
-/// Who acts for whom: the root delegator, and one hop for each time the right was handed on.
+/// Who acts for whom: the root delegator, and one hop for each time the right was passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     gate: SmolStr,
@@ -29,7 +29,7 @@ pub struct Chain {
 /// Why hops are not a chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// Nothing is handed on.
+    /// Nothing is passed on.
     #[error("it hands nothing on")]
     Empty,
     /// Too many hops.

@@ -178,7 +178,7 @@ pub fn at_the_door(agent: &AgentId, pact: &PactName, snapshot: &impl Snapshot) -
 }
 
 /// Whether an action is refused because of whose right it uses: its pact has no such action type, or does not let these agents
-/// use it, whatever the parameters and facts are; or its delegation hands the one who acts nothing now. Somebody who may do this,
+/// use it, whatever the parameters and facts are; or its delegation hands the one who acts nothing now. Someone who may do this,
 /// and asks for too much, gets a verdict.
 pub fn without_right(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Option<(DenialCode, Reason)> {
     let blocked = rules_out(action, snapshot, now_ms)?;

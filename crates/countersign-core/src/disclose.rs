@@ -65,7 +65,7 @@ pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&A
     if shown.is_empty() { Disclosed::Nothing } else { Disclosed::Attributes(shown) }
 }
 
-/// Whether an agent could see something of a fact, whatever its value is: asked before a fact outside is read for it.
+/// Whether an agent could see something of a fact, whatever its value is: asked before an external fact is read for it.
 pub fn could_disclose(state: &State, agent: &AgentId, id: &FactId) -> bool {
     let own = FactId::of_agent(agent);
     let value = state.facts.get(&own).and_then(|fact| fact.value.as_ref());
@@ -128,7 +128,7 @@ impl<'a> Subject<'a> {
     /// Whether a rule about agents and facts lets it.
     pub(crate) fn holds(&self, who: &Expression) -> bool {
         let of_fact = |(base, _): (Base, &SmolStr)| matches!(base, Base::Read(_));
-        // What does not depend on the fact comes first: whoever has no right costs the same whether or not there is such a fact.
+        // What does not depend on the fact comes first: anyone who has no right costs the same whether or not there is such a fact.
         let could_hold = self.could_hold(who);
         if !could_hold || !who.attributes().any(of_fact) {
             return could_hold;
@@ -147,7 +147,7 @@ impl<'a> Subject<'a> {
 impl Source for Subject<'_> {
     fn input(&self, mention: &Mention) -> Option<Input<'_>> {
         match mention {
-            // Nobody observes for another: the actor is the principal.
+            // No one observes for another: the actor is the principal.
             Mention::Entity(Base::Principal | Base::Actor) => Some(Input::Fact(Cow::Borrowed(self.own))),
             Mention::Entity(Base::Read(_)) => Some(Input::Fact(Cow::Borrowed(self.id))),
             Mention::Attribute(Base::Principal | Base::Actor, name) => self.principal.get(name).map(Input::Value),

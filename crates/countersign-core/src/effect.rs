@@ -53,7 +53,7 @@ pub enum Phase {
     },
     /// It may be on its way.
     Dispatched(Arc<Flight>),
-    /// Nobody knows whether it happened.
+    /// No one knows whether it happened.
     InDoubt {
         /// The dispatch.
         flight: Arc<Flight>,
@@ -86,7 +86,7 @@ pub struct Flight {
     pub key: String,
     /// What it charged to budgets.
     pub charges: Vec<Charge>,
-    /// What it was decided on, where facts outside are still to be read: a judgement rests on these and not on what is current by then.
+    /// What it was decided on, where external facts are still to be read: a judgement rests on these and not on what is current by then.
     pub context: Option<Context>,
 }
 
@@ -244,7 +244,7 @@ impl Effects {
         effect.phase = Phase::Dispatched(Arc::new(flight));
     }
 
-    /// An effect comes to an outcome. Its fences end unless nobody knows.
+    /// An effect comes to an outcome. Its fences end unless no one knows.
     pub fn settle(&mut self, id: EffectId, outcome: Outcome, entry: u64, time_ms: u64, fences: &mut Fences) {
         if outcome == Outcome::InDoubt {
             let Some(effect) = self.open.get_mut(&id.0) else { return };

@@ -44,7 +44,7 @@ pub struct Forgotten {
 /// Why a payload cannot be erased, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InForce {
-    /// Payloads of this kind are kept for ever.
+    /// Payloads of this kind are kept forever.
     #[error("{0}")]
     Kind(&'static str),
     /// It names an operator.
@@ -133,10 +133,10 @@ impl InForce {
             }
             Self::Current(_) => "write or delete the fact first, then erase again",
             Self::Earlier { .. } => "erase that entry too, or erase by fact, which names every entry",
-            Self::Fenced(_) | Self::Held(_) => "see `countersign effects list` for what is in flight, then erase again",
+            Self::Fenced(_) | Self::Held(_) => "see `countersign effect list` for what is in flight, then erase again",
             Self::Budget { .. } => "erase again when the window has closed",
             Self::Effect { .. } => {
-                "erase again when it has ended; what is in doubt is ended by `countersign effects resolve`"
+                "erase again when it has ended; what is in doubt is ended by `countersign effect resolve`"
             }
             Self::Claim { .. } => "erase again when it has ended; its holder can withdraw it",
             Self::Review { .. } => "approve or refuse it, or erase again when it has expired",
@@ -160,7 +160,7 @@ pub fn kept_for_ever(kind: Kind) -> Option<&'static str> {
 }
 
 impl EraseTarget {
-    /// What an entry holds. Whether a deletion may go too is for whoever has seen the whole log.
+    /// What an entry holds. Whether a deletion may go too is for the caller to say, which has seen the whole log.
     pub fn new(entry: &Entry) -> Self {
         let event = &entry.event;
         let mut writes: Vec<_> = event.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();

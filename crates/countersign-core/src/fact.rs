@@ -21,9 +21,9 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether nobody wrote it here: it was read outside, by the adapter that `by` names, at this time. Entry 0 begins the log and
+    /// Whether no one wrote it here: it was read outside, by the adapter that `by` names, at this time. Entry 0 begins the log and
     /// writes no fact, so it stands for none.
-    pub fn is_outside(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         self.entry == 0
     }
 }
@@ -113,7 +113,7 @@ impl Fact {
     /// What an observation of the fact is compared with.
     pub fn current(&self) -> Version {
         match &self.value {
-            Some(value) if self.written.is_outside() => Version::Content(value.content_digest()),
+            Some(value) if self.written.is_external() => Version::Content(value.content_digest()),
             _ => Version::Number(self.version()),
         }
     }

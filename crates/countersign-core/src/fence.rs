@@ -3,7 +3,7 @@
 //!
 //! A *steady* fence comes with the dispatch of a call and goes with its settlement. A *claim* announces a write: it names its
 //! holder, ends by ledger time, and its entry is its fencing token. Both stand on fact ids, whether there is such a fact or
-//! not, and both are folded from the ledger (I3). Nobody waits here, and nothing is held while waiting (docs/adr/0011).
+//! not, and both are folded from the ledger (I3). No one waits here, and nothing is held while waiting (docs/adr/0011).
 
 mod refusal;
 #[cfg(test)]
@@ -216,7 +216,7 @@ impl Fences {
         self.claims.iter().map(|(entry, claim)| (ClaimId(*entry), claim))
     }
 
-    /// Enters a claim. Its facts are taken from whoever held them; what has ended makes room.
+    /// Enters a claim. Its facts are taken from their previous holder; what has ended makes room.
     pub fn announce(&mut self, entry: u64, claim: Claim) {
         self.sweep(claim.at_ms);
         for fact in &claim.facts {
@@ -329,7 +329,7 @@ pub fn grant_claim(
     if let Some(fact) = facts.first().filter(|_| for_ms > max_ms) {
         return Err(ClaimRefusal::TooLong { by: by.clone(), fact: fact.clone(), max_ms, for_ms });
     }
-    // Announcing anew what one holds already is no way past the longest time: the clock of the first goes on.
+    // Announcing again what one holds already is no way past the longest time: the clock of the first goes on.
     let own = |fact: &FactId| state.fences.claim_on(fact, now_ms).filter(|(_, held)| held.by == *by);
     let carried = facts.iter().filter_map(own).map(|(_, held)| held.until_ms).min();
     let until_ms = carried.unwrap_or(u64::MAX).min(now_ms.saturating_add(max_ms));

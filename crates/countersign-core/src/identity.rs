@@ -1,6 +1,6 @@
 //! Who acts: keys by name, signed requests as data, and what an operator may do.
 //!
-//! Nothing here verifies a signature: that is done at admission, and again by whoever verifies a log. Here is what must be
+//! Nothing here verifies a signature: that is done at admission, and again when a log is verified. Here is what must be
 //! answered at a request's own place in the order (I1): whether the key that signed is a key of the one who acts at this
 //! very instant, and whether an operator has the role. So a revocation or rotation holds from the next commit on.
 

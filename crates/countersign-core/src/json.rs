@@ -1,7 +1,7 @@
 //! Strict reading of JSON from outside.
 //!
 //! What two readers could understand differently is refused here, once: repeated keys, fractions, integers beyond 2^53-1,
-//! deep nesting. So the value that is decided on is the value that everybody else reads from the same bytes.
+//! deep nesting. So the value that is decided on is the value that everyone else reads from the same bytes.
 
 use crate::limits::{INTEGER_MAX, JSON_DEPTH_MAX};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};

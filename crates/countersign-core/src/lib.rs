@@ -1,8 +1,9 @@
 //! The pure domain of Countersign: facts, pacts, `decide`, and the canonical bytes of records.
 //!
 //! Nothing here does I/O, reads a clock, draws randomness, uses floats or panics: time and randomness are arguments, so
-//! the same inputs give the same bytes for ever (I3).
+//! the same inputs give the same bytes forever (I3).
 
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     allow(

@@ -55,7 +55,7 @@ pub const REVIEW_EXPIRES_MS: u64 = 60 * 60 * 1000;
 /// Most actions that wait for a person at a time; each is kept whole in memory. Past it, actions are rejected.
 pub const REVIEWS_MAX: usize = 1024;
 
-/// Most actions of one agent that wait for a person at a time: nobody takes the places of others.
+/// Most actions of one agent that wait for a person at a time: no one takes the places of others.
 pub const REVIEWS_PER_AGENT_MAX: usize = 256;
 
 /// How many ended reviews are remembered, to say how they ended and to answer a repeated key with what became of it.
@@ -64,7 +64,7 @@ pub const CLOSED_REVIEWS_MAX: usize = 65_536;
 /// How long after it was shown an approval may be good, in ledger time: what a person saw goes stale as well.
 pub const APPROVAL_EXPIRES_MS: u64 = 10 * 60 * 1000;
 
-/// Most scopes that are halted at a time; each action is held against all that concern it, and all are in every snapshot.
+/// Most scopes that are halted at a time; each action is checked against all that concern it, and all are in every snapshot.
 pub const HALTS_MAX: usize = 4096;
 
 /// Longest reason that an operator gives, in bytes; rejections quote it.

@@ -12,11 +12,11 @@ mod check;
 mod claims;
 pub mod diagnostic;
 pub mod export;
+pub mod external;
 mod facts;
 pub mod load;
 pub mod manifest;
 mod observe;
-pub mod outside;
 mod params;
 mod reads;
 mod schema;
@@ -25,7 +25,7 @@ pub mod sql;
 mod template;
 mod writes;
 
-pub use outside::{
+pub use external::{
     Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
 };
 pub use params::Slots;
@@ -203,7 +203,7 @@ impl Pact {
 pub enum Mode {
     /// A failed precondition rejects the action.
     Enforce,
-    /// A failed precondition is recorded and the action takes effect all the same; outside I1.
+    /// A failed precondition is recorded and the action takes effect anyway; outside I1.
     Shadow,
 }
 

@@ -1,7 +1,7 @@
 //! Why an action was blocked, as data.
 //!
-//! `decide` answers with a reason and an entry keeps it: ids, attributes, versions, values and times, never a sentence. Whoever tells
-//! somebody makes the sentence then (`words`), from what that reader may see (`withhold`). So a better wording changes no byte of
+//! `decide` answers with a reason and an entry keeps it: ids, attributes, versions, values and times, never a sentence. Anyone who tells
+//! someone makes the sentence then (`words`), from what that reader may see (`withhold`). So a better wording changes no byte of
 //! any ledger, and nothing has to be cut out of a text.
 
 #![expect(missing_docs, reason = "the members are named for what they hold")]
@@ -53,7 +53,7 @@ pub enum Reason {
     KeyNotCurrent { agent: AgentId, key: KeyName, at: u64, since: Box<Since> },
     /// A hop of the delegation claims more than it was given.
     DelegationWidened { hop: HopRef, claims: Box<Widening> },
-    /// The delegation was handed on more often than a hop allows.
+    /// The delegation was passed on more often than a hop allows.
     DelegationTooDeep { hop: HopRef, depth: u32, after: u64 },
     /// A hop of the delegation has expired.
     DelegationExpired { hop: HopRef, expired_at: u64, at: u64 },
@@ -207,7 +207,7 @@ pub enum Misfit {
 pub struct HopRef {
     /// Its place, from 1.
     pub number: u64,
-    /// Who handed on.
+    /// Who passed on.
     pub from: AgentId,
     /// To whom.
     pub to: AgentId,
@@ -310,7 +310,7 @@ pub enum ScopeRefusal {
 pub enum RuleFailure {
     /// It is false.
     False,
-    /// It cannot be true, whatever else is so.
+    /// It can never be true.
     Impossible,
     /// It cannot be evaluated.
     Error(EvalError),

@@ -18,7 +18,7 @@ pub use leaf::{Leaf, LeafPact};
 
 use crate::action::{Action, KeyDigest};
 use crate::call::{EffectId, Evidence, Outcome, Send};
-use crate::decide::Cleared;
+use crate::decide::ReadyToSend;
 use crate::decision::{Charge, Decision, Verdict, Write};
 use crate::denial::Denied;
 use crate::erase::Forgotten;
@@ -229,9 +229,9 @@ pub struct Judged {
 
 impl Judged {
     /// What was decided on these facts at this time.
-    pub fn new(at_ms: u64, facts: Vec<(FactId, Option<Attributes>)>, decided: Result<Cleared, Reason>) -> Self {
+    pub fn new(at_ms: u64, facts: Vec<(FactId, Option<Attributes>)>, decided: Result<ReadyToSend, Reason>) -> Self {
         match decided {
-            Ok(Cleared { send, shadowed }) => Self { at_ms, facts, send: Some(send), blocked: None, shadowed },
+            Ok(ReadyToSend { send, shadowed }) => Self { at_ms, facts, send: Some(send), blocked: None, shadowed },
             Err(blocked) => Self { at_ms, facts, send: None, blocked: Some(blocked), shadowed: None },
         }
     }

@@ -52,7 +52,7 @@ pub enum Ended {
     Approved,
     /// Refused.
     Refused,
-    /// Nobody decided in time.
+    /// No one decided in time.
     Expired,
     /// The parked action was erased.
     Erased,
@@ -79,7 +79,7 @@ impl Ended {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reviews {
     open: BTreeMap<u64, Parked>,
-    /// Parked actions whose payload is erased by the time that their entry is folded, and when they expire: nobody can
+    /// Parked actions whose payload is erased by the time that their entry is folded, and when they expire: no one can
     /// decide them, but how they ended is said as if they had been whole.
     gone: BTreeMap<u64, u64>,
     closed: BTreeMap<u64, (Ended, u64)>,
@@ -120,7 +120,7 @@ pub enum ReviewRefusal {
         /// The entry that ended it.
         entry: u64,
     },
-    /// Nobody decided in time.
+    /// No one decided in time.
     #[error("{0} expired at {at}; the agent must act again", at = Utc(*.1))]
     Expired(ReviewId, u64),
     /// What was shown is no longer so.

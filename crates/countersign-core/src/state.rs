@@ -35,7 +35,7 @@ pub struct State {
     /// The facts.
     pub facts: FactMap,
     /// The highest version of a fact that was erased with its id. New facts begin above it: an observation or a version that
-    /// somebody noted before an erasure never fits what comes after.
+    /// someone noted before an erasure never fits what comes after.
     pub version_floor: u64,
     /// The pacts by name, each at its current version.
     pub pacts: BTreeMap<PactName, Arc<Pact>>,
@@ -124,11 +124,11 @@ impl State {
     }
 
     /// How a sender was authenticated, told by who holds its key at this place in the order.
-    pub fn held(&self, auth: Auth) -> Auth {
+    pub fn with_custody(&self, auth: Auth) -> Auth {
         let Some(signed) = auth.signed() else { return auth };
         let fact = self.keys.holder(&signed.key).and_then(|holder| self.facts.get(&holder.fact()));
         let by_gateway = fact.is_some_and(|fact| is_held_by_gateway(fact));
-        auth.held(by_gateway)
+        auth.with_custody(by_gateway)
     }
 
     /// How strong decisions on facts of a type are: by the weakest action type of any pact that reads one.
@@ -144,7 +144,7 @@ impl State {
         &self.keys
     }
 
-    /// Whether an operator was ever named. Until then the gate is open and authenticates nobody; from then on it takes
+    /// Whether an operator was ever named. Until then the gate is open and authenticates no one; from then on it takes
     /// nothing unsigned.
     pub fn is_identified(&self) -> bool {
         self.keys.is_identified()
@@ -253,7 +253,7 @@ impl Snapshot for State {
     fn fences(&self) -> &Fences {
         &self.fences
     }
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
         self.effects.is_full_for(agent)
     }
 }

@@ -1,4 +1,4 @@
-//! Ledger time for people.
+//! Ledger time for people: moments, and spans of time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +22,32 @@ impl fmt::Display for Utc {
         let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
         let (second, milli) = (in_day / 1_000 % 60, in_day % 1_000);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+/// A span of milliseconds as people read it, in its two largest units: `150 ms`, `3.2 s`, `5 min`, `2 h 5 min`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub u64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SECOND: u64 = 1_000;
+        const MINUTE: u64 = 60 * SECOND;
+        const HOUR: u64 = 60 * MINUTE;
+        const DAY: u64 = 24 * HOUR;
+        let ms = self.0;
+        let (large, unit, small, small_unit) = match ms {
+            0..SECOND => return write!(f, "{ms} ms"),
+            SECOND..MINUTE => {
+                let (seconds, tenths) = (ms / SECOND, ms % SECOND / 100);
+                return if tenths == 0 { write!(f, "{seconds} s") } else { write!(f, "{seconds}.{tenths} s") };
+            }
+            MINUTE..HOUR => (ms / MINUTE, "min", ms % MINUTE / SECOND, "s"),
+            HOUR..DAY => (ms / HOUR, "h", ms % HOUR / MINUTE, "min"),
+            DAY.. => (ms / DAY, "d", ms % DAY / HOUR, "h"),
+        };
+        write!(f, "{large} {unit}")?;
+        if small == 0 { Ok(()) } else { write!(f, " {small} {small_unit}") }
     }
 }
 
@@ -76,7 +102,14 @@ impl FromStr for Utc {
 
 #[cfg(test)]
 mod tests {
-    use super::Utc;
+    use super::{Span, Utc};
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        let spans = [150, 1_000, 1_250, 125_000, 300_000, 10_800_000, 11_100_000, 86_400_000, 190_800_000];
+        let texts = ["150 ms", "1 s", "1.2 s", "2 min 5 s", "5 min", "3 h", "3 h 5 min", "1 d", "2 d 5 h"];
+        assert_eq!(spans.map(|ms| Span(ms).to_string()), texts);
+    }
 
     #[test]
     fn it_is_the_calendar_in_utc() {

@@ -3,8 +3,6 @@
 //! Every row of `tables/bad-pacts.txt` is one good pact with one thing changed. The expected answers are in
 //! `golden/bad-pacts.txt`; `UPDATE_GOLDEN=1` writes them anew, and the difference is then read by a person.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
-
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use countersign_core::pact::load::load;
 use std::fmt::Write as _;

@@ -1,7 +1,5 @@
 //! The examples that ship with the project load, without even a warning.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
-
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::pact::load::load;
 use std::fs;

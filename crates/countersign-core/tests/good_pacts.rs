@@ -1,13 +1,5 @@
 //! Pacts that are right although they look like what is wrong, and how the fact types of a gate grow.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
-
 use cedar_policy::{PolicySet, Schema, ValidationMode, Validator};
 use countersign_core::ids::FactType;
 use countersign_core::pact::Pact;

@@ -1,7 +1,5 @@
 //! Which key is whose, folded in any way that a gate folds: one entry after the other, or a fuzzy snapshot and its tail.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that panics has failed")]
-
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send, Statement};
 use countersign_core::canonical::Canonical;

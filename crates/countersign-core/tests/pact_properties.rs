@@ -1,7 +1,5 @@
 //! Properties of the loader: order has no meaning, any text is answered, and what is exported validates in Cedar itself.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
-
 use cedar_policy::{PolicySet, Schema, ValidationMode, Validator};
 use countersign_core::expression::{Input, Inputs, Mention, Source};
 use countersign_core::pact::export::{cedar_policies, cedar_schema};

@@ -1,5 +1,4 @@
 //! SQL in pacts: what is taken, what is refused with which words, and that nothing makes the checks fail.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use countersign_core::pact::FactSchema;
 use countersign_core::pact::sql::{check_query, check_statement, query_table};

@@ -246,7 +246,7 @@ fn rests_on(event: &Event) -> Option<u64> {
 fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
     check_authority(entry, state)?;
     let Entry { index, time_ms, by, auth, event } = entry;
-    let held = state.held(auth.clone());
+    let held = state.with_custody(auth.clone());
     if held != *auth {
         return Err(format!(
             "it says `auth: {}`, and who held the key then makes it `{}`",
@@ -312,13 +312,13 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => return Ok(()),
         Event::Held { fact, .. } => {
             if !state.must_hold(fact) {
-                return Err(format!("{fact} was not fenced, and was held all the same"));
+                return Err(format!("{fact} was not fenced, but its feed was held"));
             }
             role_to_feed(fact)
         }
         Event::Feed { write, held: None } => {
             if state.must_hold(&write.fact) {
-                return Err(format!("{} was fenced, and was fed all the same", write.fact));
+                return Err(format!("{} was fenced, but was fed", write.fact));
             }
             check_condition(auth, &write.fact, state)?;
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
@@ -326,7 +326,7 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         }
         Event::Confirm { fact, tag, version } => {
             if state.confirmable(fact, *version) != Some(*tag) {
-                return Err(format!("{fact} was not at version {version}, and was confirmed at it all the same"));
+                return Err(format!("{fact} was confirmed at version {version}, but was not at that version"));
             }
             role_to_feed(fact)
         }

@@ -27,7 +27,7 @@ const PREFIX: &str = "dlg1.";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DelegationError {
     /// Not a token.
-    #[error("this is not a delegation; send what `countersign delegate` printed as it is")]
+    #[error("this is not a delegation; send what `countersign delegation new` printed as it is")]
     Malformed,
     /// Too long.
     #[error("the delegation has {0} bytes; at most {DELEGATION_BYTES_MAX} are allowed")]
@@ -78,7 +78,7 @@ pub enum DelegationError {
     /// The hops are not a chain.
     #[error("the delegation is refused: {0}")]
     Chain(#[from] ChainError),
-    /// Whoever hands on is not whom the delegation names.
+    /// The agent that passes it on is not the one that the delegation names.
     #[error("this delegation was made to {0}; only that key can hand it on")]
     NotYours(String),
     /// The token could not be made.

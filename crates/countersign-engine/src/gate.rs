@@ -7,8 +7,8 @@ mod admit;
 mod erase;
 mod follow;
 mod housekeeping;
+mod log_reader;
 mod open;
-mod outside;
 mod pipeline;
 mod read;
 mod reviews;
@@ -16,9 +16,9 @@ mod rotate;
 
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
+pub use log_reader::{LogError, StoredEntry};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
-pub use outside::{LogError, StoredEntry};
-pub use read::{HistoryError, NotObservable, NotRead, Observe, OutsideFacts, PastVersion, Shown};
+pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, Shown};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
@@ -30,7 +30,7 @@ use crate::idempotency::Idempotency;
 use crate::identity::replay::ReplayWindow;
 use crate::identity::{KeptFile, SigningTime};
 use crate::log_key::LogKeys;
-use crate::outbox::Tried;
+use crate::outbox::LastAttempts;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     /// How many wait for a fence.
     waiting: AtomicU64,
     stream: Arc<Stream>,
-    tried: Tried,
+    tried: LastAttempts,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
     kept_file: KeptFile,
@@ -198,7 +198,7 @@ impl Gate {
     }
 
     /// What the outbox last tried in vain.
-    pub fn tried(&self) -> &Tried {
+    pub fn tried(&self) -> &LastAttempts {
         &self.shared.tried
     }
 

@@ -31,7 +31,6 @@ type Generation = HashMap<KeyDigest, Seen, BuildHasherDefault<Front>>;
 /// An action seen under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Its entry.
     pub entry: u64,
     /// When, in ledger milliseconds.
     pub at_ms: u64,

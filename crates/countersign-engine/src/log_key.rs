@@ -2,7 +2,7 @@
 //!
 //! A rotation must survive a crash at every step: whatever the log's last key is, its private half must be in a file by then.
 //! So the next key is durable in a file of its own before the entry that names it is written; the entry decides; and only then
-//! does the file take the old one's place. Whoever opens the folder in between asks the log which of the two is current.
+//! does the file take the old one's place. Anyone who opens the folder in between asks the log which of the two is current.
 //!
 //! Two stages move at two times: the encoding stage signs with the next key as soon as it has signed the rotation with both,
 //! while readers and snapshots see it when the rotation is durable.

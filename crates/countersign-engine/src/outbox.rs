@@ -6,12 +6,12 @@
 //! as unknown (I6).
 
 mod adapter;
+mod last_attempts;
 mod run;
 mod schedule;
-mod tried;
 
-pub use adapter::{Adapter, Attempt, FactReader, Job, Judge, LATE, Leave, Outside, Probed, Reading};
-pub use tried::{LastTry, Tried};
+pub use adapter::{Adapter, Attempt, FactAsRead, FactReader, Job, Judge, LATE, Leave, Probed, Reading};
+pub use last_attempts::{LastAttempts, LastTry};
 
 use crate::gate::Gate;
 use countersign_core::call::EffectId;

@@ -30,7 +30,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The fact.
         fact: FactId,
         /// Its new value; `None` deletes.
         value: Option<Attributes>,
@@ -43,7 +42,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The fact.
         fact: FactId,
         /// The version that is confirmed: the one that the source has looked at.
         version: u64,
@@ -85,7 +83,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The review.
         review: ReviewId,
         /// Why.
         reason: Arc<str>,
@@ -118,7 +115,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The facts.
         facts: Vec<FactId>,
         /// For how long.
         for_ms: u64,
@@ -131,7 +127,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The claim.
         claim: ClaimId,
         /// For how long from now.
         for_ms: u64,
@@ -142,14 +137,10 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The claim.
         claim: ClaimId,
     },
     /// Decide an effect again that has cooled. The gate's own.
-    Dispatch {
-        /// The effect.
-        effect: EffectId,
-    },
+    Dispatch { effect: EffectId },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -158,7 +149,6 @@ pub enum Request {
         by: AgentId,
         /// How that is known.
         auth: Auth,
-        /// The effect.
         effect: EffectId,
         /// Whether it happened.
         outcome: Outcome,
@@ -223,7 +213,7 @@ impl Request {
     pub fn priority(&self) -> Priority {
         match self {
             Self::Halt { .. } | Self::Resume { .. } => Priority::Urgent,
-            // Revoking somebody is a halt for one. What only admins may feed is rare, so all of it goes this way.
+            // Revoking someone is a halt for one. What only admins may feed is rare, so all of it goes this way.
             Self::Feed { fact, .. } if role_to_feed(fact) == Role::Admin => Priority::Urgent,
             Self::Dispatch { .. } | Self::Settle(_) | Self::Denials(_) | Self::Wake => Priority::Own,
             _ => Priority::Queued,
@@ -245,9 +235,7 @@ pub enum Priority {
 /// What a worker or a probe found out about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// The effect.
     pub effect: EffectId,
-    /// The outcome.
     pub outcome: Outcome,
     /// What speaks for it.
     pub evidence: Evidence,
@@ -269,7 +257,6 @@ pub enum Answer {
 /// A request that became an entry.
 #[derive(Debug)]
 pub struct Entered {
-    /// The entry.
     pub entry: Arc<Entry>,
     /// What proves it.
     pub proof: Arc<BatchProof>,
@@ -296,7 +283,6 @@ pub enum Refusal {
     /// The fact is not at the version that was asked for.
     #[error("{fact} is at version {current}, not {expected}")]
     VersionMismatch {
-        /// The fact.
         fact: FactId,
         /// The version it must have had.
         expected: u64,
@@ -309,7 +295,6 @@ pub enum Refusal {
     /// The value does not fit the fact's type.
     #[error("the value does not fit {fact}: {problem}")]
     InvalidValue {
-        /// The fact.
         fact: FactId,
         /// What is wrong.
         problem: String,
@@ -317,10 +302,9 @@ pub enum Refusal {
     /// The pact cannot be published.
     #[error("{0}")]
     Publish(#[from] PublishError),
-    /// Something of the entry is in force, or is kept for ever.
+    /// Something of the entry is in force, or is kept forever.
     #[error("entry {entry} cannot be erased: {what}")]
     InForce {
-        /// The entry.
         entry: u64,
         /// What, and until when.
         what: InForce,
@@ -331,13 +315,12 @@ pub enum Refusal {
     /// More payloads than one erasure can name.
     #[error("one erasure names at most {ERASED_MAX} entries, not {0}; erase them in several steps")]
     TooManyErased(usize),
-    /// Whoever asks may not do this.
+    /// The caller may not do this.
     #[error("{0}")]
     NotAuthorised(#[from] NoAuthority),
     /// The key has another holder.
     #[error("key {key} is in use by {holder}; every agent and operator has keys of its own")]
     KeyInUse {
-        /// The key.
         key: KeyName,
         /// Whose it is.
         holder: Holder,
@@ -360,7 +343,6 @@ pub enum Refusal {
     /// A call in flight relies on the fact, and the feed cannot be held.
     #[error("{fact} is fenced by a call in flight, and {why}")]
     Fenced {
-        /// The fact.
         fact: FactId,
         /// Why it is not held.
         why: &'static str,

@@ -257,7 +257,7 @@ impl Snapshot for Without<'_> {
     fn fences(&self) -> &Fences {
         self.fences.as_ref().unwrap_or_else(|| self.state.fences())
     }
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
-        self.state.is_full_of_effects(agent)
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
+        self.state.effects_at_capacity(agent)
     }
 }

@@ -71,9 +71,8 @@ impl Batch {
 
 /// One entry, and who waits for it.
 pub struct Sequenced {
-    /// The entry.
     pub entry: Entry,
-    /// Where the answer goes; the gate's own entries have nobody waiting.
+    /// Where the answer goes; the gate's own entries have no one waiting.
     pub reply: Option<Reply>,
 }
 
@@ -293,7 +292,7 @@ impl Sequencer {
             let refusal = Refusal::TooManyKeys(action.agent.clone(), self.keys_per_agent);
             return batch.answers.push((reply, Err(refusal)));
         }
-        action.auth = self.state.held(action.auth);
+        action.auth = self.state.with_custody(action.auth);
         #[cfg(not(feature = "sabotage"))]
         let decision = decide(&action, &self.state, now_ms);
         #[cfg(feature = "sabotage")]
@@ -344,7 +343,7 @@ impl Sequencer {
         }
     }
 
-    /// Ends the reviews that nobody decided in time, so that what became of every parked action is in the ledger.
+    /// Ends the reviews that no one decided in time, so that what became of every parked action is in the ledger.
     fn expire_reviews(&mut self, batch: &mut Batch, now_ms: u64) {
         for _ in 0..EXPIRED_AT_ONCE {
             let Some((review, _)) = self.state.reviews.first().filter(|(_, expires_at_ms)| *expires_at_ms < now_ms)
@@ -378,7 +377,7 @@ impl Sequencer {
                 write.tag = Some(Tag(tag));
             }
         }
-        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.held(auth), event };
+        let entry = Entry { index: self.state.next_entry, time_ms, by, auth: self.state.with_custody(auth), event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry, reply });
     }
@@ -405,14 +404,12 @@ impl Sequencer {
             return Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current });
         }
         if let Some(source) = self.state.catalogue.source(fact.ty()) {
-            let problem = format!("facts of this type live outside, in `{}`, and are not fed", source.adapter);
+            let problem = format!("facts of this type are external, in `{}`, and are not fed", source.adapter);
             return Err(Refusal::InvalidValue { fact: fact.clone(), problem });
         }
         let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });
         match self.state.must_hold(fact) {
-            true if if_match.is_some() => {
-                fenced("what a version is held against may change meanwhile; feed without If-Match")
-            }
+            true if if_match.is_some() => fenced("its version may change meanwhile; feed without If-Match"),
             true if self.state.held.len() >= HELD_FEEDS_MAX => fenced("too many feeds are held already; feed it later"),
             _ => Ok(()),
         }

@@ -4,9 +4,9 @@
 //! It is taken while the gate goes on, shard by shard, so facts may be newer than the position it is named for. That is
 //! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
 
-mod stops;
+mod open_work;
 
-use self::stops::Stops;
+use self::open_work::OpenWork;
 use crate::fold::Fold;
 use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
@@ -48,7 +48,7 @@ pub fn take(
             view.state.version_floor,
             view.tree.clone(),
             pacts,
-            Stops::of(&view.state),
+            OpenWork::of(&view.state),
             log_keys.private(),
         )
     };
@@ -368,7 +368,7 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
             let (agent, current, before): (SmolStr, u32, u32) = serde_json::from_slice(line).map_err(json)?;
             fold.keys.put_count(agent, [current, before]);
         }
-        _ if stops::restore(fold, section, line).map_err(bad)? => {}
+        _ if open_work::restore(fold, section, line).map_err(bad)? => {}
         _ => return Err(bad("this version does not know the section".to_owned())),
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Observation tokens: what an agent was shown, sealed so that it can be carried but neither read, forged nor altered (I8).
 //!
 //! `obs1.` and base64url of key id, nonce and ciphertext (XChaCha20-Poly1305: its nonces are long enough to be drawn at
-//! random for ever). The values are inside, so that a decision can speak of drift without looking anything up; they stay
+//! random forever). The values are inside, so that a decision can speak of drift without looking anything up; they stay
 //! sealed, because an agent may hold a token over attributes it may not see.
 
 mod shown;
@@ -74,7 +74,6 @@ pub struct Sealer {
 /// A key that was replaced.
 #[derive(Clone)]
 pub struct OldTokenKey {
-    /// The key.
     pub key: [u8; 32],
     /// Until when it opens what it sealed, in ledger milliseconds.
     pub until_ms: u64,
@@ -166,7 +165,7 @@ impl Sealer {
         if observation.agent == *agent { Ok(observation) } else { Err(TokenError::NotYours) }
     }
 
-    /// Opens a token whoever carries it.
+    /// Opens a token, no matter who carries it.
     #[cfg(feature = "sabotage")]
     pub fn open_for_anyone(&self, token: &str, now_ms: u64) -> Result<Observation, TokenError> {
         read(&self.open_bytes(PREFIX, token, TOKEN_CHARS_MAX, now_ms)?).ok_or(TokenError::Malformed)

@@ -64,7 +64,7 @@ impl Snapshot for View {
     fn fences(&self) -> &Fences {
         self.state.fences()
     }
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
-        self.state.is_full_of_effects(agent)
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
+        self.state.effects_at_capacity(agent)
     }
 }

@@ -1,13 +1,5 @@
 //! Audit, replay and erasure on a real disk.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::Verdict;
@@ -32,6 +24,7 @@ use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_engine::storage::walk;
 use countersign_ledger::tree::Frontier;
 use countersign_testing::gate::{ORIGIN, Wall, environment, feed, log_key, on_folder, open, operator, publish};
+use countersign_testing::pacts::whole;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,12 +62,6 @@ allow = 'true'
 set = { open = "false" }
 budget = { count = true, max = 100, per = "1d", by = "agent" }
 
-[action.close.params]
-type = "object"
-additionalProperties = false
-required = ["note"]
-properties.note = { type = "string", maxLength = 64 }
-
 [[action.close.require]]
 id = "note-is-empty"
 that = 'resource.text == ""'
@@ -83,12 +70,6 @@ that = 'resource.text == ""'
 resource = 'Note::"{note}"'
 allow = 'true'
 delete = ["resource"]
-
-[action.ask.params]
-type = "object"
-additionalProperties = false
-required = ["note"]
-properties.note = { type = "string", maxLength = 64 }
 
 [[action.ask.require]]
 id = "note-is-closed"
@@ -105,12 +86,6 @@ allow = 'true'
 set = { open = "false" }
 budget = { count = true, max = 100, per = "1d", by = "agent" }
 call = { http = "mail", path = "/send/{note}", body = { text = "resource.text" }, after = "1ms", probe = { path = "/sent/{call.key}" } }
-
-[action.mail.params]
-type = "object"
-additionalProperties = false
-required = ["note"]
-properties.note = { type = "string", maxLength = 64 }
 
 [[action.mail.require]]
 id = "note-is-open"
@@ -436,7 +411,7 @@ fn replay_under_another_pact_names_the_verdicts_that_would_differ() {
     let long = index(write(&gate, 2, "a text that is longer than eight"));
     gate.close().unwrap();
     let stricter = PACT.replace("maxLength = 200", "maxLength = 8").replace("version = 1", "version = 2");
-    let pact = Arc::new(load(&stricter).unwrap().pact);
+    let pact = Arc::new(load(&whole(&stricter)).unwrap().pact);
     let pacts = [(pact.name.clone(), pact)].into();
     let report = replay(&RealDisk::open(dir.path()).unwrap(), &log_key(), &pacts, &mut |_| ()).unwrap();
     assert_eq!(report.actions, 2);

@@ -1,13 +1,5 @@
 //! Delegated actions through the gate: revocations at every place in the order, and an audit of it all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::action::Action;
 use countersign_core::delegation::Scope;
 use countersign_core::denial::DenialCode;
@@ -17,12 +9,12 @@ use countersign_core::pact::load::load;
 use countersign_core::record::Event;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::clock::SystemClock;
 use countersign_engine::delegation::{DelegationError, extend, mint};
-use countersign_engine::gate::{AdmitError, Environment, Gate, Options};
+use countersign_engine::gate::{AdmitError, Gate, Options};
 use countersign_engine::request::{Answer, Request};
 use countersign_engine::storage::disk::RealDisk;
 use countersign_ledger::checkpoint::LogKey;
+use countersign_testing::gate::on_folder;
 use ed25519_dalek::SigningKey;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -63,13 +55,7 @@ that = 'context.actor != principal && context.actor.roles.contains("helper")'
 "#;
 
 fn open(dir: &Path) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::new(SystemClock::default()),
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]).into(),
-        token_key: [2; 32],
-    };
+    let environment = on_folder(dir);
     Gate::open(environment, Options::new(GATE)).unwrap().0
 }
 
@@ -130,7 +116,7 @@ fn admit(gate: &Gate, agent: &str, number: u32, delegation: &str) -> Result<Acti
 /// What an action came to: its code, or nothing where it committed.
 fn code(answer: Answer) -> Option<String> {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
-    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    let Event::Action(decided) = std::sync::Arc::unwrap_or_clone(entered.entry).event else { panic!("not an action") };
     decided.decision.blocked().map(|blocked| blocked.code().to_string())
 }
 

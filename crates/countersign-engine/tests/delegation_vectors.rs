@@ -3,12 +3,6 @@
 //! A token has fresh keys in it, so none is made twice alike: what is checked in must reduce as it says. With `UPDATE_GOLDEN` set
 //! new ones are made.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use countersign_core::canonical::Canonical;

@@ -1,13 +1,5 @@
 //! The gate as its callers use it, on a real disk: what is acknowledged is there after a restart, and says why.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};

@@ -1,14 +1,6 @@
 //! Halting under load, on a real disk: when a halt was acknowledged, nothing of its scope has a higher index, however many
 //! callers there are and however full the queue is.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::decision::Verdict;
@@ -20,10 +12,10 @@ use countersign_core::record::Event;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
 use countersign_engine::clock::{Clock, SystemClock};
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
-use ed25519_dalek::SigningKey;
+use countersign_testing::gate::on_folder_by;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -75,13 +67,7 @@ fn open(dir: &Path, queue_len: usize) -> Gate {
 }
 
 fn open_on(dir: &Path, queue_len: usize, clock: Arc<dyn Clock>) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock,
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]).into(),
-        token_key: [2; 32],
-    };
+    let environment = on_folder_by(dir, clock);
     Gate::open(environment, Options { queue_len, ..Options::new("test.example/halt") }).unwrap().0
 }
 

@@ -1,13 +1,5 @@
 //! Proofs while the log grows: a tile that is filled while somebody proves something in it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_engine::clock::SystemClock;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::storage::disk::{Disk, DiskFile, DiskLock, RealDisk};

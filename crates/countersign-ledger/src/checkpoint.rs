@@ -77,7 +77,7 @@ pub enum CheckpointError {
     /// The key that signed did not speak for the log at this size.
     #[error(
         "the checkpoint of {size} entries is signed by key {key}, which was not the log's key at that size; \
-         hint: whoever kept or stole a replaced key can make such a checkpoint, do not trust it"
+         hint: anyone who kept or stole a replaced key can make such a checkpoint; do not trust it"
     )]
     NotThen {
         /// The key, as `name+id`.

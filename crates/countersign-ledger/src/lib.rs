@@ -2,7 +2,7 @@
 //!
 //! Everything here is a function of its arguments. Nothing in this crate opens a file, reads a clock, holds a key longer than
 //! the call that was given one, or knows what a pact is. That is what lets the same code run in the writer, in the offline
-//! verifier and in somebody else's program, and it is what I7 rests on: whoever holds a later checkpoint or receipt and the
+//! verifier and in someone else's program, and it is what I7 rests on: anyone who holds a later checkpoint or receipt and the
 //! log's public key can find any edit, gap, reorder or truncation without trusting the gate.
 //!
 //! The formats are those of C2SP (tlog-tiles, tlog-checkpoint, signed-note, tlog-proof) over the tree of RFC 6962, so that
@@ -10,6 +10,7 @@
 //!
 //! Every decoder is total: arbitrary input gives a value or an error, never a panic, and never allocates more than a small
 //! multiple of the input's own length.
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     allow(

@@ -1,6 +1,6 @@
 //! Receipts: one entry, the proof that it is in the log, and the checkpoint that the proof leads to.
 //!
-//! A receipt and the log's public key are all that is needed to check an entry offline, with nobody's help (I7). It travels as
+//! A receipt and the log's public key are all that is needed to check an entry offline, with no one's help (I7). It travels as
 //! `rct1.` and base64url; the C2SP tlog-proof text says the same in a form that other tools read, with the leaf as its extra
 //! data. Decoding checks the form only; nothing in a receipt may be believed before [`Receipt::verify`].
 

@@ -1,6 +1,6 @@
 //! The Merkle tree of RFC 6962 as arithmetic: roots, proofs and their verification.
 //!
-//! Nothing here stores entries. A writer keeps a [`Frontier`] or a [`TileTree`]; whoever wants a proof brings the hashes of the
+//! Nothing here stores entries. A writer keeps a [`Frontier`] or a [`TileTree`]; anyone who wants a proof brings the hashes of the
 //! complete subtrees as [`SubtreeHashes`], from memory, from tiles or from a batch.
 //!
 //! Verification ([`verify_inclusion`], [`verify_consistency`]) shares no code with proof making, so that a mistake in one is

@@ -161,7 +161,7 @@ pub enum Broken {
     /// The log never had the key that the caller trusts.
     #[error(
         "at {place}: the log is signed by {current} and never had the key {trusted}; \
-         hint: it is another log, or its history was made anew"
+         hint: it is another log, or its history was rewritten"
     )]
     AnotherLog {
         /// Where the log ends.

@@ -1,7 +1,7 @@
-//! What agents of the bank workload hand on to each other: plain data, and the tokens that say the same.
+//! What agents of the bank workload pass on to each other: plain data, and the tokens that say the same.
 //!
-//! The data is what the checker judges by; the tokens are made from it once. So the checker depends on nobody's reading of a
-//! token, and whoever reads one wrongly is found.
+//! The data is what the checker judges by; the tokens are made from it once. So the checker depends on no one's reading of a
+//! token, and anyone who reads one wrongly is found.
 
 use crate::identities::{key_name, signing_key};
 use crate::sim::ORIGIN;
@@ -56,7 +56,7 @@ fn chain(root: &str, hops: &[(&str, u64, Json)]) -> Json {
     json!({"hops": hops, "root": root, "root_key": key_name(root, 0)})
 }
 
-/// Good ones, narrow ones, and some that no gate may take: handed on too often, and widened in each way.
+/// Good ones, narrow ones, and some that no gate may take: passed on too often, and widened in each way.
 fn chains() -> Vec<Json> {
     let refunds = json!({"actions": [["bank", "refund"]]});
     let small = json!({

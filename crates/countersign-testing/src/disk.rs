@@ -174,7 +174,7 @@ impl FaultyDisk {
         world.inodes.get(*inode).map(|inode| inode.bytes().to_vec())
     }
 
-    /// Puts bytes into a file behind everybody's back, durably: for tampering tests.
+    /// Puts bytes into a file behind everyone's back, durably: for tampering tests.
     pub fn tamper(&self, name: &str, bytes: Vec<u8>) {
         let mut world = self.world();
         let at = world.inodes.len();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test that wants it")]
 
+use crate::pacts::whole;
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
@@ -51,7 +52,13 @@ pub fn environment(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Environment {
 /// The same on a folder, with the machine's clock.
 #[must_use]
 pub fn on_folder(dir: &Path) -> Environment {
-    environment(Arc::new(RealDisk::open(dir).unwrap()), Arc::new(SystemClock::default()))
+    on_folder_by(dir, Arc::new(SystemClock::default()))
+}
+
+/// The same by another clock.
+#[must_use]
+pub fn on_folder_by(dir: &Path, clock: Arc<dyn Clock>) -> Environment {
+    environment(Arc::new(RealDisk::open(dir).unwrap()), clock)
 }
 
 /// Opens a gate on a folder.
@@ -88,5 +95,5 @@ pub fn feed(fact: &str, json: &str) -> Request {
 /// Publishes a pact.
 #[must_use]
 pub fn publish(source: &str) -> Request {
-    Request::Publish { by: operator(), auth: Auth::None, pact: Arc::new(load(source).unwrap().pact) }
+    Request::Publish { by: operator(), auth: Auth::None, pact: Arc::new(load(&whole(source)).unwrap().pact) }
 }

@@ -1,11 +1,11 @@
-//! Keys of everybody in simulated runs, and requests signed with them. The same name always has the same two keys.
+//! Keys of everyone in simulated runs, and requests signed with them. The same name always has the same two keys.
 
 use countersign_core::identity::{Auth, KeyName, Signed};
 use countersign_engine::identity::signature::{base, tag};
 use ed25519_dalek::{Signer as _, SigningKey};
 use std::sync::Arc;
 
-/// A key of somebody: number 0 is the one that is registered, another the one that a rotation brings.
+/// A key of someone: number 0 is the one that is registered, another the one that a rotation brings.
 #[must_use]
 pub fn signing_key(name: &str, number: u8) -> SigningKey {
     let mut seed = [number.wrapping_add(1); 32];
@@ -17,7 +17,7 @@ pub fn signing_key(name: &str, number: u8) -> SigningKey {
     SigningKey::from_bytes(&seed)
 }
 
-/// The public name of a key of somebody.
+/// The public name of a key of someone.
 #[must_use]
 pub fn key_name(name: &str, number: u8) -> String {
     KeyName::of(signing_key(name, number).verifying_key().to_bytes()).to_string()

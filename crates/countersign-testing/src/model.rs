@@ -21,7 +21,7 @@ pub use check::{Report, check};
 pub use config::{Bug, ClaimSpec, Config, Delays, Fact, Operator, Spec};
 pub use gate::Code;
 pub use scenario::{bugs, scenarios, sweep};
-pub use state::{Action, Claim, Feed, Halt, Ledger, Line, Outside, State, Status, Value, Worker};
+pub use state::{Action, Claim, Feed, Halt, Ledger, Line, Service, State, Status, Value, Worker};
 pub use step::{Answer, Request, Resolution, Step};
 pub use trace::{shortest, traces};
 

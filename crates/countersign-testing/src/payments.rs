@@ -69,7 +69,7 @@ pub fn serve(options: Options) -> io::Result<()> {
     for stream in listener.incoming() {
         let (service, stream) = (Arc::clone(&service), stream?);
         std::thread::spawn(move || {
-            // Whoever hangs up is none of the service's business.
+            // Anyone who hangs up is none of the service's business.
             drop(service.answer(stream));
         });
     }
@@ -140,7 +140,7 @@ impl Service {
             Fault::ClosesBeforePaying => return Ok(()),
             Fault::FailsBeforePaying => return say(stream, 500, &json!({"error": "out of order"})),
             Fault::ConflictBeforePaying => return say(stream, 409, &json!({"error": "something is in the way"})),
-            // Pays when whoever asked may have gone already.
+            // Pays although the caller may have gone already.
             Fault::Late => std::thread::sleep(self.options.late),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A gate whose key files lie on the same disk as its log, so that one crash meets both, and the ways in which somebody with a
+//! A gate whose key files lie on the same disk as its log, so that one crash meets both, and the ways in which someone with a
 //! key could forge what follows.
 
 use countersign_core::identity::Auth;
@@ -130,7 +130,7 @@ pub fn call_all(parts: &mut Parts, requests: Vec<Request>) -> Vec<Result<u64, Re
     });
     let mut batch = Batch::default();
     parts.sequencer.sequence(&mut batch, submissions, &SystemClock::default());
-    // Everybody waiting was told.
+    // Everyone waiting was told.
     let _ = parts.committer.commit(batch);
     answers.lock().map(|answers| answers.clone()).unwrap_or_default()
 }
@@ -204,7 +204,7 @@ pub fn clock() -> Event {
     Event::Clock { wall_ms: 1, confirmed: true }
 }
 
-/// Appends a batch as somebody would who has the disk and these keys, and leaves everything else as it is. `held` is the log's
+/// Appends a batch as someone would who has the disk and these keys, and leaves everything else as it is. `held` is the log's
 /// current key.
 ///
 /// # Errors

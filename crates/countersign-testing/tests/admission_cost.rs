@@ -1,7 +1,6 @@
 //! What admission costs: one action parsed, bound and hashed on its caller's thread, through a real gate.
 //!
 //! Absolute times are noise on a shared machine; compare two builds, one after the other, in alternating runs.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -47,7 +46,7 @@ fn body(number: u64) -> Arc<str> {
 }
 
 #[test]
-#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test admission_cost -- --ignored --nocapture`"]
+#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test all admission_cost -- --ignored --nocapture`"]
 fn admission_of_one_action() {
     let folder = tempfile::tempdir().unwrap();
     let gate = open(folder.path());

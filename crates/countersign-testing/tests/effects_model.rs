@@ -1,5 +1,4 @@
 //! The protocol of fences and calls, looked at whole: every state of every scenario, and every planted bug found.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use countersign_testing::model::property::{FAILED, I6_ONCE, SETTLED};
 use countersign_testing::model::{Config, Protocol, State, Step, bugs, check, scenarios, shortest, sweep, traces};
@@ -153,7 +152,7 @@ fn comes_back(model: &Protocol) -> Option<State> {
 #[test]
 fn no_state_comes_back_so_every_run_ends_where_everything_has_ended() {
     // What holds at the end of every way (`property::ENDS`) is reached, because no way goes in a circle.
-    for name in ["payouts", "retries", "batches", "waiting", "halts"] {
+    for name in ["payouts", "retries", "batches", "waiting", "halt", "list"] {
         assert_eq!(comes_back(&Protocol::new(scenario(name))), None, "{name}");
     }
 }

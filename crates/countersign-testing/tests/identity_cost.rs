@@ -3,7 +3,6 @@
 //! Signatures and delegations are verified at admission, in parallel; what is timed here is what is left for the one thread that
 //! decides: whose key it is now, who is active, whether every hop covers the action. Absolute times are noise on a shared
 //! machine, so bursts of each kind take turns and medians are compared.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::fact::Version;
@@ -12,13 +11,13 @@ use countersign_core::ids::AgentId;
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
 use countersign_core::value::Attributes;
-use countersign_engine::clock::Clock;
 use countersign_engine::delegation::reduce;
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::request::{Request, Submission};
 use countersign_engine::sequence::Batch;
 use countersign_testing::disk::{Faults, FaultyDisk};
 use countersign_testing::gate::environment;
+use countersign_testing::hands::Hands;
 use countersign_testing::identities::{key_name, signed, signing_key};
 use countersign_testing::{bank, delegations};
 use serde_json::json;
@@ -34,18 +33,6 @@ const BURSTS: usize = 60;
 const ADDED_US_MAX: f64 = 3.0;
 /// Who publishes and feeds.
 const ADMIN: &str = "admin";
-
-/// A clock that stands: nothing here depends on time.
-struct Still;
-
-impl Clock for Still {
-    fn wall_ms(&self) -> u64 {
-        NOW_MS
-    }
-    fn monotonic_ms(&self) -> u64 {
-        1
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
@@ -65,7 +52,7 @@ struct World {
 impl World {
     fn new(kind: Kind) -> Self {
         let disk = Arc::new(FaultyDisk::new(1, Faults::default()));
-        let environment = Environment { seed: [5; 32], ..environment(disk, Arc::new(Still)) };
+        let environment = Environment { seed: [5; 32], ..environment(disk, Hands::at(NOW_MS)) };
         let admin = KeyName::of(signing_key(ADMIN, 0).verifying_key().to_bytes());
         let first_admin = (kind != Kind::Unsigned).then_some(admin);
         let parts = Parts::open(environment, Options { first_admin, ..Options::new(ORIGIN) }).unwrap();
@@ -100,7 +87,7 @@ impl World {
     fn run(&mut self, requests: impl IntoIterator<Item = Request>) -> Batch {
         let mut batch = Batch::default();
         let submissions = requests.into_iter().map(|request| Submission { request, reply: Box::new(|_| ()) });
-        self.parts.sequencer.sequence(&mut batch, submissions, &Still);
+        self.parts.sequencer.sequence(&mut batch, submissions, &*Hands::at(NOW_MS));
         batch
     }
 
@@ -152,7 +139,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 #[test]
-#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test identity_cost -- --ignored --nocapture`"]
+#[ignore = "a measurement: run with `cargo test --release -p countersign-testing --test all identity_cost -- --ignored --nocapture`"]
 fn identity_adds_little_to_the_sequencer() {
     let mut worlds = [Kind::Unsigned, Kind::Signed, Kind::Delegated].map(World::new);
     let mut times = [const { Vec::new() }; 3];

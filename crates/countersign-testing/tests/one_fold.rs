@@ -1,14 +1,6 @@
 //! One fold: random histories of every kind of entry give the same state in the sequencer, in what readers see, after a restart from a
 //! snapshot, and folded from the start of the log as an audit does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::call::{Evidence, Outcome};
 use countersign_core::denial::{DenialCode, Denied};
@@ -23,7 +15,6 @@ use countersign_core::review::Shown;
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::clock::Clock;
 use countersign_engine::fold::{Fold, walk_options};
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
@@ -34,10 +25,10 @@ use countersign_engine::storage::walk;
 use countersign_ledger::tree::Frontier;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
 use countersign_testing::gate::{ORIGIN, log_key, operator, signing_key};
+use countersign_testing::hands::Hands;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const PACT: &str = r#"
 pact = "notes"
@@ -135,27 +126,11 @@ fn pact(version: u64) -> String {
     PACT.replace("version = 1", &format!("version = {version}")) + &ACTIONS.iter().map(params).collect::<String>()
 }
 
-/// Time passes and the wall clock steps only by hand.
-#[derive(Debug)]
-struct Hand {
-    ms: AtomicU64,
-    ahead_ms: AtomicU64,
-}
-
-impl Clock for Hand {
-    fn wall_ms(&self) -> u64 {
-        1_800_000_000_000 + self.ms.load(Ordering::Relaxed) + self.ahead_ms.load(Ordering::Relaxed)
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.ms.load(Ordering::Relaxed)
-    }
-}
-
 /// One history.
 struct History {
     rng: SplitMix,
     disk: FaultyDisk,
-    clock: Arc<Hand>,
+    clock: Arc<Hands>,
     parts: Parts,
     pacts: u64,
     keys: u64,
@@ -163,7 +138,7 @@ struct History {
     erases: bool,
 }
 
-fn open(disk: &FaultyDisk, clock: &Arc<Hand>, seed: u8) -> Parts {
+fn open(disk: &FaultyDisk, clock: &Arc<Hands>, seed: u8) -> Parts {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let files = KeyFiles::new(Arc::clone(&disk), Arc::clone(&disk));
     let log_key = HeldKey::load(files).unwrap();
@@ -178,7 +153,7 @@ impl History {
         let mut rng = SplitMix::new(seed);
         let disk = FaultyDisk::new(rng.next(), Faults::default());
         replace_small(&disk, "log", signing_key().as_bytes()).unwrap();
-        let clock = Arc::new(Hand { ms: 5.into(), ahead_ms: 0.into() });
+        let clock = Hands::at(1_800_000_000_005);
         let parts = open(&disk, &clock, 1);
         let erases = rng.below(2) == 0;
         let mut history = Self { rng, disk, clock, parts, pacts: 0, keys: 0, erases };
@@ -336,7 +311,7 @@ impl History {
 
     fn step(&mut self) {
         let passed = self.pick(&[0, 0, 7, 400, 1_500, 20_000, 90_000_000]).unwrap();
-        self.clock.ms.fetch_add(passed, Ordering::Relaxed);
+        self.clock.pass(passed);
         let (by, auth) = (operator(), Auth::None);
         match self.rng.below(25) {
             0..6 => self.act(),
@@ -385,7 +360,7 @@ impl History {
                 }
             }
             23 => {
-                self.clock.ahead_ms.fetch_add(self.rng.below(2) * 100_000, Ordering::Relaxed);
+                self.clock.step(i64::from(self.rng.below(2) == 1) * 100_000);
                 self.enter(Request::ConfirmClock { by, auth });
             }
             _ => drop(self.parts.snapshot().unwrap()),

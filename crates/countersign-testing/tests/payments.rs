@@ -1,13 +1,5 @@
 //! The payment service as a process: each fault does what it says, and the book tells the truth.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use countersign_testing::payments::book::{self, Payout};
 use countersign_testing::payments::plan::{FAULTS, Fault, Plan};
 use std::collections::BTreeMap;

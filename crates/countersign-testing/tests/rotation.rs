@@ -1,6 +1,5 @@
 //! The log's key changes: what holds before, after and in the middle of it, on a disk that crashes and against somebody who
 //! has a replaced key (I2, I7).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use countersign_core::identity::Auth;
 use countersign_engine::audit::audit;

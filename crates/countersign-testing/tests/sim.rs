@@ -1,5 +1,4 @@
 //! Thousands of simulated schedules with crashes, each judged by the independent checker, the verifier and the audit.
-#![allow(clippy::panic, reason = "tests may panic")]
 
 use countersign_testing::sim::{Stats, run};
 

@@ -1,5 +1,4 @@
 //! The log on a disk that fails: whatever happens, nothing acknowledged is lost and nothing half done is visible (I2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! A gate that serves while its disk runs out of space or descriptors, or breaks: at every kind of step, one position after the
 //! other. It goes on, waits, or stops; it never acknowledges what is not there afterwards (I2).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -24,12 +23,6 @@ attributes = { count = "Long", note = "String" }
 resource = 'Counter::"{counter}"'
 allow = 'principal.standing == "active"'
 set = { count = "resource.count + 1" }
-
-[action.bump.params]
-type = "object"
-additionalProperties = false
-required = ["counter"]
-properties.counter = { type = "string", maxLength = 64 }
 
 [[action.bump.require]]
 id = "not-full"

@@ -1,5 +1,4 @@
 //! Snapshots, opening from one, reading while writing, and the real disk.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

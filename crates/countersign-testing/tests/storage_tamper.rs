@@ -1,5 +1,4 @@
 //! Tampering with a log at rest: every change is detected, and located (I7).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::sync::Arc;
 

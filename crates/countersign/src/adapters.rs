@@ -1,4 +1,4 @@
-//! What carries calls to the outside out: HTTP services, commands and PostgreSQL, as the settings name them.
+//! What carries external calls out: HTTP services, commands and PostgreSQL, as the settings name them.
 //!
 //! An adapter knows the wire and no rules. Its one duty towards the ledger is to say honestly what an attempt found: *not sent*
 //! only where nothing can have left, *refused* and *done* only on a clear answer, and *unknown* for everything else (I6).

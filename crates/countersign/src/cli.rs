@@ -3,14 +3,15 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 done or yes, 1 the answer is no, 2 not understood, 3 could
 //! not (docs/guides/command-line.md).
 
+mod renamed;
+
 use crate::commands::{
-    Exit, Failure, act, agent, audit, backup, claim, clock, delegate, delegation, effects, entry, erase, fact, halt,
-    init, key, ledger, mcp, observe, operator, pact, postgres, replay, review,
+    Exit, Failure, act, agent, audit, backup, claim, clock, delegation, effect, fact, halt, init, key, ledger, mcp,
+    observe, operator, pact, postgres, replay, review, serve, verify,
 };
-use crate::commands::{serve, verify};
 use crate::config::Config;
 use crate::terminal::{Report, Stream, colours, note, output_is_lost};
-use crate::{bench, conform, demo};
+use crate::{conform, demo};
 use anyhow::Result;
 use clap::{ArgMatches, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
 Countersign is the commit point for AI agents: an action takes effect only if everything it was decided on still holds at \
-that very instant, and anyone can check afterwards that this was so.
+that very instant, and anyone can verify that later.
 
 Agents observe facts, decide, and act under a pact. The gate checks the pact's preconditions and applies the effects in one \
 step, writes both to a signed ledger, and answers with a verdict that says what changed if something did.";
@@ -75,13 +76,11 @@ enum Command {
     #[command(subcommand)]
     Claim(claim::ClaimCommand),
     #[command(subcommand)]
-    Effects(effects::EffectsCommand),
-    Delegate(delegate::DelegateArgs),
+    Effect(effect::EffectCommand),
     #[command(subcommand)]
     Delegation(delegation::DelegationCommand),
-    Mcp(mcp::McpArgs),
     #[command(subcommand)]
-    Entry(entry::EntryCommand),
+    Mcp(mcp::McpCommand),
     #[command(subcommand)]
     Ledger(ledger::LedgerCommand),
     #[command(subcommand)]
@@ -89,21 +88,13 @@ enum Command {
     Verify(verify::VerifyArgs),
     Audit(audit::AuditArgs),
     Replay(replay::ReplayArgs),
-    Erase(erase::EraseArgs),
     Backup(backup::BackupArgs),
     #[command(subcommand)]
     Review(review::ReviewCommand),
-    Halt(halt::HaltArgs),
-    Resume(halt::ResumeArgs),
-    Halts(halt::HaltsArgs),
+    #[command(subcommand)]
+    Halt(halt::HaltCommand),
     #[command(subcommand)]
     Postgres(postgres::PostgresCommand),
-    /// Measure the gate beside what it is compared with, all with real durability
-    ///
-    /// Runs the gate, a plain append loop, a lone sync and a private PostgreSQL on the same disk, one after the other, and prints
-    /// what each did and their ratios. Takes about three minutes.
-    #[command(after_help = "Examples:\n  countersign bench --json --no-postgres\n  countersign bench --full --dir .")]
-    Bench(bench::BenchArgs),
 }
 
 /// Runs the command line.
@@ -142,18 +133,17 @@ fn parse() -> Result<(Cli, bool), ExitCode> {
     let colour = if colours(Stream::Out) && colours(Stream::Err) { ColorChoice::Auto } else { ColorChoice::Never };
     let matches = Cli::command().color(colour).try_get_matches();
     let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, wants_json(&matches))));
-    parsed.map_err(|error| {
-        // Help goes to stdout, complaints to stderr; clap knows which is which. Nobody is left to tell if that fails.
+    parsed.map_err(|mut error| {
+        let line: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        renamed::suggest(&mut error, &line);
+        // Help goes to stdout, complaints to stderr; clap knows which is which. If printing fails, there is no one left to tell.
         let _ = error.print();
         if error.use_stderr() { ExitCode::from(Exit::Usage as u8) } else { ExitCode::SUCCESS }
     })
 }
 
 fn run(command: Command, config: &Config) -> Result<ExitCode> {
-    if !matches!(
-        command,
-        Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) | Command::Conform(_) | Command::Bench(_)
-    ) {
+    if !matches!(command, Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) | Command::Conform(_)) {
         crate::client::watch();
     }
     let outcome = match command {
@@ -169,24 +159,18 @@ fn run(command: Command, config: &Config) -> Result<ExitCode> {
         Command::Observe(args) => observe::run(&args, config),
         Command::Act(args) => act::run(&args, config),
         Command::Claim(command) => claim::run(&command, config),
-        Command::Effects(command) => effects::run(&command, config),
-        Command::Delegate(args) => delegate::run(&args, config),
-        Command::Delegation(command) => delegation::run(&command),
-        Command::Mcp(args) => mcp::run(&args, config),
-        Command::Entry(command) => entry::run(&command, config),
+        Command::Effect(command) => effect::run(&command, config),
+        Command::Delegation(command) => delegation::run(&command, config),
+        Command::Mcp(command) => mcp::run(&command, config),
         Command::Ledger(command) => ledger::run(&command, config),
         Command::Clock(command) => clock::run(&command, config),
         Command::Verify(args) => verify::run(&args, config),
         Command::Audit(args) => audit::run(&args, config),
         Command::Replay(args) => replay::run(&args, config),
-        Command::Erase(args) => erase::run(&args, config),
         Command::Backup(args) => backup::run(&args, config),
         Command::Review(command) => review::run(&command, config),
-        Command::Halt(args) => halt::halt(&args, config),
-        Command::Resume(args) => halt::resume(&args, config),
-        Command::Halts(args) => halt::list(&args, config),
+        Command::Halt(command) => halt::run(&command, config),
         Command::Postgres(command) => postgres::run(&command, config),
-        Command::Bench(args) => return bench::run(&args),
     };
     outcome.map(|outcome| ExitCode::from(outcome.code()))
 }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// The largest answer that is read; a page of entries stays far below it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// After how long somebody who waits is told for what.
+/// After how long someone who waits is told for what.
 const QUIET_FOR: Duration = Duration::from_secs(1);
 
 /// A gate to talk to, and the key to sign with, if there is one.
@@ -164,7 +164,7 @@ impl Client {
         Ok(Self { way: Way::Embedded(embedded::Embedded::open_whole(data, config)?), signer: None })
     }
 
-    /// Signs with a key from now on. Without an origin the gate is asked for its own; whoever names it does not have to
+    /// Signs with a key from now on. Without an origin the gate is asked for its own; anyone who names it does not have to
     /// believe the answer.
     pub fn signing(mut self, key: SigningKey, origin: Option<&str>) -> Result<Self> {
         let origin = match origin {
@@ -185,7 +185,7 @@ impl Client {
     /// Signs a call, if there is a key, and sends it once.
     fn send(&self, mut call: Call) -> Result<Answer, Lost> {
         if let Some(signer) = &self.signer {
-            // Who signs is who calls; a name beside it would only mislead whoever reads along.
+            // Who signs is who calls; a name beside it would only mislead anyone who reads along.
             call.headers.retain(|(name, _)| *name != AGENT_HEADER);
             let (host, prefix) = match &self.way {
                 Way::Remote(remote) => (remote.host(), remote.prefix()),
@@ -278,7 +278,8 @@ fn refused(path: &str, answer: &Answer) -> Failure {
         _ => Failure::no(text).hint(hint),
     };
     for problem in problems {
-        failure = failure.hint(format!("line {}, column {}: {}", problem.line, problem.column, problem.message));
+        let hint = problem.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        failure = failure.hint(format!("line {}, column {}: {}{hint}", problem.line, problem.column, problem.message));
     }
     failure.coded(code, entry)
 }
@@ -287,10 +288,10 @@ fn refused(path: &str, answer: &Answer) -> Failure {
 const COMMANDS: [(&str, &str); 18] = [
     ("GET /v1/reviews/{review}", "`countersign review show`"),
     ("GET /v1/reviews", "`countersign review list`"),
-    ("GET /v1/effects/{effect}", "`countersign effects show`"),
-    ("GET /v1/effects", "`countersign effects list`"),
+    ("GET /v1/effects/{effect}", "`countersign effect show`"),
+    ("GET /v1/effects", "`countersign effect list`"),
     ("GET /v1/claims", "`countersign claim list`"),
-    ("GET /v1/halts", "`countersign halts`"),
+    ("GET /v1/halts", "`countersign halt list`"),
     ("GET /v1/pacts", "`countersign pact list`"),
     ("POST /v1/pacts", "`countersign pact publish`"),
     ("GET /v1/agents", "`countersign agent list`"),
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn hints_name_commands() {
-        assert_eq!(in_commands("see GET /v1/effects for more"), "see `countersign effects list` for more");
+        assert_eq!(in_commands("see GET /v1/effects for more"), "see `countersign effect list` for more");
         assert_eq!(in_commands("GET /v1/reviews/{review} has it"), "`countersign review show` has it");
         // The longer route comes first, or it would keep its end.
         for (at, (route, _)) in COMMANDS.iter().enumerate() {

@@ -6,11 +6,8 @@ pub mod audit;
 pub mod backup;
 pub mod claim;
 pub mod clock;
-pub mod delegate;
 pub mod delegation;
-pub mod effects;
-pub mod entry;
-pub mod erase;
+pub mod effect;
 pub mod fact;
 pub mod halt;
 pub mod identity;
@@ -49,7 +46,7 @@ pub enum Outcome {
     No,
     /// The action waits for a person.
     Waiting,
-    /// It may have happened, and nobody knows.
+    /// It may have happened, and no one knows.
     InDoubt,
     /// It is under way, and not over.
     InFlight,
@@ -58,7 +55,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Yes => 0,

@@ -20,23 +20,23 @@ use table::{Table, number, string, suggestion};
 
 /// The file that is read when none is named.
 pub const FILE: &str = "countersign.toml";
-/// Where a gate listens unless told otherwise. Loopback: whoever wants more says so.
+/// Where a gate listens unless told otherwise. Loopback, unless the settings say otherwise.
 pub const LISTEN: &str = "127.0.0.1:8420";
 /// Where commands look for a gate unless told otherwise.
 pub const SERVER: &str = "http://127.0.0.1:8420";
 /// The data folder unless told otherwise.
 pub const DATA: &str = "countersign-data";
 
-/// The longest queue that is taken: each place in it costs memory before anything was decided.
+/// The longest queue that is accepted: each place in it costs memory before anything was decided.
 const QUEUE_LEN_MAX: i64 = 1 << 20;
-/// The highest rate that is taken: more than any machine answers.
+/// The highest rate that is accepted: more than any machine answers.
 const PER_SECOND_MAX: i64 = 1_000_000;
-/// The largest batch that is taken; a batch is one write and one sync.
+/// The largest batch that is accepted; a batch is one write and one sync.
 const BATCH_MAX: i64 = 1 << 14;
 
-/// The shortest segment that is taken: one full batch is within it.
+/// The shortest segment that is accepted: one full batch is within it.
 const SEGMENT_BYTES_MIN: i64 = 1 << 20;
-/// The longest segment that is taken.
+/// The longest segment that is accepted.
 const SEGMENT_BYTES_MAX: i64 = 1 << 30;
 
 const KEYS: [&str; 16] = [
@@ -91,7 +91,7 @@ pub struct Config {
     pub rate_limit: RateSettings,
     /// Idempotency keys kept for one agent.
     pub keys_per_agent: Option<u32>,
-    /// What carries calls to the outside out, by name.
+    /// What carries external calls out, by name.
     pub adapters: BTreeMap<String, adapters::AdapterSettings>,
 }
 

@@ -207,7 +207,7 @@ fn examine(row: &'static Row, bench: &Bench) -> Finding {
     };
     let (state, evidence) = match (procedure(bench), row.state) {
         (Ok(evidence), Claim::Met) => (State::Pass, evidence),
-        (Ok(evidence), _) => (State::NotYet, json!({"part": evidence})),
+        (Ok(evidence), _) => (State::NotYet, json!({"why": row.missing, "part": evidence})),
         (Err(error), _) if error.downcast_ref::<Unavailable>().is_some() => {
             (State::NotYet, json!({"why": error.root_cause().to_string()}))
         }
@@ -228,6 +228,8 @@ mod tests {
             assert_eq!(row.conform.is_some(), has_procedure, "{}", row.id);
             assert!(has_procedure || row.state != Claim::Met, "{} is claimed as met, and nothing shows it", row.id);
             assert!(!has_procedure || row.state != Claim::NotYet, "{} has a procedure and claims nothing", row.id);
+            let says_what_is_missing = row.missing.as_ref().is_some_and(|missing| missing.len() > 80);
+            assert_eq!(row.state == Claim::Part, says_what_is_missing, "{} says what is missing", row.id);
         }
         for (id, _) in PROCEDURES {
             assert!(rows.iter().any(|row| row.id == *id), "{id} is no requirement");

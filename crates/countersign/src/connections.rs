@@ -45,7 +45,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Most bytes of the head of a request, and of what is read ahead.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// How long to wait when the system has no descriptors: somebody else has them, and asking at once again would only burn time.
+/// How long to wait when the system has no descriptors: someone else has them, and asking at once again would only burn time.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// What connections may cost.

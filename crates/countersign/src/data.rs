@@ -1,6 +1,6 @@
 //! The data folder of a gate: its keys, its origin, and opening it.
 //!
-//! Keys rest in `keys/` with mode 0600 and are made once. Whoever holds the folder is the gate; `verify` and `audit` need
+//! Keys rest in `keys/` with mode 0600 and are made once. Anyone who holds the folder is the gate; `verify` and `audit` need
 //! only what is public in it.
 
 mod draft;
@@ -175,7 +175,7 @@ fn without(path: &Path) -> String {
     let folder = path.parent().and_then(Path::parent).unwrap_or(path);
     match path.file_name().and_then(|name| name.to_str()) {
         Some("token") => format!("make a new one with `countersign key rotate-token --data {}`", folder.display()),
-        _ => "restore it from your store of secrets; without it the log cannot go on".to_owned(),
+        _ => "restore it from your store of secrets; without it the log cannot be continued".to_owned(),
     }
 }
 

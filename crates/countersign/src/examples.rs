@@ -3,7 +3,6 @@
 /// A pact that ships with the project.
 #[derive(Debug, Clone, Copy)]
 pub struct PactFile {
-    /// Its name.
     pub name: &'static str,
     /// Its text.
     pub source: &'static str,

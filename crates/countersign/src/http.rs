@@ -82,7 +82,7 @@ impl Reach {
     }
 }
 
-/// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so nobody else
+/// Binds an address, which must be loopback while the gate has no operators: it cannot tell who is calling, so no one else
 /// may come near.
 pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
     if !addr.ip().is_loopback() && !gate.view().is_identified() {
@@ -162,7 +162,7 @@ impl App {
         self.gate.submit(
             request,
             Box::new(move |answer| {
-                // A caller that has gone away needs no answer; the entry stands all the same.
+                // A caller that has gone away needs no answer; the entry stands anyway.
                 let _ = reply.send(answer);
             }),
         )?;

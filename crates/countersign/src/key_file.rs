@@ -48,7 +48,6 @@ impl NewFile {
         Self { path: path.to_owned(), name: name(key), is_kept: true }
     }
 
-    /// Its public name.
     pub fn name(&self) -> &KeyName {
         &self.name
     }

@@ -37,7 +37,6 @@ const NOTED_MAX: usize = 1024;
 pub struct Gateway {
     /// The servers behind, by name.
     pub upstreams: Vec<(String, Place)>,
-    /// The gate.
     pub gate: GateClient,
     /// What all messages together may take.
     pub buffers: Arc<Buffers>,
@@ -62,7 +61,7 @@ impl Gateway {
         self.allowed.contains(method)
     }
 
-    /// Tells whoever runs the gateway, on stderr, and never twice.
+    /// Tells the operator of the gateway, on stderr, and never twice.
     pub fn note_once(&self, what: String) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         // What is noted holds names that servers and agents choose: past so many, nothing more is.

@@ -1,4 +1,4 @@
-//! What the command line shows: colours only where somebody looks, errors as a cause and its hints, progress on stderr.
+//! What the command line shows: colours only where someone looks, errors as a cause and its hints, progress on stderr.
 //!
 //! Data goes to stdout and everything else to stderr, so that a pipe carries only data. Nothing here decides anything.
 
@@ -25,7 +25,7 @@ pub enum Stream {
     Err,
 }
 
-/// Whether colours are shown on a stream: a terminal, and nobody asked for none (see no-color.org).
+/// Whether colours are shown on a stream: a terminal, and no one asked for none (see no-color.org).
 pub fn colours(stream: Stream) -> bool {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -86,7 +86,7 @@ pub fn say_json_text(json: &str) {
     write_out(&escaped_json(json));
 }
 
-/// Writes a text whose very bytes count, such as the source of a pact; to a terminal it goes escaped all the same.
+/// Writes a text whose very bytes count, such as the source of a pact; to a terminal it goes escaped anyway.
 pub fn say_exactly(text: &str) {
     if std::io::stdout().is_terminal() { say(text) } else { write_out(text) }
 }
@@ -288,16 +288,6 @@ pub fn time(ms: u64) -> String {
     Utc(ms).to_string()
 }
 
-/// A span of milliseconds as people read it.
-pub fn span(ms: u64) -> String {
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
-        _ => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
-    }
-}
-
 /// A count with its noun.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
@@ -329,14 +319,9 @@ mod tests {
     #[test]
     fn causes_are_joined_and_said_once() {
         let io = std::io::Error::other("disk on fire");
-        let error = anyhow::Error::new(io).context("cannot read x\nhint: look").context("disk on fire, says somebody");
+        let error = anyhow::Error::new(io).context("cannot read x\nhint: look").context("disk on fire, says someone");
         let report = Report::of_error(&error);
-        assert_eq!(report.message, "disk on fire, says somebody: cannot read x");
+        assert_eq!(report.message, "disk on fire, says someone: cannot read x");
         assert_eq!(report.hints, ["look"]);
-    }
-
-    #[test]
-    fn spans_are_short() {
-        assert_eq!(["150 ms", "1.2 s", "2 min 5 s", "3 h 0 min"], [150, 1_250, 125_000, 10_800_000].map(span));
     }
 }

@@ -1,13 +1,6 @@
 //! `countersign conform` as it is run: its output, its exit codes, and on a gate that someone else runs. That each procedure can fail is
 //! tested by `cargo xtask test --only conform`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,11 +1,5 @@
 //! The demo as it is run: the binary, its output, its exit code, and the folder it leaves.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -86,7 +80,7 @@ fn the_folder_is_kept_where_asked_and_never_used_twice() {
     assert!(!again.status.success());
     assert!(again.stdout.is_empty());
     assert!(String::from_utf8_lossy(&again.stderr).contains("data folder already"), "{again:?}");
-    for command in [&["verify", "--data", "race", "--key", "race/log.vkey"][..], &["audit", "--data", "race"]] {
+    for command in [&["verify", "--data", "race", "--log-key", "race/log.vkey"][..], &["audit", "--data", "race"]] {
         let checked = countersign(command, folder.path());
         assert!(checked.status.success(), "{command:?}: {checked:?}");
     }

@@ -126,7 +126,7 @@ rejected
 [action.a]
 ```
 ```sh
-countersign halts
+countersign halt list
 ```
 ## Another heading
 ```text

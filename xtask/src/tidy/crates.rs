@@ -16,6 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("countersign", &["countersign-core", "countersign-ledger", "countersign-engine", "countersign-api"]),
     ("countersign-testing", &["countersign-core", "countersign-ledger", "countersign-engine", "countersign-api"]),
     (
+        "countersign-bench",
+        &["countersign", "countersign-core", "countersign-ledger", "countersign-engine", "countersign-testing"],
+    ),
+    (
         "xtask",
         &["countersign-core", "countersign-ledger", "countersign-engine", "countersign-api", "countersign-testing"],
     ),

@@ -6,8 +6,8 @@ runs the body only if the verdict is `committed`. It returns `Ran` with the body
 What holds: the body runs only after an entry in which every precondition held on the facts at that entry's own place in
 the order, and at most once for that entry. What does not hold: nothing keeps the facts as they are while the body runs; if
 the process dies, or the body raises, after the commit, the entry and the facts it wrote stay while the body's own work
-is missing or half done. So the body is for work that may follow a decision: telling somebody, returning a value, a
-write that can be repeated. Where the outside effect itself must not happen on facts that have changed, or must
+is missing or half done. So the body is for work that may follow a decision: telling someone, returning a value, a
+write that can be repeated. Where the external effect itself must not happen on facts that have changed, or must
 happen exactly once, use a `call` in the pact: then the gate makes it, under a fence, and keeps account of it.
 
 Observing in the same breath makes the gap almost nothing, and so says nothing about what the caller had decided on

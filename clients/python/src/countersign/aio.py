@@ -34,7 +34,7 @@ class AsyncClient:
     """One agent, or operator, at one gate.
 
     `key` signs every request; `origin` is the gate's name, for which it signs. Without `origin` the gate is asked for it
-    once, which is fine as long as nobody else can answer at that address. `agent` is for open gates, which have no keys.
+    once, which is fine as long as no one else can answer at that address. `agent` is for open gates, which have no keys.
     Bring an `httpx.AsyncClient` of your own as `http` for proxies or TLS settings; it is then yours to close.
     """
 
@@ -51,7 +51,7 @@ class AsyncClient:
     ) -> None:
         self._sender = Sender(url, key, origin, agent, retries or Retries(), timeout_s)
         self._own_http = http is None
-        # Settings of the environment are left out: a proxy that somebody set elsewhere is nobody to sign through.
+        # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
         self._http = httpx.AsyncClient(trust_env=False) if http is None else http
 
     async def __aenter__(self) -> AsyncClient:
@@ -117,7 +117,7 @@ class AsyncClient:
         """Asks for an action: decided, and if everything holds done, in one step.
 
         Attempts that fail on the way are repeated with the same idempotency key, so it happens at most once. `wait_ms`
-        lets the gate wait for the settlement of a call to the outside. Raises `GateError` or `TransportError` where it was
+        lets the gate wait for the settlement of an external call. Raises `GateError` or `TransportError` where it was
         certainly not done, and `OutcomeUnknownError` where it may have been. If you may cancel a call, or your program may
         end during it, give it an `idempotency_key` of your own: only with it can you ask what became of it.
         """
@@ -176,12 +176,12 @@ class AsyncClient:
     async def claim(self, *facts: str, for_ms: int, reason: str) -> AsyncClaim:
         """Announces a write: `async with await client.claim(…) as claim:`.
 
-        Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
+        Raises `GateError` where there is nothing to enter: `fact_claimed`, by someone else; `claim_not_allowed`, by any pact.
         """
         return AsyncClaim(self, await self.run(calls.claim(facts, for_ms, reason)))
 
     async def extend_claim(self, claim: str, for_ms: int) -> Claimed:
-        """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""
+        """Extends a claim from now. Raises `GateError` (`claim_not_found`) where it has ended."""
         return await self.run(calls.extend(claim, for_ms))
 
     async def withdraw_claim(self, claim: str) -> None:
@@ -189,7 +189,7 @@ class AsyncClient:
         await self.run(calls.withdraw(claim))
 
     async def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
-        """What has become of a call to the outside; the gate waits for up to `wait_ms` for a change."""
+        """What has become of an external call; the gate waits for up to `wait_ms` for a change."""
         return await self.run(calls.effect(effect if isinstance(effect, str) else effect.effect, wait_ms))
 
     async def wait(self, effect: InFlight | str, *, timeout_s: float) -> Outcome:
@@ -223,7 +223,7 @@ class AsyncClient:
     def idempotency_key_for(self, *words: str) -> str:
         """An idempotency key that is the same whenever this agent asks with the same words, also after a restart.
 
-        For what must be done once for each thing that has a name, such as one message of one conversation. Only whoever holds
+        For what must be done once for each thing that has a name, such as one message of one conversation. Only anyone who holds
         the agent's key can tell it. An open gate's agent has no key to make it from: then it is random.
         """
         key = self._sender.key

@@ -1,4 +1,4 @@
-"""Claims: an announced write. While one stands, no action of anybody else relies on its facts."""
+"""Claims: an announced write. While one holds, no action of anyone else relies on its facts."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class _Held:
 
 
 class Claim(_Held):
-    """A claim that stands until it expires or is withdrawn; as a context manager it is withdrawn at the end."""
+    """A claim that holds until it expires or is withdrawn; as a context manager it is withdrawn at the end."""
 
     def __init__(self, client: Client, claimed: Claimed) -> None:
         super().__init__(claimed)
         self._client = client
 
     def extend(self, for_ms: int) -> Claim:
-        """Lets it stand for so long from now, up to the pact's most. Raises `GateError` (`claim_not_found`) where it has ended."""
+        """Extends it from now, up to the pact's limit. Raises `GateError` (`claim_not_found`) where it has ended."""
         self.answer = self._client.extend_claim(self.name, for_ms)
         return self
 

@@ -33,7 +33,7 @@ class Client:
     """One agent, or operator, at one gate.
 
     `key` signs every request; `origin` is the gate's name, for which it signs. Without `origin` the gate is asked for it
-    once, which is fine as long as nobody else can answer at that address. `agent` is for open gates, which have no keys.
+    once, which is fine as long as no one else can answer at that address. `agent` is for open gates, which have no keys.
     Bring an `httpx.Client` of your own as `http` for proxies or TLS settings; it is then yours to close.
     """
 
@@ -50,7 +50,7 @@ class Client:
     ) -> None:
         self._sender = Sender(url, key, origin, agent, retries or Retries(), timeout_s)
         self._own_http = http is None
-        # Settings of the environment are left out: a proxy that somebody set elsewhere is nobody to sign through.
+        # Settings of the environment are left out: a proxy that someone set elsewhere is no one to sign through.
         self._http = httpx.Client(trust_env=False) if http is None else http
 
     def __enter__(self) -> Client:
@@ -114,7 +114,7 @@ class Client:
         """Asks for an action: decided, and if everything holds done, in one step.
 
         Attempts that fail on the way are repeated with the same idempotency key, so it happens at most once. `wait_ms`
-        lets the gate wait for the settlement of a call to the outside. Raises `GateError` or `TransportError` where it was
+        lets the gate wait for the settlement of an external call. Raises `GateError` or `TransportError` where it was
         certainly not done, and `OutcomeUnknownError` where it may have been. If you may cancel a call, or your program may
         end during it, give it an `idempotency_key` of your own: only with it can you ask what became of it.
         """
@@ -173,12 +173,12 @@ class Client:
     def claim(self, *facts: str, for_ms: int, reason: str) -> Claim:
         """Announces a write: `with client.claim(…) as claim:`.
 
-        Raises `GateError` where there is nothing to enter: `fact_claimed`, by somebody else; `claim_not_allowed`, by any pact.
+        Raises `GateError` where there is nothing to enter: `fact_claimed`, by someone else; `claim_not_allowed`, by any pact.
         """
         return Claim(self, self.run(calls.claim(facts, for_ms, reason)))
 
     def extend_claim(self, claim: str, for_ms: int) -> Claimed:
-        """Lets a claim stand for so long from now. Raises `GateError` (`claim_not_found`) where it has ended."""
+        """Extends a claim from now. Raises `GateError` (`claim_not_found`) where it has ended."""
         return self.run(calls.extend(claim, for_ms))
 
     def withdraw_claim(self, claim: str) -> None:
@@ -186,7 +186,7 @@ class Client:
         self.run(calls.withdraw(claim))
 
     def effect(self, effect: InFlight | str, *, wait_ms: int = 0) -> Outcome:
-        """What has become of a call to the outside; the gate waits for up to `wait_ms` for a change."""
+        """What has become of an external call; the gate waits for up to `wait_ms` for a change."""
         return self.run(calls.effect(effect if isinstance(effect, str) else effect.effect, wait_ms))
 
     def wait(self, effect: InFlight | str, *, timeout_s: float) -> Outcome:
@@ -220,7 +220,7 @@ class Client:
     def idempotency_key_for(self, *words: str) -> str:
         """An idempotency key that is the same whenever this agent asks with the same words, also after a restart.
 
-        For what must be done once for each thing that has a name, such as one message of one conversation. Only whoever holds
+        For what must be done once for each thing that has a name, such as one message of one conversation. Only anyone who holds
         the agent's key can tell it. An open gate's agent has no key to make it from: then it is random.
         """
         key = self._sender.key

@@ -55,7 +55,7 @@ class Hop:
     facts: frozenset[tuple[str, str]] | None = None
     """Facts as (type, id)."""
     expires_at: int | None = None
-    """In milliseconds UTC, held against ledger time."""
+    """In milliseconds UTC, compared with ledger time."""
     depth: int = 0
 
 
@@ -77,7 +77,7 @@ def delegate(
 
     `gate` is that gate's origin, the first line of its /log/checkpoint: at any other gate the token is worth nothing.
 
-    `actions` are written `billing.refund`; None, which must be said, hands on every action type.
+    `actions` are written `billing.refund`; None, which must be said, passes on every action type.
     """
     hop = _hop(to, to_key, actions, max, only, facts, expires_in_s, depth)
     builder = BiscuitBuilder()
@@ -101,7 +101,7 @@ def hand_on(
     expires_in_s: float | None = None,
     depth: int = 0,
 ) -> str:
-    """Hands on a part of what was handed to the holder of `key`. What is not limited here is taken over as it is."""
+    """Passes on a part of what the holder of `key` was given. Limits that are not given here are inherited."""
     biscuit = _open(token)
     *_, last = _hops(biscuit)
     if last.key != key.did:
@@ -196,7 +196,7 @@ def _open(token: str) -> Biscuit:
         unverified = UnverifiedBiscuit.from_base64(padded)
         roots = [terms[1] for name, terms in _read(unverified.block_source(0)) if name == "from" and len(terms) == 2]
         if len(roots) != 1 or not isinstance(roots[0], str):
-            raise DelegationError("the delegation does not name who hands on")
+            raise DelegationError("the delegation does not name who passes on")
         root = PublicKey(f"ed25519/{public_bytes_of(roots[0]).hex()}")
         biscuit = unverified.verify(root)
     except (BiscuitValidationError, BiscuitSerializationError, binascii.Error, ValueError) as error:
@@ -262,7 +262,7 @@ def _read(source: str) -> list[tuple[str, list[str | int]]]:
     while at < len(source):
         matched = _STATEMENT.match(source, at)
         if matched is None:
-            raise DelegationError("the delegation holds what this client cannot read\nhint: use `countersign delegate`")
+            raise DelegationError("this client cannot read the delegation\nhint: use `countersign delegation new`")
         terms: list[str | int] = [int(n) if n else text for text, n in _TERM.findall(matched[2])]
         found.append((matched[1], terms))
         at = matched.end()

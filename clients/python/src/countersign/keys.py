@@ -48,7 +48,7 @@ class Key:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Key:
-        """Reads a key file: PKCS#8 PEM, and like the command line only one that nobody else can read."""
+        """Reads a key file: PKCS#8 PEM, and like the command line only one that no one else can read."""
         file = Path(path)
         try:
             mode = file.stat().st_mode & 0o777
@@ -67,7 +67,7 @@ class Key:
         except (ValueError, TypeError) as error:
             raise KeyFileError(f"{file} is no private key in PKCS#8 PEM: {error}") from error
         if not isinstance(private, Ed25519PrivateKey):
-            raise KeyFileError(f"{file} is a key of another kind\nhint: only Ed25519 is taken; `countersign key new`")
+            raise KeyFileError(f"{file} is a key of another kind\nhint: only Ed25519 is accepted; `countersign key new`")
         return cls(private)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -87,7 +87,7 @@ class Key:
         return self._private.sign(message)
 
     def word_for(self, *words: str) -> str:
-        """A word of 256 bits that follows from this key and these words: the same every time, and nobody else can tell it.
+        """A word of 256 bits that follows from this key and these words: the same every time, and no one else can tell it.
 
         It is the digest of a signature, which Ed25519 makes without randomness. What is signed begins with a text that no
         request, delegation or checkpoint begins with.

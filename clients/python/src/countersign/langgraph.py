@@ -4,7 +4,7 @@ Needs the extra `langgraph`. Put `GatedToolNode` where a graph has its `ToolNode
 
 - `observation_tool(client, …)` makes a tool by which the model observes facts. What it was shown stays in the conversation, with the
   sealed token as the message's artifact: the model never sees the token, cannot alter it, and what it was shown is what its
-  actions are held against, also after the graph was saved and loaded.
+  actions are compared with, also after the graph was saved and loaded.
 - A tool named in `actions` is an action. The node sends the call's arguments as its parameters, with the observations that
   the conversation holds of the facts in question, and runs the tool only if the verdict is `committed`.
 - Any other tool is refused, unless it is named in `free`: fail closed.
@@ -14,7 +14,7 @@ preconditions with what was expected and what was found, and what to look at aga
 
 A graph that is resumed after a crash repeats the call that it had not saved. The action is not done again: its idempotency
 key follows from the conversation, the message and the call. The tool's body, though, runs again where the first
-verdict was `committed`, since nobody knows how far it had come; let it be something that can be repeated.
+verdict was `committed`, since no one knows how far it had come; let it be something that can be repeated.
 
 What a tool body may and may not rely on is said in `countersign.actions`: it holds here too.
 """
@@ -160,7 +160,7 @@ class _Gate:
         return looks or request.tool_call["name"] in self.free
 
     def refusal(self, request: ToolCallRequest) -> ToolMessage:
-        """What is said of a tool that nobody has mapped."""
+        """What is said of a tool that no one has mapped."""
         name = request.tool_call["name"]
         text = (
             f"Not done: the tool {name} has no action at the gate. Do not call it again; say that it is not available."
@@ -197,7 +197,7 @@ class _Gate:
         return found
 
     def name_of(self, request: ToolCallRequest) -> tuple[str, ...] | None:
-        """What names this call for good: its conversation, its message and itself. None where the message has no id."""
+        """The permanent name of this call: its conversation, its message and itself. None where the message has no id."""
         thread = str((request.runtime.config.get("configurable") or {}).get("thread_id", ""))
         wanted = request.tool_call["id"]
         for message in reversed(self.messages(request)):
@@ -285,7 +285,7 @@ def _misfit(request: ToolCallRequest) -> ToolMessage | None:
         try:
             schema.model_validate(request.tool_call["args"])
         except ValidationError as error:
-            text = f"Not done: the arguments do not fit the tool. Mend them and call it again.\n{error}"
+            text = f"Not done: the arguments do not fit the tool. Correct them and call it again.\n{error}"
             return _message(request, text, {"error": {"code": "invalid_params", "message": str(error)}})
     return None
 
@@ -294,9 +294,9 @@ _WITHOUT_RIGHT = frozenset({"not_allowed", "trust_too_low", "unknown_action", "d
 
 
 def _refused(request: ToolCallRequest, error: GateError) -> ToolMessage:
-    """What a model can be told of an error; everything else is for whoever runs the graph."""
+    """What a model can be told of an error; everything else is for the operator of the graph."""
     if error.code == "idempotency_key_reused":
-        # A graph that was resumed repeats its call, and facts observed on the spot were observed anew: the key is used up.
+        # A graph that was resumed repeats its call, and facts observed on the spot were observed again: the key is used up.
         text = (
             "This call was decided before, and is not made again. Look at what it is about to see whether it was done."
         )
@@ -321,9 +321,9 @@ def _told(request: ToolCallRequest, verdict: Verdict) -> ToolMessage:
     if isinstance(verdict, Committed):
         raise CountersignError("a committed action was taken for one that is not")
     kinds = {
-        "rejected": "Not done, and nothing was changed. Look again at what is named below, then decide anew.",
+        "rejected": "Not done, and nothing was changed. Look again at what is named below, then decide again.",
         "review": "Not done yet: a person must approve it. Do not call it again; say that it waits for approval.",
-        "failed": "Not done: the call to the outside was refused, and nothing was changed.",
+        "failed": "Not done: the external call was refused, and nothing was changed.",
         "in_doubt": "It is not known whether this was done. Do not call it again; say that a person must look.",
         "in_flight": "This is under way, and its outcome is not known yet. Do not call it again.",
     }

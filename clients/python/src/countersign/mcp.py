@@ -10,7 +10,7 @@ Needs the extra `mcp`, which brings the official SDK. Wrap its client or session
             case Pending() as pending: …                          # a person decides; later: gateway.ask(pending)
             case Refused(code=code): …                            # the gateway would not even ask
 
-A result that no verdict stands on is never taken for done: `isError` from the upstream itself is `ToolFailed`.
+A result without a verdict never counts as done: `isError` from the upstream itself is `ToolFailed`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Retry:
     how: str
     """`call`, `continue`, `later`, `change` or `never`; what is not known counts as `never`."""
     calls: tuple[ToolCall, ...]
-    """With `call`: what to look at before deciding anew."""
+    """With `call`: what to look at before deciding again."""
     after_ms: int | None
 
 
@@ -109,7 +109,7 @@ class Pending:
 class Refused:
     """There is no verdict: the tool is not mapped, its definition has changed, or the gate could not be asked.
 
-    With code `outcome_unknown` the call may have been made all the same: ask again where `retry.how` is `continue`, repeat it with the
+    With code `outcome_unknown` the call may have been made anyway: ask again where `retry.how` is `continue`, repeat it with the
     same idempotency key, or not at all.
     """
 

@@ -1,4 +1,4 @@
-"""Receipts, verified offline: with the log's public key alone, trusting nobody (docs/formats/log.md of the project)."""
+"""Receipts, verified offline: with the log's public key alone, trusting no one (docs/formats/log.md of the project)."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _base64(text: str, what: str) -> bytes:
 
 
 class _Bytes:
-    """Bytes that are taken from the front."""
+    """Bytes, read from the front."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

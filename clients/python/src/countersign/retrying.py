@@ -33,7 +33,7 @@ _LATER = ("busy", "shutting_down")
 
 # Answers that do not say whether the request was carried out: of 5xx, all but those above and this one. A signature that was
 # here before may have been here with this very request, sent twice by something on the way.
-_READ_FAILED = "outside_unread"
+_READ_FAILED = "external_unread"
 _UNCLEAR = "signature_replayed"
 
 # `created` has whole seconds, so the next one is soon enough to sign again.
@@ -136,7 +136,7 @@ class _Attempts(Generic[T]):
         if sent.status_code == 200:
             return _Fate.ANSWERED, None, None
         refused = _refusal(sent)
-        # Whoever answers without the gate's own words may be a proxy that has passed the request on.
+        # An answer without the gate's own words may come from a proxy that has passed the request on.
         if not isinstance(refused, GateError):
             return _Fate.UNKNOWN, refused, None
         return _said(refused), refused, refused.retry_after_s
@@ -152,7 +152,7 @@ class _Attempts(Generic[T]):
             return _SIGN_AGAIN_AFTER_S if self._signed_again < self._retries.attempts else None
         if fate is _Fate.UNKNOWN:
             self._unknown += 1
-            # The gate may have been stopped; whoever starts it again gets as much time as at first.
+            # The gate may have been stopped; its restart gets as much time as the first start.
             self._patient_until_s = now_s + self._retries.patience_s
             return delay_s if self._call.repeatable and self._unknown < self._retries.attempts else None
         return None

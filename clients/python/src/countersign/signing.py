@@ -69,7 +69,7 @@ def signature_base(request: Signable, covered: Sequence[str], params: str) -> st
 def sign(
     key: Key, request: Signable, origin: str, created: int | None = None, nonce: str | None = None
 ) -> dict[str, str]:
-    """The fields to send along. Each call draws a new nonce: a signature is taken once."""
+    """The fields to send along. Each call draws a new nonce: a signature is accepted once."""
     covered = request.covered()
     names = " ".join(f'"{name}"' for name in covered)
     now = int(time.time()) if created is None else created

@@ -52,7 +52,7 @@ class FailedRead:
     """In ledger milliseconds."""
     entry: int | None
     read_in: str | None = None
-    """Where it was read, if it lives outside: the adapter. Who changed it there the gate does not know."""
+    """Where it was read, if it is external: the adapter. Who changed it there the gate does not know."""
     read_at: int | None = None
     """In ledger milliseconds."""
 
@@ -95,17 +95,17 @@ class WaivedBy:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for the outcome of a call to the outside."""
+    """What speaks for the outcome of an external call."""
 
     attempts: int
     summary: str
     """What came of it, in a sentence."""
     status: int | None
-    """The status that the outside gave."""
+    """The status that the service gave."""
     result: str | None
-    """What the outside answered, as far as the gate keeps it."""
+    """What the service answered, as far as the gate keeps it."""
     receipt: str | None
-    """The receipt that the outside keeps."""
+    """The receipt that the service keeps."""
     withheld: bool = False
     """Whether the last two are left out because the agent may not see all that the call was made of."""
 
@@ -184,7 +184,7 @@ class Review(_Blocked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight(_Answer):
-    """A call to the outside is cooling or dispatched: nobody knows yet."""
+    """An external call is cooling or dispatched: no one knows yet."""
 
     effect: str
     """Its name, for `client.effect` and `client.wait`."""
@@ -204,7 +204,7 @@ class InFlight(_Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(_Answer):
-    """The call to the outside happened, and the facts are written."""
+    """The external call happened, and the facts are written."""
 
     effect: str
     evidence: Evidence | None
@@ -217,7 +217,7 @@ class Settled(_Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(_Blocked):
-    """The call to the outside did not happen and will not. No fact was written, and charges were given back."""
+    """The external call did not happen and will not. No fact was written, and charges were given back."""
 
     effect: str
     evidence: Evidence | None
@@ -229,7 +229,7 @@ class Failed(_Blocked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt(_Blocked):
-    """The call to the outside may or may not have happened. Do not act again: a probe or a person settles it."""
+    """The external call may or may not have happened. Do not act again: a probe or a person settles it."""
 
     effect: str
     evidence: Evidence | None
@@ -243,7 +243,7 @@ Done: TypeAlias = Committed | Settled
 Accepted: TypeAlias = Committed | Review | InFlight | Settled | Failed | InDoubt
 """What `act(raise_on_rejection=True)` returns."""
 Outcome: TypeAlias = InFlight | Settled | Failed | InDoubt
-"""What can become of a call to the outside."""
+"""What can become of an external call."""
 Verdict: TypeAlias = Committed | Rejected | Review | InFlight | Settled | Failed | InDoubt
 
 
@@ -268,7 +268,7 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict:
 
 
 def read_effect(answer: Mapping[str, Any]) -> Outcome:
-    """Reads what became of a call to the outside. It is told of the effect, so names of pact and action type stay in `raw`."""
+    """Reads what became of an external call. It is told of the effect, so names of pact and action type stay in `raw`."""
     reader = Reader(answer, "an effect")
     told = {name: value for name, value in answer.items() if name not in ("pact", "action")}
     return _outcome(Reader({**told, "verdict": reader.text("state")}, "an effect"), reader.value)
@@ -321,7 +321,7 @@ def _common(reader: Reader) -> dict[str, Any]:
 
 
 def _reasons(reader: Reader, kind: str) -> dict[str, Any]:
-    """Of a call, what speaks for its outcome is the reason; where reasons were erased, the kind stands for them."""
+    """Of a call, what speaks for its outcome is the reason; where reasons were erased, the kind takes their place."""
     evidence = _evidence(reader)
     return {
         "code": reader.maybe_text("code") or kind,

@@ -72,7 +72,7 @@ routes! {
     Observe: Post "/v1/observe", actions, Agent => {
         body: json::<ObserveRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ObserveResponse>("The facts, and the token to act on")],
-        errors: &[&[NotObservable, OutsideUnread]],
+        errors: &[&[NotObservable, ExternalUnread]],
     }
     /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
     Act: Post "/v1/actions", actions, Agent => {
@@ -224,7 +224,7 @@ routes! {
     GetReview: Get "/v1/reviews/{review}", actions, Operator(&[Role::Reviewer]) => {
         names: Some(Named::Operator),
         answers: &[ok::<ReviewShown>("What waits, as it is now")],
-        errors: &[REVIEW, &[OutsideUnread]],
+        errors: &[REVIEW, &[ExternalUnread]],
     }
     /// Approve what was shown. The approving entry executes the action, once; where anything that a condition reads has changed
     /// since, it is void and nothing is done.
@@ -243,7 +243,7 @@ routes! {
     ListClaims: Get "/v1/claims", actions, Known => {
         answers: &[ok::<ClaimList>("The claims, oldest first")],
     }
-    /// Announce that facts are about to change: until then nobody else relies on them.
+    /// Announce that facts are about to change: until then no one else relies on them.
     Claim: Post "/v1/claims", actions, Agent => {
         body: json::<ClaimRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ClaimEntered>("The claim holds from this entry on")],

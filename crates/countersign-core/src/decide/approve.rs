@@ -105,7 +105,7 @@ fn pact_drift(shown: &Shown, snapshot: &impl Snapshot) -> Option<Drift> {
     Some(Drift::Pact { pact: shown.pact.name.clone(), shown: shown.pact.version, now })
 }
 
-/// What a reviewer is shown of a parked action at this time, and what would be decided without anybody's waiver. `None` where
+/// What a reviewer is shown of a parked action at this time, and what would be decided without anyone's waiver. `None` where
 /// its pact is not published. External facts are shown as they were read for this; one that was not read counts as absent, and
 /// no approval of that lets a call leave that finds it there.
 pub fn show(
@@ -164,11 +164,11 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     /// The first attribute that a condition, a write or the call uses and that is not as it was shown. External facts are compared
-    /// at the judgement, right before the call is made: until then nobody has read them again.
+    /// at the judgement, right before the call is made: until then no one has read them again.
     pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<Drift> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
         agents.or_else(|| {
-            let is_read = |at: usize| self.is_judgement() || !self.is_outside(at);
+            let is_read = |at: usize| self.is_judgement() || !self.is_external(at);
             let mut reads = self.reads.iter().enumerate().filter(|(at, _)| is_read(*at));
             reads.find_map(|(at, read)| self.drift_of(approval, Some(at), &read.id, read.record))
         })

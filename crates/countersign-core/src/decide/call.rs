@@ -1,7 +1,7 @@
 //! Rendering a call: from the pact's rule, the parameters and the facts, to exactly what is sent.
 
 use super::{Deciding, Snapshot, Stage};
-use crate::call::{Call, EffectId, OutsideHow, OutsideRead, Probe, Send, Statement, outside_key};
+use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
 use crate::decision::{Dispatched, InFlight, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::FactId;
@@ -23,7 +23,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Reason> {
-        if self.stage == Stage::Intent && self.snapshot.is_full_of_effects(&self.action.agent) {
+        if self.stage == Stage::Intent && self.snapshot.effects_at_capacity(&self.action.agent) {
             return Err(Reason::TooManyEffects);
         }
         if self.stage == Stage::Intent && rule.after_ms > 0 {
@@ -48,11 +48,11 @@ impl<S: Snapshot> Deciding<'_, S> {
         Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes }))
     }
 
-    /// The facts outside, in the order in which they are read: by their ids, so that no two workers wait for each other.
-    fn outside(&self) -> Vec<OutsideRead> {
+    /// The external facts, in the order in which they are read: by their ids, so that no two workers wait for each other.
+    fn outside(&self) -> Vec<ExternalRead> {
         let reads = self.kind.reads.iter().zip(&self.reads);
         let outside = reads.filter_map(|(read, resolved)| Some((read.outside.as_ref()?, &resolved.id)));
-        let mut outside: Vec<OutsideRead> = outside.map(|(source, fact)| outside_read(source, fact)).collect();
+        let mut outside: Vec<ExternalRead> = outside.map(|(source, fact)| external_read(source, fact)).collect();
         outside.sort_by(|one, other| one.fact.cmp(&other.fact));
         outside.dedup();
         outside
@@ -141,7 +141,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             // An effect has the number of the entry that begins it.
             Stage::Intent => EffectId(self.snapshot.next_entry()),
         };
-        Cow::Owned(outside_key(self.snapshot.origin(), effect, &self.action.id))
+        Cow::Owned(external_key(self.snapshot.origin(), effect, &self.action.id))
     }
 
     fn text(&self, parts: &[TextPart], filled: impl Fn(String) -> Result<String, Reason>) -> Result<String, Reason> {
@@ -183,8 +183,8 @@ fn not_computed(name: Option<SmolStr>, error: EvalError) -> Reason {
     invalid(EffectProblem::Member { name, error })
 }
 
-/// How a fact outside is read.
-pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
+/// How an external fact is read.
+pub fn external_read(source: &FactSource, fact: &FactId) -> ExternalRead {
     let text = |parts: &[IdPart], id: &str| {
         parts.iter().fold(String::new(), |text, part| match part {
             IdPart::Literal(literal) => text + literal,
@@ -192,14 +192,14 @@ pub fn outside_read(source: &FactSource, fact: &FactId) -> OutsideRead {
         })
     };
     let how = match &source.read {
-        SourceRead::Query(query) => OutsideHow::Query(Arc::clone(query)),
-        SourceRead::Path(parts) => OutsideHow::Path(text(parts, &percent_encoded(fact.id()))),
+        SourceRead::Query(query) => ExternalHow::Query(Arc::clone(query)),
+        SourceRead::Path(parts) => ExternalHow::Path(text(parts, &percent_encoded(fact.id()))),
         SourceRead::Tool { tool, arguments, at, .. } => {
             let arguments = arguments.iter().map(|(name, parts)| (name.to_string(), text(parts, fact.id()).into()));
-            OutsideHow::Tool { tool: tool.clone(), arguments: Json::Object(arguments.collect()), at: at.clone() }
+            ExternalHow::Tool { tool: tool.clone(), arguments: Json::Object(arguments.collect()), at: at.clone() }
         }
     };
-    OutsideRead { fact: fact.clone(), adapter: source.adapter.clone(), how }
+    ExternalRead { fact: fact.clone(), adapter: source.adapter.clone(), how }
 }
 
 /// A text as one segment of a path: everything but letters, digits and `-_~.` is escaped; a text of dots alone, all of it.

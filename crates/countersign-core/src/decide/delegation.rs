@@ -1,4 +1,4 @@
-//! The members of a delegation at this instant: who they are now, and whether what they handed on covers the action.
+//! The members of a delegation at this instant: who they are now, and whether what they passed on covers the action.
 //!
 //! Standing and keys are read from the members' own facts, like everything else that an action rests on, so a revocation
 //! or a rotation holds from the next commit on.
@@ -13,7 +13,7 @@ use crate::value::Value;
 use std::sync::Arc;
 
 impl<'a, S: Snapshot> Deciding<'a, S> {
-    /// Looks up everybody the action rests on.
+    /// Looks up everyone the action rests on.
     pub(super) fn resolve_members(&mut self) {
         let snapshot = self.snapshot;
         let live = |agent: &AgentId| snapshot.fact(&FactId::of_agent(agent)).filter(|fact| fact.value.is_some());
@@ -102,7 +102,7 @@ fn members<'a>(chain: &Chain, snapshot: &'a impl Snapshot) -> Vec<Resolved<'a>> 
 }
 
 /// The first member of a chain that is not registered under the key that it is named by. Asked at the door, with one answer for an
-/// agent that there is not and for another key: a delegation that anybody can make up must not tell who is registered, nor how they
+/// agent that there is not and for another key: a delegation that anyone can make up must not tell who is registered, nor how they
 /// stand.
 pub fn stranger<'a>(chain: &'a Chain, snapshot: &impl Snapshot, now_ms: u64) -> Option<&'a AgentId> {
     let holds =
@@ -158,7 +158,7 @@ fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result
     Ok(())
 }
 
-/// What can be said of a chain without looking at anything else: no hop claims more than it was given, nor is it handed on
+/// What can be said of a chain without looking at anything else: no hop claims more than it was given, nor is it passed on
 /// more often than any hop allows.
 fn check_shape(chain: &Chain) -> Result<(), Reason> {
     let hops = chain.hops();

@@ -197,7 +197,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             entry: written.entry,
             ago_ms: self.now_ms.saturating_sub(written.at_ms),
             is_deleted: fact.value.is_none(),
-            versions: (!written.is_outside()).then_some(versions),
+            versions: (!written.is_external()).then_some(versions),
         })
     }
 }

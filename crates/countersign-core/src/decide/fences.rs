@@ -9,7 +9,7 @@ use crate::pact::{Mode, SourceRead};
 use crate::reason::{ClaimLoss, Reason};
 
 impl<S: Snapshot> Deciding<'_, S> {
-    /// Whoever may not do this at all is told so, and neither learns of a fence nor waits at one.
+    /// Anyone who may not do this at all is told so, and neither learns of a fence nor waits at one.
     pub(super) fn check_fences(&self) -> Result<(), Reason> {
         let fenced = self.fence_in_the_way();
         if fenced.is_err() && self.kind.mode == Mode::Enforce {
@@ -83,10 +83,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         reads.filter(|(at, _)| self.kind.reads.get(*at).is_some_and(|read| read.ty.as_str() != AGENT))
     }
 
-    /// Whether the action changes what it reads there. What a call does to a fact outside nobody says, so its resource
+    /// Whether the action changes what it reads there. What a call does to an external fact no one says, so its resource
     /// counts as changed.
     fn sets(&self, read: usize) -> bool {
         let is_written = self.kind.writes.iter().any(|rule| rule.read == read);
-        is_written || (read == 0 && self.is_outside(read))
+        is_written || (read == 0 && self.is_external(read))
     }
 }

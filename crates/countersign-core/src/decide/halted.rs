@@ -42,7 +42,7 @@ fn halt_of<'a>(action: &Action, snapshot: &'a impl Snapshot) -> Option<(Scope, &
         }
     };
     let scopes = [Scope::All, Scope::Pact(action.pact.clone())].into_iter();
-    // Whose halt stops it: the one who acts, and everybody on whose behalf.
+    // Whose halt stops it: the one who acts, and everyone on whose behalf.
     let scopes = scopes.chain(action.members().filter_map(org_of));
     let mut scopes = scopes.chain(action.members().map(|agent| Scope::Agent(agent.clone())));
     scopes.find_map(|scope| halts.get(&scope).map(|halt| (scope, halt)))

@@ -1,6 +1,6 @@
 //! The judgement: the whole action, decided on what was read outside right before the call is made.
 //!
-//! Agents, pact and the gate's own facts are those of the dispatch, so whoever replays the settlement has the same inputs (I3).
+//! Agents, pact and the gate's own facts are those of the dispatch, so anyone who replays the settlement has the same inputs (I3).
 
 use super::{Approval, Snapshot, Stage, decide_at};
 use crate::call::Send;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What may be sent after all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cleared {
+pub struct ReadyToSend {
     /// What is to be sent.
     pub send: Send,
     /// What would have blocked it, if its action type were not in shadow mode.
@@ -26,7 +26,7 @@ pub struct Cleared {
 }
 
 /// Decides an effect on what was read outside. Gives what is to be sent.
-pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<Cleared, Reason> {
+pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: u64) -> Result<ReadyToSend, Reason> {
     let lost = |why: EffectProblem| Reason::EffectInvalid { why };
     let flight = effect.flight().ok_or_else(|| lost(EffectProblem::NotDispatched))?;
     let context = flight.context.as_ref().ok_or_else(|| lost(EffectProblem::ContextLost))?;
@@ -36,7 +36,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
     }
     let by = AgentId::new(flight.dispatched.call.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
     let fact = |(id, value): &(FactId, Option<Attributes>)| {
-        (id.clone(), value.as_ref().map(|value| outside_fact(id, value, &by, now_ms)))
+        (id.clone(), value.as_ref().map(|value| external_fact(id, value, &by, now_ms)))
     };
     let judging = Judging { context, outside: outside.iter().map(fact).collect(), none: Nothing::default() };
     let approval = effect.approval.as_deref();
@@ -48,7 +48,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         return Err(Reason::ApprovalOutdated { drift: Box::new(drift) });
     }
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
-        Some(send) => Ok(Cleared { send, shadowed: decision.shadowed }),
+        Some(send) => Ok(ReadyToSend { send, shadowed: decision.shadowed }),
         None => Err(match decision.verdict {
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
             Verdict::Committed | Verdict::InFlight(_) => lost(EffectProblem::NoCall),
@@ -57,7 +57,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
 }
 
 /// An external fact as it was read. It has no number: its version is the digest of its value.
-pub fn outside_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
+pub fn external_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
     let written = Arc::new(Written { entry: 0, version: 0, at_ms, by: by.clone() });
     let fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::clone(&written));
     // Its source has just said so.
@@ -117,7 +117,7 @@ impl Snapshot for Judging<'_> {
     fn fences(&self) -> &Fences {
         &self.none.fences
     }
-    fn is_full_of_effects(&self, _: &AgentId) -> bool {
+    fn effects_at_capacity(&self, _: &AgentId) -> bool {
         false
     }
 }

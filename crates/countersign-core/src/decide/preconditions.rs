@@ -39,7 +39,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let mut failed = Vec::new();
         // Until something fails outright, a person could still let the action pass.
         let mut on_fail = OnFail::Review;
-        let is_read = |at: usize| self.is_judgement() || !self.is_outside(at);
+        let is_read = |at: usize| self.is_judgement() || !self.is_external(at);
         for (at, read) in self.kind.reads.iter().enumerate().filter(|(at, read)| read.unchanged && is_read(*at)) {
             if let Some(changed) = self.check_unchanged(at, &read.name) {
                 failed.push(changed);
@@ -109,7 +109,7 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     /// Until when the source of a read counts as having confirmed it. An external one is asked again at every attempt.
     fn confirmed_until_ms(&self, read: usize, limit_ms: u64) -> Option<u64> {
-        let fact = self.reads.get(read).filter(|_| !self.is_outside(read)).and_then(Resolved::live)?;
+        let fact = self.reads.get(read).filter(|_| !self.is_external(read)).and_then(Resolved::live)?;
         Some(fact.confirmed.as_ref()?.at_ms.saturating_add(limit_ms))
     }
 

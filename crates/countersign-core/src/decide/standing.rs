@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// Why the call of an action must not leave now, although it was decided: its scope is halted; its agent, or a member of its
 /// chain, is no longer active or no longer holds the key; a hop has expired; or what is known of the agents alone rules out that
-/// they may do it; or whoever approved it is no longer a reviewer. Other facts and conditions are not asked: fences keep those as they
-/// were, but no fence keeps an agent.
+/// they may do it; or the person who approved it is no longer a reviewer. Other facts and conditions are not asked: fences keep those
+/// as they were, but no fence keeps an agent.
 pub fn stop_on(action: &Action, approval: Option<&Approved>, snapshot: &impl Snapshot, now_ms: u64) -> Option<Reason> {
     let revoked = || {
         let by = approval.map(|approved| &approved.by).filter(|by| !still_has(snapshot, by, Role::Reviewer))?;

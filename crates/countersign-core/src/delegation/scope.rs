@@ -1,4 +1,4 @@
-//! How much one hop hands on, and when one scope lies within another.
+//! How much one hop passes on, and when one scope lies within another.
 
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, FactId, PactName};
@@ -7,12 +7,12 @@ use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one hop hands on. What is `None` is not limited by this hop; the hops before it limit it all the same.
+/// What one hop passes on. What is `None` is not limited by this hop; the hops before it limit it anyway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// To whom.
     pub to: AgentId,
-    /// The key by which that agent is named, and with which it signs if it hands on.
+    /// The key by which that agent is named, and with which it signs if it passes on.
     pub key: KeyName,
     /// The action types; `None` for all.
     pub actions: Option<BTreeSet<(PactName, ActionName)>>,
@@ -22,7 +22,7 @@ pub struct Scope {
     pub facts: Option<BTreeSet<FactId>>,
     /// From when on it is void, in ledger milliseconds; `None` for never.
     pub expires_at_ms: Option<u64>,
-    /// How many times it may be handed on.
+    /// How many times it may be passed on.
     pub depth: u32,
 }
 

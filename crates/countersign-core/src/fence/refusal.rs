@@ -2,7 +2,7 @@
 
 use crate::ids::{AgentId, FactId};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BYTES_MAX};
-use crate::utc::Utc;
+use crate::utc::{Span, Utc};
 
 /// Why a claim cannot be. Nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum ClaimRefusal {
         /// The fact.
         fact: FactId,
     },
-    /// Somebody else has announced a change, with no lower priority.
+    /// Someone else has announced a change, with no lower priority.
     #[error("{fact} is claimed by {holder} since {} (entry {entry}), until {}", Utc(*.at_ms), Utc(*.until_ms))]
     Held {
         /// The fact.
@@ -34,7 +34,7 @@ pub enum ClaimRefusal {
     },
     /// Longer than the pact allows.
     #[error(
-        "the pact lets {by} hold {fact} for {max_ms} ms at most, extensions included, and {for_ms} ms were asked for"
+        "the pact lets {by} hold {fact} for at most {}, extensions included, and {} was asked for", Span(*.max_ms), Span(*.for_ms)
     )]
     TooLong {
         /// The agent.
@@ -53,7 +53,7 @@ pub enum ClaimRefusal {
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]
     Reason(usize),
     /// More claims than are kept.
-    #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, are held already, which is the most")]
+    #[error("{CLAIMS_MAX} claims, or {CLAIMS_PER_AGENT_MAX} of one agent, are already held, which is the limit")]
     TooMany,
     /// The agent may not act at all.
     #[error("{0}")]

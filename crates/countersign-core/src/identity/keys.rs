@@ -84,7 +84,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Whether an operator was ever named: from then on nothing unsigned is taken.
+    /// Whether an operator was ever named: from then on nothing unsigned is accepted.
     pub fn is_identified(&self) -> bool {
         self.identified
     }

@@ -46,7 +46,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Somebody may not do what only an operator with a role may do.
+/// Someone may not do what only an operator with a role may do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{by} may not do this, which takes an active operator with role `{role}`: {why}")]
 pub struct NoAuthority {
@@ -58,7 +58,7 @@ pub struct NoAuthority {
     pub why: WhyNot,
 }
 
-/// Why somebody has no authority.
+/// Why someone has no authority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhyNot {
     /// The request is not signed, and this gate takes nothing unsigned.
@@ -86,7 +86,7 @@ pub fn role_to_feed(fact: &FactId) -> Role {
     }
 }
 
-/// The first operator of a gate, with every role: somebody must be able to name the others.
+/// The first operator of a gate, with every role: someone must be able to name the others.
 pub fn first_operator(key: &KeyName) -> (FactId, Attributes) {
     let roles = Role::ALL.iter().map(|role| Value::String(role.as_str().into()));
     let fields = vec![
@@ -97,7 +97,7 @@ pub fn first_operator(key: &KeyName) -> (FactId, Attributes) {
     (FactId::of_operator(&AgentId::first_admin()), Attributes::from_fields(fields))
 }
 
-/// Whether somebody may do what takes a role, at this place in the order. An open gate asks nobody.
+/// Whether someone may do what takes a role, at this place in the order. An open gate asks no one.
 pub fn authorise(
     snapshot: &impl Snapshot,
     by: &AgentId,
@@ -138,7 +138,7 @@ pub fn authorise_key(
     Ok(())
 }
 
-/// Whether somebody who had a role when they decided is still active and still has it. An open gate asks nobody.
+/// Whether someone who had a role when they decided is still active and still has it. An open gate asks no one.
 pub fn still_has(snapshot: &impl Snapshot, by: &AgentId, role: Role) -> bool {
     let operator = snapshot.fact(&FactId::of_operator(by)).and_then(|fact| fact.value.as_ref());
     let has = |value: &Attributes| text(value, "standing") == Some(ACTIVE) && has_role(value, role.as_str());

@@ -1,4 +1,4 @@
-//! How the sender of an entry was authenticated, kept so that anybody can check it again.
+//! How the sender of an entry was authenticated, kept so that anyone can check it again.
 
 use super::KeyName;
 use crate::body::RawBody;
@@ -63,7 +63,7 @@ impl Auth {
 
     /// The same, told by who holds the key that signed: the sender alone, or a gateway.
     #[must_use]
-    pub fn held(self, by_gateway: bool) -> Self {
+    pub fn with_custody(self, by_gateway: bool) -> Self {
         match self {
             Self::Signature(signed) | Self::Gateway(signed) if by_gateway => Self::Gateway(signed),
             Self::Signature(signed) | Self::Gateway(signed) => Self::Signature(signed),
@@ -71,7 +71,7 @@ impl Auth {
         }
     }
 
-    /// The same for an entry that keeps this body itself. Another body stays, and whoever verifies the entry will find it.
+    /// The same for an entry that keeps this body itself. Another body stays, and anyone who verifies the entry will find it.
     #[must_use]
     pub fn without_body(self, kept: &str) -> Self {
         match self {

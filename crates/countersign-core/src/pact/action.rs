@@ -90,7 +90,7 @@ pub(super) fn read<'a>(
     let outside =
         outside.filter(|(read, _)| read.outside.is_some()).map(|(read, span)| (read.name.clone(), span.clone()));
     if let Some((name, span)) = outside.take(1).next().filter(|_| body.get("call").is_none()) {
-        let message = format!("`{name}` lives outside, and this action calls nothing there");
+        let message = format!("`{name}` is external, and this action calls nothing there");
         problems.error(&span, message, "give the action a `call` to the same adapter: the check is made with it");
     }
     body.finish(problems);

@@ -74,7 +74,7 @@ pub(super) fn read<'a>(
         probe,
         undo,
     };
-    check_outside(scope, &span, &rule, writes, problems);
+    check_external(scope, &span, &rule, writes, problems);
     (problems.errors() == before).then_some(rule)
 }
 
@@ -310,8 +310,8 @@ fn undo(body: &mut Table<'_>, problems: &mut Problems) -> Option<(ActionName, Ra
     }
 }
 
-/// Facts outside are read by the worker that acts; what it can do with them is bounded.
-fn check_outside(
+/// External facts are read by the worker that acts; what it can do with them is bounded.
+fn check_external(
     scope: &Scope<'_, '_>,
     span: &Range<usize>,
     rule: &CallRule,
@@ -327,7 +327,7 @@ fn check_outside(
         problems.error(span, message, "read and act through one adapter");
     }
     tool::check_versions(scope, span, &rule.send, problems);
-    let reads_outside = |part: &TextPart| match part {
+    let reads_external = |part: &TextPart| match part {
         TextPart::Attribute { read, .. } => scope.reads.reads.get(*read).is_some_and(|read| read.outside.is_some()),
         _ => false,
     };
@@ -339,17 +339,17 @@ fn check_outside(
             SendRule::Sql { .. } | SendRule::Tool { .. } => &[],
         };
         let outside = |at: usize| scope.reads.reads.get(at).is_some_and(|read| read.outside.is_some());
-        texts.iter().flatten().any(reads_outside) || send.expressions().flat_map(Expression::facts).any(outside)
+        texts.iter().flatten().any(reads_external) || send.expressions().flat_map(Expression::facts).any(outside)
     });
     if depends {
-        let message = "a probe cannot depend on facts outside: after a crash it is unknown what they were";
+        let message = "a probe cannot depend on external facts: after a crash it is unknown what they were";
         problems.error(span, message, "find the call by `{call.key}` or by parameters");
     }
-    let is_outside = |write: &&WriteRule| scope.reads.reads.get(write.read).is_some_and(|read| read.outside.is_some());
-    if writes.iter().find(is_outside).is_some() {
-        problems.error(span, "a fact outside cannot be `set`", "change it with the call's own statement or request");
+    let is_external = |write: &&WriteRule| scope.reads.reads.get(write.read).is_some_and(|read| read.outside.is_some());
+    if writes.iter().find(is_external).is_some() {
+        problems.error(span, "an external fact cannot be `set`", "change it with the call's own statement or request");
     } else if scope.reads.reads.iter().any(|read| read.outside.is_some()) && !writes.is_empty() {
-        let message = "an action that reads facts outside writes only outside";
+        let message = "an action that reads external facts writes only external facts";
         problems.error(span, message, "let another action set the fact, or keep both in one place");
     }
 }

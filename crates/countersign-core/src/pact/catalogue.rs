@@ -1,7 +1,7 @@
 //! The fact types of a gate, which all its pacts share.
 //!
 //! Types are global so that one fact means the same to every pact. They may only grow, and only by optional attributes:
-//! a stored fact must stay valid for ever, and so must the conditions that were checked against its type.
+//! a stored fact must stay valid forever, and so must the conditions that were checked against its type.
 
 use super::{Change, FactSchema, FactSource, Pact, Presence};
 use crate::ids::FactType;
@@ -86,7 +86,7 @@ impl Catalogue {
             let (before, now) = (adapter(self.sources.get(ty)), adapter(pact.sources.get(ty)));
             if before != now {
                 let place = |adapter: Option<SmolStr>| match adapter {
-                    Some(adapter) => format!("outside, in `{adapter}`"),
+                    Some(adapter) => format!("external, in `{adapter}`"),
                     None => "in the ledger".to_owned(),
                 };
                 refusals.push(format!("facts of type `{ty}` live {} on this gate, not {}", place(before), place(now)));

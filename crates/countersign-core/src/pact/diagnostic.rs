@@ -67,7 +67,7 @@ impl Problems {
     }
 }
 
-/// Moves a span onto character boundaries inside the text, so that nobody who slices by it can fail.
+/// Moves a span onto character boundaries inside the text, so that no one who slices by it can fail.
 fn within(source: &str, span: &Range<usize>) -> Range<usize> {
     let floor = |mut at: usize| {
         at = at.min(source.len());

@@ -8,6 +8,7 @@ use super::catalogue::{AGENT, agent_schema};
 use super::schema::{Signature, action, entity};
 use super::{ActionType, FactSchema, Grant, Measure, Mode, OnFail, Pact, Presence};
 use crate::ids::FactType;
+use crate::utc::Span;
 use std::fmt::Write as _;
 
 /// What observing is called among the actions of the export. No action type can have this name: a dot is not part of one.
@@ -74,7 +75,7 @@ fn policy(out: &mut String, action: &ActionType) {
             Measure::Count => "actions",
             Measure::Sum(param) => param.as_str(),
         };
-        let rule = format!("at most {} {what} per {} ms", budget.max, budget.per_ms);
+        let rule = format!("at most {} {what} per {}", budget.max, Span(budget.per_ms));
         comment(out, Some(&format!("The gate also checks budget {}: {rule}.", budget.id)));
     }
     let _ =
@@ -86,10 +87,10 @@ fn policy(out: &mut String, action: &ActionType) {
     for require in &action.require {
         let mut title = require.id.to_string();
         if let Some(ms) = require.stale_after_ms {
-            let _ = write!(title, " (on an observation not older than {ms} ms)");
+            let _ = write!(title, " (on an observation not older than {})", Span(ms));
         }
         if let Some(ms) = require.max_staleness_ms {
-            let _ = write!(title, " (on facts that their source confirmed at most {ms} ms ago)");
+            let _ = write!(title, " (on facts that their source confirmed at most {} ago)", Span(ms));
         }
         if require.on_fail == OnFail::Review {
             title.push_str(" (otherwise a person decides)");

@@ -1,6 +1,6 @@
 //! The fact types that a pact declares.
 
-mod outside;
+mod external;
 
 use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
@@ -165,7 +165,7 @@ fn read_type<'a>(
     }
     let attributes = body.table("attributes", problems);
     let schema = attributes.map(|(_, attributes)| read_attributes(source, attributes, problems));
-    let outside = schema.as_ref().and_then(|schema| outside::read(source, &mut body, schema, problems));
+    let outside = schema.as_ref().and_then(|schema| external::read(source, &mut body, schema, problems));
     let max_staleness_ms = body.duration("max_staleness", problems);
     body.finish(problems);
     Some((schema?, outside, max_staleness_ms))

@@ -27,7 +27,7 @@ pub fn manifest(pact: &Pact) -> String {
             schema.iter().map(|(name, field)| format!("`{name}`: {}", typed(field))).collect();
         let source = pact.sources.get(ty);
         let atomicity = pact.atomicity_on(ty).unwrap_or(Atomicity::Atomic).as_str();
-        let outside = source.map_or_else(String::new, |source| format!(", outside in `{}`", source.adapter));
+        let outside = source.map_or_else(String::new, |source| format!(", external, in `{}`", source.adapter));
         let confirmed = pact.max_staleness.get(ty);
         let confirmed = confirmed.map(|ms| format!(", confirmed by its source at most {} ago", duration(*ms)));
         let confirmed = confirmed.unwrap_or_default();

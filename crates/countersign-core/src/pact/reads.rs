@@ -136,7 +136,7 @@ fn one<'a>(
     }
     let outside = facts.source(&ty);
     if outside.is_some() && presence == Presence::Create {
-        let message = format!("facts of type `{ty}` live outside, so an action cannot create one here");
+        let message = format!("facts of type `{ty}` are external, so an action cannot create one here");
         problems.error(&ty_span, message, "let the call create it, and read it as { fact = '…', optional = true }");
         return None;
     }

@@ -1,6 +1,6 @@
 //! The TOML tree of a pact, read key by key.
 //!
-//! Every value keeps its place in the text. A key that nobody asked for is a problem of its own: a mistyped key must never
+//! Every value keeps its place in the text. A key that no one asked for is a problem of its own: a mistyped key must never
 //! silently switch a rule off.
 
 use super::diagnostic::{Problems, closest, list};
@@ -190,7 +190,7 @@ impl<'a> Table<'a> {
         table(node, &format!("`{key}`"), problems).map(|table| (node.span(), table))
     }
 
-    /// Refuses every key that nobody asked for.
+    /// Refuses every key that no one asked for.
     pub(super) fn finish(self, problems: &mut Problems) {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();

@@ -1,6 +1,6 @@
 //! SQL in pacts: the query that a fact type is read by, and the statements of an effect.
 //!
-//! A query is held against a small grammar of what is allowed, so that what nobody thought of is refused and not passed: the
+//! A query is checked against a small grammar of what is allowed, so that what no one thought of is refused and not passed: the
 //! worker must be able to lock exactly the one row that it reads. Statements may be richer, since PostgreSQL itself says how
 //! many rows each has changed; here it is only made sure that each is one statement and that its parameters are parameters.
 //! Nothing here knows the tables. What they hold is found out when the query runs.

@@ -51,7 +51,7 @@ pub(super) fn read<'a>(
             problems.error(&target.span, message, "remove one of them");
         }
     }
-    // A fact without attributes of its own is created all the same.
+    // A fact without attributes of its own is created anyway.
     for index in
         (0..reads.reads.len()).filter(|at| reads.reads.get(*at).is_some_and(|r| r.presence == Presence::Create))
     {

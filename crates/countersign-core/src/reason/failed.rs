@@ -217,11 +217,11 @@ impl FailedRead {
 
     /// Who last changed it, when, in which entry.
     pub fn changed_here(&self) -> Option<&Written> {
-        self.changed.as_ref().filter(|written| !written.is_outside())
+        self.changed.as_ref().filter(|written| !written.is_external())
     }
 
     /// Where and when it was read, if it is external.
-    pub fn read_outside(&self) -> Option<&Written> {
-        self.changed.as_ref().filter(|written| written.is_outside())
+    pub fn read_external(&self) -> Option<&Written> {
+        self.changed.as_ref().filter(|written| written.is_external())
     }
 }

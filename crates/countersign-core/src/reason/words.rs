@@ -1,4 +1,4 @@
-//! Sentences and hints for people and models, made from a reason when somebody is told.
+//! Sentences and hints for people and models, made from a reason when it is shown.
 //!
 //! Nothing here decides or is recorded. Reword freely.
 
@@ -13,7 +13,7 @@ use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
-use crate::utc::Utc;
+use crate::utc::{Span, Utc};
 use crate::value::Value;
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Reason {
             }
             Self::DelegationWidened { hop, claims } => format!("{hop} claims {claims}"),
             Self::DelegationTooDeep { hop, depth, after } => {
-                format!("{hop} may be handed on {depth} times, and was handed on {after} times")
+                format!("{hop} may be passed on {depth} times, and was passed on {after} times")
             }
             Self::DelegationExpired { hop, expired_at, .. } => format!("{hop} expired at {}", Utc(*expired_at)),
             Self::DelegationMemberNotActive { agent, is_registered, standing, since } => {
@@ -109,7 +109,7 @@ impl Reason {
             }
             Self::PreconditionFailed { failed } => not_held(failed),
             Self::TooManyReviews => format!(
-                "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, wait for a person already, which is the most"
+                "{REVIEWS_MAX} actions, or {REVIEWS_PER_AGENT_MAX} of one agent, already wait for a person, which is the limit"
             ),
             Self::BudgetExceeded { budget, agent, used, max, amount, .. } => {
                 let of = agent.as_ref().map_or_else(String::new, |agent| format!(" of {agent}"));
@@ -119,7 +119,7 @@ impl Reason {
             }
             Self::EffectInvalid { why } => why.to_string(),
             Self::TooManyEffects => format!(
-                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are in flight already, which is the most"
+                "{EFFECTS_MAX} calls, or {EFFECTS_PER_AGENT_MAX} of one agent, are already in flight, which is the limit"
             ),
             Self::SelfApproval { by, review } => format!("{by} acts in rev_{review}, and cannot approve it"),
             Self::ApprovalExpired { review, until, at } => {
@@ -174,23 +174,21 @@ impl Reason {
             Self::AliasedWrite { .. } => "name two different facts",
             Self::TrustTooLow { .. } => "ask an operator: `countersign agent set NAME --trust N` raises it",
             Self::ClaimLost { .. } => {
-                "another agent may have done meanwhile what was announced: observe again, and make a new claim"
+                "another agent may have made the announced change meanwhile: observe again, and make a new claim"
             }
             Self::FactClaimed { claim, until, .. } => {
                 return format!(
-                    "observe it again once the change is there; {claim} ends at {} at the latest, and GET /v1/claims says \
-                     whose it is to those who may know",
+                    "observe it again once the change is there; {claim} ends at {} at the latest. Those who may know whose it is \
+                     find it in GET /v1/claims",
                     Utc(*until)
                 );
             }
-            Self::FactFenced { .. } => {
-                "act again when that effect is settled; `countersign effects show` says how far it is"
-            }
+            Self::FactFenced { .. } => "retry when that effect is settled; `countersign effect show` prints its state",
             Self::ObservationRequired { facts, .. } => return format!("observe {} and send the token", names(facts)),
             Self::PreconditionFailed { failed } => {
                 return failed.first().map_or_else(String::new, FailedPrecondition::hint);
             }
-            Self::TooManyReviews => "have a reviewer decide some of them (`countersign review list`), then act again",
+            Self::TooManyReviews => "have a reviewer decide some of them (`countersign review list`), then retry",
             Self::BudgetExceeded { ends_at, .. } => {
                 return format!(
                     "the next window starts at {}, or an operator raises the budget in the pact",
@@ -198,7 +196,7 @@ impl Reason {
                 );
             }
             Self::EffectInvalid { why } => why.hint(),
-            Self::TooManyEffects => "resolve those that are in doubt (`countersign effects list`), then act again",
+            Self::TooManyEffects => "resolve those that are in doubt (`countersign effect list`), then retry",
             Self::SelfApproval { .. } => "a reviewer who does not act in it must decide",
             Self::ApprovalExpired { .. } => SHOW_AGAIN,
             Self::ApprovalOutdated { .. } => "nothing was done; act again and have it approved as it is now",
@@ -233,7 +231,7 @@ impl fmt::Display for Misfit {
             Self::Missing { name } => write!(f, "\"{name}\" is required and missing"),
             Self::NotParameters { names } => write!(f, "not a parameter of this action: {}", names.join(", ")),
             Self::NotAnObject => f.write_str("the parameters are not an object"),
-            Self::Type => f.write_str("it has another type than the pact says"),
+            Self::Type => f.write_str("it has the wrong type; the pact says which"),
             Self::Number => {
                 f.write_str("it must be a whole number between -(2^53-1) and 2^53-1; write money in minor units")
             }
@@ -287,7 +285,7 @@ impl fmt::Display for Widening {
                 write!(f, "until {}, where it was given until {}", Utc(*claimed), Utc(*given))
             }
             Self::Expiry { claimed: None, given } => write!(f, "no expiry, where it was given until {}", Utc(*given)),
-            Self::Depth { claimed, given } => write!(f, "to hand on {claimed} times, where it was given {given}"),
+            Self::Depth { claimed, given } => write!(f, "to pass on {claimed} times, where it was given {given}"),
         }
     }
 }
@@ -319,7 +317,7 @@ impl fmt::Display for RuleFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::False => f.write_str("is false"),
-            Self::Impossible => f.write_str("cannot be true, whatever else is so"),
+            Self::Impossible => f.write_str("can never be true"),
             Self::Error(error) => write!(f, "cannot be evaluated: {error}"),
         }
     }
@@ -331,7 +329,7 @@ impl fmt::Display for EvalError {
             Self::AttributeAbsent => "an attribute that it reads is absent",
             Self::Overflow => "the result is beyond 64 bits",
             Self::OutOfRange => "the result is beyond 2^53-1",
-            Self::Type => "an operand has another type than the operator takes",
+            Self::Type => "an operand has the wrong type",
             Self::TooDeep => "it is nested too deeply",
             Self::NotBoolean => "it is neither true nor false",
             Self::NotAValue => "it is not a value that an attribute can hold",
@@ -364,7 +362,7 @@ impl EffectProblem {
             Self::Set { .. } => "nothing was written; correct the parameters, or the pact's `set`",
             Self::FactTooLarge { .. } => "a fact is a record, not a document; keep large content elsewhere",
             Self::NotDispatched | Self::ContextLost | Self::OtherFactsRead | Self::NoCall => {
-                "resolve it by hand: `countersign effects resolve`"
+                "resolve it by hand: `countersign effect resolve`"
             }
             _ => "nothing was sent; correct the parameters, or the pact's `call`",
         }
@@ -453,7 +451,7 @@ impl fmt::Display for Condition {
             Self::Unchanged { fact, version: Some(version) } => write!(f, "{fact} is still at version {version}"),
             Self::Unchanged { fact, version: None } => write!(f, "{fact} is unchanged since it was observed"),
             Self::Confirmed { fact, limit_ms } => {
-                write!(f, "{fact} was confirmed by its source in the last {limit_ms} ms")
+                write!(f, "{fact} was confirmed by its source in the last {}", Span(*limit_ms))
             }
         }
     }
@@ -465,29 +463,41 @@ impl FailedPrecondition {
         match (&self.why, self.limit_ms) {
             (Why::Unconfirmed, limit_ms) => {
                 let late: Vec<String> = self.reads.iter().map(last_confirmed).collect();
-                let (late, limit_ms) = (late.join("; "), limit_ms.unwrap_or_default());
+                let (late, limit) = (late.join("; "), Span(limit_ms.unwrap_or_default()));
                 format!(
-                    "{late}; at most {limit_ms} ms are allowed. Observing it again does not help: its source must feed or \
-                     confirm it (`countersign fact confirm`)"
+                    "{late}; the pact allows {limit}. Observing it again does not help: its source must feed or confirm it \
+                     (`countersign fact confirm`)"
                 )
             }
             (Why::Stale | Why::Unobserved, Some(limit_ms)) => {
-                format!("{}; it may be at most {limit_ms} ms old", self.observe_again())
+                format!("{}; the observation may be at most {} old", self.observe_again(), Span(limit_ms))
             }
             (Why::False, _) if self.about == About::Params => {
-                "it depends on the parameters alone; act with others".to_owned()
+                "only the parameters failed; change them and retry".to_owned()
             }
             (Why::False | Why::Error(_), _) if self.as_observed => {
                 format!(
-                    "{} is as you observed it, so looking again changes nothing; change the plan",
+                    "{} is still as you observed it, so observing again will not help; change the plan",
                     names(&self.facts)
                 )
             }
             (Why::False | Why::Error(_), _) if self.about == About::Agent => {
-                "it depends on the agent itself and on no fact it could observe; ask an operator".to_owned()
+                "it depends on the agent itself, not on a fact that can be observed; ask an operator".to_owned()
             }
+            (Why::False | Why::Error(_), _) if self.facts.is_empty() => {
+                "it reads no fact that can be observed; change the parameters, or ask an operator".to_owned()
+            }
+            (Why::False | Why::Error(_), _) if self.is_withheld() => format!(
+                "this agent may not observe what it reads of {}; ask an operator, or change the plan",
+                names(&self.facts)
+            ),
             _ => self.observe_again(),
         }
+    }
+
+    /// Whether observing could show nothing of what it reads.
+    fn is_withheld(&self) -> bool {
+        !self.reads.is_empty() && self.reads.iter().all(|read| read.withheld)
     }
 
     /// What to observe again, with the latest change since it was observed.
@@ -495,15 +505,16 @@ impl FailedPrecondition {
         let facts = names(&self.facts);
         match &self.last_change {
             Some(LastChange { fact, by, entry: 0, .. }) => {
-                format!("observe {facts} again; {fact} reads otherwise in {by} now than when it was observed")
+                format!("observe {facts} again; {fact} has changed in {by} since it was observed")
             }
             Some(LastChange { fact, by, entry, ago_ms, is_deleted, versions }) => {
                 let verb = if *is_deleted { "deleted" } else { "changed" };
                 let versions = versions.map_or_else(String::new, |(observed, current)| {
                     format!(" (version {observed} was observed, version {current} is current)")
                 });
+                let ago = Span(*ago_ms);
                 format!(
-                    "observe {facts} again; {fact} was {verb} {ago_ms} ms before this action, by {by} in entry {entry}{versions}"
+                    "observe {facts} again; {fact} was {verb} {ago} before this action, by {by} in entry {entry}{versions}"
                 )
             }
             None if self.was_observed => format!("observe {facts} again and decide on that"),
@@ -515,7 +526,7 @@ impl FailedPrecondition {
 fn last_confirmed(read: &FailedRead) -> String {
     match (&read.confirmed, read.confirmed_ago_ms) {
         (Some(last), Some(ago_ms)) => {
-            format!("{} was last confirmed {ago_ms} ms ago, by {} in entry {}", read.fact, last.by, last.entry)
+            format!("{} was last confirmed {} ago, by {} in entry {}", read.fact, Span(ago_ms), last.by, last.entry)
         }
         _ => format!("{} was never confirmed by a source", read.fact),
     }

@@ -3,7 +3,7 @@
 use super::decode::DecodeError;
 use super::encode::write_writes;
 use super::payload::StoredWrite;
-use crate::call::{Call, Evidence, OutsideHow, OutsideRead, Probe, Send, Statement};
+use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Probe, Send, Statement};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight};
 use crate::fence::Fenced;
@@ -54,7 +54,7 @@ fn write_call(out: &mut Canonical, call: &Call) {
     if !call.outside.is_empty() {
         out.key("outside");
         out.open('[');
-        for OutsideRead { fact, adapter, how } in &call.outside {
+        for ExternalRead { fact, adapter, how } in &call.outside {
             out.element();
             out.open('{');
             out.key("adapter");
@@ -62,15 +62,15 @@ fn write_call(out: &mut Canonical, call: &Call) {
             out.key("fact");
             out.fact(fact);
             match how {
-                OutsideHow::Query(query) => {
+                ExternalHow::Query(query) => {
                     out.key("query");
                     out.string(query);
                 }
-                OutsideHow::Path(path) => {
+                ExternalHow::Path(path) => {
                     out.key("path");
                     out.string(path);
                 }
-                OutsideHow::Tool { tool, arguments, at } => {
+                ExternalHow::Tool { tool, arguments, at } => {
                     out.key("tool");
                     out.open('{');
                     out.key("arguments");
@@ -281,14 +281,14 @@ impl StoredCall {
 }
 
 impl StoredOutside {
-    fn decode(self) -> Result<OutsideRead, DecodeError> {
+    fn decode(self) -> Result<ExternalRead, DecodeError> {
         let how = match (self.query, self.path, self.tool) {
-            (Some(query), None, None) => OutsideHow::Query(query.into()),
-            (None, Some(path), None) => OutsideHow::Path(path),
-            (None, None, Some(StoredTool { arguments, at, name })) => OutsideHow::Tool { tool: name, arguments, at },
+            (Some(query), None, None) => ExternalHow::Query(query.into()),
+            (None, Some(path), None) => ExternalHow::Path(path),
+            (None, None, Some(StoredTool { arguments, at, name })) => ExternalHow::Tool { tool: name, arguments, at },
             _ => return Err(DecodeError::Missing("query")),
         };
-        Ok(OutsideRead { fact: self.fact, adapter: self.adapter, how })
+        Ok(ExternalRead { fact: self.fact, adapter: self.adapter, how })
     }
 }
 

@@ -71,7 +71,7 @@ impl Entry {
             (false, None) => Auth::None,
             (true, Some(signed)) => {
                 let signed = Arc::new(signed.decode().map_err(DecodeError::Signed)?);
-                Auth::Signature(signed).held(leaf.auth == GATEWAY)
+                Auth::Signature(signed).with_custody(leaf.auth == GATEWAY)
             }
             (true, None) => return Err(DecodeError::Missing("signed")),
             (false, Some(_)) => return Err(DecodeError::Signed("signed")),

@@ -2,7 +2,7 @@
 
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
-use crate::call::{EffectId, Outcome, outside_key};
+use crate::call::{EffectId, Outcome, external_key};
 use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
 use crate::erase::Forgotten;
@@ -236,7 +236,7 @@ impl State {
             pact: Arc::clone(pact),
             facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
         });
-        let key = outside_key(&self.origin, effect, &action.id);
+        let key = external_key(&self.origin, effect, &action.id);
         Flight { entry, at_ms, dispatched: dispatched.clone(), key, charges: charges.clone(), context }
     }
 

@@ -92,7 +92,7 @@ impl Attributes {
         Self(fields.into())
     }
 
-    /// The digest of exactly this content, whole: a front of it could be met by content that somebody searched for.
+    /// The digest of exactly this content, whole: a front of it could be met by content that someone searched for.
     pub fn content_digest(&self) -> Digest {
         let mut out = Canonical::new();
         self.write(&mut out);

@@ -1,6 +1,6 @@
 //! Parameters are bound by the pact: what its schema does not allow is rejected, whatever else holds (L4-2).
 
-use crate::world::World;
+use crate::decide::world::World;
 use serde_json::{Value as Json, json};
 
 const BILLING: &str = include_str!("../../../../examples/billing.toml");

@@ -1,6 +1,6 @@
 //! Our flat evaluation against Cedar's own authorizer: the same condition as a policy over real entities.
 
-use crate::world::{World, in_words};
+use crate::decide::world::{World, in_words};
 use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, PolicySet, Request};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -1,6 +1,6 @@
 //! What parameters can and cannot become in the arguments of a command.
 
-use crate::world::{World, in_words};
+use crate::decide::world::{World, in_words};
 use countersign_core::call::Send;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 mod attacks;
 
-use crate::world::{World, in_words};
+use crate::decide::world::{World, in_words};
 use countersign_core::action::Action;
 use countersign_core::decide::decide;
 use countersign_core::delegation::{Chain, Limit, Scope};

@@ -1,6 +1,6 @@
 //! What an agent may see: grant, agent and fact on one side, what is shown on the other.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::disclose::{DecidedBy, Disclosed, Disclosure, disclose, withheld};
 use countersign_core::ids::{ActionName, AgentId, FactId};
 use countersign_core::reason::Reason;

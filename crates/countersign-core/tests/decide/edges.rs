@@ -1,6 +1,6 @@
 //! The edges of each rule: one millisecond before and after, the value that came back, the sum that is just too large.
 
-use crate::world::{World, in_words};
+use crate::decide::world::{World, in_words};
 use countersign_core::decision::Verdict;
 use countersign_core::fact::Version;
 use countersign_core::reason::{Expected, Why};

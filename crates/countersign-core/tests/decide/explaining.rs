@@ -1,6 +1,6 @@
 //! What a rejection says to an agent that must repair its plan: it must never be sent to look again at what it has seen.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::ids::FactId;
 use countersign_core::reason::{Reason, Why};
 use countersign_core::record::Event;
@@ -53,7 +53,7 @@ fn what_was_already_so_when_it_was_observed_is_not_to_be_observed_again() {
     assert_eq!(told.message(), "active does not hold: it was already so when you observed");
     assert!(told.failed()[0].as_observed);
     assert!(
-        !told.hint().contains("observe ") && told.hint().contains("looking again changes nothing"),
+        !told.hint().contains("observe ") && told.hint().contains("observing again will not help"),
         "{}",
         told.hint()
     );
@@ -82,6 +82,17 @@ fn what_was_never_observed_is_not_said_to_have_held_once() {
     fresh.observe(&[A]);
     fresh.now_ms += 2_001;
     assert_eq!(blocked(&fresh).message(), "active was checked too long ago");
+}
+
+#[test]
+fn nothing_is_to_be_observed_where_nothing_could_be_shown() {
+    let told = blocked(&world(ACTIVE));
+    let mut failed = told.failed()[0].clone();
+    assert!(failed.hint().starts_with("observe "), "{}", failed.hint());
+    failed.reads.iter_mut().for_each(|read| read.withheld = true);
+    assert!(failed.hint().starts_with("this agent may not observe"), "{}", failed.hint());
+    failed.facts.clear();
+    assert!(failed.hint().starts_with("it reads no fact that can be observed"), "{}", failed.hint());
 }
 
 #[test]
@@ -174,7 +185,7 @@ fn a_fact_counts_for_as_long_as_its_source_has_confirmed_it() {
         assert_eq!((told.failed()[0].limit_ms, told.failed()[0].as_observed), (Some(10_000), false));
         let last = told.failed()[0].reads[0].confirmed.as_ref().unwrap();
         assert_eq!((last.by.as_str(), last.at_ms), ("operator", world.now_ms - 10_001));
-        assert!(told.hint().contains("last confirmed 10001 ms ago, by operator"), "{}", told.hint());
+        assert!(told.hint().contains("last confirmed 10 s ago, by operator"), "{}", told.hint());
         // Confirmed, it is good again, at the version that it had.
         confirm(&mut world, 900);
         assert_eq!(world.verdict(), "committed");

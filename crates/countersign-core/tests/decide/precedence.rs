@@ -1,7 +1,7 @@
 //! The precedence of rejections: one action with every fault there is; each row mends the fault of the row above.
 
-use crate::delegation::{at_most, chain, scope};
-use crate::world::{World, in_words};
+use crate::decide::delegation::{at_most, chain, scope};
+use crate::decide::world::{World, in_words};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::code::Code;
 use countersign_core::decision::Decision;

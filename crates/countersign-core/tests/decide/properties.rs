@@ -1,6 +1,6 @@
 //! Properties of `decide` on any input: it answers, it answers the same again, and order has no meaning.
 
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::code::Code;
 use countersign_core::decide::decide;

@@ -1,6 +1,6 @@
 //! Properties of scopes: narrowing is an order, and a chain never allows what one of its hops refuses.
 
-use crate::delegation::{at_most, scope};
+use crate::decide::delegation::{at_most, scope};
 use countersign_core::delegation::{Limit, Scope, narrows};
 use countersign_core::ids::{ActionName, FactId, PactName};
 use countersign_core::value::Attributes;

@@ -60,12 +60,12 @@ pub struct Outcome {
 }
 
 /// Recorded facts under other pacts.
-struct Under<'a> {
+struct WithPacts<'a> {
     state: &'a State,
     pacts: &'a BTreeMap<PactName, Arc<Pact>>,
 }
 
-impl Snapshot for Under<'_> {
+impl Snapshot for WithPacts<'_> {
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
         self.state.fact(id)
     }
@@ -96,8 +96,8 @@ impl Snapshot for Under<'_> {
     fn fences(&self) -> &Fences {
         self.state.fences()
     }
-    fn is_full_of_effects(&self, agent: &AgentId) -> bool {
-        self.state.is_full_of_effects(agent)
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
+        self.state.effects_at_capacity(agent)
     }
 }
 
@@ -112,7 +112,7 @@ pub fn replay(
     let mut fold = Fold::default();
     walk_entries(disk, key, &mut |leaf_bytes, payload| {
         let (entry, _) = fold.read(leaf_bytes, payload)?;
-        let under = Under { state: &fold.state, pacts };
+        let under = WithPacts { state: &fold.state, pacts };
         match &entry.event {
             Event::Action(decided) => compare(&mut report, &entry, decided, key.origin(), &under),
             Event::Approval(approved) => compare_approval(&mut report, &entry, approved, &under),
@@ -126,7 +126,7 @@ pub fn replay(
     Ok(report)
 }
 
-fn compare(report: &mut ReplayReport, entry: &Entry, decided: &Decided, origin: &str, under: &Under<'_>) {
+fn compare(report: &mut ReplayReport, entry: &Entry, decided: &Decided, origin: &str, under: &WithPacts<'_>) {
     let Decided { action, decision } = decided;
     if check_chain(action, origin).is_err() {
         return;
@@ -141,7 +141,7 @@ fn compare(report: &mut ReplayReport, entry: &Entry, decided: &Decided, origin: 
 
 /// Decides a parked action again as its reviewer approved it: as if the given pact had been the one in force when it was shown.
 /// What was shown is waived by name, so far as the given pact lets it be.
-fn compare_approval(report: &mut ReplayReport, entry: &Entry, approved: &Approved, under: &Under<'_>) {
+fn compare_approval(report: &mut ReplayReport, entry: &Entry, approved: &Approved, under: &WithPacts<'_>) {
     // One that was void did nothing, and nothing followed from it.
     if approved.is_void() {
         return;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// How many chains one generation keeps: at a few kilobytes each, both stay below what one batch may hold.
 const KEPT: usize = 4096;
 
-/// Reduces tokens, and remembers those that verified. Refused ones are not remembered: nobody can fill the memory with them.
+/// Reduces tokens, and remembers those that verified. Refused ones are not remembered: no one can fill the memory with them.
 ///
 /// Two generations: a chain is looked for in both and moves to the current one when it is used, and the older is dropped
 /// whole when the current one is full. So memory is bounded and what is used stays.

@@ -1,4 +1,4 @@
-//! Making tokens, on the machine of whoever delegates: no gate is asked.
+//! Making tokens, on the delegator's machine: no gate is asked.
 
 use super::reduce::{bytes_of, root_of};
 use super::vocabulary::{root_facts, scope_facts};
@@ -12,7 +12,7 @@ use countersign_core::identity::KeyName;
 use countersign_core::ids::AgentId;
 use ed25519_dalek::SigningKey;
 
-/// Hands on a part of an agent's own right at the gate of this origin, and at no other: the first hop, signed with the agent's key.
+/// Passes on a part of an agent's own right at the gate of this origin, and at no other: the first hop, signed with the agent's key.
 pub fn mint(key: &SigningKey, from: &AgentId, gate: &str, scope: &Scope) -> Result<String, DelegationError> {
     let own = KeyName::of(key.verifying_key().to_bytes());
     let mut builder = Biscuit::builder();
@@ -22,7 +22,7 @@ pub fn mint(key: &SigningKey, from: &AgentId, gate: &str, scope: &Scope) -> Resu
     encode(&builder.build(&KeyPair::from(&private(key)?)).map_err(unmade)?)
 }
 
-/// Hands on a part of what was handed to the holder of `key`: one more hop, signed with that key. Whether the scope lies
+/// Passes on a part of what was handed to the holder of `key`: one more hop, signed with that key. Whether the scope lies
 /// within what was given is not looked at here: a gate refuses one that does not.
 pub fn extend(token: &str, key: &SigningKey, scope: &Scope) -> Result<String, DelegationError> {
     let chain = reduce(token)?;

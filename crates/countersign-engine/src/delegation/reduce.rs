@@ -46,7 +46,7 @@ pub fn reduce(token: &str) -> Result<Chain, DelegationError> {
     }
 }
 
-/// The same of a token that must be for the gate of this origin: a right at one gate is none at another, whoever runs both.
+/// The same of a token that must be for the gate of this origin: a right at one gate is none at another, no matter who runs both.
 pub fn reduce_for(token: &str, origin: &str) -> Result<Chain, DelegationError> {
     let chain = reduce(token)?;
     if chain.gate() != origin {

@@ -109,9 +109,9 @@ fn attack_every_altered_byte_is_noticed() {
 #[test]
 fn attack_a_block_signed_by_the_wrong_key() {
     let first = mint(&key(1), &agent("lead"), GATE, &scope("middle", 2, 1)).unwrap();
-    // Through the front door: only the key that was named can hand on.
+    // Through the front door: only the key that was named can pass on.
     assert!(matches!(extend(&first, &key(9), &scope("last", 3, 0)), Err(DelegationError::NotYours(_))));
-    // Through the back door: whoever holds the token can append, with a signature of its own.
+    // Through the back door: anyone who holds the token can append, with a signature of its own.
     let thief = PrivateKey::from_bytes(&[9; 32], Algorithm::Ed25519).unwrap();
     let facts = vocabulary::scope_facts(&scope("thief", 9, 0));
     let block = facts.into_iter().try_fold(BlockBuilder::new(), |block, fact| block.fact(fact)).unwrap();

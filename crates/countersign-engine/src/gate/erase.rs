@@ -4,7 +4,7 @@
 //! more at the erasure's own place in the order.
 
 use super::Gate;
-use super::outside::{LogError, StoredEntry};
+use super::log_reader::{LogError, StoredEntry};
 use crate::request::{Answer, Refusal, Request};
 use crate::storage::StorageError;
 use countersign_core::decide::percent_encoded;

@@ -9,7 +9,7 @@ use crate::fold::{EntryLeaves, Fold};
 use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
-use crate::outbox::Tried;
+use crate::outbox::LastAttempts;
 use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
@@ -251,7 +251,7 @@ impl Parts {
             wakes_at_ms: sequencer.wakes_at_ms().unwrap_or(u64::MAX).into(),
             waiting: 0.into(),
             stream,
-            tried: Tried::default(),
+            tried: LastAttempts::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),
             kept_file: KeptFile::default(),

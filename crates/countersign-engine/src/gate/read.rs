@@ -1,11 +1,11 @@
 //! Reading: observations, facts and their history, all at synced positions.
 
 use super::Gate;
-use super::outside::LogError;
+use super::log_reader::LogError;
 use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
 use countersign_core::action::Observed;
-use countersign_core::decide::{outside_fact, outside_read};
+use countersign_core::decide::{external_fact, external_read};
 use countersign_core::denial::DenialCode;
 use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
@@ -64,13 +64,13 @@ pub struct NotObservable {
 
 /// Facts outside as they were read.
 #[derive(Debug, Default)]
-pub struct OutsideFacts {
+pub struct ExternalFacts {
     /// When reading began, in ledger milliseconds; `None` where nothing was read.
     began_ms: Option<u64>,
-    facts: BTreeMap<FactId, OutsideFact>,
+    facts: BTreeMap<FactId, ExternalFact>,
 }
 
-impl OutsideFacts {
+impl ExternalFacts {
     /// When reading began, in ledger milliseconds; `None` where nothing was read.
     pub(super) fn began_ms(&self) -> Option<u64> {
         self.began_ms
@@ -78,14 +78,14 @@ impl OutsideFacts {
 
     /// What was read; `None` for what is not there.
     pub(super) fn values(&self) -> Vec<(FactId, Option<Attributes>)> {
-        let value = |read: &OutsideFact| read.fact.as_ref().and_then(|fact| fact.value.clone());
+        let value = |read: &ExternalFact| read.fact.as_ref().and_then(|fact| fact.value.clone());
         self.facts.iter().map(|(id, read)| (id.clone(), value(read))).collect()
     }
 }
 
 /// A fact outside as it was read.
 #[derive(Debug)]
-struct OutsideFact {
+struct ExternalFact {
     /// `None` where it is not there.
     fact: Option<Arc<Fact>>,
     answer: Option<String>,
@@ -129,7 +129,7 @@ impl Gate {
     ///
     /// The token holds the facts whole, so that a decision can tell what changed; it is sealed, and does not show them.
     pub fn observe(&self, agent: AgentId, ids: Vec<FactId>) -> Result<Observe, NotObservable> {
-        self.observe_with(agent, ids, &OutsideFacts::default())
+        self.observe_with(agent, ids, &ExternalFacts::default())
     }
 
     /// Refuses what no grant could let an agent observe, before anything is read for it.
@@ -147,8 +147,8 @@ impl Gate {
     }
 
     /// Reads those of the facts that live outside, for an observation. Waits for whoever keeps them.
-    pub fn read_outside(&self, ids: &[FactId], adapters: &Adapters) -> Result<OutsideFacts, NotRead> {
-        let mut read = OutsideFacts::default();
+    pub fn read_external(&self, ids: &[FactId], adapters: &Adapters) -> Result<ExternalFacts, NotRead> {
+        let mut read = ExternalFacts::default();
         for id in ids {
             let (source, schema) = {
                 let view = self.view();
@@ -162,13 +162,13 @@ impl Gate {
             // Time is read first: from here on the value may change without anybody here knowing.
             let now_ms = self.now_ms();
             read.began_ms.get_or_insert(now_ms);
-            let Reading { value, answer } = adapter.observe(&outside_read(&source, id), &schema).map_err(not_read)?;
+            let Reading { value, answer } = adapter.observe(&external_read(&source, id), &schema).map_err(not_read)?;
             if let Some(value) = &value {
                 value.check(&schema).map_err(|error| not_read(error.to_string()))?;
             }
             let by = AgentId::new(source.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
-            let fact = value.map(|value| outside_fact(id, &value, &by, now_ms));
-            read.facts.insert(id.clone(), OutsideFact { fact, answer });
+            let fact = value.map(|value| external_fact(id, &value, &by, now_ms));
+            read.facts.insert(id.clone(), ExternalFact { fact, answer });
         }
         Ok(read)
     }
@@ -184,7 +184,7 @@ impl Gate {
         &self,
         agent: AgentId,
         ids: Vec<FactId>,
-        outside: &OutsideFacts,
+        outside: &ExternalFacts,
     ) -> Result<Observe, NotObservable> {
         // Time is read before the facts: an observation is never younger than what it shows.
         let observed_at_ms = outside.began_ms.unwrap_or_else(|| self.now_ms());

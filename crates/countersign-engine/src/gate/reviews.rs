@@ -1,6 +1,6 @@
 //! Reviews for those who decide them: what waits, and what a reviewer is shown, sealed so that an approval is bound to it (I8).
 
-use super::{Gate, OutsideFacts};
+use super::{ExternalFacts, Gate};
 use crate::token::TokenError;
 use countersign_core::decide::{decide, show};
 use countersign_core::decision::Decision;
@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// The external facts that a parked action reads: a reviewer is shown them as they are read for the purpose.
-    pub fn outside_of_review(&self, review: ReviewId) -> Result<Vec<FactId>, ReviewRefusal> {
+    pub fn external_of_review(&self, review: ReviewId) -> Result<Vec<FactId>, ReviewRefusal> {
         let now_ms = self.now_ms();
         let view = self.view();
         let parked = view.state.reviews.waiting(review, now_ms)?;
@@ -41,7 +41,7 @@ impl Gate {
 
     /// Shows a parked action that reads no external facts to a reviewer.
     pub fn show_review(&self, review: ReviewId, to: &AgentId) -> Result<ShownReview, ReviewRefusal> {
-        self.show_review_with(review, to, &OutsideFacts::default())
+        self.show_review_with(review, to, &ExternalFacts::default())
     }
 
     /// Shows a parked action to a reviewer: whole, with the facts as they are now, external ones as they were read right before.
@@ -49,7 +49,7 @@ impl Gate {
         &self,
         review: ReviewId,
         to: &AgentId,
-        outside: &OutsideFacts,
+        outside: &ExternalFacts,
     ) -> Result<ShownReview, ReviewRefusal> {
         // Time is read before the facts: what is shown is never younger than it says.
         let now_ms = outside.began_ms().unwrap_or_else(|| self.now_ms());

@@ -11,7 +11,7 @@ use countersign_core::body::RawBody;
 use countersign_core::identity::{
     ACTIVE, Auth, Holder, HolderKind, KeyName, NoAuthority, Role, Signed, authorise_key, holds_key,
 };
-use countersign_core::utc::Utc;
+use countersign_core::utc::{Span, Utc};
 use countersign_core::value::Value;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub enum AuthError {
     KeptFull,
     /// The gate ended uncleanly and has just started: it cannot tell what is signed now from what it has seen and forgotten.
     #[error(
-        "the gate was started a moment ago after an unclean end, and accepts what is signed from now on in {left_ms} ms"
+        "the gate has just restarted after an unclean stop, and accepts signatures made from now on in {}", Span(*.left_ms)
     )]
     NotYet {
         /// How long that takes.
@@ -136,7 +136,7 @@ struct Judged {
 
 impl Gate {
     /// Says who signed. The order of the checks is the order of their costs; a nonce is remembered only once everything
-    /// else is good, so that nobody can spend somebody else's.
+    /// else is good, so that no one can spend someone else's.
     pub fn authenticate(&self, presented: Presented) -> Result<Authenticated, AuthError> {
         let (holder, is_active, signed) = self.authenticate_by(presented, |signed| verify_strict(signed, None))?;
         Ok(Authenticated { holder, auth: Auth::Signature(Arc::new(signed)), is_active })

@@ -2,7 +2,7 @@
 //!
 //! Callers sign by the wall clock, and ledger time follows it; so ledger time judges, as long as the two agree. Where they do not,
 //! the wall clock is the only one that an operator at the gate can sign by: see [`super::kept`] for what it may judge, and for
-//! why nothing counts twice all the same.
+//! why still nothing counts twice.
 
 use super::AuthError;
 use super::signature::{Presented, SignatureError};
@@ -15,7 +15,7 @@ pub const AGE_MAX_S: u64 = 60;
 /// wall clock before it says so.
 pub const AHEAD_MAX_S: u64 = 10;
 
-/// What a signature's own time is held against.
+/// What a signature's own time is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SigningTime {
     /// Ledger time.

@@ -1,6 +1,6 @@
 //! Signatures on requests: HTTP Message Signatures (RFC 9421) with Ed25519, and `Content-Digest` (RFC 9530).
 //!
-//! Pure functions over what stood on the wire. Of the many things the standard allows, one is taken: a single signature, over
+//! Pure functions over what stood on the wire. Of the many things the standard allows, one is accepted: a single signature, over
 //! at least method, authority, path, query, digest and `If-Match`, with `created`, `nonce`, `keyid` and a `tag` that names this gate. The
 //! fields must be in canonical form, so that what was signed can be rebuilt from what an entry keeps, byte for byte, years
 //! later. Whether the key is known, the time right and the nonce new is for the gate to say; nothing here asks a clock.
@@ -163,7 +163,7 @@ fn require_covered(
     if has_body {
         input.require("content-digest")?;
     }
-    // Both ways: what is sent must be covered, and what is covered must be sent, or somebody took it away.
+    // Both ways: what is sent must be covered, and what is covered must be sent, or someone took it away.
     if if_match.is_some() != input.covers("if-match") {
         return Err(SignatureError::Incomplete("if-match".to_owned()));
     }

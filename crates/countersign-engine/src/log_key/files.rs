@@ -62,7 +62,7 @@ impl KeyFiles {
         }
     }
 
-    /// Says in public which key is current. Written in place, so that whoever may read the file may still do so.
+    /// Says in public which key is current. Written in place, so that anyone who may read the file may still do so.
     pub(super) fn publish(&self, key: &LogKey) -> io::Result<()> {
         let text = format!("{key}\n");
         let there = read_small(&*self.public, PUBLIC, PUBLIC_BYTES_MAX)?;

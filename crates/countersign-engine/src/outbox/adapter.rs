@@ -1,6 +1,6 @@
 //! What carries calls out. Adapters live outside of the engine; they know the wire and no rules.
 
-use countersign_core::call::{Call, EffectId, Evidence, OutsideRead, Send};
+use countersign_core::call::{Call, EffectId, Evidence, ExternalRead, Send};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
@@ -28,7 +28,7 @@ pub trait Adapter: std::marker::Send + Sync {
     }
 
     /// Reads a fact outside for an observation: without a lock, and promising nothing about later.
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
         let _ = schema;
         Err(format!("the adapter `{}` reads no facts", read.adapter))
     }
@@ -120,7 +120,7 @@ pub trait Judge {
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order. Gives what is
     /// to be sent. It only thinks and waits for nobody: rows may be locked, and the thread may be driving the connection to them.
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason>;
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason>;
 
     /// When it last decided, in ledger milliseconds; `None` before the first time.
     fn judged_at_ms(&self) -> Option<u64> {
@@ -128,14 +128,14 @@ pub trait Judge {
     }
 
     /// Takes up what was decided before a crash, from a receipt that says what was read and when.
-    fn recall(&self, read: &[Outside], at_ms: u64) {
+    fn recall(&self, read: &[FactAsRead], at_ms: u64) {
         let _ = (read, at_ms);
     }
 }
 
 /// A fact as it was read outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outside {
+pub struct FactAsRead {
     /// The fact.
     pub fact: FactId,
     /// Its value; `None` where there is none.

@@ -1,7 +1,7 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, Inner, Job, Judge, LATE, LastTry, Leave, Outside, Probed};
+use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE, LastTry, Leave, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, Outcome, Send};
@@ -304,7 +304,7 @@ impl Judge for Judging<'_> {
         self.gate.view().state.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         let at_ms = self.gate.now_ms();
         let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
         let decided = judge(self.effect, &facts, at_ms);
@@ -316,7 +316,7 @@ impl Judge for Judging<'_> {
         self.judged.lock().as_ref().map(|judged| judged.at_ms)
     }
 
-    fn recall(&self, read: &[Outside], at_ms: u64) {
+    fn recall(&self, read: &[FactAsRead], at_ms: u64) {
         let facts: Vec<_> = read.iter().map(|outside| (outside.fact.clone(), outside.value.clone())).collect();
         // What does not come out the same again is not claimed; the receipt still says that it happened.
         if let Ok(cleared) = judge(self.effect, &facts, at_ms) {

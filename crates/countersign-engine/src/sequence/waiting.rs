@@ -1,4 +1,4 @@
-//! Those that wait for a fence to end. They hold nothing; each is decided anew when a fence was freed, in the order in which they
+//! Those that wait for a fence to end. They hold nothing; each is decided again when a fence was freed, in the order in which they
 //! came, and rejected when its time is up.
 
 use super::{Batch, Sequencer};
@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 /// Most that wait at a time; past it, what is in front of a fence is rejected at once.
 const WAITERS_MAX: usize = 4096;
 
-/// Most of one agent, its actions and its calls that have cooled; past it, what is in front of a fence is rejected at once. So nobody
+/// Most of one agent, its actions and its calls that have cooled; past it, what is in front of a fence is rejected at once. So no one
 /// takes the places of others.
 const WAITERS_PER_AGENT_MAX: usize = 64;
 
@@ -37,13 +37,13 @@ impl Waits {
     }
 }
 
-/// Somebody that waits.
+/// Someone that waits.
 pub(super) struct Waiter {
     pub(super) what: Waits,
     pub(super) reply: Reply,
     /// Since when it waits.
     pub(super) since_ms: u64,
-    /// When to look again although nobody freed anything: a claim may have run out.
+    /// When to look again although no one freed anything: a claim may have run out.
     pub(super) wakes_at_ms: u64,
 }
 
@@ -81,14 +81,14 @@ impl WaitingRoom {
         std::mem::take(&mut self.waiters)
     }
 
-    /// When somebody must be looked after at the latest.
+    /// When someone must be looked after at the latest.
     fn wakes_at_ms(&self) -> Option<u64> {
         self.waiters.iter().map(|waiter| waiter.wakes_at_ms).min()
     }
 }
 
 impl Sequencer {
-    /// When somebody that waits must be looked after although nothing was freed, or a review expires.
+    /// When someone that waits must be looked after although nothing was freed, or a review expires.
     pub fn wakes_at_ms(&self) -> Option<u64> {
         let expires_at_ms = self.state.reviews.first().map(|(_, at_ms)| at_ms.saturating_add(1));
         self.waiting.wakes_at_ms().into_iter().chain(expires_at_ms).min()
@@ -99,7 +99,7 @@ impl Sequencer {
         self.waiting.waiters.len() as u64
     }
 
-    /// Tells everybody that waits that the gate ends.
+    /// Tells everyone that waits that the gate ends.
     pub fn abandon_waiting(&mut self) {
         for waiter in self.waiting.take() {
             (waiter.reply)(Err(Refusal::Closed));
@@ -121,14 +121,14 @@ impl Sequencer {
         claims.map(|(_, claim)| claim.expires_at_ms).chain([until_ms]).min().unwrap_or(until_ms)
     }
 
-    /// Gives everybody that waits a turn, if a fence was freed or somebody's time has come.
+    /// Gives everyone that waits a turn, if a fence was freed or someone's time has come.
     pub(super) fn try_waiting(&mut self, batch: &mut Batch, keys: &mut Idempotency, now_ms: u64) {
         let is_due = self.waiting.wakes_at_ms().is_some_and(|wakes_at_ms| wakes_at_ms <= now_ms);
         if !std::mem::take(&mut self.waiting.freed) && !is_due {
             return;
         }
         for waiter in self.waiting.take() {
-            // Whoever must wait on enters the room again, behind those who came before.
+            // Anyone who must wait on enters the room again, behind those who came before.
             let Waiter { what, reply, since_ms, .. } = waiter;
             match what {
                 Waits::Action(action) => self.act(batch, keys, *action, reply, now_ms, Some(since_ms)),

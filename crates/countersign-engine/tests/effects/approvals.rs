@@ -1,6 +1,6 @@
 //! Calls that a person approved: they go where the person was shown that they go, or nowhere.
 
-use crate::world::{World, done, entry, operator};
+use crate::effects::world::{World, done, entry, operator};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::review::{ReviewId, ReviewRefusal};

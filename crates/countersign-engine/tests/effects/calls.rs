@@ -1,6 +1,6 @@
 //! Calls from intent to settlement.
 
-use crate::world::{World, account_id, done, operator, unknown, verdict};
+use crate::effects::world::{World, account_id, done, operator, unknown, verdict};
 use countersign_core::call::{EffectId, Evidence, Outcome};
 use countersign_core::effect::EffectRefusal;
 use countersign_core::halt::Scope;

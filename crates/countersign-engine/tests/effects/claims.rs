@@ -1,6 +1,6 @@
 //! Claims: an announced change is not relied on, ends by ledger time, and gives way to a higher priority.
 
-use crate::world::{World, account_id, verdict};
+use crate::effects::world::{World, account_id, verdict};
 use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -29,7 +29,7 @@ fn what_is_announced_is_not_relied_on_by_anybody_but_its_holder() {
     let by = AgentId::new("fraud-1").unwrap();
     world.call(Request::WithdrawClaim { by, auth: Auth::None, claim }).unwrap();
     assert_eq!(world.act("payer-1", "payout", json!({"account": "a", "amount": 1})).0, "precondition_failed");
-    world.outside.answer(crate::world::done());
+    world.outside.answer(crate::effects::world::done());
     world.audited();
 }
 

@@ -1,6 +1,6 @@
 //! What a restart finds: nothing is guessed, nothing is sent twice, and snapshots make no difference.
 
-use crate::world::{World, account_id, done, unknown};
+use crate::effects::world::{World, account_id, done, unknown};
 use countersign_core::call::{Evidence, Outcome};
 use countersign_engine::outbox::{Attempt, Probed};
 use serde_json::json;
@@ -69,7 +69,7 @@ fn doubts_claims_and_held_feeds_outlast_a_restart() {
         world.resolve(effect, Outcome::Failed).unwrap();
         assert_eq!(world.balance("a"), 7, "the feed was kept");
         let freeze = world.request("fraud-1", "freeze", json!({"account": "b"}), Some(claim));
-        assert_eq!(crate::world::verdict(world.call(freeze)).0, "committed");
+        assert_eq!(crate::effects::world::verdict(world.call(freeze)).0, "committed");
         world.audited();
     }
 }

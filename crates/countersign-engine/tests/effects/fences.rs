@@ -1,6 +1,6 @@
 //! Steady fences: what a call in flight relies on does not change.
 
-use crate::world::{World, account_id, done, entry, operator, unknown, verdict};
+use crate::effects::world::{World, account_id, done, entry, operator, unknown, verdict};
 use countersign_core::call::Outcome;
 use countersign_core::identity::Auth;
 use countersign_core::record::Event;

@@ -1,6 +1,6 @@
 //! A gate that has lost its log: what was dispatched before does not leave any more, by the word of the outside.
 
-use crate::world::{World, account_id, operator};
+use crate::effects::world::{World, account_id, operator};
 use countersign_core::identity::Auth;
 use countersign_core::value::Attributes;
 use countersign_engine::request::{Refusal, Request};

@@ -1,6 +1,6 @@
 //! Many calls that are due at once, and a halt that races them: after its entry none leaves.
 
-use crate::world::{World, account_id, done, operator};
+use crate::effects::world::{World, account_id, done, operator};
 use countersign_core::call::Outcome;
 use countersign_core::identity::Auth;
 use countersign_core::record::Event;

@@ -9,37 +9,25 @@ use countersign_core::pact::load::load;
 use countersign_core::record::{Entry, Event};
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::clock::Clock;
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Outbox, Probed};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_testing::disk::FaultyDisk;
+use countersign_testing::gate::environment;
+use countersign_testing::hands::Hands;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PACT: &str = include_str!("billing.toml");
 
 /// How long a test waits for something that happens on another thread.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A clock that only goes on when it is told to.
-pub struct Turned(AtomicU64);
-
-impl Clock for Turned {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// What the outside was asked, and what it answers: what it was told, one after the other.
 #[derive(Default)]
@@ -116,7 +104,7 @@ pub struct World {
     dir: tempfile::TempDir,
     /// A disk that can fail, in the folder's place.
     pub faulty: Option<FaultyDisk>,
-    clock: Arc<Turned>,
+    clock: Arc<Hands>,
     pub outside: Arc<Outsider>,
     gate: Option<Arc<Gate>>,
     outbox: Option<Outbox>,
@@ -152,7 +140,7 @@ impl World {
         let mut world = Self {
             dir: tempfile::tempdir().unwrap(),
             faulty,
-            clock: Arc::new(Turned(1_700_000_000_000.into())),
+            clock: Hands::at(1_700_000_000_000),
             outside: Arc::default(),
             gate: None,
             outbox: None,
@@ -167,13 +155,7 @@ impl World {
             Some(faulty) => Arc::new(faulty.clone()),
             None => Arc::new(RealDisk::open(self.dir.path()).unwrap()),
         };
-        let environment = Environment {
-            disk,
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            seed: [3; 32],
-            log_key: SigningKey::from_bytes(&[1; 32]).into(),
-            token_key: [2; 32],
-        };
+        let environment = environment(disk, Arc::<Hands>::clone(&self.clock));
         let gate = Arc::new(Gate::open(environment, Options::new("test.example/effects")).unwrap().0);
         let adapter = Arc::clone(&self.outside) as Arc<dyn Adapter>;
         let adapters = [("payments".into(), adapter)].into_iter().collect();
@@ -229,14 +211,14 @@ impl World {
 
     /// Lets time pass.
     pub fn pass(&self, ms: u64) {
-        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+        self.clock.pass(ms);
     }
 
     /// Opening the next line to the outside takes so long.
     pub fn slow_line(&self, ms: u64) {
         let clock = Arc::clone(&self.clock);
         let wait = move || {
-            clock.0.fetch_add(ms, Ordering::SeqCst);
+            clock.pass(ms);
         };
         *self.outside.opening.lock() = Some(Box::new(wait));
     }

@@ -1,6 +1,6 @@
 //! Somebody who can write to the folder, and has no key, takes payloads away: only an erasure in the log explains that one is gone.
 
-use crate::world::{MAIL, World, customer};
+use crate::erasure::world::{MAIL, World, customer};
 use countersign_core::identity::Auth;
 use countersign_engine::audit::audit;
 use countersign_engine::fold::walk_options;

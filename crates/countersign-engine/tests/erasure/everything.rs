@@ -1,6 +1,6 @@
 //! One person, every kind of entry, and then nothing.
 
-use crate::world::{DAY_MS, MAIL, World, customer};
+use crate::erasure::world::{DAY_MS, MAIL, World, customer};
 use countersign_core::call::Outcome;
 use countersign_core::record::Kind;
 use serde_json::json;

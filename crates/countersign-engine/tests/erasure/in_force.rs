@@ -1,6 +1,6 @@
 //! What is in force is kept, with exactly what and until when.
 
-use crate::world::{DAY_MS, MAIL, World, customer};
+use crate::erasure::world::{DAY_MS, MAIL, World, customer};
 use countersign_core::call::Outcome;
 use countersign_core::erase::InForce;
 use serde_json::json;

@@ -6,15 +6,14 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::review::ReviewId;
 use countersign_engine::audit::{AuditReport, audit};
-use countersign_engine::clock::Clock;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request, Settlement};
 use countersign_engine::storage::disk::RealDisk;
-use countersign_testing::gate::{ORIGIN, environment, feed, log_key, operator, publish};
+use countersign_testing::gate::{ORIGIN, feed, log_key, on_folder_by, operator, publish};
+use countersign_testing::hands::Hands;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The id of a fact that nothing may be left of.
 pub const MAIL: &str = "ada@example.com";
@@ -57,12 +56,6 @@ resource = 'Customer::"{mail}"'
 allow = 'true'
 set = { name = '"quiet"' }
 
-[action.quietly.params]
-type = "object"
-additionalProperties = false
-required = ["mail"]
-properties.mail = { type = "string", maxLength = 64 }
-
 [[action.quietly.require]]
 id = "is-closed"
 that = '!resource.open'
@@ -71,12 +64,6 @@ that = '!resource.open'
 resource = 'Customer::"{mail}"'
 allow = 'true'
 set = { open = "false" }
-
-[action.close.params]
-type = "object"
-additionalProperties = false
-required = ["mail"]
-properties.mail = { type = "string", maxLength = 64 }
 
 [[action.close.require]]
 id = "is-closed"
@@ -93,32 +80,14 @@ call.body = { to = "context.mail", name = "resource.name" }
 call.after = "1ms"
 call.probe = { path = "/sent/{call.key}" }
 
-[action.write.params]
-type = "object"
-additionalProperties = false
-required = ["mail"]
-properties.mail = { type = "string", maxLength = 64 }
-
 [[action.write.require]]
 id = "is-open"
 that = 'resource.open'
 "#;
 
-/// A clock that only goes on when it is told to.
-pub struct Turned(AtomicU64);
-
-impl Clock for Turned {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
 pub struct World {
     pub dir: tempfile::TempDir,
-    clock: Arc<Turned>,
+    clock: Arc<Hands>,
     gate: Option<Gate>,
     opened: u8,
     keys: std::cell::Cell<u64>,
@@ -127,7 +96,7 @@ pub struct World {
 impl World {
     /// A gate with a pact and an agent.
     pub fn new() -> Self {
-        let clock = Arc::new(Turned(1_700_000_000_000.into()));
+        let clock = Hands::at(1_700_000_000_000);
         let mut world =
             Self { dir: tempfile::tempdir().unwrap(), clock, gate: None, opened: 0, keys: std::cell::Cell::new(0) };
         world.open();
@@ -142,9 +111,9 @@ impl World {
 
     fn open(&mut self) {
         self.opened += 1;
-        let disk = Arc::new(RealDisk::open(self.dir.path()).unwrap());
         // Other randomness each time, as a real gate has: tags must not come twice.
-        let environment = Environment { seed: [self.opened; 32], ..environment(disk, Arc::clone(&self.clock) as _) };
+        let environment =
+            Environment { seed: [self.opened; 32], ..on_folder_by(self.dir.path(), Arc::<Hands>::clone(&self.clock)) };
         self.gate =
             Some(Gate::open(environment, Options { segment_bytes: 1 << 20, ..Options::new(ORIGIN) }).unwrap().0);
     }
@@ -170,7 +139,7 @@ impl World {
     }
 
     pub fn pass(&self, ms: u64) {
-        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+        self.clock.pass(ms);
     }
 
     pub fn call(&self, request: Request) -> Result<Answer, Refusal> {

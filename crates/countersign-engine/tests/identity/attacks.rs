@@ -1,6 +1,6 @@
 //! Attacks that the engine must turn away, each by name.
 
-use crate::world::*;
+use crate::identity::world::*;
 use countersign_core::identity::Auth;
 use countersign_core::ids::Digest;
 use countersign_engine::identity::{AGE_MAX_S, AHEAD_MAX_S};

@@ -1,6 +1,6 @@
 //! What operators may do, asked at each request's own place in the order.
 
-use crate::world::*;
+use crate::identity::world::*;
 use countersign_core::identity::{Auth, Holder, HolderKind, Role, WhyNot};
 use countersign_core::pact::load::load;
 use countersign_engine::request::{Refusal, Request};

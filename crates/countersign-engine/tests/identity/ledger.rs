@@ -1,6 +1,6 @@
 //! Signed entries in the log: folded, audited and verified again from what they keep.
 
-use crate::world::*;
+use crate::identity::world::*;
 use countersign_core::record::{Kind, Leaf};
 use countersign_engine::audit::audit;
 use countersign_engine::identity::stored::{Checked, check};

@@ -1,6 +1,6 @@
 //! What a gate remembers of signatures when it is opened again, and what it refuses because it cannot.
 
-use crate::world::*;
+use crate::identity::world::*;
 use countersign_engine::gate::{Gate, NotReady};
 use countersign_engine::identity::AuthError;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A wall clock that steps: operators can still stop the gate and confirm the clock, and no signature counts twice for it.
 
-use crate::restarts::crash;
-use crate::world::*;
+use crate::identity::restarts::crash;
+use crate::identity::world::*;
 use countersign_core::halt::Scope;
 use countersign_engine::audit::audit;
 use countersign_engine::gate::Gate;

@@ -6,17 +6,17 @@ use countersign_core::ids::AgentId;
 use countersign_core::pact::load::load;
 use countersign_core::record::Event;
 use countersign_core::value::Attributes;
-use countersign_engine::clock::Clock;
-use countersign_engine::gate::{AdmitError, Environment, Gate, Options};
+use countersign_engine::gate::{AdmitError, Gate, Options};
 use countersign_engine::identity::signature::{self, Presented, Signable, Wire};
 use countersign_engine::identity::{AuthError, Authenticated};
 use countersign_engine::request::{Answer, Refusal, Request};
-use countersign_engine::storage::disk::RealDisk;
+use countersign_testing::gate::on_folder_by;
+pub use countersign_testing::hands::Hands;
 use ed25519_dalek::SigningKey;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const ORIGIN: &str = "identity.test/log";
 
@@ -47,38 +47,6 @@ id = "account-is-active"
 that = 'resource.status == "active"'
 "#;
 
-/// Time moves only when a test says so.
-#[derive(Debug)]
-pub struct Hands(AtomicU64, AtomicI64);
-
-impl Hands {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self(START_MS.into(), 0.into()))
-    }
-    pub fn pass(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
-    }
-    pub fn set_back(&self, ms: u64) {
-        self.0.fetch_sub(ms, Ordering::SeqCst);
-    }
-    /// Sets the wall clock by so much.
-    pub fn step(&self, by_ms: i64) {
-        self.1.fetch_add(by_ms, Ordering::SeqCst);
-    }
-    pub fn now_s(&self) -> u64 {
-        self.wall_ms() / 1000
-    }
-}
-
-impl Clock for Hands {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst).strict_add_signed(self.1.load(Ordering::SeqCst))
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
 pub fn key(byte: u8) -> SigningKey {
     SigningKey::from_bytes(&[byte; 32])
 }
@@ -96,15 +64,8 @@ pub fn id(name: &str) -> AgentId {
 }
 
 pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::<Hands>::clone(clock),
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]).into(),
-        token_key: [2; 32],
-    };
     let options = Options { first_admin: Some(name_of(&admin_key())), ..Options::new(ORIGIN) };
-    Gate::open(environment, options).unwrap().0
+    Gate::open(on_folder_by(dir, Arc::<Hands>::clone(clock)), options).unwrap().0
 }
 
 /// A request, signed and presented as it would come off the wire.
@@ -144,7 +105,7 @@ pub struct World {
 
 impl World {
     pub fn open(dir: &Path) -> Self {
-        let clock = Hands::new();
+        let clock = Hands::at(START_MS);
         Self { gate: open(dir, &clock), clock }
     }
 
@@ -218,7 +179,7 @@ pub fn operator(key: &SigningKey, roles: &[&str]) -> Json {
 /// `committed`, or the code.
 pub fn verdict(answer: Answer) -> String {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
-    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    let Event::Action(decided) = std::sync::Arc::unwrap_or_clone(entered.entry).event else { panic!("not an action") };
     match decided.decision.verdict {
         Verdict::Committed | Verdict::InFlight(_) => "committed".to_owned(),
         Verdict::Rejected(blocked) => blocked.code().as_str().to_owned(),

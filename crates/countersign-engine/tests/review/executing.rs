@@ -1,6 +1,6 @@
 //! An approval executes what was shown, once, and a repeated action is told what became of it.
 
-use crate::world::{RULES, World, name};
+use crate::review::world::{RULES, World, name};
 use countersign_core::identity::Auth;
 use countersign_core::pact::load::load;
 use countersign_core::review::{Ended, ReviewId, ReviewRefusal};

@@ -1,6 +1,6 @@
 //! Who may approve: nobody for themselves or on their own behalf, nobody by what others were shown, nobody without the role.
 
-use crate::world::{World, key_of, name, secret_of, signed, void};
+use crate::review::world::{World, key_of, name, secret_of, signed, void};
 use countersign_core::delegation::Scope;
 use countersign_core::identity::Auth;
 use countersign_core::review::{ReviewId, ReviewRefusal, Voided};

@@ -1,6 +1,6 @@
 //! What changes between showing and approving voids the approval, and nothing else is waived than what was shown.
 
-use crate::world::{RULES, World, name, signed, void};
+use crate::review::world::{RULES, World, name, signed, void};
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 use countersign_core::pact::load::load;
@@ -8,7 +8,6 @@ use countersign_core::reason::Reason;
 use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_engine::request::{Refusal, Request};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What happens between showing and approving, and what the refusal must say.
@@ -94,13 +93,13 @@ fn staleness_counts_from_what_the_reviewer_was_shown() {
     let world = World::new();
     let review = world.park("a", 500);
     // The agent's observation is too old by now; the reviewer's is not.
-    world.clock.0.fetch_add(600_000, Ordering::SeqCst);
+    world.clock.pass(600_000);
     let token = world.show(review);
-    world.clock.0.fetch_add(60_000, Ordering::SeqCst);
+    world.clock.pass(60_000);
     world.approve(&token).unwrap();
     let review = world.park("b", 200);
     let token = world.show(review);
-    world.clock.0.fetch_add(121_000, Ordering::SeqCst);
+    world.clock.pass(121_000);
     assert!(void(world.approve(&token)).contains("account-is-active was checked too long ago"));
     world.audit();
 }
@@ -110,15 +109,15 @@ fn after_its_time_neither_an_approval_nor_a_review_is_good() {
     let world = World::new();
     let review = world.park("a", 500);
     let token = world.show(review);
-    world.clock.0.fetch_add(1_001, Ordering::SeqCst);
+    world.clock.pass(1_001);
     let late = world.approve_within(&token, 1_000).unwrap_err();
     assert!(matches!(late, Refusal::Review(ReviewRefusal::ApprovalExpired(..))), "{late}");
     // However long the reviewer's client says: ten minutes at most.
-    world.clock.0.fetch_add(600_000, Ordering::SeqCst);
+    world.clock.pass(600_000);
     let late = world.approve_within(&token, u64::MAX / 2).unwrap_err();
     assert!(matches!(late, Refusal::Review(ReviewRefusal::ApprovalExpired(..))), "{late}");
     let token = world.show(review);
-    world.clock.0.fetch_add(3_600_000, Ordering::SeqCst);
+    world.clock.pass(3_600_000);
     let late = world.approve(&token).unwrap_err();
     assert!(matches!(late, Refusal::Review(ReviewRefusal::Closed { how: Ended::Expired, .. })), "{late}");
     assert_eq!(world.balance(), 900);
@@ -132,7 +131,7 @@ fn after_its_time_neither_an_approval_nor_a_review_is_good() {
 fn a_review_that_nobody_decides_ends_in_the_ledger_by_itself_also_while_the_gate_was_down() {
     let world = World::new();
     let (first, second) = (world.park("a", 500), world.park("b", 501));
-    world.clock.0.fetch_add(3_600_001, Ordering::SeqCst);
+    world.clock.pass(3_600_001);
     // Nobody asks for anything: the gate's own maintenance ends them.
     wait_until(|| world.has("expiry", first) && world.has("expiry", second));
     let third = world.park("c", 502);
@@ -182,7 +181,7 @@ fn attack_an_approved_call_outlives_its_reviewer_or_tells_the_agent_what_is_with
         world.gate.call(Request::Publish { by: name("operator"), auth: signed("operator"), pact }).unwrap();
         let (effect, _) = world.approve(&world.show(world.park("a", 500))).unwrap();
         step(&world);
-        world.clock.0.fetch_add(2_001, Ordering::SeqCst);
+        world.clock.pass(2_001);
         world.gate.call(Request::Dispatch { effect: EffectId(effect) }).unwrap();
         let (leaf, payload) = world.last("dispatch");
         if says.is_empty() {

@@ -10,14 +10,14 @@ use countersign_core::record::Event;
 use countersign_core::review::{ReviewId, ReviewRefusal};
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::clock::Clock;
-use countersign_engine::gate::{Environment, Gate, Options};
+use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
+use countersign_testing::gate::on_folder_by;
+use countersign_testing::hands::Hands;
 use ed25519_dalek::SigningKey;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const RULES: &str = r#"
 [facts.Account]
@@ -56,21 +56,9 @@ that = 'resource.risk < 50'
 on_fail = "review"
 "#;
 
-#[derive(Default)]
-pub struct Hand(pub AtomicU64);
-
-impl Clock for Hand {
-    fn wall_ms(&self) -> u64 {
-        1_800_000_000_000 + self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
 pub struct World {
     pub gate: Gate,
-    pub clock: Arc<Hand>,
+    pub clock: Arc<Hands>,
     pub auth: fn(&str) -> Auth,
     dir: tempfile::TempDir,
 }
@@ -101,20 +89,14 @@ pub fn signed(who: &str) -> Auth {
     }))
 }
 
-pub fn open(dir: &Path, clock: &Arc<Hand>) -> Gate {
-    let environment = Environment {
-        disk: Arc::new(RealDisk::open(dir).unwrap()),
-        clock: Arc::clone(clock) as _,
-        seed: [3; 32],
-        log_key: SigningKey::from_bytes(&[1; 32]).into(),
-        token_key: [2; 32],
-    };
+pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
+    let environment = on_folder_by(dir, Arc::<Hands>::clone(clock));
     Gate::open(environment, Options::new("test.example/review")).unwrap().0
 }
 
 impl World {
     pub fn new() -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Hand::default()));
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Hands::at(1_800_000_000_000));
         let world = Self { gate: open(dir.path(), &clock), clock, auth: |_| Auth::None, dir };
         world.publish(1);
         world.agent("active");
@@ -132,7 +114,7 @@ impl World {
     pub fn stopped_for(self, span_ms: u64) -> Self {
         let Self { gate, clock, auth, dir } = self;
         gate.close().unwrap();
-        clock.0.fetch_add(span_ms, Ordering::SeqCst);
+        clock.pass(span_ms);
         Self { gate: open(dir.path(), &clock), clock, auth, dir }
     }
 
@@ -235,7 +217,9 @@ impl World {
         let until_ms = shown.at_ms + span_ms;
         match self.gate.call(Request::Approve { by, auth, shown: Box::new(shown), until_ms })? {
             Answer::Entered(entered) => {
-                let Event::Approval(approved) = entered.entry.event else { panic!("not an approval") };
+                let Event::Approval(approved) = std::sync::Arc::unwrap_or_clone(entered.entry).event else {
+                    panic!("not an approval")
+                };
                 Ok((entered.entry.index, approved.decision))
             }
             Answer::Repeated(entry) => panic!("repeated {entry}"),

@@ -35,7 +35,7 @@ pub enum KeyError {
         /// The name.
         origin: String,
     },
-    /// The key is one for which anybody could make signatures.
+    /// The key is one for which anyone could make signatures.
     #[error("the key of {origin:?} has small order and proves nothing; hint: generate a key with `countersign init`")]
     Weak {
         /// The name.

@@ -1,4 +1,4 @@
-//! Finding batches and frames in bytes that nobody vouches for.
+//! Finding batches and frames in bytes that no one vouches for.
 
 use thiserror::Error;
 
@@ -106,7 +106,7 @@ impl<'a> Batch<'a> {
         self.header
     }
 
-    /// The signed checkpoint note of the trailer, as bytes that nobody has verified yet.
+    /// The signed checkpoint note of the trailer, as bytes that no one has verified yet.
     #[must_use]
     pub fn note(&self) -> &'a [u8] {
         self.note

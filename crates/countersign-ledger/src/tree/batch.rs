@@ -1,6 +1,6 @@
 //! Proving the entries of one batch after the fact, without the tree.
 //!
-//! A writer answers a batch with receipts, most of which nobody will read. So it keeps only what a proof would need: the
+//! A writer answers a batch with receipts, most of which no one will read. So it keeps only what a proof would need: the
 //! frontier before the batch and the batch's leaf hashes. The hashes between them are computed when the first proof is asked for.
 
 use std::sync::{Arc, OnceLock};

@@ -23,41 +23,26 @@ pub struct Operation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// An action, by its raw body.
-    Act {
-        /// The body.
-        body: String,
-    },
+    Act { body: String },
     /// A new value for a fact; `None` deletes.
     Feed {
-        /// The fact.
         fact: String,
-        /// The value.
         value: Option<Json>,
         /// The version it must have.
         if_match: Option<u64>,
     },
     /// A new version of the pact.
     Publish {
-        /// The version.
         version: u64,
         /// The text.
         source: String,
     },
     /// The erasure of payloads.
-    Erase {
-        /// The entries.
-        entries: Vec<u64>,
-    },
+    Erase { entries: Vec<u64> },
     /// To stop a scope.
-    Halt {
-        /// The scope.
-        scope: String,
-    },
+    Halt { scope: String },
     /// To let a scope go on.
-    Resume {
-        /// The scope.
-        scope: String,
-    },
+    Resume { scope: String },
     /// To be shown an action that waits for a person.
     Show {
         /// The entry that parked it.
@@ -85,10 +70,7 @@ pub enum Asked {
         log_key: String,
     },
     /// To be shown facts.
-    Observe {
-        /// The facts.
-        facts: Vec<String>,
-    },
+    Observe { facts: Vec<String> },
 }
 
 /// What was answered.
@@ -130,7 +112,6 @@ pub enum Answered {
     CurrentValue {
         /// The entry.
         index: u64,
-        /// The fact.
         fact: String,
     },
     /// An entry was charged to a window that was still open, or waited for a person.
@@ -156,10 +137,7 @@ pub enum Answered {
     /// Whoever asked may not do this.
     NotAuthorised,
     /// No grant lets the agent see these facts.
-    NotObservable {
-        /// The facts.
-        facts: Vec<String>,
-    },
+    NotObservable { facts: Vec<String> },
     /// There was no clock step to confirm.
     ClockSteady,
     /// Facts were shown.
@@ -168,7 +146,6 @@ pub enum Answered {
         position: u64,
         /// When, in ledger time.
         at_ms: u64,
-        /// The facts.
         facts: Vec<Shown>,
     },
 }
@@ -193,7 +170,6 @@ pub enum ReviewRefused {
 /// One fact as it was shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
-    /// The fact.
     pub fact: String,
     /// Its version; 0 for none.
     pub version: u64,
@@ -206,7 +182,6 @@ pub struct Shown {
 /// One entry of the log.
 #[derive(Debug, Clone)]
 pub struct LogEntry {
-    /// The leaf.
     pub leaf: Json,
     /// The payload; for an erased one, as it was before.
     pub payload: Json,

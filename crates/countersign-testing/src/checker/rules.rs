@@ -19,7 +19,6 @@ const REVIEW_ABOVE: i64 = 60_000;
 /// By how much a source account may have shrunk since it was seen.
 const DRIFT_MAX: i64 = 20_000;
 
-/// A verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Committed,

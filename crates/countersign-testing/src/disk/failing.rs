@@ -58,7 +58,6 @@ pub struct Fail {
 /// A step that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Its kind.
     pub kind: StepKind,
     /// The file, by the name that it was opened by; empty for the folder.
     pub name: String,

@@ -85,7 +85,7 @@ impl Spec {
         Self { cooling: true, ..self }
     }
 
-    /// With a second attempt where nobody knows what became of the first.
+    /// With a second attempt where no one knows what became of the first.
     #[must_use]
     pub fn idempotent(self) -> Self {
         Self { idempotent: true, attempts: 2, ..self }
@@ -118,22 +118,20 @@ impl Spec {
 /// A claim that may be announced once.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimSpec {
-    /// The fact.
     pub fact: Fact,
     /// The action whose agent holds it.
     pub holder: usize,
-    /// Its priority.
     pub priority: u8,
 }
 
 /// Who resolves doubts by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
-    /// Nobody.
+    /// No one.
     Away,
-    /// Somebody who looks at the outside's books and says `failed` only when nothing is under way any more.
+    /// Someone who looks at the outside's books and says `failed` only when nothing is under way any more.
     Careful,
-    /// Somebody who guesses.
+    /// Someone who guesses.
     Guessing,
 }
 
@@ -151,7 +149,6 @@ pub enum Delays {
 pub struct Config {
     /// What it is called in reports.
     pub name: &'static str,
-    /// The actions.
     pub actions: [Spec; 3],
     /// The claims, two at most.
     pub claims: Vec<ClaimSpec>,
@@ -251,6 +248,6 @@ pub enum Bug {
     LostClaimStillGood,
     /// A claim takes a fact from a claim with a higher priority.
     PriorityIgnored,
-    /// Whoever waits is not tried again when a fence ends.
+    /// Anyone who waits is not tried again when a fence ends.
     WaiterForgotten,
 }

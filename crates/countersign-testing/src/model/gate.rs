@@ -11,7 +11,7 @@ pub enum Code {
     Halted,
     /// The claim that it names does not stand.
     ClaimLost,
-    /// A fact that it reads is claimed by somebody else.
+    /// A fact that it reads is claimed by someone else.
     FactClaimed,
     /// A fence stands in its way.
     FactFenced,
@@ -58,7 +58,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, anybody's while a feed is held
+    /// Whether a fence of another call on a fact stands in an action's way: a writer's always, anyone's while a feed is held
     /// there, and a call's if the other sets.
     fn kept_out(&self, ledger: &Ledger, action: usize, fact: Fact) -> bool {
         let spec = self.spec(action);
@@ -132,13 +132,13 @@ impl Protocol {
         if let Some((fact, open)) = sets {
             state.tip.write(fact, open);
         }
-        // A doubt frees nothing, so nobody has a turn.
+        // A doubt frees nothing, so no one has a turn.
         if !state.tip.actions[action].fenced {
             self.freed(state);
         }
     }
 
-    /// Right after an entry that may have ended a fence: the held feed first, then whoever waits, in the order of arrival.
+    /// Right after an entry that may have ended a fence: the held feed first, then anyone who waits, in the order of arrival.
     fn freed(&self, state: &mut State) {
         if state.tip.feed == Feed::Held && !self.has(Bug::HeldFeedForgotten) {
             self.feed(state);
@@ -154,7 +154,7 @@ impl Protocol {
         }
     }
 
-    /// Whoever has waited for long enough does not hold.
+    /// Anyone who has waited for long enough does not hold.
     pub(super) fn time_up(state: &mut State, action: usize) {
         state.waiting.retain(|waiting| *waiting != action);
         let status = &mut state.tip.actions[action].status;

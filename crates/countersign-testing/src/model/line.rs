@@ -51,7 +51,7 @@ impl Protocol {
     }
 
     pub(super) fn reply(&self, state: &mut State, action: usize) {
-        // What is refused now says nothing about an earlier attempt of which nobody knows.
+        // What is refused now says nothing about an earlier attempt of which no one knows.
         let is_first = state.lines[action].worker == Worker::Trying(1);
         let outcome = match state.lines[action].reply.take() {
             Some(Answer::Done) => Status::Settled,

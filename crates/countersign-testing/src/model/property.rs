@@ -35,7 +35,7 @@ pub const PRIORITY: &str = "a claim gives way to a higher one only";
 pub const HALT_ENTRY: &str = "nothing takes effect after a halt and before its resume";
 /// Halts, at the worker.
 pub const HALT_BYTE: &str = "no first byte leaves under a durable halt";
-/// Nobody is left waiting for nothing.
+/// No one is left waiting for nothing.
 pub const WAITING: &str = "whoever waits is blocked";
 /// Nothing hangs.
 pub const ENDS: &str = "where nothing can happen any more, everything has ended";
@@ -90,7 +90,7 @@ impl Protocol {
         all
     }
 
-    /// Whether a call that is in doubt stays so for ever, because nobody is there who could find out.
+    /// Whether a call that is in doubt stays so forever, because no one is there who could find out.
     fn stays_in_doubt(&self, number: usize) -> bool {
         self.config.operator == Operator::Away && !self.spec(number).probe
     }
@@ -162,7 +162,7 @@ fn setters_are_alone(model: &Protocol, state: &State) -> bool {
     })
 }
 
-/// Whether somebody who could be decided now would be stopped for this reason.
+/// Whether someone who could be decided now would be stopped for this reason.
 fn stopped(model: &Protocol, state: &State, code: Code) -> bool {
     each(state).any(|(action, number)| {
         let named = model.spec(number).names.is_none_or(|claim| state.durable.claims[claim] != Claim::New);

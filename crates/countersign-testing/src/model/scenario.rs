@@ -86,7 +86,7 @@ fn halts() -> Config {
     Config { crashes: 2, halt: true, ..Config::new("halts", actions) }
 }
 
-/// Nobody resolves by hand: what no probe can find out stays in doubt, and is seen to be.
+/// No one resolves by hand: what no probe can find out stays in doubt, and is seen to be.
 fn doubts() -> Config {
     let actions = [Spec::call(&[A]).sets(A), Spec::call(&[B]).sets(B).probe(), Spec::call(&[A, B]).idempotent()];
     Config { crashes: 2, operator: Operator::Away, ..Config::new("doubts", actions) }

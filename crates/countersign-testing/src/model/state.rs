@@ -12,7 +12,7 @@ pub struct State {
     /// For each action, its worker and what is under way between it and the outside. Lost in a crash, but for the requests.
     pub lines: [Line; 3],
     /// For each action, what the outside has done.
-    pub outside: [Outside; 3],
+    pub outside: [Service; 3],
     /// Who waits for a fence or a claim, in the order of arrival. Lost in a crash.
     pub waiting: Vec<usize>,
     /// How many crashes are left.
@@ -30,7 +30,7 @@ impl State {
             durable: Ledger::default(),
             tip: Ledger::default(),
             lines: <[Line; 3]>::default(),
-            outside: <[Outside; 3]>::default(),
+            outside: <[Service; 3]>::default(),
             waiting: Vec::new(),
             crashes: config.crashes,
             duplicates: config.duplicates,
@@ -42,15 +42,10 @@ impl State {
 /// The fold of a number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ledger {
-    /// The facts.
     pub facts: [Value; 2],
-    /// The actions.
     pub actions: [Action; 3],
-    /// The claims.
     pub claims: [Claim; 2],
-    /// The feed.
     pub feed: Feed,
-    /// The halt.
     pub halt: Halt,
     /// Whether a claim lost its fact to one that is no higher. Kept for the property only.
     pub priority_broken: bool,
@@ -72,7 +67,6 @@ impl Ledger {
 /// The value of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Value {
-    /// Its version.
     pub version: u8,
     /// What preconditions look at.
     pub open: bool,
@@ -113,7 +107,7 @@ pub enum Status {
     Cancelled,
     /// Its dispatch is there.
     Dispatched,
-    /// Nobody knows whether the outside did it.
+    /// No one knows whether the outside did it.
     InDoubt,
     /// The outside did it.
     Settled,
@@ -140,7 +134,7 @@ impl Status {
 pub struct Wrong {
     /// A precondition did not hold.
     pub precondition: bool,
-    /// A fact that it reads was claimed by somebody else.
+    /// A fact that it reads was claimed by someone else.
     pub claimed: bool,
     /// A feed of a fact that it reads was held.
     pub outdated: bool,
@@ -150,7 +144,6 @@ pub struct Wrong {
     pub halted: bool,
 }
 
-/// A claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Claim {
     /// Not announced.
@@ -164,7 +157,6 @@ pub enum Claim {
     Refused,
 }
 
-/// The feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Feed {
     /// Not there yet.
@@ -176,7 +168,6 @@ pub enum Feed {
     Applied,
 }
 
-/// The halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Halt {
     /// There was none.
@@ -191,7 +182,6 @@ pub enum Halt {
 /// A worker, and what is under way between it and the outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Line {
-    /// The worker.
     pub worker: Worker,
     /// Whether the request of the current attempt is under way.
     pub request: bool,
@@ -210,7 +200,7 @@ impl Line {
         self.request || self.late > 0
     }
 
-    /// Nobody listens any more: the request goes on without its worker, and its reply finds nobody.
+    /// No one listens any more: the request goes on without its worker, and its reply finds no one.
     pub(super) fn hang_up(&mut self) {
         self.late += u8::from(self.request);
         self.request = false;
@@ -228,13 +218,13 @@ pub enum Worker {
     Fresh,
     /// It listens for the answer to this attempt.
     Trying(u8),
-    /// So many attempts have ended, and nobody knows what became of them.
+    /// So many attempts have ended, and no one knows what became of them.
     Unknown(u8),
 }
 
 /// What the outside has done for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Outside {
+pub struct Service {
     /// How often it did it.
     pub did: u8,
     /// Whether it refused, for good.

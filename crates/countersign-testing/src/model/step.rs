@@ -29,7 +29,7 @@ pub enum Step {
     Reply(usize),
     /// The worker's time is up: the request or the reply is late or lost.
     GiveUp(usize),
-    /// No attempt is left, or the deadline is there, and nobody knows: in doubt.
+    /// No attempt is left, or the deadline is there, and no one knows: in doubt.
     Doubt(usize),
     /// `absent_after` has passed since the call came into doubt.
     AbsentAfter(usize),
@@ -90,7 +90,7 @@ impl Protocol {
             self.steps_in_doubt(state, action, steps);
         }
         for claim in 0..self.config.claims.len() {
-            // Nobody who is halted announces or withdraws anything; time goes on.
+            // No one who is halted announces or withdraws anything; time goes on.
             let is_halted = state.tip.halt == Halt::Standing;
             match state.tip.claims[claim] {
                 Claim::New if !is_halted => steps.push(Step::Announce(claim)),
@@ -118,7 +118,7 @@ impl Protocol {
     fn steps_of_gate(&self, state: &State, action: usize, steps: &mut Vec<Step>) {
         match state.tip.actions[action].status {
             Status::New | Status::Cooling if state.waiting.contains(&action) => steps.push(Step::TimeUp(action)),
-            // Nobody can name a claim before its entry is durable and its holder was told.
+            // No one can name a claim before its entry is durable and its holder was told.
             Status::New if self.spec(action).names.is_none_or(|claim| state.durable.claims[claim] != Claim::New) => {
                 steps.push(Step::Submit(action));
             }

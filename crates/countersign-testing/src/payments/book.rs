@@ -30,7 +30,7 @@ pub struct Payout {
     pub destination: String,
 }
 
-/// The payouts in a book, in order; an unfinished line at the end is none, since nobody was told of it.
+/// The payouts in a book, in order; an unfinished line at the end is none, since no one was told of it.
 pub fn read(path: &Path) -> io::Result<Vec<Payout>> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -1,6 +1,6 @@
 //! What can be wrong with any history: entries, versions, answers, observations.
 
-use crate::{Doctor, body, committed, find, index_of, renumber, tell};
+use crate::checker::{Doctor, body, committed, find, index_of, renumber, tell};
 use countersign_testing::checker::{Answered, Asked, LogEntry, Operation};
 use serde_json::json;
 

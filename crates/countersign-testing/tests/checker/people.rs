@@ -1,6 +1,6 @@
 //! What can be wrong about people: who signed, on whose behalf, what a reviewer was shown and approved, what an agent saw.
 
-use crate::{Doctor, committed, find, index_of, tell};
+use crate::checker::{Doctor, committed, find, index_of, tell};
 use countersign_testing::checker::{Answered, Asked, LogEntry, Operation, ReviewRefused};
 use countersign_testing::identities::key_name;
 use countersign_testing::sim::History;

@@ -1,9 +1,9 @@
 //! A gate with its outbox on a simulated disk, under a clock that stands still, that takes the steps of the model.
 
-use crate::board::{Board, Order, PATIENCE, Seat};
-use crate::clock::Still;
-use crate::pact::{ABSENT_AFTER_MS, CLAIM_MS, COOLING_MS, WAIT_MS, fact_id, pact};
-use crate::seen::{Seen, expected};
+use crate::effects_traces::board::{Board, Order, PATIENCE, Seat};
+use crate::effects_traces::clock::Still;
+use crate::effects_traces::pact::{ABSENT_AFTER_MS, CLAIM_MS, COOLING_MS, WAIT_MS, fact_id, pact};
+use crate::effects_traces::seen::{Seen, expected};
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::decision::Verdict;

@@ -1,6 +1,6 @@
 //! What whoever holds the log's key can rewrite, and what gives it away.
 
-use crate::folders::{ORIGIN, batches, folder, log_key, public, segments, signed, signed_folder};
+use crate::tamper::folders::{ORIGIN, batches, folder, log_key, public, segments, signed, signed_folder};
 use countersign_core::identity::{Auth, KeyName};
 use countersign_engine::audit::audit;
 use countersign_engine::storage::disk::Disk;

@@ -2,7 +2,7 @@
 //!
 //! A name that an attacker owns can point anywhere, and elsewhere a moment later. So the check is on the addresses that the
 //! connection is then made to, and nothing resolves a second time. Everything that is not a public unicast address is refused
-//! unless `allow_private` lists it: loopback and private networks, where services trust whoever reaches them, and link-local
+//! unless `allow_private` lists it: loopback and private networks, where services trust anyone who reaches them, and link-local
 //! addresses, where clouds hand out credentials.
 
 use std::fmt;
@@ -54,7 +54,6 @@ impl FromStr for Cidr {
 /// An address that is not called, and what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forbidden {
-    /// The address.
     pub address: IpAddr,
     /// What it is.
     pub what: &'static str,

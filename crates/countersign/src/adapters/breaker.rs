@@ -18,7 +18,7 @@ pub struct Breaker {
 enum State {
     /// Calls pass; so many failed in a row.
     Closed(u32),
-    /// Nothing passes until then; whoever comes first afterwards tries for all, and moves this on while it does.
+    /// Nothing passes until then; the first caller afterwards tries for all, and moves this on while it does.
     Open(Instant),
 }
 
@@ -53,7 +53,7 @@ impl Breaker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A state is written in one step, so it is whole even where somebody panicked while holding the lock.
+        // A state is written in one step, so it is whole even where someone panicked while holding the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

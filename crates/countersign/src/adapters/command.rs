@@ -1,7 +1,7 @@
 //! Calls by a program on this machine: no shell, an argument vector, an environment that is spelled out.
 //!
 //! The program has a process group of its own, and the whole group is ended when the program has ended or its time is up. Its
-//! exit says what it did; what is not agreed upon means that nobody knows.
+//! exit says what it did; what is not agreed upon means that no one knows.
 
 mod child;
 
@@ -133,7 +133,7 @@ impl CommandAdapter {
 impl Adapter for CommandAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         if !job.call.outside.is_empty() {
-            return Attempt::Refused(self.said("a command cannot read facts outside"));
+            return Attempt::Refused(self.said("a command cannot read external facts"));
         }
         let args = match self.args(job.call.send.as_ref()) {
             Ok(args) => args,

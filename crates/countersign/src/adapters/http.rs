@@ -4,8 +4,8 @@
 //! followed, no proxy is used, and what the service answers is cut to what a ledger can hold.
 
 pub mod base;
+pub mod connection;
 mod exchange;
-pub mod line;
 mod outcome;
 mod reading;
 mod tls;
@@ -15,12 +15,12 @@ use super::kept;
 use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
 use anyhow::Result;
-use countersign_core::call::{Evidence, OutsideRead, Send};
+use connection::Connector;
+use countersign_core::call::{Evidence, ExternalRead, Send};
 use countersign_core::canonical::Canonical;
 use countersign_core::pact::FactSchema;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
 use exchange::{Answer, NoAnswer, exchange};
-use line::Lines;
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderName, HeaderValue, Method, Request, header};
 
@@ -28,12 +28,12 @@ use ureq::http::{HeaderName, HeaderValue, Method, Request, header};
 #[derive(Debug)]
 pub struct HttpAdapter {
     name: String,
-    lines: Lines,
+    connector: Connector,
     headers: Vec<(HeaderName, Secret)>,
     known: Known,
     /// For calls, and for what is read right before them.
     breaker: Breaker,
-    /// For observations: whoever may only look must not be able to stop the calls.
+    /// For observations: anyone who may only look must not be able to stop the calls.
     looking: Breaker,
     response_bytes_max: usize,
     concurrency: usize,
@@ -67,11 +67,11 @@ impl HttpAdapter {
         let tls = if base.is_tls { Some(tls::client(&base.host, settings.ca.as_deref())?) } else { None };
         Ok(Self {
             name: name.to_owned(),
-            lines: Lines {
+            connector: Connector {
                 base,
                 listed: settings.allow_private.clone(),
                 tls,
-                names: line::system_names(),
+                names: connection::system_names(),
                 timeout: settings.connect_timeout,
             },
             headers,
@@ -85,8 +85,8 @@ impl HttpAdapter {
 
     /// The same, with another way to find addresses.
     #[cfg(test)]
-    pub fn with_names(mut self, names: line::Names) -> Self {
-        self.lines.names = names;
+    pub fn with_names(mut self, names: connection::Names) -> Self {
+        self.connector.names = names;
         self
     }
 
@@ -106,7 +106,7 @@ impl HttpAdapter {
                 format!("{} has failed too often; it is left alone for another {} s", self.name, wait.as_secs() + 1);
             return Err(Failed::NotSent(self.said(why)));
         }
-        let opened = self.lines.open(until);
+        let opened = self.connector.open(until);
         let line = opened.map_err(|why| {
             breaker.report(false, Instant::now());
             Failed::NotSent(self.said(format!("nothing was sent: {why}")))
@@ -128,7 +128,7 @@ impl HttpAdapter {
     /// The request that a call sends.
     fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Request<Vec<u8>>, Failed> {
         let never = |why: String| Failed::Never(self.said(format!("this cannot be sent: {why}")));
-        let uri = self.lines.base.join(path).map_err(|error| never(error.to_string()))?;
+        let uri = self.connector.base.join(path).map_err(|error| never(error.to_string()))?;
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| never(format!("{method:?} is no method")))?;
         if body.is_some() && !matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
             return Err(never(format!("{method} has no body")));
@@ -191,7 +191,7 @@ impl HttpAdapter {
             let nothing = || Failed::Never(self.said("there is nothing to send"));
             (job.call.send.clone().ok_or_else(nothing)?, None)
         } else {
-            let read = self.read_outside(job, until, &halted)?;
+            let read = self.read_external(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
                 Ok(send) => {
                     let unbound = |why: String| Failed::Never(self.said(format!("nothing was sent: {why}")));
@@ -252,7 +252,7 @@ impl Adapter for HttpAdapter {
         })
     }
 
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
         self.read_to_show(read, schema).map(Reading::of)
     }
 

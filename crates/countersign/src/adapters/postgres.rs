@@ -14,7 +14,7 @@ mod tls;
 mod transaction;
 mod values;
 
-use countersign_core::call::{Evidence, OutsideRead};
+use countersign_core::call::{Evidence, ExternalRead};
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
@@ -47,7 +47,7 @@ impl Postgres {
     }
 
     /// Reads a fact as it is now, without a lock. Tells what went wrong where it cannot.
-    fn look(&self, read: &OutsideRead) -> Result<Option<Attributes>, String> {
+    fn look(&self, read: &ExternalRead) -> Result<Option<Attributes>, String> {
         let deadline = Instant::now() + Duration::from_millis(self.pool.settings().statement_timeout_ms);
         let mut round = 0;
         loop {
@@ -63,7 +63,7 @@ impl Postgres {
         }
     }
 
-    fn look_once(&self, read: &OutsideRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
+    fn look_once(&self, read: &ExternalRead, deadline: Instant) -> Result<Option<Attributes>, Failure> {
         let mut lease = self.pool.take(deadline)?;
         let found = lease.session()?.run(deadline, async |link| {
             let statement = link.prepare(transaction::sql(read)?).await?;
@@ -130,7 +130,7 @@ impl Postgres {
         }
     }
 
-    /// After something that may have committed: done, or not there and free to be tried again, or nobody knows.
+    /// After something that may have committed: done, or not there and free to be tried again, or no one knows.
     fn look_back(&self, job: &Job<'_>, deadline: Instant) -> Option<Attempt> {
         match self.find(job, Then::Leave, deadline) {
             Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
@@ -173,7 +173,7 @@ fn said(job: &Job<'_>, summary: &str) -> Evidence {
     Evidence { attempts: job.attempt, ..Evidence::said(summary) }
 }
 
-/// The evidence of a call that happened; what it was decided on goes back to whoever writes the ledger (I3).
+/// The evidence of a call that happened; what it was decided on goes back to the writer of the ledger (I3).
 fn recalled(job: &Job<'_>, happened: Happened) -> Evidence {
     if let Some(read) = &happened.read {
         job.judge.recall(read, happened.judged_at_ms);
@@ -236,7 +236,7 @@ impl Adapter for Postgres {
         true
     }
 
-    fn observe(&self, read: &OutsideRead, _: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, _: &FactSchema) -> Result<Reading, String> {
         self.look(read).map(Reading::of)
     }
 

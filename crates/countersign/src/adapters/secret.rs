@@ -1,6 +1,6 @@
-//! Secrets: read once at the start, sent to whom they are for, and shown to nobody.
+//! Secrets: read once at the start, sent to whom they are for, and shown to no one.
 //!
-//! A secret has no `Display`, and its `Debug` shows nothing. What comes back from outside may hold one all the same (a
+//! A secret has no `Display`, and its `Debug` shows nothing. What comes back from outside may hold one anyway (a
 //! service that echoes its request), so everything that goes into the ledger is searched for them first, also in other forms.
 
 mod disguised;
@@ -19,7 +19,7 @@ const SEARCHED_BYTES_MIN: usize = 8;
 /// Most bytes of a secret.
 const SECRET_BYTES_MAX: usize = 16 << 10;
 
-/// A value that nobody is shown.
+/// A value that no one is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -12,7 +12,7 @@ use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, ValueType};
-use countersign_engine::outbox::{Adapter, Attempt, Job, Judge, LATE, Outside, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, FactAsRead, Job, Judge, LATE, Probed};
 use std::cell::{Cell, RefCell};
 
 /// A judge that says what a test tells it to.
@@ -25,7 +25,7 @@ pub struct Told {
     /// What it says to facts read outside.
     judged: Option<Send>,
     /// What it was shown.
-    shown: RefCell<Vec<Outside>>,
+    shown: RefCell<Vec<FactAsRead>>,
 }
 
 impl Told {
@@ -82,7 +82,7 @@ impl Judge for Told {
         account()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         self.shown.replace(read.to_vec());
         self.judged.clone().ok_or_else(|| blocked("no longer holds"))
     }

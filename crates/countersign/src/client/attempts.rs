@@ -100,7 +100,7 @@ impl Attempts {
     /// It may have arrived: ask again only where that cannot do it twice.
     fn unanswered(&mut self, pause: Duration, elapsed: Duration, failure: Failure) -> Next {
         self.unanswered += 1;
-        // The gate may have been stopped; whoever starts it again gets as much time as at first.
+        // The gate may have been stopped; its restart gets as much time as the first start.
         self.patient_until = elapsed + PATIENCE;
         match self.repeat {
             Repeat::Reads | Repeat::Keyed(_) if self.unanswered < UNANSWERED_MAX => Next::Again(pause),
@@ -118,7 +118,7 @@ impl Attempts {
 }
 
 fn said(answer: &Answer) -> Refused {
-    // Whoever answers without the gate's own words may be a proxy that has passed the request on.
+    // Anyone who answers without the gate's own words may be a proxy that has passed the request on.
     let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(&answer.body) else { return Refused::Unknown };
     let Some(code) = ErrorCode::ALL.iter().find(|code| code.as_str() == error.code) else {
         return if answer.status < 500 { Refused::ForGood } else { Refused::Unknown };
@@ -241,7 +241,7 @@ mod tests {
         assert!(
             matches!(attempts.after("", unsent(), PATIENCE), Next::Failed(failure) if failure.exit == Exit::Cannot)
         );
-        // Nobody waits a minute for a second try.
+        // No one waits a minute for a second try.
         assert_eq!(exit(&action(), vec![answer(ErrorCode::Busy, Some(60))]), Exit::Cannot);
         assert_eq!(exit(&action(), vec![answer(ErrorCode::NotReady, None)]), Exit::Cannot);
     }

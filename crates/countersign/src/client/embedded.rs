@@ -121,7 +121,7 @@ impl Embedded {
             Some(gate) => {
                 gate.close().map_err(|cause| Failure::cannot(format!("the log was not closed: {cause}")).into())
             }
-            // Somebody still holds it; its own drop closes it.
+            // Someone still holds it; its own drop closes it.
             None => Ok(()),
         }
     }

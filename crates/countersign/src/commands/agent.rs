@@ -37,7 +37,7 @@ pub enum AgentCommand {
 Examples:
   countersign agent new refund-1 --org acme --role refunder --key admin.key
   countersign agent new fraud-1 --org acme --role analyst --public-key did:key:z6Mk…
-  countersign agent new coder-1 --org acme --held-by-gateway --key admin.key        for `countersign mcp --agent coder-1`")]
+  countersign agent new coder-1 --org acme --held-by-gateway --key admin.key        for `countersign mcp serve --agent coder-1`")]
 pub struct NewArgs {
     /// The agent's name
     #[arg(value_name = "NAME")]

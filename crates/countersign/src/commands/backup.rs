@@ -32,7 +32,7 @@ const TRIES: usize = 3;
 #[command(after_help = "\
 Examples:
   countersign backup backups/monday
-  countersign verify --data backups/monday --key gate.vkey
+  countersign verify --data backups/monday --log-key gate.vkey
 
 A backup keeps what is erased later. Erasures that the copied log knows of
 are carried out when a gate opens the copy. To erase the rest, delete old backups.

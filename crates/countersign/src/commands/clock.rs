@@ -19,8 +19,8 @@ pub enum ClockCommand {
 /// Ledger time never goes back and never jumps by itself. When the wall clock moves more than five seconds away from it, the
 /// gate is not ready until the clock is corrected, or an operator confirms it. The confirmation is a ledger entry.
 ///
-/// A clock that is ahead is followed at once. Towards one that is behind, ledger time runs a tenth slower; the gate accepts `halt`,
-/// `resume` and this command at once, and everything else when the clock shows times that it has not shown before.
+/// If the clock is ahead, ledger time follows it at once. If it is behind, ledger time runs a tenth slower. The gate then accepts
+/// `halt add`, `halt lift` and this command at once, and everything else when the clock has passed its earlier readings.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  date -u && countersign clock confirm")]
 pub struct ConfirmArgs {

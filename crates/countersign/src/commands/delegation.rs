@@ -1,6 +1,9 @@
-//! `countersign delegation`: what a delegation says, hop by hop.
+//! `countersign delegation`: making a delegation, and showing it hop by hop.
+
+mod new;
 
 use super::{Failure, Outcome};
+use crate::config::Config;
 use crate::terminal::{note, say, say_json, time};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
@@ -10,16 +13,17 @@ use countersign_engine::delegation::reduce;
 use serde_json::Value;
 use std::fmt::Display;
 
-/// Look at a delegation
+/// Give part of an agent's right to another agent
 #[derive(Debug, Subcommand)]
 pub enum DelegationCommand {
+    New(new::NewArgs),
     Show(ShowArgs),
 }
 
-/// Print a delegation, hop by hop: who handed what to whom, under which keys
+/// Print a delegation hop by hop: who gave what to whom, under which keys
 ///
-/// Verifies every signature, and that each hop is signed by the agent that was handed the right. Asks no gate, so it does
-/// not know who is active, nor whose keys these are.
+/// Verifies every signature, and that each hop is signed by the agent that received the right. Works offline, so it cannot tell
+/// which agents are active or whose keys these are.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,8 +39,14 @@ pub struct ShowArgs {
 }
 
 /// Runs it.
-pub fn run(command: &DelegationCommand) -> Result<Outcome> {
-    let DelegationCommand::Show(args) = command;
+pub fn run(command: &DelegationCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        DelegationCommand::New(args) => new::run(args, config),
+        DelegationCommand::Show(args) => show(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Outcome> {
     let chain = reduced(&token(&args.token)?)?;
     if args.json {
         say_json(&recorded(&chain)?);
@@ -96,9 +106,9 @@ fn scope(hop: &Scope) -> Vec<String> {
     lines.extend(hop.facts.as_ref().map(|facts| format!("facts: {}", list(facts.iter()))));
     lines.extend(hop.expires_at_ms.map(|at_ms| format!("expires at {}", time(at_ms))));
     lines.push(match hop.depth {
-        0 => "may not be handed on".to_owned(),
-        1 => "may be handed on once".to_owned(),
-        depth => format!("may be handed on {depth} times"),
+        0 => "may not be passed on".to_owned(),
+        1 => "may be passed on once".to_owned(),
+        depth => format!("may be passed on {depth} times"),
     });
     lines
 }

@@ -123,7 +123,7 @@ pub struct ConfirmArgs {
 /// Delete a fact as an operator
 ///
 /// The fact keeps its version, so that it can never come back as an old one. Its history stays in the ledger; to remove
-/// that too, see `countersign erase`.
+/// that too, see `countersign ledger erase`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  countersign fact delete Account 42 --if-match 8")]
 pub struct DeleteArgs {
@@ -233,7 +233,7 @@ fn note_fences(found: &FactResponse) {
             "A feed by {by} at {} waits for that, and until then no action relies on the fact: {value}",
             time(*at)
         ));
-        note(format_args!("See `countersign entry show {entry}`."));
+        note(format_args!("See `countersign ledger show {entry}`."));
     }
     if let Some(claim) = &found.claim {
         note(format_args!("{claim} announces a change of it; see `countersign claim list`."));
@@ -320,7 +320,7 @@ pub fn waits(written: &FactWritten) -> String {
         [] => format!("What it waited for has ended; `countersign fact get '{fact}'` shows it."),
         [effect, ..] => format!(
             "In flight and relying on it: {}. The feed is written right after that has ended; until then no action relies on {fact}. \
-             `countersign effects show {effect}` says how far it is, and what to do if it is in doubt.",
+             `countersign effect show {effect}` says how far it is, and what to do if it is in doubt.",
             waits_for.join(", ")
         ),
     }

@@ -1,24 +1,31 @@
-//! `countersign halt`, `resume` and `halts`: the power to stop.
+//! `countersign halt`: stop agents, list what is stopped, and let it run again.
 
 use super::{Connection, Failure, OPERATOR, Outcome};
 use crate::client::Call;
 use crate::config::Config;
 use crate::terminal::{Paint, Stream, Tone, inline, note, say, say_json, time};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use countersign_api::{HaltEntered, HaltList, HaltRequest};
+
+/// Stop an agent, a pact, an org or everything, and lift halts again
+#[derive(Debug, Subcommand)]
+pub enum HaltCommand {
+    Add(AddArgs),
+    List(ListArgs),
+    Lift(LiftArgs),
+}
 
 /// Stop an agent, a pact, an org or everything
 ///
-/// The halt is a ledger entry and goes past everything that has queued: no action of the scope commits in a later entry until
-/// it is resumed. It works while the gate's queue is full.
+/// The halt is a ledger entry and overtakes everything in the queue: no action in its scope commits in a later entry until the
+/// halt is lifted. It works even when the gate's queue is full.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign halt --agent refund-1 --reason 'paying twice'
-  countersign halt --all --reason 'incident 4711'
-  countersign halts                     what is halted, since when, by whom and why")]
-pub struct HaltArgs {
+  countersign halt add --agent refund-1 --reason 'paying twice'
+  countersign halt add --all --reason 'incident 4711'")]
+pub struct AddArgs {
     #[command(flatten)]
     stop: StopArgs,
     /// Allow a name that does not exist yet
@@ -30,8 +37,8 @@ pub struct HaltArgs {
 ///
 /// Lifts the halt of exactly the scope you name: an agent stays stopped while its org, its pact or everything is halted.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign resume --agent refund-1 --reason 'fixed'")]
-pub struct ResumeArgs {
+#[command(after_help = "Examples:\n  countersign halt lift --agent refund-1 --reason 'fixed'")]
+pub struct LiftArgs {
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -56,7 +63,7 @@ struct StopArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// This agent, and whatever it is a member of the acting chain of
+    /// This agent, and every delegation chain it belongs to
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Everything under this pact
@@ -78,10 +85,10 @@ impl ScopeArgs {
     }
 }
 
-/// List what is halted
+/// List what is halted: since when, by whom and why
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign halts --json")]
-pub struct HaltsArgs {
+#[command(after_help = "Examples:\n  countersign halt list\n  countersign halt list --json")]
+pub struct ListArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -89,11 +96,20 @@ pub struct HaltsArgs {
     connection: Connection,
 }
 
-/// Halts. What matches nothing is in force all the same, and is told as what it most likely is: a slip of the keyboard.
-pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
+/// Runs it.
+pub fn run(command: &HaltCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        HaltCommand::Add(args) => add(args, config),
+        HaltCommand::List(args) => list(args, config),
+        HaltCommand::Lift(args) => lift(args, config),
+    }
+}
+
+/// A halt that matches nothing is still in force, but it is reported as what it most likely is: a typo.
+fn add(args: &AddArgs, config: &Config) -> Result<Outcome> {
     let entered = enter(&args.stop, config, "/v1/halts")?;
     if entered.matches != Some(0) || args.allow_unknown {
-        return told(&args.stop, &entered, "halted", "nothing that it covers commits after that");
+        return told(&args.stop, &entered, "halted", "nothing that it covers commits after that entry");
     }
     let HaltEntered { scope, entry, .. } = &entered;
     if args.stop.json {
@@ -105,18 +121,17 @@ pub fn halt(args: &HaltArgs, config: &Config) -> Result<Outcome> {
     let mut failure = Failure::no(message);
     if let Some(closest) = &entered.closest {
         let kind = scope.split(':').next().unwrap_or_default();
-        failure = failure.hint(format!("did you mean it? countersign halt --{kind} {closest} --reason …"));
+        failure = failure.hint(format!("did you mean `countersign halt add --{kind} {closest} --reason …`?"));
     }
     Err(failure
-        .hint("`countersign agent list` and `countersign pact list` have the names; `countersign halt --all` stops everything")
-        .hint("add --allow-unknown if it is meant for something to come; `countersign resume` takes it back")
+        .hint("`countersign agent list` and `countersign pact list` have the names; `countersign halt add --all` stops everything")
+        .hint("add --allow-unknown if the name does not exist yet; `countersign halt lift` takes the halt back")
         .into())
 }
 
-/// Resumes.
-pub fn resume(args: &ResumeArgs, config: &Config) -> Result<Outcome> {
+fn lift(args: &LiftArgs, config: &Config) -> Result<Outcome> {
     let entered = enter(&args.stop, config, "/v1/halts/resume")?;
-    told(&args.stop, &entered, "resumed", "see `countersign halts` for what is still halted")
+    told(&args.stop, &entered, "lifted the halt of", "`countersign halt list` shows what is still halted")
 }
 
 fn enter(args: &StopArgs, config: &Config, path: &str) -> Result<HaltEntered> {
@@ -136,8 +151,7 @@ fn told(args: &StopArgs, entered: &HaltEntered, done: &str, rest: &str) -> Resul
     Ok(Outcome::Yes)
 }
 
-/// Lists halts.
-pub fn list(args: &HaltsArgs, config: &Config) -> Result<Outcome> {
+fn list(args: &ListArgs, config: &Config) -> Result<Outcome> {
     let client = args.connection.client(config)?;
     let list: HaltList = client.call(Call::get("/v1/halts"))?;
     client.close()?;

@@ -1,4 +1,4 @@
-//! What `countersign agent` and `countersign operator` share: who somebody is, is a fact, and these commands feed it.
+//! What `countersign agent` and `countersign operator` share: who someone is, is a fact, and these commands feed it.
 //!
 //! Every change goes out with `If-Match`, so that two admins cannot overwrite each other unseen.
 
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 pub struct Who<'a> {
     /// The fact type: `Agent` or `Operator`.
     pub ty: &'a str,
-    /// The name.
     pub name: &'a str,
     /// Whether one JSON object is asked for.
     pub json: bool,
@@ -39,9 +38,7 @@ pub struct KeySource {
 
 /// A public key, and the file it was made in, if it was made here.
 pub struct NewKey {
-    /// The public name.
     pub name: KeyName,
-    /// The file.
     pub file: Option<PathBuf>,
 }
 
@@ -108,7 +105,7 @@ fn change(
     put(client, fact, found.version, value)
 }
 
-/// There is nobody of this name: says who may have been meant.
+/// There is no one of this name: says who may have been meant.
 fn unknown(client: &Client, fact: &FactId, error: anyhow::Error) -> anyhow::Error {
     if !is_refused_as(&error, ErrorCode::FactNotFound) {
         return error;
@@ -151,7 +148,7 @@ fn rotate(client: &Client, fact: &FactId, key: &KeyName, overlap_ms: u64) -> Res
     })
 }
 
-/// Sets somebody's standing.
+/// Sets someone's standing.
 fn stand(client: &Client, fact: &FactId, standing: &str) -> Result<FactWritten> {
     change(client, fact, |value| {
         value.insert("standing".to_owned(), json!(standing));
@@ -159,7 +156,7 @@ fn stand(client: &Client, fact: &FactId, standing: &str) -> Result<FactWritten> 
     })
 }
 
-/// Registers somebody with a key of its own, which is made only now, and says so.
+/// Registers someone with a key of its own, which is made only now, and says so.
 pub fn registered(who: &Who<'_>, client: Client, source: &KeySource, mut value: Map<String, Value>) -> Result<Outcome> {
     let id = fact(who.ty, who.name)?;
     let key = source.key(who.name)?;
@@ -190,7 +187,7 @@ fn taken(who: &Who<'_>) -> anyhow::Error {
     Failure::no(format!("{kind} `{}` is registered already, and nothing was changed", who.name)).hint(hint).into()
 }
 
-/// Gives somebody a new key, and says so.
+/// Gives someone a new key, and says so.
 pub fn rotated(who: &Who<'_>, client: Client, source: &KeySource, overlap: &str) -> Result<Outcome> {
     let id = fact(who.ty, who.name)?;
     let overlap_ms = overlap_ms(overlap)?;
@@ -203,7 +200,7 @@ pub fn rotated(who: &Who<'_>, client: Client, source: &KeySource, overlap: &str)
     shown_key(who, &written, &key)
 }
 
-/// Sets somebody's standing, and says so.
+/// Sets someone's standing, and says so.
 pub fn stood(who: &Who<'_>, client: Client, standing: &str) -> Result<Outcome> {
     let written = stand(&client, &fact(who.ty, who.name)?, standing)?;
     client.close()?;
@@ -244,7 +241,7 @@ fn shown(json: bool, written: &FactWritten, more: Value, line: &str) -> Result<O
     Ok(Outcome::Yes)
 }
 
-/// Name, standing, roles and key of somebody on one line.
+/// Name, standing, roles and key of someone on one line.
 pub fn line(registered: &Registered) -> String {
     let roles: Vec<&str> = match registered.value.get("roles") {
         Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),

@@ -31,39 +31,52 @@ use std::time::Duration;
 /// How long servers may take to end when the gateway does: a little more than each is given.
 const ENDS_WITHIN: Duration = Duration::from_secs(7);
 
-/// Stand in front of MCP servers, and let the gate decide what their tools may do
+/// Run the gateway in front of MCP servers, and approve their tools
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    Serve(ServeArgs),
+    Approve(approve::ApproveArgs),
+}
+
+/// Run the gateway: an agent starts it instead of the MCP servers, and the gate decides what their tools may do
 ///
 /// Speaks MCP to the agent, over standard input and output or with --listen over streamable HTTP, and to the servers behind it.
 /// An agent sees only tools that an operator has approved. Every call, and whatever else acts or discloses, is decided by the gate
-/// first and is in the ledger before it is sent; methods that the gateway does not know are refused unless they are allowed.
+/// first and recorded in the ledger before it is sent. Methods that the gateway does not know are refused unless you allow them.
 ///
-/// Tools that no pact maps: those that only read pass; others are refused, unless the settings let them pass.
+/// Of the tools that no pact maps, read-only ones pass; the others are refused, unless the settings let them pass.
 #[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
-  countersign mcp approve --upstream 'git=uvx mcp-server-git'                read the tools, and approve them
-  countersign mcp --agent coder-1 --upstream 'git=uvx mcp-server-git'        what the agent starts instead of the server
-  countersign mcp --agent coder-1 --listen 127.0.0.1:8430                    over HTTP, with the servers of countersign.toml:
+  countersign mcp serve --agent coder-1 --upstream 'git=uvx mcp-server-git'  over standard input and output
+  countersign mcp serve --agent coder-1 --listen 127.0.0.1:8430              over HTTP, with the servers of countersign.toml:
 
   [mcp]
   unmapped = \"deny\"
   [mcp.upstream.git]
   command = [\"uvx\", \"mcp-server-git\"]
   [mcp.upstream.bank]
-  url = \"http://127.0.0.1:8000/mcp\""
-)]
-pub struct McpArgs {
-    #[command(subcommand)]
-    command: Option<McpCommand>,
+  url = \"http://127.0.0.1:8000/mcp\"")]
+pub struct ServeArgs {
     #[command(flatten)]
-    run: RunArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum McpCommand {
-    Approve(approve::ApproveArgs),
+    upstreams: Upstreams,
+    /// The agent in whose name the gateway asks the gate
+    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
+    agent: Option<String>,
+    /// The folder with the agent's key, NAME.key, which the gateway signs with [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// What happens to tools that no pact maps and that may change something [default: deny]
+    #[arg(long, value_name = "RULE")]
+    unmapped: Option<Unmapped>,
+    /// Let a method pass, recorded, although the gateway does not know what it does; may be repeated
+    #[arg(long, value_name = "METHOD")]
+    allow_method: Vec<String>,
+    /// Serve clients over streamable HTTP at this address, at /mcp, instead of one client over standard input and output
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// The servers that a command is about.
@@ -75,29 +88,6 @@ pub struct Upstreams {
     /// A variable in the environment of the server of --upstream: NAME is passed on, NAME=VALUE is set; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]", requires = "upstream")]
     env: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-struct RunArgs {
-    #[command(flatten)]
-    upstreams: Upstreams,
-    /// The agent in whose name the gateway asks the gate
-    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
-    agent: Option<String>,
-    /// The folder with the agent's key, NAME.key, which the gateway signs with [default: the current one]
-    #[arg(long, value_name = "DIR")]
-    keys: Option<PathBuf>,
-    /// What becomes of tools that no pact maps and that do not only read [default: deny]
-    #[arg(long, value_name = "RULE")]
-    unmapped: Option<Unmapped>,
-    /// A method that passes, recorded, although the gateway does not know what it does; may be repeated
-    #[arg(long, value_name = "METHOD")]
-    allow_method: Vec<String>,
-    /// Serve clients over streamable HTTP here, at /mcp, instead of one over standard input and output
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 impl Upstreams {
@@ -139,15 +129,15 @@ impl Upstreams {
     }
 }
 
-/// Runs the gateway, or one of the commands for it.
-pub fn run(args: &McpArgs, config: &Config) -> Result<Outcome> {
-    match &args.command {
-        Some(McpCommand::Approve(args)) => approve::run(args, config),
-        None => serve(&args.run, config),
+/// Runs one of them.
+pub fn run(command: &McpCommand, config: &Config) -> Result<Outcome> {
+    match command {
+        McpCommand::Serve(args) => serve(args, config),
+        McpCommand::Approve(args) => approve::run(args, config),
     }
 }
 
-fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
+fn serve(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let upstreams = args.upstreams.chosen(config)?;
     let listen =
         args.listen.as_deref().map(config::listen).transpose().map_err(|error| Failure::usage(error.to_string()))?;
@@ -200,13 +190,13 @@ fn serve(args: &RunArgs, config: &Config) -> Result<Outcome> {
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     served?;
-    // Whoever still holds it is a task that was just ended; its own drop closes the gate.
+    // Anyone who still holds it is a task that was just ended; its own drop closes the gate.
     Arc::into_inner(gateway).map_or(Ok(()), |gateway| gateway.gate.close())?;
     Ok(Outcome::Yes)
 }
 
 /// The gate, asked in the agent's name and with its key.
-fn gate(args: &RunArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
+fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Result<GateClient> {
     let unmapped = args.unmapped.unwrap_or(config.mcp.unmapped);
     let mut agent = agent_name(args.agent.as_deref(), &args.connection, config)?;
     // The agent's own key comes first: `COUNTERSIGN_KEY` is an operator's for most people.
@@ -228,8 +218,8 @@ fn gate(args: &RunArgs, upstreams: &[(String, Place)], config: &Config) -> Resul
     Ok(GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)))
 }
 
-/// What continuations over standard input are sealed with: known to whoever holds the agent's key, and the same tomorrow. An open
-/// gate tells everything to anybody on this machine, so there is nothing to keep from anybody there.
+/// What continuations over standard input are sealed with: known to anyone who holds the agent's key, and the same tomorrow. An open
+/// gate tells everything to anyone on this machine, so there is nothing to keep from anyone there.
 fn secret(key: Option<&SigningKey>, agent: &str) -> [u8; 32] {
     let key = key.map(SigningKey::to_bytes).unwrap_or_default();
     Digest::of(&[b"countersign continuation\0".as_slice(), &key, agent.as_bytes()].concat()).0

@@ -4,10 +4,11 @@ use super::fact::value_line;
 use super::{Connection, Failure, Outcome, fact_word};
 use crate::client::{Call, Client};
 use crate::config::Config;
-use crate::terminal::{note, say, say_json, span, time};
+use crate::terminal::{note, say, say_json, time};
 use anyhow::Result;
 use clap::Args;
 use countersign_api::{ObserveRequest, ObserveResponse};
+use countersign_core::utc::Span;
 
 /// Show facts to an agent and seal what was shown
 ///
@@ -62,7 +63,7 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
                 note(format_args!("  withheld: {}", fact.withheld.join(", ")));
             }
             if let Some(written) = fact.written_at {
-                let age = span(shown.observed_at.saturating_sub(written));
+                let age = Span(shown.observed_at.saturating_sub(written));
                 note(format_args!("  written {age} before, at {}", time(written)));
             }
         }

@@ -19,7 +19,7 @@ pub enum PostgresCommand {
 /// Make the receipts, and a role for agents that cannot write past the gate
 ///
 /// Makes the schema and the table of receipts, gives the gate's user its rights, and takes the right to write guarded tables from
-/// everybody and from the agents' role. Everything is one transaction and can be run again. At the end the server is asked what the
+/// everyone and from the agents' role. Everything is one transaction and can be run again. At the end the server is asked what the
 /// agents' role may do; if it can still write, nothing is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -104,7 +104,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<Outcome> {
         .into());
     }
     let gate = Arc::new(gate);
-    // Before anybody is listened to: what was under way when the gate ended comes first.
+    // Before anyone is listened to: what was under way when the gate ended comes first.
     let outbox =
         Outbox::start(Arc::clone(&gate), adapters.clone()).context("the system gives no threads for the outbox")?;
     let served = serve(args, config, listen, &gate, adapters);
@@ -154,7 +154,7 @@ fn listen(args: &ServeArgs, config: &Config) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// Says what opening found, so that whoever restarted the gate knows what happened to it.
+/// Says what opening found, so that anyone who restarted the gate knows what happened to it.
 fn describe(report: &OpenReport, now_ms: u64) {
     let storage = &report.storage;
     let ended = if storage.was_clean { "closed cleanly" } else { "not closed cleanly" };

@@ -1,8 +1,9 @@
 //! A verdict as people read it: what was decided, and for a rejection what changed, by whom, when and what to do.
 
 use crate::client::in_commands;
-use crate::terminal::{Paint, Stream, Tone, inline, note, say, span, time};
+use crate::terminal::{Paint, Stream, Tone, inline, note, say, time};
 use countersign_api::{FailedPrecondition, FailedRead, Verdict, VerdictKind, Why};
+use countersign_core::utc::Span;
 use serde_json::Value;
 
 /// Shows a verdict: the answer on stdout, where to look next on stderr.
@@ -59,14 +60,14 @@ pub fn show(verdict: &Verdict) {
     }
     match (&verdict.effect, verdict.dispatch_at) {
         (Some(effect), Some(at)) => say(format_args!("  {effect} cools until {}, then it is decided again", time(at))),
-        (Some(effect), None) => note(format_args!("See `countersign effects show {effect}`.")),
+        (Some(effect), None) => note(format_args!("See `countersign effect show {effect}`.")),
         (None, _) => {}
     }
     if verdict.erased {
         note("The reasons of this verdict have been erased since.");
     }
     if let Some(entry) = verdict.entry {
-        note(format_args!("See `countersign entry show {entry}`; with `--receipt` it prints proof to keep."));
+        note(format_args!("See `countersign ledger show {entry}`; with `--receipt` it prints proof to keep."));
     }
 }
 
@@ -79,7 +80,7 @@ fn place(verdict: &Verdict) -> String {
         text.push_str(&format!(", under {} version {}", pact.name, pact.version));
     }
     if let Some(gap) = verdict.gap_ms {
-        text.push_str(&format!(", {} after it was observed", span(gap)));
+        text.push_str(&format!(", {} after it was observed", Span(gap)));
     }
     if verdict.repeated {
         text.push_str(" (decided before, under the same key)");
@@ -102,7 +103,7 @@ fn show_precondition(failed: &FailedPrecondition, paint: Paint, with_hint: bool)
         Why::Unconfirmed => "rests on a fact that its source has not confirmed in time",
         Why::Changed => "rests on a version that is no longer current",
     };
-    let gap = failed.gap_ms.map(|gap| format!(", {} after it was observed", span(gap))).unwrap_or_default();
+    let gap = failed.gap_ms.map(|gap| format!(", {} after it was observed", Span(gap))).unwrap_or_default();
     say(format_args!("  {} {} {why}{gap}", paint.word(Tone::Bad, "✗"), paint.word(Tone::Strong, &failed.precondition)));
     say(format_args!("      that: {}", failed.that));
     if let Some(error) = &failed.error {

@@ -21,25 +21,25 @@ use std::path::Path;
 
 /// Check the log offline: structure, hashes, signatures, and what you hold of it
 ///
-/// Reads every entry, computes the tree from the leaves, checks every checkpoint's signature with the log's key, which must be
-/// or have been the one that you give, every payload against the commitment in its leaf, and the signature of the agent or
-/// operator that acted against what its entry holds. With --against, also checks that the log still contains what a checkpoint or
-/// receipt that you kept says: that is how you find out that history was rewritten and signed again. Says exactly where a log
-/// breaks. Needs no server and no secret, and changes nothing.
+/// Reads every entry and rebuilds the tree from the leaves. Checks every checkpoint's signature with the log's key, which must be
+/// or have been the one you give; every payload against the commitment in its leaf; and the signature of every agent or operator
+/// against the entry it signed. With --against, also checks that the log still contains what your checkpoint or receipt says: that
+/// is how you find a history that was rewritten and signed again. Reports exactly where a log breaks. Needs no server and no
+/// secret, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  countersign verify --data countersign-data --key gate.vkey
-  countersign verify --key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
+  countersign verify --data countersign-data --log-key gate.vkey
+  countersign verify --log-key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
 
-The key is what `countersign init` printed; get it from someone you trust, not from the folder that you check.
+`countersign init` prints the log's key. Get it from someone you trust, not from the folder you check.
 Exit codes: 0 the log holds, 1 it is broken or disagrees with what you hold, 3 it cannot be read")]
 pub struct VerifyArgs {
     #[command(flatten)]
     folder: Folder,
     /// The log's public key, or a file that holds it
     #[arg(long, value_name = "KEY|FILE")]
-    key: String,
+    log_key: String,
     /// A checkpoint or receipt that the log must agree with: a file, or the receipt itself; may be repeated
     #[arg(long, value_name = "FILE|RECEIPT", num_args = 1..)]
     against: Vec<String>,
@@ -65,7 +65,7 @@ struct Flaw {
 
 /// Verifies.
 pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
-    let key = key(&args.key)?;
+    let key = key(&args.log_key)?;
     let folder = LogFolder::find(&config.data(args.folder.data.as_deref()))?;
     let held = args.against.iter().map(|given| Held::read(given)).collect::<Result<Vec<_>>>()?;
     #[cfg(feature = "sabotage")]
@@ -108,7 +108,7 @@ fn judge(folder: &LogFolder, key: &LogKey, held: &[Held]) -> Result<Result<Found
     examine(folder, key, verifier)
 }
 
-/// A log's public key, given as it stands or as a file.
+/// A log's public key, given as text or as a file.
 pub fn key(given: &str) -> Result<LogKey> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
@@ -126,7 +126,7 @@ pub fn key(given: &str) -> Result<LogKey> {
     })?)
 }
 
-/// Something of the log that the caller kept, not yet held against any key.
+/// A checkpoint or receipt that the caller kept, not yet checked with any key.
 struct Held {
     name: String,
     text: String,
@@ -223,7 +223,7 @@ impl Flaw {
             _ => None,
         };
         let problem = match error {
-            // What the verifier says stands by itself; it names the place too.
+            // The verifier's message is complete; it names the place too.
             StorageError::Fold { place, source } => format!("in {}: {source}", place.segment),
             other => other.to_string(),
         };

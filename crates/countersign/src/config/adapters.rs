@@ -22,7 +22,7 @@ use toml::Value;
 const CONCURRENCY_MAX: i64 = 1024;
 /// The most that is read of one answer.
 const BYTES_MAX: i64 = 16 << 20;
-/// Nobody waits longer than this to be connected, and no breaker stays open longer without looking.
+/// No one waits longer than this to be connected, and no breaker stays open longer without looking.
 const SPAN_MAX: Duration = Duration::from_secs(3600);
 
 /// The settings of one adapter.
@@ -41,7 +41,7 @@ pub enum AdapterSettings {
 pub struct HttpSettings {
     /// Everything is sent below this.
     pub base: Base,
-    /// Addresses that are not public and may be called all the same.
+    /// Addresses that are not public and may be called anyway.
     pub allow_private: Vec<Cidr>,
     /// Headers that every request has.
     pub headers: Vec<(String, Source)>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Value;
 
-/// The longest time that is taken for any of these: past it, a limit is none.
+/// The longest time that is accepted for any of these: past it, a limit is none.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The most connections that are taken; the system's own limit comes first nearly everywhere.
 const CONNECTIONS_MAX: i64 = 65_536;

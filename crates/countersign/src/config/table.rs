@@ -27,7 +27,6 @@ impl<'a> Table<'a> {
         &self.at
     }
 
-    /// Its members.
     pub fn members(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.table.iter().map(|(key, value)| (key.as_str(), value))
     }

@@ -175,7 +175,7 @@ pub fn not_skipped(subject: &Subject) -> Result<Json> {
         ("write the fact", Call::put(&path).json(&put)?),
         ("delete the fact", Call::delete(&path)),
         ("publish a pact", Call::post("/v1/pacts").body("application/toml", text)),
-        ("halt everybody", Call::post("/v1/halts").json(&json!({"scope": "all", "reason": "conform"}))?),
+        ("halt everything", Call::post("/v1/halts").json(&json!({"scope": "all", "reason": "conform"}))?),
     ];
     let mut refused = Vec::new();
     for (what, call) in tries {

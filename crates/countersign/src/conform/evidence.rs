@@ -109,7 +109,7 @@ fn verdicts(data: &Path) -> Result<HashMap<u64, String>> {
 fn altered(data: &Path) -> Result<Vec<Json>> {
     let copy = tempfile::tempdir().context("no temporary folder can be made")?;
     let segment = copied(data, copy.path())?;
-    let verify = || own::output(copy.path(), &["verify", "--data", ".", "--key", "log.vkey", "--json"]);
+    let verify = || own::output(copy.path(), &["verify", "--data", ".", "--log-key", "log.vkey", "--json"]);
     let (code, said) = verify()?;
     ensure!(code == Some(0), "the log does not hold as it is: {said}");
     let whole = fs::read(&segment)?;

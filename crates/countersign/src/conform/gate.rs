@@ -41,7 +41,6 @@ pub struct Subject {
 pub struct Agent {
     /// Its name on the gate.
     pub name: String,
-    /// Its key.
     pub key: SigningKey,
     client: Client,
 }

@@ -24,7 +24,6 @@ pub enum Claim {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its id.
     pub id: String,
     /// What it asks for.
     pub asks: String,
@@ -35,6 +34,8 @@ pub struct Row {
     /// What else shows it, or what is missing.
     #[serde(default)]
     pub shown: String,
+    /// What is missing, if it is met in part.
+    pub missing: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

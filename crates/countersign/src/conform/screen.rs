@@ -25,6 +25,9 @@ pub fn line(row: &Row, finding: &Finding, json: bool) -> Result<()> {
         let did = row.conform.as_deref().unwrap_or_default();
         say(format_args!("{:20}{}\n{:20}it {did}", "", paint.word(Tone::Bad, problem), ""));
     }
+    if let (State::NotYet, Some(why)) = (finding.state, finding.evidence.get("why").and_then(Json::as_str)) {
+        say(format_args!("{:20}{why}", ""));
+    }
     Ok(())
 }
 

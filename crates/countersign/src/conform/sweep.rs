@@ -25,11 +25,9 @@ pub type Sweep = Vec<TypeSwept>;
 /// One action type, swept.
 #[derive(Debug, Serialize)]
 pub struct TypeSwept {
-    /// Its pact.
     pub pact: String,
     /// Its name.
     pub action: String,
-    /// Its preconditions.
     pub preconditions: Vec<Swept>,
     /// Acting on facts that changed and changed back.
     pub changed_back: Found,
@@ -41,7 +39,6 @@ pub struct TypeSwept {
 /// One precondition, swept.
 #[derive(Debug, Serialize)]
 pub struct Swept {
-    /// Its id.
     pub id: String,
     /// Changed between observing and acting.
     pub changed: Found,

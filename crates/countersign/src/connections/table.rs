@@ -115,7 +115,7 @@ impl Slot {
         }
         let most = match self.state() {
             State::Head => limits.header,
-            // Whoever reads the body answers first.
+            // Anyone who reads the body answers first.
             State::Body => limits.body + limits.body / 2,
             State::Idle => limits.idle,
             State::Working => return Cut::No,

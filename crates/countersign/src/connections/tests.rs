@@ -141,7 +141,7 @@ async fn what_is_being_answered_is_never_given_up_and_a_newcomer_is_told_so() {
 #[tokio::test]
 async fn one_address_leaves_room_for_others() {
     let server = server(Limits { connections: 10, per_peer: 2, ..Limits::default() }).await;
-    // Loopback is everybody behind a proxy, so there is no such limit for it.
+    // Loopback is everyone behind a proxy, so there is no such limit for it.
     let mut held = Vec::new();
     for _ in 0..8 {
         held.push(server.slow_one().await);

@@ -23,7 +23,6 @@ pub struct Rotated {
     pub old: Option<Replaced>,
 }
 
-/// A key that was replaced.
 #[derive(Debug)]
 pub struct Replaced {
     /// Its name.

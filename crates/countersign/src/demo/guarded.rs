@@ -46,7 +46,7 @@ pub struct GatedScenario<'a> {
 /// What came of a step.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing that anybody else can see.
+    /// Nothing that anyone else can see.
     Quiet,
     /// Shown, and sealed in a token.
     Observed,

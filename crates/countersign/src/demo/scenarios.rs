@@ -19,7 +19,6 @@ pub struct Scenario {
     pub id: &'static str,
     /// What it is about, in one line.
     pub title: &'static str,
-    /// The pact.
     pub pact: PactFile,
     /// The agents, with the role of each.
     pub agents: &'static [(&'static str, &'static str)],

@@ -1,7 +1,7 @@
 //! The schedule of a scenario, and the two kinds of world it is played in.
 //!
 //! Each agent runs on a thread of its own with a mind of its own, and takes its turn when the schedule says so: the race is
-//! lost or won the same way every time, and nobody sleeps. Time is moved by hand, wall and monotonic together, so that a
+//! lost or won the same way every time, and no one sleeps. Time is moved by hand, wall and monotonic together, so that a
 //! gap of 45 seconds is 45,000 ms of ledger time and no time of the reader's.
 
 use super::rows::Rows;
@@ -27,7 +27,7 @@ pub struct Step {
 /// What a step does.
 #[derive(Debug)]
 pub enum Deed {
-    /// Nothing that anybody else can see.
+    /// Nothing that anyone else can see.
     Think,
     /// Reads facts and checks what it is about to rely on.
     Read {
@@ -45,9 +45,8 @@ pub enum Deed {
         /// What a service without a gate does when it is told to.
         effect: fn(&mut Rows),
     },
-    /// Announces that facts are about to change; without a gate there is nobody to tell.
+    /// Announces that facts are about to change; without a gate there is no one to tell.
     Claim {
-        /// The facts.
         facts: &'static [&'static str],
         /// For how long.
         for_ms: u64,
@@ -58,7 +57,6 @@ pub enum Deed {
     Cooled,
     /// Something outside writes a fact.
     Feed {
-        /// The fact.
         fact: &'static str,
         /// Its whole new value, as JSON.
         value: &'static str,
@@ -104,7 +102,7 @@ struct Baton {
 }
 
 impl Baton {
-    /// Waits for a turn. It ends when the answer is dropped, also by a panic: nobody waits for ever.
+    /// Waits for a turn. It ends when the answer is dropped, also by a panic: no one waits forever.
     fn take(&self, turn: usize) -> Held<'_> {
         let mut now = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         while *now != turn {

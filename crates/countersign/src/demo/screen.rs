@@ -189,7 +189,10 @@ fn next(page: &mut Page, kept: Option<&Path>) {
         Some(folder) => {
             let folder = folder.display();
             [
-                (format!("countersign verify --data {folder} --key {folder}/log.vkey"), "check hashes and signatures"),
+                (
+                    format!("countersign verify --data {folder} --log-key {folder}/log.vkey"),
+                    "check hashes and signatures",
+                ),
                 (format!("countersign audit --data {folder}"), "decide every entry again and compare"),
             ]
         }

@@ -11,7 +11,6 @@ use std::sync::{Mutex, PoisonError};
 /// What, if any, harm the end state shows.
 type Harm = Box<dyn Fn(&Rows) -> Option<String> + Sync>;
 
-/// The service.
 pub struct Service {
     rows: Mutex<Rows>,
     harm: Harm,
@@ -20,7 +19,7 @@ pub struct Service {
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing that anybody else can see.
+    /// Nothing that anyone else can see.
     Quiet,
     /// The check passed, or did not.
     Checked(bool),

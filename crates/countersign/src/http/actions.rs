@@ -31,11 +31,11 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
     };
     fields.done()?;
     let ids = fact_ids(facts)?;
-    let observed = if app.lives_outside(&ids) {
+    let observed = if app.is_external(&ids) {
         app.gate.may_observe(&caller.name, &ids)?;
         let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
         let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
-        let read = move |gate: &Gate| match gate.read_outside(&asked, &adapters) {
+        let read = move |gate: &Gate| match gate.read_external(&asked, &adapters) {
             Err(unread) if !gate.may_be_told_of(&agent, &unread.fact) => {
                 Err(HttpError::from(NotObservable { agent, facts: vec![unread.fact] }))
             }
@@ -130,7 +130,7 @@ pub async fn show(
     if entry >= app.gate.view().position {
         return Err(not_found());
     }
-    // An approval executes somebody's action: the entry that was parked says whose.
+    // An approval executes someone's action: the entry that was parked says whose.
     let asked = app.blocking(move |gate| leaf_of(gate, entry)).await?;
     let leaf = match asked.review.filter(|_| asked.kind == Kind::Approval) {
         Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
@@ -150,15 +150,18 @@ fn leaf_of(gate: &Gate, entry: u64) -> Result<Leaf, LogError> {
 
 impl App {
     /// Whether one of these facts is kept elsewhere, so that reading it means waiting.
-    fn lives_outside(&self, ids: &[FactId]) -> bool {
+    fn is_external(&self, ids: &[FactId]) -> bool {
         let view = self.gate.view();
         ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
     }
 
-    /// What an agent is told that waits for as many facts outside as it may.
+    /// What an agent is told that waits for as many external facts as it may.
     fn reads_too_much(&self, agent: &AgentId) -> HttpError {
         self.gate.deny(agent, DenialCode::RateLimited, "external reads");
-        denied(DenialCode::RateLimited, format!("{agent} waits for as many facts outside as one agent, or all, may"))
+        denied(
+            DenialCode::RateLimited,
+            format!("{agent} waits for as many external facts as one agent, or all agents, may"),
+        )
     }
 
     /// The verdict, or what became of its call within this time.

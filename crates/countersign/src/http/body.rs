@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a body may take to arrive where it comes over no connection that says so: a caller that stops halfway must not hold a place
-/// for ever. Tests send theirs at once and do not want to wait that long for the one that never comes.
+/// forever. Tests send theirs at once and do not want to wait that long for the one that never comes.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// How much of a body that is too large is still read and thrown away, so that an honest caller gets to read the answer: a
@@ -206,13 +206,13 @@ impl Fields {
         }
     }
 
-    /// Refuses fields that nobody took.
+    /// Refuses fields that no one took.
     pub fn positive(&mut self, field: &str) -> Result<u64, HttpError> {
         let value = self.required(field)?.as_u64().filter(|value| *value > 0);
         value.ok_or_else(|| HttpError::field(format!("field `{field}` must be a whole number above 0")))
     }
 
-    /// Refuses what nobody asked for.
+    /// Refuses what no one asked for.
     pub fn done(self) -> Result<(), HttpError> {
         match self.0.keys().next() {
             None => Ok(()),

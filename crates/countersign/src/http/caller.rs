@@ -1,4 +1,4 @@
-//! Who calls: the one place that says so, and that turns away whoever may not.
+//! Who calls: the one place that says so, and that turns away anyone who may not.
 //!
 //! An open gate, which has no operators yet, believes the header `Countersign-Agent`, writes `auth: none`, and serves loopback
 //! only. An identified one goes by signatures alone. The body is read here, whole, once its sender is known and may do what is asked,
@@ -34,8 +34,6 @@ impl FromRequestParts<Arc<App>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, HttpError> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| {
-            HttpError::internal("a handler asks who calls where the table says that nobody need be known")
-        })
+        caller.ok_or_else(|| HttpError::internal("a handler asks for the caller of a route that needs none"))
     }
 }

@@ -124,7 +124,7 @@ impl App {
             let (moved, moves) = oneshot::channel();
             // First listen, then look: nothing can fall between.
             let told = move || {
-                // Whoever has stopped waiting need not be told.
+                // Anyone who has stopped waiting need not be told.
                 let _ = moved.send(());
             };
             let listening = self.gate.moves().once(id, Box::new(told));

@@ -285,12 +285,12 @@ impl From<AuthError> for HttpError {
                 ErrorCode::NotReady,
                 error.to_string(),
                 "nothing was decided; an operator corrects the machine's clock, or confirms it with `countersign clock \
-                 confirm`. Until then `halt` and `resume` pass, and /readyz says how it is",
+                 confirm`. Until then only halts and their lifting are accepted, and /readyz shows the state",
             ),
             AuthError::NotNoted(_) => Self::new(
                 ErrorCode::NotReady,
                 error.to_string(),
-                "the data folder cannot be written; look at the disk. `halt`, and a caller whose clock is not ahead, are not affected",
+                "the data folder cannot be written; look at the disk. Halts, and a caller whose clock is not ahead, are not affected",
             ),
         }
     }
@@ -329,7 +329,7 @@ impl From<NotRead> for HttpError {
             tracing::warn!(r#type = error.fact.ty().as_str(), unlogged, "an external fact could not be read");
         }
         let hint = "nothing was shown; see that the adapter's other side is up, then observe again";
-        Self::new(ErrorCode::OutsideUnread, error.to_string(), hint)
+        Self::new(ErrorCode::ExternalUnread, error.to_string(), hint)
     }
 }
 
@@ -362,7 +362,7 @@ pub fn denied(code: DenialCode, message: String) -> HttpError {
     HttpError::new(code, message, hint)
 }
 
-/// The body is larger than is taken.
+/// The body is larger than is accepted.
 pub fn too_large(message: String) -> HttpError {
     HttpError::new(
         ErrorCode::BodyTooLarge,
@@ -378,7 +378,7 @@ pub fn invalid_json(message: String) -> HttpError {
     HttpError::new(ErrorCode::InvalidJson, message, hint)
 }
 
-/// The body has a field that nobody reads.
+/// The body has a field that no one reads.
 pub fn unknown_field(message: String) -> HttpError {
     HttpError::new(ErrorCode::UnknownField, message, "leave the field out, or correct its spelling")
 }

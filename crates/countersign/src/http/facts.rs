@@ -62,7 +62,7 @@ pub fn bad_query(error: &QueryRejection) -> HttpError {
 
 fn no_fact(gate: &Gate, id: &FactId) -> HttpError {
     if let Some(source) = gate.view().catalogue().source(id.ty()) {
-        let message = format!("facts of type {} live outside, in `{}`, and not in the ledger", id.ty(), source.adapter);
+        let message = format!("facts of type {} are external, in `{}`, and not in the ledger", id.ty(), source.adapter);
         let hint = "look there, or observe it as an agent that may: an observation reads it";
         return HttpError::new(ErrorCode::FactNotFound, message, hint);
     }

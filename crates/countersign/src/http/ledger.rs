@@ -32,7 +32,7 @@ const PAGE: (u64, u64) = (100, PAGE_MAX);
 /// Most entries that one erasure names: the leaf of the erasure lists them all and has at most 64 KiB.
 const ERASED_AT_ONCE_MAX: usize = 2048;
 
-/// How often a proof is made anew because the log grew meanwhile.
+/// How often a proof is made again because the log grew meanwhile.
 const PROVE_TRIES_MAX: usize = 32;
 
 type IndexPath = Result<Path<u64>, PathRejection>;

@@ -9,7 +9,7 @@ use countersign_api::ErrorCode;
 use countersign_ledger::tile::{FULL_WIDTH, TileRef, parse_path};
 use std::sync::Arc;
 
-/// A full tile never changes, so caches may keep it for ever; a partial one is soon replaced by a wider one.
+/// A full tile never changes, so caches may keep it forever; a partial one is soon replaced by a wider one.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 /// `GET /log/checkpoint`

@@ -98,7 +98,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
         out,
         "countersign_effects_total",
         "counter",
-        "Outcomes of calls to the outside; a doubt counts, and then its end.",
+        "Outcomes of external calls; a doubt counts, and then its end.",
     );
     let outcomes = [("settled", &counters.settled), ("failed", &counters.failed), ("in_doubt", &counters.in_doubt)];
     for (outcome, counter) in outcomes {

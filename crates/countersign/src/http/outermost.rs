@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest request id that is taken from a caller.
+/// Longest request id that is accepted from a caller.
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
 /// Wraps one request.

@@ -65,12 +65,11 @@ pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Reque
     let load = crate::sabotage::load;
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
     let pact = Arc::new(loaded.pact);
+    app.check_sources(&pact, &source)?;
     let entered =
         app.enter(GateRequest::Publish { by: caller.name, auth: caller.auth, pact: Arc::clone(&pact) }).await?;
     let mut warnings: Vec<Problem> = loaded.warnings.iter().map(|found| problem(&source, found)).collect();
-    if app.knows_adapters {
-        warnings.extend(unknown_adapters(&pact, &source, &app.adapters));
-    }
+    warnings.extend(app.unknown_calls(&pact, &source));
     json(&PactPublished {
         name: pact.name.to_string(),
         version: pact.version,
@@ -81,24 +80,50 @@ pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Reque
     })
 }
 
-/// What the pact calls or reads by and the gate's settings do not name: nothing of that can be carried out.
-fn unknown_adapters(pact: &Pact, source: &str, adapters: &Adapters) -> Vec<Problem> {
-    let calls = pact.actions.values().filter_map(|action| action.call.as_ref()).map(|call| &call.adapter);
-    let named: BTreeSet<_> = calls.chain(pact.sources.values().map(|source| &source.adapter)).collect();
-    let warning = |name: &SmolStr| {
-        let line = source.lines().position(|line| line.contains(&format!("\"{name}\""))).unwrap_or_default();
-        let names: Vec<&str> = adapters.keys().map(SmolStr::as_str).collect();
-        let known =
-            if names.is_empty() { "they name none".to_owned() } else { format!("they name {}", names.join(", ")) };
-        Problem {
-            severity: Severity::Warning,
-            line: u64::try_from(line + 1).unwrap_or(u64::MAX),
-            column: 1,
-            message: format!("the gate's settings name no adapter or MCP server `{name}`; {known}"),
-            hint: Some("add it to countersign.toml and start the gate again, or use a name that is there".to_owned()),
+impl App {
+    /// Refuses a pact whose facts live where the settings of the gate name nothing. No one could read them, and the type would be bound
+    /// to that name from then on: publishing is the last moment at which a typo costs nothing.
+    fn check_sources(&self, pact: &Pact, source: &str) -> Result<(), HttpError> {
+        let named = pact.sources.values().map(|source| &source.adapter).collect();
+        let problems = self.unknown_adapters(named, source, Severity::Error);
+        if problems.is_empty() {
+            return Ok(());
         }
+        let message = "the pact has external facts that this gate cannot read";
+        let mut error =
+            HttpError::new(ErrorCode::PactInvalid, message, "fix what `problems` lists, then publish again");
+        error.problems = problems;
+        Err(error)
+    }
+
+    /// Calls that the settings of the gate name no adapter for. They stay undone until one is set up.
+    fn unknown_calls(&self, pact: &Pact, source: &str) -> Vec<Problem> {
+        let calls = pact.actions.values().filter_map(|action| action.call.as_ref()).map(|call| &call.adapter);
+        self.unknown_adapters(calls.collect(), source, Severity::Warning)
+    }
+
+    fn unknown_adapters(&self, named: BTreeSet<&SmolStr>, source: &str, severity: Severity) -> Vec<Problem> {
+        // A folder that is opened by a command has no adapters: it cannot tell.
+        let unknown = named.into_iter().filter(|name| self.knows_adapters && !self.adapters.contains_key(*name));
+        unknown.map(|name| unknown_adapter(name, source, severity, &self.adapters)).collect()
+    }
+}
+
+fn unknown_adapter(name: &SmolStr, source: &str, severity: Severity, adapters: &Adapters) -> Problem {
+    let line = source.lines().position(|line| line.contains(&format!("\"{name}\""))).unwrap_or_default();
+    let names: Vec<&str> = adapters.keys().map(SmolStr::as_str).collect();
+    let known = if names.is_empty() { "they name none".to_owned() } else { format!("they name {}", names.join(", ")) };
+    let hint = match diagnostic::closest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? If not, add it to countersign.toml and restart the gate"),
+        None => "add it to countersign.toml and restart the gate, or use a name that is there".to_owned(),
     };
-    named.into_iter().filter(|name| !adapters.contains_key(*name)).map(warning).collect()
+    Problem {
+        severity,
+        line: u64::try_from(line + 1).unwrap_or(u64::MAX),
+        column: 1,
+        message: format!("the gate's settings name no adapter or MCP server `{name}`; {known}"),
+        hint: Some(hint),
+    }
 }
 
 /// `POST /v1/check/pact`
@@ -114,11 +139,10 @@ pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     {
         return Err(Refusal::Publish(refused).into());
     }
-    json(&PactChecked {
-        pact: summary(&loaded.pact),
-        unchanged,
-        warnings: loaded.warnings.iter().map(|found| problem(&source, found)).collect(),
-    })
+    app.check_sources(&loaded.pact, &source)?;
+    let mut warnings: Vec<Problem> = loaded.warnings.iter().map(|found| problem(&source, found)).collect();
+    warnings.extend(app.unknown_calls(&loaded.pact, &source));
+    json(&PactChecked { pact: summary(&loaded.pact), unchanged, warnings })
 }
 
 fn invalid(source: &str, found: &[Diagnostic]) -> HttpError {

@@ -1,4 +1,4 @@
-//! Places of those that wait: so many of one agent, and so many in all. Whoever waits holds a thread or a connection meanwhile, which
+//! Places of those that wait: so many of one agent, and so many in all. Anyone who waits holds a thread or a connection meanwhile, which
 //! one agent must not be able to take from all others.
 
 use countersign_core::ids::AgentId;

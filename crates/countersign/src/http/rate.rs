@@ -1,8 +1,8 @@
 //! How often one caller may ask: a token bucket for each key that has signed, and one for each peer that has not.
 //!
-//! Only a verified signature is charged to its key, so that nobody can use up somebody else's requests by naming their key; what
+//! Only a verified signature is charged to its key, so that no one can use up someone else's requests by naming their key; what
 //! fails is charged to the peer that sent it. A key that has used up its requests is refused before its signature is verified or its
-//! nonce kept; only so many a second are verified all the same, to count them for its holder. Each bucket is one atomic number (the
+//! nonce kept; only so many a second are verified anyway, to count them for its holder. Each bucket is one atomic number (the
 //! time at which it will be full again), so callers do not wait for each other.
 
 use super::error::{HttpError, denied};
@@ -66,7 +66,7 @@ pub struct Left {
     pub full_in_s: u64,
 }
 
-/// A bucket is empty; whoever asks again must wait.
+/// A bucket is empty; anyone who asks again must wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Empty;
 
@@ -194,7 +194,7 @@ impl Rates {
         let _ = self.per_peer.take(&self.failed.bucket(network(peer), now_ns), 1, now_ns);
     }
 
-    /// Charges a request that nobody has to sign to the peer that sent it.
+    /// Charges a request that no one has to sign to the peer that sent it.
     pub fn charge_unsigned(&self, peer: IpAddr) -> Result<Left, Empty> {
         let now_ns = self.now_ns();
         self.per_peer.take(&self.unsigned.bucket(network(peer), now_ns), 1, now_ns)

@@ -12,7 +12,7 @@ use countersign_core::action::Observed;
 use countersign_core::decision::Verdict;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
 use countersign_core::review::{Parked, ReviewId};
-use countersign_engine::gate::{OutsideFacts, ShownReview};
+use countersign_engine::gate::{ExternalFacts, ShownReview};
 use countersign_engine::request;
 use serde_json::Value;
 use std::sync::Arc;
@@ -45,12 +45,12 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
 /// `GET /v1/reviews/{review}`
 pub async fn show(State(app): State<Arc<App>>, caller: Caller, path: ReviewPath) -> Result<Response, HttpError> {
     let review = review_id(path)?;
-    let outside = app.gate.outside_of_review(review).map_err(request::Refusal::from)?;
+    let outside = app.gate.external_of_review(review).map_err(request::Refusal::from)?;
     let read = if outside.is_empty() {
-        OutsideFacts::default()
+        ExternalFacts::default()
     } else {
         let adapters = Arc::clone(&app.adapters);
-        app.blocking(move |gate| gate.read_outside(&outside, &adapters)).await?
+        app.blocking(move |gate| gate.read_external(&outside, &adapters)).await?
     };
     let shown = app.gate.show_review_with(review, &caller.name, &read).map_err(request::Refusal::from)?;
     json(&on_the_wire(&shown))

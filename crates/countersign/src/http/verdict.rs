@@ -366,7 +366,7 @@ fn failed(failed: &reason::FailedPrecondition) -> FailedPrecondition {
 }
 
 fn read(read: &reason::FailedRead) -> FailedRead {
-    let (outside, changed) = (read.read_outside(), read.changed_here());
+    let (outside, changed) = (read.read_external(), read.changed_here());
     FailedRead {
         attribute: match &read.attribute {
             Some(attribute) => format!("{}.{attribute}", read.fact),

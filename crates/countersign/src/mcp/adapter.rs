@@ -2,7 +2,7 @@
 //! whose definition, on that very link, is the approved one.
 //!
 //! What a tool says counts only where it is clear. A whole result without an error means that it was done. Anything else, also an error
-//! of any kind, means that nobody knows: a tool that failed half-way says the same as one that did nothing (I6); unless the pact says
+//! of any kind, means that no one knows: a tool that failed half-way says the same as one that did nothing (I6); unless the pact says
 //! that this tool's errors do not.
 
 mod answered;
@@ -19,11 +19,11 @@ use super::settings::{McpSettings, Place};
 use super::tool::Tool;
 use super::upstream::Alive;
 use crate::adapters::secret::Known;
-use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send};
 use countersign_core::limits::RESULT_BYTES_MAX;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Value as FactValue;
-use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactReader, Job, Leave, Outside, Probed, Reading};
+use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactAsRead, FactReader, Job, Leave, Probed, Reading};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // The last adapter may be dropped where nobody may wait; the links end by themselves.
+        // The last adapter may be dropped where no one may wait; the links end by themselves.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -99,7 +99,7 @@ pub fn adapters(settings: &McpSettings) -> std::io::Result<Adapters> {
 enum Unread {
     /// No answer came; one may come next time.
     Silent(String),
-    /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everybody
+    /// The server answered, with an error or with something that is no such fact. Waiting for another answer would keep everyone
     /// fenced out, and act by itself whenever it comes.
     Answered(String),
 }
@@ -230,11 +230,11 @@ impl McpAdapter {
     fn read(
         &self,
         link: &mut Direct,
-        read: &OutsideRead,
+        read: &ExternalRead,
         schema: &FactSchema,
         until: Instant,
     ) -> Result<Reading, Unread> {
-        let OutsideHow::Tool { tool, arguments, at } = &read.how else {
+        let ExternalHow::Tool { tool, arguments, at } = &read.how else {
             return Err(Unread::Answered(format!("{} is not read by a tool", read.fact)));
         };
         let checked = self.check_approved(link, tool, until);
@@ -252,7 +252,7 @@ impl McpAdapter {
         if let Some(why) = why {
             return Err(Unread::Answered(format!("{tool} could not read {}: {why}", read.fact)));
         }
-        // The whole answer is shown to whoever observes the fact.
+        // The whole answer is shown to anyone who observes the fact.
         if self.known().is_in(&answered.text) {
             let why = "holds a secret that the server was started with";
             return Err(Unread::Answered(format!("what {tool} says of {} {why}", read.fact)));
@@ -271,7 +271,7 @@ impl McpAdapter {
             let mut read = Vec::with_capacity(job.call.outside.len());
             for wanted in &job.call.outside {
                 match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
-                    Ok(Reading { value, .. }) => read.push(Outside { fact: wanted.fact.clone(), value }),
+                    Ok(Reading { value, .. }) => read.push(FactAsRead { fact: wanted.fact.clone(), value }),
                     Err(Unread::Silent(why)) => return Attempt::NotSent(self.said(why)),
                     Err(Unread::Answered(why)) => return Attempt::Refused(self.said(why)),
                 }
@@ -362,7 +362,7 @@ impl Adapter for McpAdapter {
         probed
     }
 
-    fn observe(&self, read: &OutsideRead, schema: &FactSchema) -> Result<Reading, String> {
+    fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
         let told = |why: String| self.said(why).summary;
         let mut link = self.link().map_err(|error| told(format!("{} cannot be reached: {error}", self.name)))?;
         match self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN) {

@@ -2,7 +2,7 @@
 //! and each message may be large. What would go beyond it is refused, and its sender is told so.
 //!
 //! Bytes are counted while they are read, so that also half a message counts, and until the last copy of the message is dropped: in a
-//! queue, in the hands of a session, or on its way to somebody who does not read.
+//! queue, in the hands of a session, or on its way to someone who does not read.
 
 use super::message::{Message, Refused};
 use axum::body::Bytes;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bound where the settings do not say: eight of the largest messages of servers.
 pub const BUFFERED_MAX: usize = 256 << 20;
 
-/// Messages up to this length have a quarter more for themselves: what is large must not keep everybody from a word.
+/// Messages up to this length have a quarter more for themselves: what is large must not keep everyone from a word.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// How much is held.

@@ -1,4 +1,4 @@
-//! The gateway as a client of its own: to read a server's tools before anybody is shown them, and to call what a pact maps.
+//! The gateway as a client of its own: to read a server's tools before anyone is shown them, and to call what a pact maps.
 
 use super::buffers::{Buffers, Held};
 use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, raw};
@@ -23,7 +23,7 @@ const LISTS_WITHIN: Duration = Duration::from_secs(30);
 /// A list of more pages than this does not end.
 const PAGES_MAX: usize = 100;
 
-/// A link to one server, with nobody else on it.
+/// A link to one server, with no one else on it.
 pub struct Direct {
     link: mpsc::Sender<Message>,
     events: mpsc::Receiver<(usize, u64, Event)>,
@@ -49,7 +49,7 @@ pub enum NoAnswer {
     /// Nothing was sent.
     #[error("{0}")]
     NotSent(String),
-    /// It was sent, and nobody knows what became of it.
+    /// It was sent, and no one knows what became of it.
     #[error("{0}")]
     Lost(String),
     /// Nothing was sent, nor will be: the tool is not the one that was approved.

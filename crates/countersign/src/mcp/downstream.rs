@@ -3,5 +3,5 @@
 pub mod http;
 pub mod stdio;
 
-/// The largest message of a client that is taken.
+/// The largest message of a client that is accepted.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;

@@ -22,7 +22,6 @@ const TOOL_FACTS: &str = "\
 attributes = { definition = \"String\", read_only = \"Bool\" }
 ";
 
-/// The whole pact.
 pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
     PactName::new(upstream).map_err(|error| format!("`{upstream}` cannot name a pact: {error}"))?;
     let (reads, writes): (Vec<&Tool>, Vec<&Tool>) = tools.iter().partition(|tool| pairs::only_reads(tool));
@@ -74,7 +73,7 @@ fn head(upstream: &str, reads: &[&Tool]) -> String {
          # condition marked REPLACE, and run `countersign pact check` and `countersign pact publish` on it.\n\
          #\n\
          # What is not named here stays denied. Tools that say of themselves that they only read pass without a pact, once they are\n\
-         # approved; every call of them is in the ledger all the same.\n"
+         # approved; every call of them is still recorded in the ledger.\n"
     );
     for tool in reads {
         let sure = if tool.read_only {
@@ -117,7 +116,7 @@ fn action(upstream: &str, tool: &Tool, pair: Option<&Pair<'_>>) -> Result<String
     }
     text.push_str(&lines);
     text.push_str(&format!(
-        "\n# REPLACE: say what must hold at the instant of the call. As it stands this never does, so nobody may.\n\
+        "\n# REPLACE: say what must hold at the instant of the call. Until then it never holds, so no one may.\n\
          [[action.{name}.require]]\nid = \"replace-me\"\nthat = '{condition}'\n"
     ));
     Ok(text)

@@ -103,7 +103,7 @@ pub enum Approval {
     AsItIs,
     /// Its definition is another than the one that was approved.
     Changed,
-    /// Nobody has approved it.
+    /// No one has approved it.
     Missing,
 }
 
@@ -250,7 +250,7 @@ impl GateClient {
     }
 }
 
-/// An idempotency key that nobody guesses.
+/// An idempotency key that no one guesses.
 pub(super) fn random_key() -> Result<String> {
     let mut key = [0; 18];
     getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;

@@ -24,7 +24,6 @@ pub struct Mapping {
 /// The action that a call of a tool stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapped {
-    /// The pact.
     pub pact: String,
     /// The action type.
     pub action: String,

@@ -1,7 +1,7 @@
 //! JSON-RPC messages as they stand: only the outermost members are looked at, everything below stays the text that was sent.
 //!
 //! What the gateway does not have to understand it must not rewrite: a parser of typed messages drops what it does not know
-//! (docs/adr/0012). And what two readers could understand differently is refused: a name that stands twice would let a call
+//! (docs/adr/0012). And what two readers could understand differently is refused: a duplicate name would let a call
 //! look like one tool to the gateway and like another to the server.
 
 mod members;
@@ -15,14 +15,14 @@ use countersign_engine::outbox::Leave;
 use serde_json::value::{RawValue, to_raw_value};
 use std::time::Instant;
 
-/// JSON text that nobody has looked into.
+/// JSON text that no one has looked into.
 pub type Raw = Box<RawValue>;
 
 /// The code of JSON-RPC for text that is not JSON.
 pub const PARSE_ERROR: i64 = -32700;
 /// The code of JSON-RPC for JSON that is no message.
 pub const INVALID_REQUEST: i64 = -32600;
-/// The code of JSON-RPC for a method that nobody has.
+/// The code of JSON-RPC for a method that no one has.
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The code of JSON-RPC for params that do not fit.
 pub const INVALID_PARAMS: i64 = -32602;
@@ -37,7 +37,7 @@ pub const NOT_SENT: i64 = -32004;
 /// The codes that only the gateway answers with.
 pub const OWN_CODES: [i64; 3] = [UPSTREAM_FAILED, REFUSED, NOT_SENT];
 
-/// The longest id of a request, or of an event, that is taken.
+/// The longest id of a request, or of an event, that is accepted.
 pub const ID_BYTES_MAX: usize = 256;
 
 /// What kind of message it is.
@@ -60,7 +60,7 @@ pub struct Message {
     pub method: String,
     /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
     pub headers: Vec<(String, String)>,
-    /// The room that it takes, where somebody else sent it.
+    /// The room that it takes, where someone else sent it.
     pub held: Option<Held>,
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
@@ -169,7 +169,7 @@ impl Message {
         }
         match (names::answer(&message.members), message.id()) {
             (Ok(()), _) => Ok(message),
-            // Whoever waits for it must not wait for ever.
+            // Anyone who waits for it must not wait forever.
             (Err(why), Some(id)) => {
                 Ok(Self::error(id, UPSTREAM_FAILED, &format!("what is answered can be read in two ways: {why}")))
             }
@@ -350,7 +350,6 @@ pub fn raw(value: &impl serde::Serialize) -> Raw {
     to_raw_value(value).unwrap_or_default()
 }
 
-/// A number.
 pub fn number(number: u64) -> Raw {
     raw(&number)
 }

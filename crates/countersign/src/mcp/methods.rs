@@ -14,7 +14,7 @@ pub enum Rule {
     Record,
 }
 
-/// A request of a client; `None` where nobody has said what becomes of it.
+/// A request of a client; `None` where no one has said what becomes of it.
 pub fn request(method: &str) -> Option<Rule> {
     match method {
         "initialize"
@@ -41,7 +41,7 @@ pub fn request(method: &str) -> Option<Rule> {
     }
 }
 
-/// A notification of a client; `None` where nobody has said what becomes of it.
+/// A notification of a client; `None` where no one has said what becomes of it.
 pub fn notification(method: &str) -> Option<Rule> {
     match method {
         "notifications/initialized"

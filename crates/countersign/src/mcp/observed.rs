@@ -1,4 +1,4 @@
-//! What agents are shown of facts outside: read by the gate for them, and sealed, so that what they do afterwards is decided on it.
+//! What agents are shown of external facts: read by the gate for them, and sealed, so that what they do afterwards is decided on it.
 //!
 //! A call of a tool that a pact names as the source of a fact is made by the gate's own worker. So the observation is of the very
 //! answer that the agent gets, neither the agent nor the gateway can make one up, and readers and writers speak to the same
@@ -49,7 +49,7 @@ impl Observations {
         Self { secret: Some(secret), ..Self::default() }
     }
 
-    /// The seal of a word that this client is given. Nobody else can make it, so another session cannot use the word by guessing.
+    /// The seal of a word that this client is given. No one else can make it, so another session cannot use the word by guessing.
     pub fn seal(&self, word: &str) -> Option<String> {
         let secret = self.secret.as_ref()?;
         let Digest(inner) = Digest::of(&[secret.as_slice(), word.as_bytes()].concat());

@@ -35,7 +35,7 @@ impl Refusal {
         Self { text, object: json!({"error": {"code": code, "message": message, "hint": hint}, "retry": {"how": how}}) }
     }
 
-    /// Nobody has a tool of this name.
+    /// No one has a tool of this name.
     pub fn unknown(tool: &str) -> Self {
         Self::error("tool_unknown", format!("there is no tool `{tool}`"), "List the tools again.", "change")
     }
@@ -43,7 +43,7 @@ impl Refusal {
     /// The tool must not be used as it is.
     pub fn unfit(tool: &str, why: &str) -> Self {
         let message = format!("the tool `{tool}` is not to be used: {why}");
-        Self::error("tool_unfit", message, "Tell a person; its server has to be mended.", "never")
+        Self::error("tool_unfit", message, "Tell a person; its server has to be fixed.", "never")
     }
 
     /// The tool is mapped, and not approved as it is.
@@ -68,7 +68,7 @@ impl Refusal {
         let text = match verdict.verdict {
             VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
             VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
-            VerdictKind::InDoubt => format!("Nobody knows whether it was done: {message}. {ask}"),
+            VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
             _ => match no_server(&message) {
                 Some((message, hint)) => format!("Not done: {message}. {hint}"),
                 None => format!("Not done: {message}. {hint}"),
@@ -77,7 +77,7 @@ impl Refusal {
         Self { text, object }
     }
 
-    /// It was done, and what the tool answered was too long to keep; clients expect a structure that nobody has any more.
+    /// It was done, and what the tool answered was too long to keep; clients expect a structure that no one has any more.
     pub fn of_unkept(verdict: &Verdict) -> Self {
         let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone()).unwrap_or_default();
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Refusal {
         Self { text: format!("It was done, and must not be called again: {said}."), object }
     }
 
-    /// The list of tools could not be had, so nobody knows what is called.
+    /// The list of tools could not be had, so no one knows what is called.
     pub fn no_list(upstream: &str, why: &str) -> Self {
         let message = not_listed(&format!("the server `{upstream}`"), why);
         Self::error("upstream_failed", message, "Try again later.", "later")
@@ -134,7 +134,7 @@ impl Refusal {
         Self::error("gate_unreachable", format!("the gate gives no verdict: {first}"), "Try again later.", "later")
     }
 
-    /// The gate gave no verdict on a call that it makes itself: it may be under way all the same.
+    /// The gate gave no verdict on a call that it makes itself: it may be under way anyway.
     pub fn no_verdict(error: &anyhow::Error, key: &str) -> Self {
         if !is_unknown(error) {
             return Self::no_gate(error);
@@ -193,7 +193,7 @@ impl Refusal {
         refusal
     }
 
-    /// A call was asked for by a word that names none here. One may have been made all the same.
+    /// A call was asked for by a word that names none here. One may have been made anyway.
     pub fn no_word(why: &str) -> Self {
         let hint = "Do not make the call again: it may have been made. A client that gave it an idempotency key repeats it with \
                     the same key, which never does it twice; otherwise a person looks into the ledger.";
@@ -233,7 +233,7 @@ impl Refusal {
         Self::error(
             "pact_unread",
             message,
-            "Whoever runs the gateway starts the gate's version of countersign.",
+            "Ask the operator of the gateway to run the same version of countersign as the gate.",
             "never",
         )
     }
@@ -270,11 +270,11 @@ impl Refusal {
         Self { text: format!("{method} was not passed on: {message}. {hint}"), object }
     }
 
-    /// Nobody has said what becomes of this method.
+    /// No one has said what becomes of this method.
     pub fn method(method: &str) -> Self {
         let method: String = method.chars().take(128).collect();
         let message = format!("the gateway does not pass on the method `{method}`: it is not known what it does");
-        let hint = "Whoever runs the gateway can allow it: --allow-method, or allow_methods in countersign.toml.";
+        let hint = "The operator of the gateway can allow it: --allow-method, or allow_methods in countersign.toml.";
         Self::error("method_not_passed", message, hint, "never")
     }
 
@@ -310,13 +310,13 @@ impl Refusal {
         Self { text: format!("Not done: {message}. {hint}"), object }
     }
 
-    /// As the result of a tool that promises nothing about its structured content, or that nobody knows.
+    /// As the result of a tool that promises nothing about its structured content, or that no one knows.
     pub fn result(&self) -> Raw {
         self.result_of(false)
     }
 
     /// As the result of a tool. Where the tool has an `outputSchema`, the object stands in a text: there are clients in wide use
-    /// that compare the structured content with the schema also where the result is an error, and then show nobody the refusal.
+    /// that compare the structured content with the schema also where the result is an error, and then show no one the refusal.
     pub fn result_of(&self, has_output_schema: bool) -> Raw {
         let mut result = json!({
             "content": [{"type": "text", "text": self.text}],
@@ -359,7 +359,7 @@ mod tests {
     fn a_server_that_the_gate_does_not_know_is_asked_of_an_operator() {
         // As the engine says it, of a fact and of a call.
         for said in [
-            "Account::\"42\" could not be read: no adapter `bank` is set up (outside_unread)",
+            "Account::\"42\" could not be read: no adapter `bank` is set up (external_unread)",
             "the gate's settings name no adapter or MCP server `bank`: add it to countersign.toml, and start the gate again",
         ] {
             let refusal = Refusal::not_read("get_account", &anyhow::anyhow!("{said}"));
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_call_that_may_have_been_made_is_not_told_as_not_done() {
-        let refused: anyhow::Error = Failure::cannot("nobody listens there").into();
+        let refused: anyhow::Error = Failure::cannot("nothing listens there").into();
         assert!(Refusal::no_verdict(&refused, "k").text.starts_with("Not done: "));
         let unknown = Failure::cannot("reset").into_unknown("the action may have committed", Some("the-key"));
         let told = Refusal::no_verdict(&unknown.into(), "the-key");

@@ -1,6 +1,6 @@
 //! One client, and its own links to every upstream: who gets which message, under which id.
 //!
-//! One task holds everything and waits for nobody: what takes long (a link, the gate) reports back by a channel. Ids are given
+//! One task holds everything and waits for no one: what takes long (a link, the gate) reports back by a channel. Ids are given
 //! anew in both directions, so that no two clients, servers or questions of the gateway itself can be taken for each other. A
 //! message that is not about tools passes as it came, but for its id.
 
@@ -165,7 +165,7 @@ impl Session {
                 Some((slot, generation, event)) = from_links.recv() => self.link_said(slot, generation, event).await,
                 Some(verdict) = gate_said.recv() => self.gate_said(verdict).await,
                 () = &mut drained => break,
-                // Nobody reads any more: there is nobody to serve.
+                // No one reads any more: there is no one to serve.
                 () = self.client.closed() => break,
             }
         }
@@ -301,7 +301,7 @@ impl Session {
         }
         let message = plain(&message);
         for slot in 0..self.slots.len() {
-            // Nobody can be told that a notification did not arrive.
+            // No one can be told that a notification did not arrive.
             let _ = self.deliver(slot, message.clone());
         }
     }
@@ -333,7 +333,7 @@ impl Session {
     async fn response_of_client(&mut self, mut message: Message) {
         let id = message.id().and_then(|id| id.get().parse::<u64>().ok());
         let Some(asked) = id.and_then(|id| self.asked.remove(&id)) else {
-            tracing::debug!("the client answered what nobody asked");
+            tracing::debug!("the client answered a request that was never made");
             return;
         };
         message.set_id(asked.id.clone());

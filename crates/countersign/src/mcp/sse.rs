@@ -5,7 +5,6 @@ use super::message::ID_BYTES_MAX;
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SseEvent {
-    /// Its data.
     pub data: String,
     /// Its id, where it has one.
     pub id: Option<String>,

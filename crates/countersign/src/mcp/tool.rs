@@ -17,10 +17,9 @@ pub const TWINS: &str = "two tools have this name";
 /// The longest id of a tool, with its upstream's name in front; as the pact of the gateway has it.
 const ID_BYTES_MAX: usize = 200;
 
-/// How deep a definition may be nested: nobody reads deeper, and what goes through it must not run out of stack.
+/// How deep a definition may be nested: no one reads deeper, and what goes through it must not run out of stack.
 const DEPTH_MAX: usize = 64;
 
-/// A tool.
 #[derive(Debug, Clone)]
 pub struct Tool {
     /// Its name, as its server has it.
@@ -29,7 +28,7 @@ pub struct Tool {
     pub definition: String,
     /// Whether it says of itself that it only reads.
     pub read_only: bool,
-    /// Why it is not to be shown to anybody.
+    /// Why it is not to be shown to anyone.
     pub unfit: Option<String>,
     members: Members,
 }
@@ -55,7 +54,7 @@ impl Tool {
         Ok(Self { name, definition, read_only: read_only.unwrap_or(false), unfit, members })
     }
 
-    /// Reads the tools of one page of a list. A name that stands twice is fit for nobody.
+    /// Reads the tools of one page of a list. A name that is duplicated is fit for no one.
     pub fn parse_page(result: &Members) -> Result<Vec<Self>, String> {
         let page = result.get("tools").ok_or("the list of tools has no `tools`")?;
         let page: Vec<Raw> =
@@ -71,7 +70,7 @@ impl Tool {
         Ok(tools)
     }
 
-    /// Reads the tools of a list of several pages. A name that stands twice is fit for nobody, also on two pages.
+    /// Reads the tools of a list of several pages. A name that is duplicated is fit for no one, also on two pages.
     pub fn parse_pages<'a>(pages: impl Iterator<Item = &'a Members>) -> Result<Vec<Self>, String> {
         let pages = pages.map(Self::parse_page).collect::<Result<Vec<_>, _>>()?;
         let mut tools: Vec<Self> = pages.into_iter().flatten().collect();

@@ -1,7 +1,7 @@
 //! Servers behind the gateway: a link to one, whatever it is spoken to over.
 //!
 //! Every session has links of its own, so what a server keeps for a client (log level, subscriptions, questions back) is kept
-//! for that client and nobody else. A link ends when its sender is dropped, and nothing of it stays behind.
+//! for that client and no one else. A link ends when its sender is dropped, and nothing of it stays behind.
 
 mod http;
 mod process;
@@ -15,13 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 /// How many messages may wait on a link in each direction.
 const WAITING_MAX: usize = 256;
 
-/// The largest message of a server that is taken. Results larger than this end the link: nobody should have to hold them.
+/// The largest message of a server that is accepted. Results larger than this end the link: no one should have to hold them.
 pub const MESSAGE_BYTES_MAX: usize = 32 << 20;
 
 /// What comes from a link.
 #[derive(Debug)]
 pub enum Event {
-    /// A message.
     Message(Message),
     /// The link has ended, for this reason; nothing more comes.
     Ended(String),
@@ -61,12 +60,12 @@ impl Inlet {
         self.buffers.nothing()
     }
 
-    /// Hands an event on; `false` where nobody listens any more.
+    /// Hands an event on; `false` where no one listens any more.
     pub(super) async fn put(&self, event: Event) -> bool {
         self.events.send((self.link, self.generation, event)).await.is_ok()
     }
 
-    /// Done when nobody listens any more.
+    /// Done when no one listens any more.
     pub(super) async fn closed(&self) {
         self.events.closed().await;
     }

@@ -22,12 +22,6 @@ call.http = "payments"
 call.path = "/payouts"
 call.body = { account = "context.account" }
 
-[action.pay.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
-
 [[action.pay.require]]
 id = "active"
 that = 'resource.status == "active"'
@@ -40,12 +34,6 @@ call.path = "/payouts"
 call.body = { account = "context.account" }
 call.idempotent = true
 call.retries = 5
-
-[action.retry.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
 
 [[action.retry.require]]
 id = "active"
@@ -104,7 +92,7 @@ fn ask(world: &World, caller: &Caller, action: &str, account: &str, delegation: 
 }
 
 fn effect(world: &World, effect: &str) -> Json {
-    serde_json::from_str(&world.run_ok(&["effects", "show", effect, "--json"])).unwrap()
+    serde_json::from_str(&world.run_ok(&["effect", "show", effect, "--json"])).unwrap()
 }
 
 /// The accounts that money was paid to, by the service's own book.
@@ -129,7 +117,8 @@ fn an_agent_revoked_after_its_dispatch_is_still_paid() {
     let did = world.run_ok(&["key", "show", "helper.key"]);
     let delegated = |expires: &str| {
         let words = [
-            "delegate",
+            "delegation",
+            "new",
             "--key",
             "lead.key",
             "--as",
@@ -163,7 +152,7 @@ fn an_agent_revoked_after_its_dispatch_is_still_paid() {
     world.run_ok(&["agent", "quarantine", "quarantined"]);
     world.run_ok(&["agent", "rotate", "rekeyed", "--key-file", "rekeyed-2.key", "--overlap", "0"]);
     world.run_ok(&["fact", "delete", "Agent", "removed"]);
-    world.run_ok(&["halt", "--agent", "halted", "--reason", "looks wrong"]);
+    world.run_ok(&["halt", "add", "--agent", "halted", "--reason", "looks wrong"]);
     // An expired hop needs nobody to say so.
     wait_until("the delegation is over", || Instant::now() > over);
     world.run_ok(&["agent", "quarantine", "lead"]);
@@ -202,7 +191,7 @@ fn an_agent_revoked_between_two_attempts_is_paid_by_the_second() {
     assert_eq!(service.received().len(), 1, "a second attempt arrived after the revocation");
     assert_eq!(effect(&world, &id)["code"], "agent_not_active", "{}", effect(&world, &id));
     // What is in doubt can still be resolved, by a person, although its agent is revoked.
-    world.run_ok(&["effects", "resolve", &id, "failed", "--reason", "the service's book has no such payout"]);
+    world.run_ok(&["effect", "resolve", &id, "failed", "--reason", "the service's book has no such payout"]);
     world.run_ok(&["audit", "--data", "data"]);
 }
 
@@ -371,7 +360,7 @@ fn a_void_approval_is_tried_and_leaves_no_trace() {
     assert_eq!(blocked["code"], "agent_not_active", "{entry}");
     assert_eq!(paid(&service), [""; 0]);
     world.run_ok(&["audit", "--data", "data"]);
-    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    world.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
 }
 
 #[test]
@@ -383,7 +372,8 @@ fn a_delegation_made_for_staging_is_used_in_production() {
     let helper = world.agent("helper", "payer");
     let did = world.run_ok(&["key", "show", "helper.key"]);
     let delegated = |gate: &str| {
-        let words = ["delegate", "--key", "lead.key", "--as", "lead", "--gate", gate, "--to", "helper", "--to-key"];
+        let words =
+            ["delegation", "new", "--key", "lead.key", "--as", "lead", "--gate", gate, "--to", "helper", "--to-key"];
         world.run_ok(&[&words[..], &[did.trim(), "--any-action", "--expires", "1h"]].concat()).trim().to_owned()
     };
     let entries = world.entries().len();

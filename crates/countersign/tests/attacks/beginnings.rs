@@ -198,7 +198,7 @@ fn a_backup_on_a_full_disk_leaves_nothing_that_looks_like_one_and_can_be_made_ag
             failed += 1;
             assert_nothing(status, &said, &format!("no space at {call} {nth}"));
         }
-        let (status, said) = countersign(folder.path(), &["verify", "--data", "copy", "--key", "data/log.vkey"]);
+        let (status, said) = countersign(folder.path(), &["verify", "--data", "copy", "--log-key", "data/log.vkey"]);
         assert!(status.success(), "{said}");
         for name in ["origin", "log.vkey", "keys/log", "keys/token"] {
             assert!(folder.path().join("copy").join(name).exists(), "the copy has no {name}");
@@ -260,7 +260,7 @@ fn output_that_cannot_be_written_is_not_called_a_success() {
     let (status, said) = countersign(folder.path(), &["init", "--data", "data"]);
     assert!(status.success(), "{said}");
     for arguments in
-        [&["verify", "--data", "data", "--key", "data/log.vkey", "--json"][..], &["key", "show", "admin.key"]]
+        [&["verify", "--data", "data", "--log-key", "data/log.vkey", "--json"][..], &["key", "show", "admin.key"]]
     {
         let mut command = Command::new(BINARY);
         command.args(arguments).current_dir(folder.path()).stdin(Stdio::null());

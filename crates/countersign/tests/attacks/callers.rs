@@ -1,6 +1,6 @@
 //! Callers that the gate does not know yet: what they make it hold and count, and what those it knows make it skip.
 
-use crate::world::{Answer, Caller, World, wait_until};
+use crate::attacks::world::{Answer, Caller, World, wait_until};
 use countersign_engine::identity::signature::Headers;
 use serde_json::json;
 use std::io::Write as _;

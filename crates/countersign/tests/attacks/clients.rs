@@ -1,6 +1,6 @@
 //! A gate that is killed while clients act: what a client says about its call is compared with what the ledger has.
 
-use crate::world::*;
+use crate::attacks::world::*;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -25,12 +25,6 @@ attributes = "*"
 resource = 'Counter::"{counter}"'
 allow = 'true'
 set = { count = "resource.count + 1" }
-
-[action.add.params]
-type = "object"
-additionalProperties = false
-required = ["counter"]
-properties.counter = { type = "string", maxLength = 64 }
 
 [[action.add.require]]
 id = "not-negative"

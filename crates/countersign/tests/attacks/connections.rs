@@ -1,18 +1,18 @@
 //! Half-open, slow and endless clients, and a storage that runs out of descriptors or space.
 
-use crate::service::{Reply, Service};
-use crate::world::{Caller, PATIENCE, World, wait_until};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+mod attackers;
+
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{Caller, PATIENCE, World, wait_until};
+use attackers::{Attack, HALF_OPEN, SLOW};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const HALF_OPEN: usize = 2000;
-const SLOW: usize = 2000;
 /// How many descriptors the gate has.
 const DESCRIPTORS: u64 = 1024;
 const SOCKET: &str = "unix:data/operator.sock";
@@ -33,12 +33,6 @@ resource = 'Item::"{item}"'
 allow = 'principal.roles.contains("shipper")'
 set = { on_hand = "resource.on_hand - 1" }
 
-[action.ship.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
-
 [[action.ship.require]]
 id = "enough-on-hand"
 that = 'resource.on_hand >= 1'
@@ -53,47 +47,6 @@ fn gate_with_few_descriptors(settings: &str) -> World {
     limited.args(["-c", &script, env!("CARGO_BIN_EXE_countersign")]);
     world.serve_by(limited);
     world
-}
-
-/// Clients that connect and then keep the gate waiting. Those that are cut come back at once.
-struct Attackers {
-    addr: SocketAddr,
-    clients: Vec<(Option<TcpStream>, &'static [u8])>,
-}
-
-impl Attackers {
-    fn new(addr: SocketAddr) -> Self {
-        let half_open: &[u8] = b"POST /v1/actions HTTP/1.1\r\nHost: gate\r\nContent-";
-        let slow_head: &[u8] = b"POST /v1/actions HTTP/1.1\r\nHost: gate\r\nX: ";
-        let slow_body: &[u8] =
-            b"POST /v1/actions HTTP/1.1\r\nHost: gate\r\nContent-Type: text/plain\r\nContent-Length: 9999\r\n\r\n{";
-        let mut clients: Vec<_> = (0..HALF_OPEN).map(|_| (None, half_open)).collect();
-        clients.extend((0..SLOW).map(|at| (None, if at % 2 == 0 { slow_head } else { slow_body })));
-        Self { addr, clients }
-    }
-
-    /// Every client once: connects if it has no connection, and otherwise sends one byte more if it is a slow one.
-    fn round(&mut self, stop: &AtomicBool) {
-        for (at, (stream, begins_with)) in self.clients.iter_mut().enumerate() {
-            if stop.load(Ordering::SeqCst) {
-                return;
-            }
-            let is_alive = stream.as_mut().is_some_and(|stream| {
-                let mut byte = [0];
-                let is_open =
-                    matches!(stream.read(&mut byte), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
-                is_open && (at < HALF_OPEN || stream.write(b"x").is_ok())
-            });
-            if is_alive {
-                continue;
-            }
-            *stream = TcpStream::connect_timeout(&self.addr, Duration::from_secs(1)).ok();
-            if let Some(stream) = stream {
-                let _ = stream.write_all(begins_with);
-                stream.set_nonblocking(true).unwrap();
-            }
-        }
-    }
 }
 
 /// Sends a signed request over a connection of its own, again if it does not come through. Gives the body of the answer.
@@ -136,67 +89,46 @@ fn descriptors_of(pid: u32) -> usize {
 
 #[test]
 fn thousands_of_half_open_and_slow_clients_lock_nobody_out_and_cost_the_ledger_nothing() {
-    let needed = (HALF_OPEN + SLOW + 200) as u64;
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    assert!(maximum.is_none_or(|maximum| maximum >= needed), "this test needs {needed} descriptors");
-    setrlimit(Resource::Nofile, Rlimit { current: Some(maximum.unwrap_or(needed).min(65_536)), maximum }).unwrap();
-
     let world = gate_with_few_descriptors("segment_bytes = 1048576\n");
     world.publish(PACT);
     let agent = world.agent("packer-1", "shipper");
     let admin = world.caller("admin");
     world.run_ok(&["fact", "put", "Item", "kettle", r#"{"on_hand": 1000, "note": ""}"#]);
     let addr: SocketAddr = world.url().strip_prefix("http://").unwrap().parse().unwrap();
-    let (stop, rounds, retries) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|threads| {
-        threads.spawn(|| {
-            let mut attackers = Attackers::new(addr);
-            while !stop.load(Ordering::SeqCst) {
-                attackers.round(&stop);
-                rounds.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-        let attack = || {
-            wait_until("all attackers have connected", || rounds.load(Ordering::SeqCst) >= 1);
-            let held = descriptors_of(world.pid());
-            assert!(held > 500 && held < 1000, "the gate holds {held} descriptors");
+    let retries = AtomicU64::new(0);
+    let attack = Attack::begin(addr);
+    wait_until("the attackers have used up most descriptors", || descriptors_of(world.pid()) > 500);
+    let held = descriptors_of(world.pid());
+    assert!(held < 1000, "the gate holds {held} descriptors");
 
-            // The operator gets through, and what is halted is.
-            let started = Instant::now();
-            world.run_ok(&["halt", "--server", SOCKET, "--agent", "packer-1", "--reason", "an attack"]);
-            let took = started.elapsed();
-            println!(
-                "a halt by the operators' socket while {HALF_OPEN} half-open and {SLOW} slow clients attack: {took:?}"
-            );
-            assert!(took < Duration::from_secs(5), "{took:?}");
-            let refused = persist(&agent, addr, "POST", "/v1/actions", &ship("halted"), &retries);
-            assert!(refused.contains("\"halted\""), "{refused}");
-            world.run_ok(&["resume", "--server", SOCKET, "--agent", "packer-1", "--reason", "seen"]);
+    // The operator gets through, and what is halted is.
+    let started = Instant::now();
+    world.run_ok(&["halt", "add", "--server", SOCKET, "--agent", "packer-1", "--reason", "an attack"]);
+    let took = started.elapsed();
+    println!("a halt by the operators' socket while {HALF_OPEN} half-open and {SLOW} slow clients attack: {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let refused = persist(&agent, addr, "POST", "/v1/actions", &ship("halted"), &retries);
+    assert!(refused.contains("\"halted\""), "{refused}");
+    world.run_ok(&["halt", "lift", "--server", SOCKET, "--agent", "packer-1", "--reason", "seen"]);
 
-            // Others get through on the port, and the ledger rolls over to new segments.
-            let note = "n".repeat(15_000);
-            for count in 0..160 {
-                let value = json!({"value": {"on_hand": 1000, "note": format!("{count} {note}")}}).to_string();
-                persist(&admin, addr, "PUT", "/v1/facts/Item/kettle", &value, &retries);
-            }
-            let done = persist(&agent, addr, "POST", "/v1/actions", &ship("attacked"), &retries);
-            assert!(done.contains("\"committed\""), "{done}");
-            let held = descriptors_of(world.pid());
-            assert!(held < 1000, "the gate holds {held} descriptors");
-        };
-        let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attack));
-        stop.store(true, Ordering::SeqCst);
-        if let Err(panic) = attacked {
-            std::panic::resume_unwind(panic);
-        }
-    });
+    // Others get through on the port, and the ledger rolls over to new segments.
+    let note = "n".repeat(15_000);
+    for count in 0..160 {
+        let value = json!({"value": {"on_hand": 1000, "note": format!("{count} {note}")}}).to_string();
+        persist(&admin, addr, "PUT", "/v1/facts/Item/kettle", &value, &retries);
+    }
+    let done = persist(&agent, addr, "POST", "/v1/actions", &ship("attacked"), &retries);
+    assert!(done.contains("\"committed\""), "{done}");
+    let held = descriptors_of(world.pid());
+    assert!(held < 1000, "the gate holds {held} descriptors");
+    drop(attack);
     println!("{} requests had to be sent again", retries.load(Ordering::SeqCst));
     let done = agent.ask("POST", "/v1/actions", &ship("afterwards"));
     assert_eq!((done.status, done.json["verdict"].as_str()), (200, Some("committed")), "{done:?}");
     let segments = std::fs::read_dir(world.path().join("data/log")).unwrap().flatten();
     let segments = segments.filter(|file| file.file_name().to_string_lossy().ends_with(".seg")).count();
     assert!(segments >= 3, "the ledger has {segments} segments");
-    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    world.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
 }
 
 #[test]
@@ -206,17 +138,17 @@ fn a_signed_request_is_needed_on_the_operators_socket_as_well() {
     let file = std::fs::symlink_metadata(&socket).unwrap();
     assert!(file.file_type().is_socket());
     assert_eq!(file.permissions().mode() & 0o777, 0o600, "only the gate's own user can connect");
-    let mut command = world.command(&["halt", "--server", SOCKET, "--all", "--reason", "no key"]);
+    let mut command = world.command(&["halt", "add", "--server", SOCKET, "--all", "--reason", "no key"]);
     let output = command.env_remove("COUNTERSIGN_KEY").output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("signature_missing"), "{output:?}");
     world.write("countersign.toml", "data = \"data\"\n");
-    assert_eq!(world.run_ok(&["halts"]).trim(), "");
+    assert_eq!(world.run_ok(&["halt", "list"]).trim(), "");
     // Without any address, the gate on the usual folder is found by its socket.
-    let mut nearby = world.command(&["halt", "--all", "--reason", "nearby"]);
+    let mut nearby = world.command(&["halt", "add", "--all", "--reason", "nearby"]);
     let output = nearby.env_remove("COUNTERSIGN_SERVER").output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(world.run_ok(&["halts"]).contains("nearby"));
+    assert!(world.run_ok(&["halt", "list"]).contains("nearby"));
 }
 
 #[test]
@@ -225,11 +157,11 @@ fn the_socket_of_a_killed_gate_is_replaced_and_that_of_a_running_one_is_not() {
     let socket = world.path().join("data/operator.sock");
     let second = world.run(&["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
     assert!(!second.status.success(), "one gate a folder");
-    world.run_ok(&["halts", "--server", SOCKET]);
+    world.run_ok(&["halt", "list", "--server", SOCKET]);
     world.kill();
     assert!(socket.exists(), "a killed gate cannot remove it");
     world.serve();
-    world.run_ok(&["halts", "--server", SOCKET]);
+    world.run_ok(&["halt", "list", "--server", SOCKET]);
     // Something else of that name is not the gate's to replace.
     world.kill();
     std::fs::remove_file(&socket).unwrap();
@@ -256,7 +188,7 @@ fn a_gate_in_the_background_listens_when_the_command_returns() {
     let detached = world.run_ok(&["serve", "--detach", "--listen", "localhost:0"]);
     let pid = detached.trim();
     // No retries: whatever comes next finds the gate there.
-    let listed = world.command(&["halts"]).env("COUNTERSIGN_KEY", "admin.key").output().unwrap();
+    let listed = world.command(&["halt", "list"]).env("COUNTERSIGN_KEY", "admin.key").output().unwrap();
     let again = world.run(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
     assert!(Command::new("kill").arg(pid).status().unwrap().success());
     wait_until("the log was closed cleanly", || world.path().join("data/log/clean").exists());
@@ -321,10 +253,10 @@ fn hundreds_of_calls_that_are_due_at_once_do_not_run_past_a_halt() {
     let before = bank.received().len();
     wait_until("calls leave", || bank.received().len() > before);
     let started = Instant::now();
-    world.run_ok(&["halt", "--server", SOCKET, "--all", "--reason", "stop them"]);
+    world.run_ok(&["halt", "add", "--server", SOCKET, "--all", "--reason", "stop them"]);
     let (took, at_halt) = (started.elapsed(), bank.received().len());
     wait_until("every effect has ended", || {
-        let open = world.run_ok(&["effects", "list", "--json"]);
+        let open = world.run_ok(&["effect", "list", "--json"]);
         !open.contains("\"cooling\"") && !open.contains("\"dispatched\"")
     });
     let in_the_end = bank.received().len();

@@ -1,7 +1,7 @@
 //! A person who asked to be forgotten, looked for on the disk.
 
-use crate::service::{Reply, Service};
-use crate::world::{World, wait_until};
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 
@@ -47,12 +47,6 @@ on_fail = "review"
 resource = 'Customer::"{mail}"'
 allow = 'principal.roles.contains("clerk")'
 call = { http = "mail", path = "/letters", body = { to = "context.mail", name = "resource.name" }, timeout = "50s" }
-
-[action.write.params]
-type = "object"
-additionalProperties = false
-required = ["mail"]
-properties.mail = { type = "string", maxLength = 64 }
 
 [[action.write.require]]
 id = "is-open"
@@ -124,7 +118,7 @@ fn a_person_who_was_erased_is_looked_for_on_the_disk() {
     assert!(files_with(&world, MAIL).len() >= 2, "log and snapshot hold it before");
 
     let erase = |world: &World, more: &[&str]| -> Json {
-        let words = ["erase", "--fact", &fact, "--reason", "request 7", "--json"];
+        let words = ["ledger", "erase", "--fact", &fact, "--reason", "request 7", "--json"];
         serde_json::from_str(&world.run_ok(&[&words[..], more].concat())).unwrap()
     };
     let plan = erase(&world, &["--dry-run"]);
@@ -144,7 +138,7 @@ fn a_person_who_was_erased_is_looked_for_on_the_disk() {
         assert_eq!(world.run(&["fact", "get", "Customer", MAIL]).status.code(), Some(1));
         world.run_ok(&["fact", "get", "Customer", "eve@example.com"]);
     }
-    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    world.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
     let audit: Json = serde_json::from_str(&world.run_ok(&["audit", "--data", "data", "--json"])).unwrap();
     assert_eq!(audit["differing_count"].as_u64().unwrap_or(0), 0, "{audit}");
     let unverifiable = audit["unverifiable"].as_array().unwrap();
@@ -165,14 +159,14 @@ fn a_person_whom_a_halted_agent_asked_for_is_looked_for_on_the_disk() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         clerk.ask("POST", "/v1/actions", &body.to_string()).json
     };
-    world.run_ok(&["halt", "--agent", "clerk-1", "--reason", "a test"]);
+    world.run_ok(&["halt", "add", "--agent", "clerk-1", "--reason", "a test"]);
     assert_eq!(rename("halted", json!({}))["code"], "halted");
-    world.run_ok(&["resume", "--agent", "clerk-1", "--reason", "a test"]);
+    world.run_ok(&["halt", "lift", "--agent", "clerk-1", "--reason", "a test"]);
     let unfit = rename("unfit", json!({"params": {"mail": MAIL, "name": "Eve", "other": 1}}));
     assert_eq!(unfit["code"], "invalid_params", "{unfit}");
     world.run_ok(&["fact", "delete", "Customer", MAIL]);
     assert_ne!(files_with(&world, MAIL), Vec::<PathBuf>::new(), "the log holds it before");
-    world.run_ok(&["erase", "--fact", &format!("Customer::{MAIL}"), "--reason", "request 7", "--yes"]);
+    world.run_ok(&["ledger", "erase", "--fact", &format!("Customer::{MAIL}"), "--reason", "request 7", "--yes"]);
     assert_eq!(files_with(&world, MAIL), Vec::<PathBuf>::new());
     world.kill();
     world.run_ok(&["audit", "--data", "data"]);
@@ -188,6 +182,6 @@ fn an_erasure_that_names_the_person_would_keep_the_name_for_ever() {
     let refused = world.caller("admin").ask("POST", "/v1/ledger/erasures", &body);
     assert_eq!((refused.status, &refused.json["error"]["code"]), (400, &json!("invalid_field")));
     assert!(world.entries().iter().all(|entry| entry["leaf"]["kind"] != "erasure"));
-    world.run_ok(&["erase", "--fact", &format!("Customer::{MAIL}"), "--reason", "request 7", "--yes"]);
+    world.run_ok(&["ledger", "erase", "--fact", &format!("Customer::{MAIL}"), "--reason", "request 7", "--yes"]);
     assert_eq!(files_with(&world, MAIL), Vec::<PathBuf>::new());
 }

@@ -4,8 +4,8 @@ mod approved;
 mod keys;
 mod sources;
 
-use crate::service::{Received, Reply, Service};
-use crate::world::{Caller, PATIENCE, World};
+use crate::attacks::service::{Received, Reply, Service};
+use crate::attacks::world::{Caller, PATIENCE, World};
 use countersign_core::value::{Attributes, Value};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +29,6 @@ attributes = "*"
 resource = { fact = 'Price::"{item}"', unchanged = true }
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item", price = "resource.price" } }
-
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
 
 [[action.buy.require]]
 id = "priced"
@@ -192,12 +186,6 @@ reads.stock = 'Stock::"{item}"'
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item" } }
 
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
-
 [[action.buy.require]]
 id = "in-stock"
 that = 'context.stock.left > 0'
@@ -271,7 +259,7 @@ fn a_write_is_parked_on_a_deleted_or_broken_resource_to_run_by_itself_when_it_co
     }
     let expected: Vec<String> = (0..useless().len()).map(|number| format!("POST /prices/item-{number}")).collect();
     assert_eq!(calls(&service), expected);
-    let open: Json = serde_json::from_str(&world.run_ok(&["effects", "list", "--json"])).unwrap();
+    let open: Json = serde_json::from_str(&world.run_ok(&["effect", "list", "--json"])).unwrap();
     assert_eq!(open["effects"], json!([]), "nothing waits any more");
     audit(&mut world);
 }

@@ -1,20 +1,15 @@
 //! The MCP gateway in front of a server that lies, in an identified gate. What the server executed stands in its own book.
 
-#[path = "../mcp/client.rs"]
-#[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
-mod client;
 mod floods;
 mod leaving;
 mod messages;
-#[path = "../mcp/hostile/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of the gateway, which use more of it")]
-mod server;
 mod servers;
 mod told;
 mod verdicts;
 
-use crate::world::{PATIENCE, World, wait_until};
-use client::Stdio;
+use crate::attacks::world::{PATIENCE, World, wait_until};
+use crate::mcp::client::Stdio;
+use crate::mcp::hostile::server;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio as Pipe};
@@ -56,7 +51,7 @@ fn world() -> World {
 }
 
 fn gateway(world: &World) -> Stdio {
-    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(world.command(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     client
 }
@@ -82,7 +77,7 @@ fn a_tool_that_was_never_approved_runs_as_read_only_while_everything_is_halted()
     world.write("grown", "");
     let mut client = gateway(&world);
     world.run_ok(&["agent", "quarantine", "coder-1"]);
-    world.run_ok(&["halt", "--all", "--reason", "it lies"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "it lies"]);
     // The first calls let the gateway know that no pact maps the tool, which used to be when it was sent at once.
     for _ in 0..4 {
         for tool in ["wipe_disk", "look"] {
@@ -106,7 +101,7 @@ fn resources_prompts_and_unknown_methods_are_used_past_a_halt_and_past_the_ledge
     }
     assert_eq!(server::executed(world.path()), methods);
     assert_eq!(uses(&world), (methods.len(), methods.len()), "each of them has an entry");
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     for method in methods {
         let refused = client.request(method, &json!({"uri": "x://1", "name": "greet"}));
         assert_eq!(refused["error"]["data"]["countersign"]["code"], "halted", "{method}: {refused}");
@@ -136,9 +131,9 @@ fn a_tool_that_changed_after_its_approval_is_called_through_the_gates_own_worker
     assert!(why.contains("box/write") && why.contains("has changed since it was approved"), "{why}");
     assert_eq!(server::executed(world.path()), nothing());
     // Read and approved, it runs; and when it changes again while it runs, and says so, it does not run again.
-    world.run_ok(&["mcp", "approve"]);
+    world.run_ok(&["mcp", "approve", "--yes"]);
     std::fs::remove_file(world.path().join("flipped")).unwrap();
-    world.run_ok(&["mcp", "approve"]);
+    world.run_ok(&["mcp", "approve", "--yes"]);
     let done = write(&world, "a-second-key-of-twenty-two-chars", "flip");
     assert_eq!(done["verdict"], "settled", "{done}");
     let refused = write(&world, "a-third-key-of-twenty-two-chars", "jo");
@@ -207,7 +202,7 @@ impl Drop for Listening {
 #[test]
 fn a_page_of_another_port_of_this_machine_calls_tools() {
     let world = world();
-    let server = Listening::start(world.command(&["mcp", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
+    let server = Listening::start(world.command(&["mcp", "serve", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
     for origin in ["http://localhost:3000", "http://127.0.0.1:1", "http://[::1]:8080", "null"] {
         let page = [("origin", origin)];
         let (status, session) = server.begin(&page);
@@ -228,7 +223,7 @@ fn a_page_of_another_port_of_this_machine_calls_tools() {
 fn a_continuation_of_one_session_is_guessed_and_used_in_another() {
     let world = world();
     world.publish(PACT);
-    let server = Listening::start(world.command(&["mcp", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
+    let server = Listening::start(world.command(&["mcp", "serve", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
     let begin = || {
         let session = server.begin(&[]).1.expect("has a session");
         let in_it = [("mcp-session-id", session.as_str())];
@@ -258,7 +253,8 @@ fn a_gateway_is_started_without_the_agents_key_or_with_anothers() {
     let world = world();
     world.run_ok(&["agent", "new", "mallory", "--org", "acme"]);
     let start = |words: &[&str], has_env: bool| {
-        let mut command = world.command(&[&["mcp", "--agent", "coder-1", "--keys", "nowhere"], words].concat());
+        let mut command =
+            world.command(&[&["mcp", "serve", "--agent", "coder-1", "--keys", "nowhere"], words].concat());
         if !has_env {
             command.env_remove("COUNTERSIGN_KEY");
         }

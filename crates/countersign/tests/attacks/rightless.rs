@@ -2,8 +2,8 @@
 
 mod flooding;
 
-use crate::service::{Reply, Service};
-use crate::world::{Answer, Caller, World, wait_until};
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{Answer, Caller, World, wait_until};
 use serde_json::{Value as Json, json};
 
 const PACT: &str = r#"

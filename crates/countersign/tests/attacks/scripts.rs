@@ -1,7 +1,7 @@
 //! What a script or a person in a hurry believes: an exit code, and the word "halted".
 
-use crate::service::{Reply, Service};
-use crate::world::{World, wait_until};
+use crate::attacks::service::{Reply, Service};
+use crate::attacks::world::{World, wait_until};
 use serde_json::Value as Json;
 
 const PACT: &str = r#"
@@ -86,16 +86,16 @@ fn a_script_that_trusts_the_exit_code_is_not_told_done_for_what_is_not() {
     // The effect says the same to whoever waits for it.
     let doubt = world.entries().iter().filter(|entry| entry["leaf"]["verdict"] == "in_flight").count();
     assert_eq!(doubt, 4);
-    let effects: Json = serde_json::from_str(&world.run_ok(&["effects", "list", "--json"])).unwrap();
+    let effects: Json = serde_json::from_str(&world.run_ok(&["effect", "list", "--json"])).unwrap();
     let of = |state: &str| {
         let found = effects["effects"].as_array().unwrap().iter().find(|effect| effect["state"] == state);
         found.unwrap()["effect"].as_str().unwrap().to_owned()
     };
     let in_doubt = of("in_doubt");
-    assert_eq!(world.run(&["effects", "show", &in_doubt, "--wait", "1"]).status.code(), Some(5));
-    assert_eq!(world.run(&["effects", "show", &of("dispatched"), "--wait", "1s"]).status.code(), Some(6));
-    world.run_ok(&["effects", "resolve", &in_doubt, "failed", "--reason", "asked them"]);
-    assert_eq!(world.run(&["effects", "show", &in_doubt, "--wait", "1s"]).status.code(), Some(7));
+    assert_eq!(world.run(&["effect", "show", &in_doubt, "--wait", "1"]).status.code(), Some(5));
+    assert_eq!(world.run(&["effect", "show", &of("dispatched"), "--wait", "1s"]).status.code(), Some(6));
+    world.run_ok(&["effect", "resolve", &in_doubt, "failed", "--reason", "asked them"]);
+    assert_eq!(world.run(&["effect", "show", &in_doubt, "--wait", "1s"]).status.code(), Some(7));
     // An error under --json is JSON too, on stderr.
     let error = world.run(&["fact", "get", "Item", "none", "--json"]);
     let said: Json = serde_json::from_slice(&error.stderr).unwrap();
@@ -113,18 +113,18 @@ fn a_halt_with_a_slip_of_the_keyboard_is_not_called_halted() {
     for (scope, wrong, right) in
         [("--agent", "packer-l", "packer-1"), ("--pact", "stok", "stock"), ("--org", "acne", "acme")]
     {
-        let halted = world.run(&["halt", scope, wrong, "--reason", "stop"]);
+        let halted = world.run(&["halt", "add", scope, wrong, "--reason", "stop"]);
         let said = String::from_utf8_lossy(&halted.stderr).into_owned();
         assert_eq!(halted.status.code(), Some(1), "{said}");
         assert!(said.contains("NOTHING RUNNING WAS STOPPED") && said.contains(&format!("{scope} {right}")), "{said}");
         assert!(!String::from_utf8_lossy(&halted.stdout).contains("halted"));
         assert!(world.run(&take).status.success(), "the agent was never stopped");
-        world.run_ok(&["halt", scope, right, "--reason", "stop"]);
+        world.run_ok(&["halt", "add", scope, right, "--reason", "stop"]);
         assert_eq!(world.run(&take).status.code(), Some(1));
-        world.run_ok(&["resume", scope, right, "--reason", "go on"]);
+        world.run_ok(&["halt", "lift", scope, right, "--reason", "go on"]);
     }
     // What is halted in advance is halted, whoever comes.
-    world.run_ok(&["halt", "--agent", "packer-2", "--reason", "not yet", "--allow-unknown"]);
+    world.run_ok(&["halt", "add", "--agent", "packer-2", "--reason", "not yet", "--allow-unknown"]);
     world.agent("packer-2", "packer");
     let take: Vec<&str> =
         take.iter().map(|word| if *word == "packer-1.key" { "packer-2.key" } else { *word }).collect();
@@ -140,7 +140,7 @@ fn a_folder_copied_while_its_gate_works_is_put_back() {
     world.publish(PACT);
     let clerk = world.agent("packer-1", "packer");
     world.run_ok(&["fact", "put", "Item", "cup", r#"{"on_hand":100000}"#]);
-    world.write("early.receipt", &world.run_ok(&["entry", "show", "4", "--receipt"]));
+    world.write("early.receipt", &world.run_ok(&["ledger", "show", "4", "--receipt"]));
     let (stop, done) = (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
     let order = std::sync::atomic::Ordering::SeqCst;
     std::thread::scope(|threads| {
@@ -165,12 +165,12 @@ fn a_folder_copied_while_its_gate_works_is_put_back() {
         stop.store(true, order);
     });
     let last: Json = serde_json::from_str(&world.run_ok(&["ledger", "list", "--json", "--limit", "1"])).unwrap();
-    world.write("late.receipt", &world.run_ok(&["entry", "show", &last["index"].to_string(), "--receipt"]));
+    world.write("late.receipt", &world.run_ok(&["ledger", "show", &last["index"].to_string(), "--receipt"]));
     world.kill();
     for round in 0..4 {
         let copy = format!("copy-{round}");
         let verify = |against: &str| {
-            world.run(&["verify", "--data", &copy, "--key", "data/log.vkey", "--against", against]).status.code()
+            world.run(&["verify", "--data", &copy, "--log-key", "data/log.vkey", "--against", against]).status.code()
         };
         // Evidence from before the copy fits it; evidence from after shows that the log was put back.
         assert_eq!(verify("early.receipt"), Some(0));

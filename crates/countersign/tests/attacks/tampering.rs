@@ -63,7 +63,7 @@ fn an_if_match_stripped_on_the_way_unfreezes_an_account() {
     assert_eq!(feeder.send("PUT", target, body, &signed, &[("if-match", "\"2\"")]).status, 200);
     let last = world.entries().pop().unwrap();
     assert_eq!(last["payload"]["signed"]["if_match"], "\"2\"", "{last}");
-    world.run_ok(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    world.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
     world.run_ok(&["audit", "--data", "data"]);
 }
 
@@ -118,7 +118,7 @@ fn a_parameter_rewrites_what_its_reviewer_sees() {
     let parked = agent.ask("POST", "/v1/actions", &body.to_string()).json;
     let review = parked["review"].as_str().unwrap_or_else(|| panic!("{parked}"));
     world.run_ok(&["operator", "new", "vera", "--role", "reviewer"]);
-    world.run_ok(&["halt", "--agent", "agent", "--reason", "odd\u{202e}\u{9b}K"]);
+    world.run_ok(&["halt", "add", "--agent", "agent", "--reason", "odd\u{202e}\u{9b}K"]);
     let entry = parked["entry"].as_u64().unwrap().to_string();
     let commands: [&[&str]; 9] = [
         &["review", "show", review, "--key", "vera.key"],
@@ -126,9 +126,9 @@ fn a_parameter_rewrites_what_its_reviewer_sees() {
         &["review", "list", "--key", "vera.key"],
         &["ledger", "list"],
         &["ledger", "list", "--json"],
-        &["entry", "show", &entry],
+        &["ledger", "show", &entry],
         &["fact", "get", "Note", id],
-        &["halts"],
+        &["halt", "list"],
         // An error, which repeats what was asked for.
         &["fact", "get", "Note", "no\u{202e}\u{2067}such"],
     ];

@@ -27,12 +27,6 @@ call.http = "courier"
 call.path = "/ship"
 call.body = { box = "context.box" }
 
-[action.ship.params]
-type = "object"
-additionalProperties = false
-required = ["box"]
-properties.box = { type = "string", maxLength = 64 }
-
 [[action.ship.require]]
 id = "labelled"
 that = 'resource.label != "" && context.next.label != ""'
@@ -63,7 +57,7 @@ fn an_agent_reads_withheld_ids_out_of_its_calls() {
     let again = mover.ask("POST", "/v1/actions", &body.to_string()).json;
     assert!(!again.to_string().contains("HIDDEN"), "{again}");
     // An operator sees what it is about.
-    assert!(world.run_ok(&["effects", "show", &effect]).contains("HIDDEN-NEXT"));
+    assert!(world.run_ok(&["effect", "show", &effect]).contains("HIDDEN-NEXT"));
     world.kill();
     world.run_ok(&["audit", "--data", "data"]);
 }
@@ -87,12 +81,6 @@ call.http = "bank"
 call.path = "/pay"
 call.body = { number = "resource.number" }
 
-[action.pay.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
-
 [[action.pay.require]]
 id = "is-open"
 that = 'resource.open'
@@ -103,12 +91,6 @@ allow = 'principal.roles.contains("payer")'
 call.http = "bank"
 call.path = "/greet"
 call.body = { account = "context.account", open = "resource.open" }
-
-[action.greet.params]
-type = "object"
-additionalProperties = false
-required = ["account"]
-properties.account = { type = "string", maxLength = 64 }
 
 [[action.greet.require]]
 id = "is-open"
@@ -140,7 +122,7 @@ fn an_agent_reads_withheld_values_out_of_what_a_service_answers() {
         assert!(!told.to_string().contains("SECRET"), "{told}");
         assert_eq!(told["evidence"]["withheld"], true, "{told}");
     }
-    assert!(world.run_ok(&["effects", "show", &format!("eff_{effect}")]).contains("SECRET-4711"), "operators see it");
+    assert!(world.run_ok(&["effect", "show", &format!("eff_{effect}")]).contains("SECRET-4711"), "operators see it");
     // What is made of nothing that is withheld is told.
     let greeted = act("greet");
     assert!(greeted["evidence"]["result"].as_str().is_some_and(|result| result.contains("echo")), "{greeted}");
@@ -220,7 +202,7 @@ fn an_agent_has_the_ids_that_it_asks_for_written_to_the_log_without_end() {
     for at in 0..ASKED {
         let told =
             seller.ask("POST", "/v1/observe", &json!({"facts": [format!("Customer::\"PERSON-{at}\"")]}).to_string());
-        assert_eq!(told.json["error"]["code"], "outside_unread", "{told:?}");
+        assert_eq!(told.json["error"]["code"], "external_unread", "{told:?}");
     }
     let said = || std::fs::read_to_string(world.path().join("gate.err")).unwrap();
     wait_until("the log says that facts cannot be read", || said().contains("could not be read"));

@@ -1,6 +1,7 @@
 //! An identified gate in a folder of its own, the command line there, and callers who sign with their own keys.
 
 use countersign_engine::identity::signature::{Headers, Signable, sign};
+use countersign_testing::pacts::whole;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;
 use serde_json::Value as Json;
@@ -143,7 +144,7 @@ impl World {
 
     /// Publishes a pact.
     pub fn publish(&self, pact: &str) {
-        self.write("pact.toml", pact);
+        self.write("pact.toml", &whole(pact));
         self.run_ok(&["pact", "publish", "pact.toml"]);
     }
 

@@ -1,6 +1,6 @@
 //! Observing and acting, on a data folder and through a server alike.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 const REFUND: &str = "act --agent refund-1 --pact billing --action refund account=42 amount=480000 currency=USD \
     destination=acct_treasury_1";
@@ -51,7 +51,7 @@ fn what_is_not_there_and_what_does_not_fit_is_said() {
     let sandbox = Sandbox::with_gate();
     let shown = [
         sandbox.run("fact get Account 43 --data data").must(1).shown(),
-        sandbox.run("entry show 99 --data data").must(1).shown(),
+        sandbox.run("ledger show 99 --data data").must(1).shown(),
         sandbox.run(r#"fact put Account 42 {"status":1} --data data"#).must(1).shown(),
         sandbox.run("fact put Account 42 {status} --data data").must(2).shown(),
         sandbox.run("act --agent a --pact billing --action refund amount=x --data data").must(2).shown(),
@@ -65,8 +65,8 @@ fn what_is_not_there_and_what_does_not_fit_is_said() {
 #[test]
 fn an_entry_is_shown_and_its_receipt_kept() {
     let sandbox = Sandbox::with_gate();
-    insta::assert_snapshot!(sandbox.run("entry show 3 --data data").must(0).shown());
-    let receipt = sandbox.run("entry show 3 --receipt --data data").must(0).stdout;
+    insta::assert_snapshot!(sandbox.run("ledger show 3 --data data").must(0).shown());
+    let receipt = sandbox.run("ledger show 3 --receipt --data data").must(0).stdout;
     assert!(receipt.starts_with("rct1."), "{receipt}");
     assert_eq!(sandbox.run("ledger list --json --data data").must(0).stdout.lines().count(), 4);
 }

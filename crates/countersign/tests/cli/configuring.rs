@@ -1,6 +1,6 @@
 //! Making a folder, and settings from file, environment and flags.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 #[test]
 fn a_folder_is_made_once() {

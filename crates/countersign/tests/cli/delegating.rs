@@ -1,6 +1,6 @@
 //! Handing on a right and using it, from the command line.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use countersign_core::identity::KeyName;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::EncodePrivateKey as _;
@@ -35,13 +35,13 @@ fn sandbox() -> Sandbox {
 fn a_right_is_handed_on_twice_offline_and_used() {
     let sandbox = sandbox();
     let first = sandbox.run(&format!(
-        "delegate --key refund-1.pem --as refund-1 --gate countersign.local/log --to desk --to-key {} --action \
+        "delegation new --key refund-1.pem --as refund-1 --gate countersign.local/log --to desk --to-key {} --action \
          billing.refund --max amount=1000 --only currency=USD --fact Account::42 --expires 1h --depth 1",
         name(2)
     ));
     let first = first.must(0);
     sandbox.write("desk.dlg", &first.stdout);
-    let hand_on = format!("delegate --key desk.pem --as desk --to helper --to-key {} --from @desk.dlg", name(3));
+    let hand_on = format!("delegation new --key desk.pem --as desk --to helper --to-key {} --from @desk.dlg", name(3));
     let second = sandbox.run(&format!("{hand_on} --max amount=100")).must(0);
     sandbox.write("helper.dlg", &second.stdout);
     // What would claim more than was given is not even made.
@@ -68,11 +68,11 @@ fn a_right_is_handed_on_twice_offline_and_used() {
         "{shown}"
     );
     assert!(shown.contains("amount: at most 100\n"), "{shown}");
-    assert!(shown.ends_with("may not be handed on\n"), "{shown}");
+    assert!(shown.ends_with("may not be passed on\n"), "{shown}");
 
     let verdict = sandbox.run(&format!("{ACT} amount=100 --json")).must(0).json();
     assert_eq!(verdict["verdict"], "committed");
-    let entry = sandbox.run(&format!("entry show {} --data data", verdict["entry"])).must(0);
+    let entry = sandbox.run(&format!("ledger show {} --data data", verdict["entry"])).must(0);
     assert!(
         entry.stderr.contains("Under this delegation\nat the gate countersign.local/log and no other\nhop 1: refund-1"),
         "{}",

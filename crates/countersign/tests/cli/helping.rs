@@ -1,6 +1,6 @@
 //! Help that teaches, for each subcommand.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 const COMMANDS: &[&str] = &[
     "init",
@@ -36,27 +36,33 @@ const COMMANDS: &[&str] = &[
     "fact delete",
     "observe",
     "act",
-    "delegate",
     "delegation",
+    "delegation new",
     "delegation show",
     "mcp",
+    "mcp serve",
     "mcp approve",
-    "effects",
-    "effects list",
-    "effects show",
-    "effects resolve",
-    "effects undo",
+    "halt",
+    "halt add",
+    "halt list",
+    "halt lift",
+    "effect",
+    "effect list",
+    "effect show",
+    "effect resolve",
+    "effect undo",
     "postgres",
     "postgres init",
-    "entry show",
+    "ledger",
     "ledger list",
+    "ledger show",
+    "ledger erase",
     "clock confirm",
     "key rotate-log",
     "key rotate-token",
     "verify",
     "audit",
     "replay",
-    "erase",
     "",
 ];
 
@@ -77,8 +83,8 @@ fn every_command_explains_itself() {
 #[test]
 fn every_command_that_does_something_shows_how_it_is_used() {
     let sandbox = Sandbox::new();
-    const GROUPS: [&str; 9] = ["", "pact", "fact", "key", "agent", "operator", "delegation", "effects", "postgres"];
-    for command in COMMANDS.iter().filter(|command| !GROUPS.contains(command)) {
+    let is_group = |command: &str| COMMANDS.iter().any(|other| other.starts_with(&format!("{command} ")));
+    for command in COMMANDS.iter().filter(|command| !command.is_empty() && !is_group(command)) {
         let help = sandbox.run(&format!("{command} --help")).must(0).stdout;
         assert!(help.contains("Examples:\n"), "{command} has no example");
     }
@@ -87,7 +93,30 @@ fn every_command_that_does_something_shows_how_it_is_used() {
 #[test]
 fn what_is_not_understood_is_usage() {
     let sandbox = Sandbox::new();
-    let runs = ["sevre", "act --pact billing", "fact get", "erase --reason x", "fact get Account --data data"];
+    let runs = ["sevre", "act --pact billing", "fact get", "ledger erase --reason x", "fact get Account --data data"];
     let shown: Vec<_> = runs.iter().map(|line| sandbox.run(line).must(2).shown()).collect();
     insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!("usage", shown.join("\n")) });
+}
+
+#[test]
+fn an_earlier_spelling_is_refused_with_the_command_of_today() {
+    let sandbox = Sandbox::new();
+    for (earlier, today) in [
+        ("halts", "halt list"),
+        ("resume --all --reason x", "halt lift"),
+        ("halt --all --reason x", "halt add"),
+        ("effects show eff_1", "effect show"),
+        ("effects", "effect list"),
+        ("delegate --to a", "delegation new"),
+        ("entry show 1", "ledger show"),
+        ("erase --fact Account::42", "ledger erase"),
+        ("mcp --agent coder-1", "mcp serve"),
+        ("verify --data data --key log.vkey", "verify --log-key"),
+    ] {
+        let said = sandbox.run(earlier).must(2).stderr;
+        assert!(said.contains(&format!("tip: did you mean `countersign {today}`?")), "{earlier}: {said}");
+        assert_eq!(said.matches("tip:").count(), 1, "{earlier}: {said}");
+    }
+    // A command of today that is mistyped is for the parser's own suggestions.
+    assert!(sandbox.run("halt ad --all").must(2).stderr.contains("'add'"));
 }

@@ -1,6 +1,6 @@
 //! A gate that knows who calls: from `init` to a revoked agent, without a server and with one.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
@@ -52,7 +52,7 @@ fn from_init_to_a_revoked_agent() {
         sandbox.run("operator revoke admin --data data --key admin.key").must(1).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
-    sandbox.run("verify --data data --key data/log.vkey").must(0);
+    sandbox.run("verify --data data --log-key data/log.vkey").must(0);
     sandbox.run("audit --data data").must(0);
 }
 
@@ -121,7 +121,7 @@ fn a_server_is_talked_to_with_the_same_key() {
     assert_eq!(sandbox.run("fact get Account 42 --json").must(0).json()["version"], 1);
     sandbox.run("fact get Account 42 --history").must(0);
     let committed = sandbox.run(&format!("{REFUND} --key refund-1.key --json")).must(0).json();
-    let shown = sandbox.run(&format!("entry show {}", committed["entry"])).must(0).stderr;
+    let shown = sandbox.run(&format!("ledger show {}", committed["entry"])).must(0).stderr;
     assert!(shown.contains("Signed by refund-1 with the key did:key:"), "{shown}");
     assert_eq!(server.end().0, 0);
     // After a clean end, what was signed before it is still known, and a new start takes what is signed now.

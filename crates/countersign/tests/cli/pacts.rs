@@ -1,6 +1,6 @@
 //! Checking, publishing and exporting pacts.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 
 const BAD: &str = r#"pact = "billing"
 version = 1

@@ -1,7 +1,7 @@
 //! `countersign postgres init` as far as it goes without a server: the SQL that an owner can read and run, and what is refused.
 //! What it does to a real one is tested with the adapter.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 
 const SETTINGS: &str = r#"
 [adapters.bank]

@@ -1,6 +1,6 @@
 //! Replacing the log's key, on a folder and through a server, and verifying from outside with old and new keys.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use std::os::unix::fs::PermissionsExt as _;
 
 fn vkey(sandbox: &Sandbox) -> String {
@@ -8,7 +8,7 @@ fn vkey(sandbox: &Sandbox) -> String {
 }
 
 fn receipt(sandbox: &Sandbox, index: u64, file: &str) {
-    let receipt = sandbox.run(&format!("entry show {index} --receipt --data data")).must(0).stdout;
+    let receipt = sandbox.run(&format!("ledger show {index} --receipt --data data")).must(0).stdout;
     sandbox.write(file, &receipt);
 }
 
@@ -36,16 +36,16 @@ fn a_log_goes_on_with_another_key_and_is_verified_with_any_of_its_own() {
 
     for key in ["first.vkey", "second.vkey", "data/log.vkey"] {
         let held = "before.receipt at.receipt after.receipt at.second.receipt";
-        let line = format!("verify --data data --key {key} --against {held} --json");
+        let line = format!("verify --data data --log-key {key} --against {held} --json");
         let json = sandbox.run(&line).must(0).json();
         assert_eq!((&json["rotations"], json["log_key"].as_str()), (&2.into(), Some(vkey(&sandbox).trim())), "{key}");
         assert_eq!((&json["size"], &json["evidence"]), (&8.into(), &4.into()), "{key}");
         sandbox.run(&format!("audit --data data --key {key}")).must(0);
     }
     let shown = [
-        sandbox.run("verify --data data --key first.vkey").must(0).shown(),
-        sandbox.run("verify --data data --key other.vkey").must(1).shown(),
-        sandbox.run("entry show 4 --data data").must(0).shown(),
+        sandbox.run("verify --data data --log-key first.vkey").must(0).shown(),
+        sandbox.run("verify --data data --log-key other.vkey").must(1).shown(),
+        sandbox.run("ledger show 4 --data data").must(0).shown(),
     ];
     insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!("rotated", shown.join("\n")) });
 

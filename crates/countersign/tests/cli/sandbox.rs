@@ -1,6 +1,6 @@
 //! A folder of its own for each test, and runs of the command line in it.
 
-use crate::redact::redact;
+use crate::cli::redact::redact;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};

@@ -1,6 +1,6 @@
 //! Looking for entries and facts.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
 //! A gate that runs, and what cannot be done beside it.
 
-use crate::sandbox::Sandbox;
+use crate::cli::sandbox::Sandbox;
 use std::net::TcpListener;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_folder_has_one_gate_but_any_number_of_readers() {
         sandbox.run("serve --data data --listen 127.0.0.1:0").must(3).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
-    sandbox.run("verify --data data --key data/log.vkey").must(0);
+    sandbox.run("verify --data data --log-key data/log.vkey").must(0);
     sandbox.run("audit --data data").must(0);
     assert_eq!(server.end().0, 0);
     sandbox.run("fact get Account 42 --data data").must(0);
@@ -61,7 +61,7 @@ fn a_log_in_json_holds_nothing_else() {
     let pid = gate.stdout.trim().to_owned();
     let address = gate.stderr.split("listens on ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
     // Something that is refused and logged, and a second gate that fails and says so in the same file.
-    sandbox.run(&format!("effects show eff_99 --server {address}")).must(1);
+    sandbox.run(&format!("effect show eff_99 --server {address}")).must(1);
     sandbox.run("serve --data data --listen 127.0.0.1:0 --detach").must(3);
     assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
     let log = sandbox.path().join("data/gate.log");
@@ -120,7 +120,7 @@ fn full_gate() -> (String, std::thread::JoinHandle<()>) {
 fn a_command_that_waits_says_for_what() {
     let (server, gate) = full_gate();
     let sandbox = Sandbox::new();
-    let said = sandbox.run(&format!("halts --server {server}")).stderr;
+    let said = sandbox.run(&format!("halt list --server {server}")).stderr;
     assert!(
         said.contains(&format!("Still waiting for {server}. It is not ready: the disk is full (hint: make room)")),
         "{said}"

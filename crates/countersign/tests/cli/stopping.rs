@@ -1,6 +1,6 @@
 //! Halting, resuming, and deciding what waits for a person, against a gate that serves and knows who calls.
 
-use crate::sandbox::{Sandbox, Server};
+use crate::cli::sandbox::{Sandbox, Server};
 
 const REFUNDS: &str = r#"
 pact = "refunds"
@@ -61,32 +61,32 @@ fn balance(sandbox: &Sandbox) -> i64 {
 }
 
 #[test]
-fn a_halt_stops_its_scope_until_it_is_resumed() {
+fn a_halt_stops_its_scope_until_it_is_lifted() {
     let (sandbox, server) = serving();
     for scope in ["--agent refund-1", "--pact refunds", "--org acme", "--all"] {
-        let halted = sandbox.run(&format!("halt {scope} --reason paying-twice --json")).must(0).json();
+        let halted = sandbox.run(&format!("halt add {scope} --reason paying-twice --json")).must(0).json();
         let name = halted["scope"].as_str().unwrap();
-        let listed = sandbox.run("halts").must(0).stdout;
+        let listed = sandbox.run("halt list").must(0).stdout;
         let line = format!("{name} since entry {} at ", halted["entry"]);
         assert!(listed.starts_with(&line) && listed.ends_with(", by admin: paying-twice\n"), "{listed}");
         let refused = sandbox.run(&format!("{REFUND} amount=10")).must(1);
         assert!(refused.stdout.contains("halted: ") && refused.stdout.contains("paying-twice"), "{}", refused.shown());
-        // Nobody but an admin resumes, and only what is halted is.
-        let other = sandbox.run(&format!("resume {scope} --reason mended --key vera.key")).must(1);
+        // Only an admin lifts a halt, and only one that is in force.
+        let other = sandbox.run(&format!("halt lift {scope} --reason fixed --key vera.key")).must(1);
         assert!(other.stderr.contains("not_authorised"), "{}", other.shown());
-        let none = sandbox.run("resume --agent somebody-else --reason mended").must(1);
+        let none = sandbox.run("halt lift --agent someone-else --reason fixed").must(1);
         assert!(none.stderr.contains("not_halted"), "{}", none.shown());
-        let resumed = sandbox.run(&format!("resume {scope} --reason mended")).must(0);
-        assert!(resumed.stdout.starts_with(&format!("resumed {name} in entry ")), "{}", resumed.shown());
-        assert!(sandbox.run("halts").must(0).stderr.contains("Nothing is halted."));
+        let resumed = sandbox.run(&format!("halt lift {scope} --reason fixed")).must(0);
+        assert!(resumed.stdout.starts_with(&format!("lifted the halt of {name} in entry ")), "{}", resumed.shown());
+        assert!(sandbox.run("halt list").must(0).stderr.contains("Nothing is halted."));
         let listed = sandbox.run("ledger list --limit 3").must(0).stdout;
-        for row in [format!("{name}  “paying-twice”"), format!("{name}  “mended”")] {
+        for row in [format!("{name}  “paying-twice”"), format!("{name}  “fixed”")] {
             assert!(listed.contains(&row), "{row}: {listed}");
         }
         sandbox.run(&format!("{REFUND} amount=10")).must(0);
     }
     assert_eq!(balance(&sandbox), 900_000 - 40);
-    sandbox.run("halt --reason why").must(2);
+    sandbox.run("halt add --reason why").must(2);
     assert_eq!(server.end().0, 0);
     sandbox.run("audit --data data").must(0);
 }
@@ -123,7 +123,7 @@ fn a_parked_action_is_listed_shown_approved_and_done_once() {
     assert!(again.stderr.contains("review_closed"), "{}", again.shown());
     assert_eq!(balance(&sandbox), 420_000);
     assert_eq!(server.end().0, 0);
-    sandbox.run("verify --data data --key data/log.vkey").must(0);
+    sandbox.run("verify --data data --log-key data/log.vkey").must(0);
     sandbox.run("audit --data data").must(0);
 }
 

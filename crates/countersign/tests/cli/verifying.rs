@@ -1,19 +1,19 @@
 //! Verifying, auditing and replaying a log, whole and tampered with.
 
-use crate::sandbox::{BILLING, Sandbox};
+use crate::cli::sandbox::{BILLING, Sandbox};
 
 #[test]
 fn a_log_holds_and_agrees_with_what_others_hold() {
     let sandbox = Sandbox::with_gate();
-    let receipt = sandbox.run("entry show 2 --receipt --data data").must(0).stdout;
+    let receipt = sandbox.run("ledger show 2 --receipt --data data").must(0).stdout;
     sandbox.write("entry-2.receipt", &receipt);
     let shown = [
-        sandbox.run("verify --data data --key data/log.vkey").must(0).shown(),
-        sandbox.run("verify --data data --key data/log.vkey --against entry-2.receipt").must(0).shown(),
+        sandbox.run("verify --data data --log-key data/log.vkey").must(0).shown(),
+        sandbox.run("verify --data data --log-key data/log.vkey --against entry-2.receipt").must(0).shown(),
         sandbox.run("audit --data data").must(0).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
-    let json = sandbox.run("verify --data data --key data/log.vkey --json").must(0).json();
+    let json = sandbox.run("verify --data data --log-key data/log.vkey --json").must(0).json();
     assert_eq!((&json["ok"], &json["size"]), (&true.into(), &4.into()));
 }
 
@@ -26,8 +26,8 @@ fn one_flipped_byte_is_found_and_located() {
     bytes[at + fact.len() - 1] = b'1';
     std::fs::write(sandbox.segment(), bytes).unwrap();
     let shown = [
-        sandbox.run("verify --data data --key data/log.vkey").must(1).shown(),
-        sandbox.run("verify --data data --key data/log.vkey --json").must(1).shown(),
+        sandbox.run("verify --data data --log-key data/log.vkey").must(1).shown(),
+        sandbox.run("verify --data data --log-key data/log.vkey --json").must(1).shown(),
         sandbox.run("audit --data data").must(1).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
@@ -36,16 +36,16 @@ fn one_flipped_byte_is_found_and_located() {
 #[test]
 fn another_log_in_its_place_is_found() {
     let (sandbox, other) = (Sandbox::with_gate(), Sandbox::with_gate());
-    let receipt = other.run("entry show 2 --receipt --data data").must(0).stdout;
+    let receipt = other.run("ledger show 2 --receipt --data data").must(0).stdout;
     sandbox.write("other.receipt", &receipt);
     let key = std::fs::read_to_string(other.path().join("data/log.vkey")).unwrap();
     sandbox.write("other.vkey", &key);
     let shown = [
-        sandbox.run("verify --data data --key data/log.vkey --against other.receipt").must(1).shown(),
-        sandbox.run("verify --data data --key other.vkey").must(1).shown(),
-        sandbox.run("verify --data data --key nowhere.vkey").must(3).shown(),
-        sandbox.run("verify --data data --key not+a+key").must(2).shown(),
-        sandbox.run("verify --data nowhere --key data/log.vkey").must(3).shown(),
+        sandbox.run("verify --data data --log-key data/log.vkey --against other.receipt").must(1).shown(),
+        sandbox.run("verify --data data --log-key other.vkey").must(1).shown(),
+        sandbox.run("verify --data data --log-key nowhere.vkey").must(3).shown(),
+        sandbox.run("verify --data data --log-key not+a+key").must(2).shown(),
+        sandbox.run("verify --data nowhere --log-key data/log.vkey").must(3).shown(),
     ];
     insta::assert_snapshot!(shown.join("\n"));
 }
@@ -58,15 +58,17 @@ fn a_log_that_was_put_back_is_found_by_a_receipt() {
     let names = ["00000000000000000000.seg", "anchor"];
     let before: Vec<_> = names.iter().map(|name| std::fs::read(log(&sandbox, name)).unwrap()).collect();
     sandbox.run(r#"fact put Account 42 {"status":"frozen","balance":1,"owner":"ada"} --data data"#).must(0);
-    let receipt = sandbox.run("entry show 4 --receipt --data data").must(0).stdout;
+    let receipt = sandbox.run("ledger show 4 --receipt --data data").must(0).stdout;
     copy.write("entry-4.receipt", &receipt);
     copy.write("log.vkey", &std::fs::read_to_string(sandbox.path().join("data/log.vkey")).unwrap());
     std::fs::create_dir_all(copy.path().join("data/log")).unwrap();
     for (name, bytes) in names.iter().zip(before) {
         std::fs::write(log(&copy, name), bytes).unwrap();
     }
-    copy.run("verify --data data --key log.vkey").must(0);
-    insta::assert_snapshot!(copy.run("verify --data data --key log.vkey --against entry-4.receipt").must(1).shown());
+    copy.run("verify --data data --log-key log.vkey").must(0);
+    insta::assert_snapshot!(
+        copy.run("verify --data data --log-key log.vkey --against entry-4.receipt").must(1).shown()
+    );
 }
 
 #[test]

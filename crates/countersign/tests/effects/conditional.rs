@@ -1,7 +1,7 @@
 //! Facts that live in somebody else's service, read and written over HTTP through a real gate: what somebody else changes between
 //! the reading and the call is noticed by the service, by its ETag, and nothing is applied.
 
-use crate::processes::{self, Gate};
+use crate::effects::processes::{self, Gate};
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -191,7 +191,7 @@ impl Judge {
             assert!(known.contains(key), "{key:?} was paid, and nobody dispatched it");
         }
         for (account, spent) in spent {
-            assert_eq!(self.balances.get(&account).copied(), Some(crate::BALANCE - spent), "{account}");
+            assert_eq!(self.balances.get(&account).copied(), Some(crate::effects::BALANCE - spent), "{account}");
         }
         judged
     }

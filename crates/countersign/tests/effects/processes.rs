@@ -103,7 +103,7 @@ impl Service {
             options.push_str("\n--idempotent");
         }
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_payment_service", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "effects::the_payment_service", "--nocapture", "--test-threads=1"])
             .env(SERVICE, options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -13,8 +13,8 @@ mod plan;
 mod tally;
 mod traced;
 
-use crate::processes::{self, Service};
-use crate::{Spans, is_long, seed};
+use crate::effects::processes::{self, Service};
+use crate::effects::{Spans, is_long, seed};
 use lane::Lane;
 use plan::Plan;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn work(shop: &Shop, plan: &Plan, tally: &Mutex<Tally>) -> Vec<Lane> {
 
 #[test]
 fn the_book_and_the_ledger_agree_when_the_gate_is_killed_at_any_step() {
-    let _alone = crate::alone();
+    let _alone = crate::effects::alone();
     traced::insist();
     let runs = std::env::var("COUNTERSIGN_RUNS").ok().and_then(|runs| runs.parse().ok());
     let runs = runs.unwrap_or(if is_long() { 3_000 } else { 200 });

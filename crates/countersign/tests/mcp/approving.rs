@@ -1,6 +1,6 @@
 //! Tools are shown and called as they were approved, or not at all.
 
-use crate::sandbox::Sandbox;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::json;
 
 #[test]
@@ -38,6 +38,16 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(second).unwrap()["countersign"], *object);
     assert_eq!(refused.get("structuredContent"), None);
     client.end();
+    // Without a terminal no one was asked, so that takes a yes; the gate goes on refusing the tool.
+    let upstream = format!("bank={}", crate::mcp::server::command("changed"));
+    let unasked = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
+    let said = String::from_utf8_lossy(&unasked.stderr).into_owned();
+    assert_eq!(unasked.status.code(), Some(2), "{said}");
+    assert!(said.contains("bank/get_account has changed") && said.contains("--yes"), "{said}");
+    let mut client = sandbox.client(&[("bank", "changed")], &[]);
+    client.initialize();
+    assert!(!client.tools().contains(&"get_account".to_owned()));
+    client.end();
     sandbox.approve(&[("bank", "changed")]);
     let mut client = sandbox.client(&[("bank", "changed")], &[]);
     client.initialize();
@@ -49,7 +59,7 @@ fn a_definition_that_changes_is_refused_until_it_is_approved_again() {
 #[test]
 fn what_people_do_not_see_cannot_be_approved() {
     let sandbox = Sandbox::new();
-    let upstream = format!("bank={}", crate::server::command("hidden"));
+    let upstream = format!("bank={}", crate::mcp::server::command("hidden"));
     let output = sandbox.run(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -93,7 +103,7 @@ fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
 #[test]
 fn a_halt_holds_for_every_call() {
     let sandbox = Sandbox::approved();
-    sandbox.must(&["halt", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
+    sandbox.run_ok(&["halt", "add", "--agent", "coder-1", "--reason", "it went mad", "--data", "data"]);
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
     let refused = client.call("get_account", &json!({"id": "42"}));
@@ -104,13 +114,13 @@ fn a_halt_holds_for_every_call() {
 #[test]
 fn a_drafted_pact_passes_its_check() {
     let sandbox = Sandbox::new();
-    let text = sandbox.must(&[
+    let text = sandbox.run_ok(&[
         "pact",
         "init",
         "--name",
         "bank",
         "--mcp",
-        &crate::server::command("usual"),
+        &crate::mcp::server::command("usual"),
         "--out",
         "bank.toml",
     ]);
@@ -120,14 +130,14 @@ fn a_drafted_pact_passes_its_check() {
         drafted.contains("[action.transfer]") && drafted.contains("get_account only reads (says so itself)"),
         "{drafted}"
     );
-    sandbox.must(&["pact", "check", "bank.toml"]);
+    sandbox.run_ok(&["pact", "check", "bank.toml"]);
 }
 
 #[test]
 fn an_approver_sees_every_string_and_approves_what_was_seen() {
     let sandbox = Sandbox::new();
-    let upstream = format!("bank={}", crate::server::command("usual"));
-    let shown = sandbox.must(&["mcp", "approve", "--show", "--upstream", &upstream, "bank/get_account"]);
+    let upstream = format!("bank={}", crate::mcp::server::command("usual"));
+    let shown = sandbox.run_ok(&["mcp", "approve", "--show", "--upstream", &upstream, "bank/get_account"]);
     assert!(shown.contains("| ") && shown.contains("\"outputSchema\""), "{shown}");
     let (_, hash) = shown.split_once("definition ").unwrap();
     let right = format!("bank/get_account@{}", hash.trim());
@@ -136,7 +146,7 @@ fn an_approver_sees_every_string_and_approves_what_was_seen() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     // The server shows one definition and has another when it is approved.
-    let (code, said) = approve(&right, &format!("bank={}", crate::server::command("changed")));
+    let (code, said) = approve(&right, &format!("bank={}", crate::mcp::server::command("changed")));
     assert!(code == Some(1) && said.contains(&format!("you named {}", hash.trim())), "{said}");
     let server = sandbox.run(&["fact", "get", "McpServer", "bank", "--data", "data"]);
     assert_ne!(server.status.code(), Some(0), "nothing was approved, so nothing of the server is");
@@ -150,7 +160,7 @@ fn an_approver_sees_every_string_and_approves_what_was_seen() {
 #[test]
 fn a_changed_tool_is_approved_again_by_somebody_who_sees_no_change() {
     let sandbox = Sandbox::approved();
-    let upstream = format!("bank={}", crate::server::command("changed"));
+    let upstream = format!("bank={}", crate::mcp::server::command("changed"));
     let line = format!(
         "{} mcp approve bank/get_account --data data --upstream \"{upstream}\"",
         env!("CARGO_BIN_EXE_countersign")
@@ -162,7 +172,7 @@ fn a_changed_tool_is_approved_again_by_somebody_who_sees_no_change() {
         let output = script.args(["-qec", &line, "/dev/null"]).current_dir(sandbox.path()).stdin(input).output();
         String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
     };
-    let approved = || sandbox.must(&["fact", "get", "McpTool", "bank/get_account", "--data", "data"]);
+    let approved = || sandbox.run_ok(&["fact", "get", "McpTool", "bank/get_account", "--data", "data"]);
     let before = approved();
     let said = at_a_terminal("n\n");
     assert!(said.contains("-   \"description\": \"Read an account.\""), "{said}");

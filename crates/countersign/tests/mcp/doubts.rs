@@ -1,9 +1,9 @@
 //! Mapped calls of servers that misbehave: what is not known is in doubt, and never taken for done or for not done.
 
-use crate::client::{PATIENCE, Stdio};
-use crate::gated::{PACT, world_under};
-use crate::http::Http;
-use crate::sandbox::Sandbox;
+use crate::mcp::client::{PATIENCE, Stdio};
+use crate::mcp::gated::{PACT, world_under};
+use crate::mcp::http::Http;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ impl Called {
     fn end(self) {
         self.client.end();
         self.gate.end();
-        self.sandbox.must(&["audit", "--data", "data"]);
+        self.sandbox.run_ok(&["audit", "--data", "data"]);
     }
 }
 
@@ -130,9 +130,9 @@ fn a_gate_that_cannot_be_asked_does_not_make_a_call_undone() {
 fn a_word_that_a_restarted_gateway_does_not_know_does_not_make_a_call_undone() {
     let (sandbox, gate, client) = world_under(PACT, "failing");
     client.end();
-    let listen = ["mcp", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"];
+    let listen = ["mcp", "serve", "--agent", "coder-1", "--server", gate.url(), "--listen", "127.0.0.1:0"];
     let call = |gateway: &Http, tool: &str, arguments: &Value| {
-        let session = gateway.post(None, &crate::http::hello()).session.expect("has a session");
+        let session = gateway.post(None, &crate::mcp::http::hello()).session.expect("has a session");
         gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         let params = json!({"name": tool, "arguments": arguments});
         let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});

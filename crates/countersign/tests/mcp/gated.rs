@@ -1,7 +1,7 @@
 //! Tools that a pact maps: the gate decides, and its own worker calls.
 
-use crate::client::Stdio;
-use crate::sandbox::Sandbox;
+use crate::mcp::client::Stdio;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 pub const PACT: &str = r#"
@@ -29,23 +29,24 @@ that = 'resource.status == "active"'
 "#;
 
 /// A gate that runs with a bank of its own, and a client through the gateway to another.
-fn world(mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+fn world(mood: &str) -> (Sandbox, crate::mcp::http::Http, Stdio) {
     world_under(PACT, mood)
 }
 
 /// The same under another pact. The bank writes what it carries out into `book`.
-pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::http::Http, Stdio) {
+pub fn world_under(pact: &str, mood: &str) -> (Sandbox, crate::mcp::http::Http, Stdio) {
     let sandbox = Sandbox::approved();
-    let shell = format!("export BANK_BOOK={}; {}", sandbox.path().join("book").display(), crate::server::shell(mood));
+    let shell =
+        format!("export BANK_BOOK={}; {}", sandbox.path().join("book").display(), crate::mcp::server::shell(mood));
     std::fs::write(
         sandbox.path().join("countersign.toml"),
         format!("[mcp.upstream.bank]\ncommand = ['sh', '-c', '''{shell}''']\n"),
     )
     .unwrap();
     std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
-    sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
-    let gate = crate::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
-    let client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
+    let gate = crate::mcp::http::Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
+    let client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     (sandbox, gate, client)
 }
 
@@ -86,7 +87,7 @@ fn an_agent_without_the_role_is_told_so_and_nothing_is_called() {
     client.end();
     gate.end();
     assert!(!sandbox.path().join("book").exists(), "the bank carried something out");
-    let entries = sandbox.must(&["ledger", "list", "--json", "--data", "data"]);
+    let entries = sandbox.run_ok(&["ledger", "list", "--json", "--data", "data"]);
     assert!(!entries.contains("\"transfer\""), "{entries}");
 }
 
@@ -146,7 +147,7 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
     assert_eq!(said["shadowed"]["failed"][0]["reads"][0]["withheld"], true, "no pact shows it to this agent: {done}");
     client.end();
     gate.end();
-    let audited = sandbox.must(&["audit", "--data", "data"]);
+    let audited = sandbox.run_ok(&["audit", "--data", "data"]);
     assert!(audited.contains(" 0 differing"), "{audited}");
 }
 
@@ -154,8 +155,8 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
 fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
     let (sandbox, gate, client) = world_under(PACT, "long");
     client.end();
-    sandbox.must(&["mcp", "approve", "--server", gate.url()]);
-    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    sandbox.run_ok(&["mcp", "approve", "--server", gate.url()]);
+    let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     let done = client.call("transfer", &json!({"account": "42"}));
     let said = &done["_meta"]["countersign"];

@@ -2,9 +2,9 @@
 
 pub mod server;
 
-use crate::client::{PATIENCE, Stdio};
-use crate::processes::{children, is_gone, wait_until};
-use crate::sandbox::Sandbox;
+use crate::mcp::client::{PATIENCE, Stdio};
+use crate::mcp::processes::{children, is_gone, wait_until};
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ impl World {
     fn new() -> Self {
         let world = Self { sandbox: Sandbox::new(), folder: tempfile::tempdir().unwrap() };
         let upstream = world.upstream("plain");
-        world.sandbox.must(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
+        world.sandbox.run_ok(&["mcp", "approve", "--data", "data", "--upstream", &upstream]);
         world
     }
 
@@ -69,7 +69,7 @@ fn cancel(client: &mut Stdio, id: u64) {
 #[test]
 fn a_tool_that_was_never_approved_and_says_that_it_only_reads_does_not_run() {
     let world = World::new();
-    world.sandbox.must(&["halt", "--all", "--reason", "everything stops", "--data", "data"]);
+    world.sandbox.run_ok(&["halt", "add", "--all", "--reason", "everything stops", "--data", "data"]);
     let mut client = world.client("grown");
     let refused = client.call("wipe_disk", &json!({}));
     assert_eq!(refused["isError"], true, "{refused}");

@@ -1,6 +1,6 @@
 //! A gateway that listens, and a client of it.
 
-use crate::client::PATIENCE;
+use crate::mcp::client::PATIENCE;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,9 @@
 //! What an agent reads through the gateway is an observation, and what it does afterwards is decided on it.
 
-use crate::client::Stdio;
-use crate::http::Http;
-use crate::sandbox::Sandbox;
-use crate::server::shell;
+use crate::mcp::client::Stdio;
+use crate::mcp::http::Http;
+use crate::mcp::sandbox::Sandbox;
+use crate::mcp::server::shell;
 use serde_json::{Value, json};
 
 const PACT: &str = r#"
@@ -53,11 +53,11 @@ fn world(pact: &str) -> (Sandbox, Http) {
 
 fn publish(sandbox: &Sandbox, pact: &str) {
     std::fs::write(sandbox.path().join("bank.toml"), pact).unwrap();
-    sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
+    sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
 }
 
 fn gateway(sandbox: &Sandbox, gate: &Http) -> Stdio {
-    let mut client = Stdio::start(sandbox.command(&["mcp", "--agent", "coder-1", "--server", gate.url()]));
+    let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     client
 }
@@ -143,7 +143,7 @@ fn a_key_repeated_through_a_restarted_gateway_is_told_what_became_of_the_one_cal
     assert_eq!(said(&refused)["error"]["code"], "invalid_arguments", "{refused}");
     client.end();
     gate.end();
-    let text = sandbox.must(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
+    let text = sandbox.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
     let entries = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let actions = entries.filter(|entry| entry["leaf"]["kind"] == "action" && entry["leaf"]["pact"]["name"] == "bank");
     assert_eq!(actions.count(), 1, "it was asked for once");
@@ -179,7 +179,7 @@ fn the_gate_may_be_in_the_gateway_itself() {
     assert_eq!(said(&done)["verdict"], "settled", "{done}");
     let (code, errors) = client.end();
     assert_eq!(code, 0, "{errors}");
-    let audited = sandbox.must(&["audit", "--data", "data"]);
+    let audited = sandbox.run_ok(&["audit", "--data", "data"]);
     assert!(audited.contains(" 0 differing"), "{audited}");
 }
 
@@ -212,11 +212,11 @@ fn an_answer_is_withheld_from_whom_no_pact_shows_all_of_it() {
 #[test]
 fn a_gateway_signs_for_its_agent_and_says_so() {
     let sandbox = Sandbox::bare();
-    sandbox.must(&["init", "--data", "data"]);
+    sandbox.run_ok(&["init", "--data", "data"]);
     let own = ["--data", "data", "--key", "admin.key"];
-    let admin = |words: &[&str]| sandbox.must(&[words, &own].concat());
+    let admin = |words: &[&str]| sandbox.run_ok(&[words, &own].concat());
     admin(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    admin(&["mcp", "approve", "--upstream", &format!("bank={}", crate::server::command("usual"))]);
+    admin(&["mcp", "approve", "--upstream", &format!("bank={}", crate::mcp::server::command("usual"))]);
     assert!(admin(&["agent", "list"]).contains("key held by a gateway"));
     let mut client = sandbox.client(&[("bank", "usual")], &[]);
     client.initialize();
@@ -228,7 +228,7 @@ fn a_gateway_signs_for_its_agent_and_says_so() {
     let last = entries.lines().last().unwrap();
     let call: Value = serde_json::from_str(last).unwrap();
     assert_eq!((&call["leaf"]["by"], &call["leaf"]["auth"]), (&json!("coder-1"), &json!("gateway")), "{call}");
-    let verified = sandbox.must(&["verify", "--data", "data", "--key", "data/log.vkey"]);
+    let verified = sandbox.run_ok(&["verify", "--data", "data", "--log-key", "data/log.vkey"]);
     assert!(verified.contains("1 signature of gateways verified, which prove nothing"), "{verified}");
 }
 
@@ -256,8 +256,8 @@ fn a_call_that_waits_for_a_person_is_asked_for_by_whichever_gateway() {
     assert_eq!(said(&again)["entry"], said(&done)["entry"], "asking acts no second time");
     // Another agent is told nothing.
     let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
-    sandbox.must(&["fact", "put", "Agent", "mallory", agent, "--server", gate.url()]);
-    let mut thief = Stdio::start(sandbox.command(&["mcp", "--agent", "mallory", "--server", gate.url()]));
+    sandbox.run_ok(&["fact", "put", "Agent", "mallory", agent, "--server", gate.url()]);
+    let mut thief = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "mallory", "--server", gate.url()]));
     thief.initialize();
     let refused = thief.call("countersign_continue", &ask);
     assert_eq!(said(&refused)["error"]["code"], "outcome_unknown", "{refused}");

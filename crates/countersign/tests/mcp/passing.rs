@@ -1,6 +1,6 @@
 //! What passes, passes as it was sent.
 
-use crate::sandbox::Sandbox;
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 #[test]
@@ -94,7 +94,7 @@ fn several_servers_are_one_with_their_names_in_front() {
 fn a_client_over_http_has_a_session_of_its_own() {
     let sandbox = Sandbox::approved();
     let server = sandbox.listen(&[("bank", "usual")]);
-    let begun = server.post(None, &crate::http::hello());
+    let begun = server.post(None, &crate::mcp::http::hello());
     let session = begun.session.expect("has a session");
     assert_eq!(
         server.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).status,

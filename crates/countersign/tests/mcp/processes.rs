@@ -1,6 +1,6 @@
 //! What the system says of a process: what it has started, what it has open, and how much memory it holds.
 
-use crate::client::PATIENCE;
+use crate::mcp::client::PATIENCE;
 use std::time::{Duration, Instant};
 
 /// The processes below one, by id.

@@ -7,8 +7,8 @@
 
 mod bank;
 
-use crate::http::Http;
-use crate::sandbox::Sandbox;
+use crate::mcp::http::Http;
+use crate::mcp::sandbox::Sandbox;
 use bank::{Book, Direct};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,13 +89,13 @@ impl World {
         std::fs::write(sandbox.path().join("bank.toml"), PACT).unwrap();
         for (name, role) in [("payer-1", "payer"), ("risk-1", "risk")] {
             let agent = json!({"roles": [role], "standing": "active", "org": "acme", "trust": 700}).to_string();
-            sandbox.must(&["fact", "put", "Agent", name, &agent, "--data", "data"]);
+            sandbox.run_ok(&["fact", "put", "Agent", name, &agent, "--data", "data"]);
         }
-        sandbox.must(&["mcp", "approve", "--data", "data"]);
-        sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
+        sandbox.run_ok(&["mcp", "approve", "--data", "data"]);
+        sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
         let gate = Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
         let gateway = |agent: &str| {
-            let words = ["mcp", "--agent", agent, "--server", gate.url(), "--listen", "127.0.0.1:0"];
+            let words = ["mcp", "serve", "--agent", agent, "--server", gate.url(), "--listen", "127.0.0.1:0"];
             Http::start(sandbox.command(&words))
         };
         let (payers, risk) = (gateway("payer-1"), gateway("risk-1"));
@@ -107,7 +107,7 @@ impl World {
         self.payers.end();
         self.risk.end();
         self.gate.end();
-        self.sandbox.must(&["audit", "--data", "data"]);
+        self.sandbox.run_ok(&["audit", "--data", "data"]);
         drop(self.bank);
     }
 }
@@ -120,7 +120,7 @@ struct Agent<'a> {
 
 impl<'a> Agent<'a> {
     fn new(gateway: &'a Http) -> Self {
-        let session = gateway.post(None, &crate::http::hello()).session.expect("has a session");
+        let session = gateway.post(None, &crate::mcp::http::hello()).session.expect("has a session");
         gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         Self { gateway, session }
     }
@@ -167,7 +167,7 @@ impl Counts {
     fn goes_on(&self, until: Instant) -> bool {
         let [settled, rejected, _, changes] = self.get();
         let now = Instant::now();
-        now < until || (now < until + crate::client::PATIENCE && (settled.min(rejected) < 30 || changes < 60))
+        now < until || (now < until + crate::mcp::client::PATIENCE && (settled.min(rejected) < 30 || changes < 60))
     }
 
     fn get(&self) -> [u64; 4] {

@@ -1,8 +1,8 @@
 //! A folder with an open gate and an agent in it, and runs of the binary there.
 
-use crate::client::Stdio;
-use crate::http::Http;
-use crate::server;
+use crate::mcp::client::Stdio;
+use crate::mcp::http::Http;
+use crate::mcp::server;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -19,9 +19,9 @@ impl Sandbox {
     /// A gate, an agent, and nothing approved.
     pub fn new() -> Self {
         let sandbox = Self::bare();
-        sandbox.must(&["init", "--data", "data", "--open"]);
+        sandbox.run_ok(&["init", "--data", "data", "--open"]);
         let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
-        sandbox.must(&["fact", "put", "Agent", "coder-1", agent, "--data", "data"]);
+        sandbox.run_ok(&["fact", "put", "Agent", "coder-1", agent, "--data", "data"]);
         sandbox
     }
 
@@ -39,9 +39,9 @@ impl Sandbox {
 
     /// Approves all tools of banks in these moods.
     pub fn approve(&self, banks: &[(&str, &str)]) {
-        let mut words = vec!["mcp".to_owned(), "approve".to_owned(), "--data".to_owned(), "data".to_owned()];
-        words.extend(upstreams(banks));
-        self.must(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let upstreams = upstreams(banks);
+        let words = ["mcp", "approve", "--yes", "--data", "data"].into_iter();
+        self.run_ok(&words.chain(upstreams.iter().map(String::as_str)).collect::<Vec<_>>());
     }
 
     /// A command that is not run yet.
@@ -57,7 +57,7 @@ impl Sandbox {
     }
 
     /// Runs a command that must succeed; what it printed.
-    pub fn must(&self, words: &[&str]) -> String {
+    pub fn run_ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{words:?}: {said}");
@@ -66,8 +66,14 @@ impl Sandbox {
 
     /// A client over standard input and output, through the gateway, to banks in these moods.
     pub fn client(&self, banks: &[(&str, &str)], more: &[&str]) -> Stdio {
-        let mut words =
-            vec!["mcp".to_owned(), "--data".to_owned(), "data".to_owned(), "--agent".to_owned(), "coder-1".to_owned()];
+        let mut words = vec![
+            "mcp".to_owned(),
+            "serve".to_owned(),
+            "--data".to_owned(),
+            "data".to_owned(),
+            "--agent".to_owned(),
+            "coder-1".to_owned(),
+        ];
         words.extend(upstreams(banks));
         words.extend(more.iter().map(|word| (*word).to_owned()));
         Stdio::start(self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
@@ -76,14 +82,16 @@ impl Sandbox {
     /// A gateway that listens, in front of banks in these moods.
     pub fn listen(&self, banks: &[(&str, &str)]) -> Http {
         let mut words: Vec<String> =
-            ["mcp", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0"].map(str::to_owned).into();
+            ["mcp", "serve", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0"]
+                .map(str::to_owned)
+                .into();
         words.extend(upstreams(banks));
         Http::start(self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
     }
 
     /// The gateway's actions in the ledger.
     pub fn calls(&self) -> Vec<serde_json::Value> {
-        let text = self.must(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
+        let text = self.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "500", "--data", "data"]);
         let entries = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         entries
             .filter(|entry| entry["leaf"]["kind"] == "action" && entry["leaf"]["pact"]["name"] == "mcp-calls")

@@ -20,7 +20,7 @@ pub fn shell(mood: &str) -> String {
     // A signal that the shell ignores, the program that it becomes ignores too.
     let deaf = if mood == "stubborn" { "trap \"\" TERM; " } else { "" };
     format!(
-        "{deaf}BANK_MOOD={mood} exec {exe} --exact server::bank --ignored --nocapture --test-threads=1 3>&1 1>/dev/null"
+        "{deaf}BANK_MOOD={mood} exec {exe} --exact mcp::server::bank --ignored --nocapture --test-threads=1 3>&1 1>/dev/null"
     )
 }
 

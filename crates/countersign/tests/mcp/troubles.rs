@@ -1,8 +1,8 @@
 //! Servers that misbehave, and clients that go away: nobody else is troubled, and nothing is left behind.
 
-use crate::client::PATIENCE;
-use crate::processes::{children, is_gone, wait_until};
-use crate::sandbox::Sandbox;
+use crate::mcp::client::PATIENCE;
+use crate::mcp::processes::{children, is_gone, wait_until};
+use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -151,7 +151,7 @@ fn a_list_that_has_no_end_or_does_not_come_is_an_answer_and_not_a_wait() {
 fn a_server_that_does_not_even_start_is_said_to_the_client() {
     let sandbox = Sandbox::approved();
     let mut client = sandbox.client(&[("bank", "stillborn")], &[]);
-    let hello = crate::http::hello();
+    let hello = crate::mcp::http::hello();
     let answer = client.request("initialize", &hello["params"]);
     assert!(answer["error"]["message"].as_str().unwrap().contains("no answer from the server `bank`"), "{answer}");
     client.end();

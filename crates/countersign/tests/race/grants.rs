@@ -5,7 +5,7 @@
 //! and over; in between, one revocation. What is judged is the ledger: no grant commits behind the revocation, and none that
 //! stood before it was refused for it.
 
-use crate::server::{Server, command, run};
+use crate::race::server::{Server, command, run};
 use countersign_engine::identity::signature::{Signable, sign};
 use countersign_testing::checker::{LogEntry, check_grants};
 use ed25519_dalek::SigningKey;
@@ -191,7 +191,7 @@ fn no_grant_survives_a_revocation_that_was_ordered_before_it() {
     }
     can_say_no(&entries);
     drop(server);
-    run(&["verify", "--data", "data", "--key", "data/log.vkey"], folder.path());
+    run(&["verify", "--data", "data", "--log-key", "data/log.vkey"], folder.path());
     run(&["audit", "--data", "data"], folder.path());
 }
 

@@ -5,7 +5,7 @@
 //! and use that is swept across the window. The server is killed and started again while they do. At the end the whole
 //! ledger is read back and judged together with every answer that any client was given.
 
-use crate::server::{Server, run};
+use crate::race::server::{Server, run};
 use countersign_testing::bank;
 use countersign_testing::checker::{Answered, Asked, LogEntry, Operation, Shown, check};
 use serde_json::{Value as Json, json};

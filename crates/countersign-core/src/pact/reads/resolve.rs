@@ -131,7 +131,7 @@ fn check_attribute(read: &str, attribute: &str, span: &Range<usize>, all: &[Writ
         return;
     };
     if other.outside.is_some() {
-        let message = format!("`{read}` lives outside, so its attributes cannot name another fact");
+        let message = format!("`{read}` is external, so its attributes cannot name another fact");
         problems.error(span, message, "take the id from a parameter, or from a fact of the gate");
         return;
     }

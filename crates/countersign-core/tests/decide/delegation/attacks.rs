@@ -1,7 +1,7 @@
 //! Every attack on a chain, each with its code.
 
 use super::{at_most, chain, refused, scope, world};
-use crate::world::World;
+use crate::decide::world::World;
 use countersign_core::delegation::{Chain, ChainError, Scope};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::{ActionName, AgentId, Digest, PactName};
@@ -29,7 +29,7 @@ fn attack_a_hop_claims_more_than_it_was_given() {
         }),
         ("no expiry", |hop| hop.expires_at_ms = None),
         ("until 1970-01-01T00:33:20.001Z", |hop| hop.expires_at_ms = Some(2_000_001)),
-        ("to hand on 2 times", |hop| hop.depth = 2),
+        ("to pass on 2 times", |hop| hop.depth = 2),
         ("any action", |hop| (hop.actions, hop.facts) = (None, None)),
     ];
     for (says, attack) in attacks {
@@ -68,7 +68,7 @@ fn attack_a_delegation_handed_on_too_often() {
     world.member("third", 4, "active");
     world.agent = "third";
     world.chain = Some(chain("lead", 2, hops));
-    refused(&world, "delegation_too_deep", "was handed on 2 times");
+    refused(&world, "delegation_too_deep", "was passed on 2 times");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Why a caller was not believed. Each reason has a code of its own, so that nobody has to guess which of ten things it was.
+//! Why a caller was not believed. Each reason has a code of its own, so that no one has to guess which of ten things it was.
 
 use super::{NONCE_CHARS_MAX, NONCE_CHARS_MIN};
 
@@ -45,7 +45,7 @@ pub enum SignatureError {
     /// Its own `expires` has passed.
     #[error("the signature says of itself that it is worth nothing any more (`expires`)")]
     Over,
-    /// It was made before this gate was started, and nothing that old is taken just after a start.
+    /// It was made before this gate was started, and nothing that old is accepted just after a start.
     #[error("the signature was made before this gate was started")]
     BeforeStart,
     /// It comes from the future.
@@ -56,7 +56,7 @@ pub enum SignatureError {
         /// How far it may be.
         skew_s: u64,
     },
-    /// Nobody is registered with this key.
+    /// No one is registered with this key.
     #[error("no one is registered with the key {0}")]
     KeyUnknown(String),
     /// The key did not make it.

@@ -1,6 +1,6 @@
 //! `vectors/signatures.json`: requests with their signature bases and what becomes of them, for other implementations.
 //!
-//! With `UPDATE_GOLDEN` set the file is written anew; otherwise what it says must hold.
+//! With `UPDATE_GOLDEN` set the file is rewritten; otherwise what it says must hold.
 
 use super::*;
 use ed25519_dalek::{Signer as _, SigningKey};

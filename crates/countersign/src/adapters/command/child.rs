@@ -55,7 +55,7 @@ pub(super) fn run(spec: &Spec<'_>, until: Instant) -> io::Result<(Ended, Output)
     Ok((ended, Output { stdout, is_whole, stderr }))
 }
 
-/// Waits for the program, ends its group, and reaps it, in this order: until it is reaped, its number is nobody else's.
+/// Waits for the program, ends its group, and reaps it, in this order: until it is reaped, its number is no one else's.
 fn finish(child: &mut Child, until: Instant) -> Ended {
     let pid = Pid::from_child(child);
     let (tell, ended) = mpsc::channel();
@@ -66,7 +66,7 @@ fn finish(child: &mut Child, until: Instant) -> Ended {
                 other => break other.is_ok(),
             }
         };
-        // Nobody listens any more once the time is up.
+        // No one listens any more once the time is up.
         let _ = tell.send(waited);
     });
     let in_time = ended.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok();
@@ -80,12 +80,12 @@ fn finish(child: &mut Child, until: Instant) -> Ended {
             (Some(code), _) => Ended::Exit(code),
             (None, signal) => Ended::Signal(signal.unwrap_or_default()),
         },
-        // Nobody else reaps our children; if somebody did, its exit is lost.
+        // No one else reaps our children; if someone did, its exit is lost.
         Err(_) => Ended::Late,
     }
 }
 
-/// Reads a pipe to its end on a thread of its own, and keeps the front: a program must not block because nobody reads.
+/// Reads a pipe to its end on a thread of its own, and keeps the front: a program must not block because no one reads.
 fn keep(mut pipe: impl Read + Send + 'static, bytes_max: usize) -> Receiver<(Vec<u8>, bool)> {
     let (tell, kept) = mpsc::channel();
     std::thread::spawn(move || {

@@ -11,7 +11,6 @@ pub struct Base {
     pub is_tls: bool,
     /// The host as it is resolved: a name or an address, without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
     authority: String,
     prefix: String,

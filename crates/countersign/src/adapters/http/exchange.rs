@@ -1,6 +1,6 @@
 //! One request and its answer over a line that is open. `ureq` frames HTTP; the line is ours, and so is every timeout.
 
-use super::line::Line;
+use super::connection::Connection;
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,6 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBu
 
 /// What the service answered.
 pub struct Answer {
-    /// Its status.
     pub status: u16,
     /// The strong ETag, where there is one.
     pub etag: Option<String>,
@@ -32,10 +31,10 @@ pub struct NoAnswer {
 }
 
 /// Sends a request and reads the answer, at most so many bytes of its body.
-pub fn exchange(line: Line, request: Request<Vec<u8>>, body_bytes_max: usize) -> Result<Answer, NoAnswer> {
+pub fn exchange(connection: Connection, request: Request<Vec<u8>>, body_bytes_max: usize) -> Result<Answer, NoAnswer> {
     let is_sent = Arc::new(AtomicBool::new(false));
     let failed = |status: Option<u16>, why: String| NoAnswer { is_sent: is_sent.load(Ordering::SeqCst), why, status };
-    let connector = Ready { line: Mutex::new(Some(line)), is_sent: Arc::clone(&is_sent) };
+    let connector = Ready { connection: Mutex::new(Some(connection)), is_sent: Arc::clone(&is_sent) };
     let agent = ureq::Agent::with_parts(config(), connector, Nowhere);
     let sent = if request.body().is_empty() { agent.run(request.map(drop)) } else { agent.run(request) };
     let mut response = sent.map_err(|error| failed(None, cause(&error)))?;
@@ -86,7 +85,7 @@ fn cause(error: &ureq::Error) -> String {
 /// Hands the open line to ureq, once.
 #[derive(Debug)]
 struct Ready {
-    line: Mutex<Option<Line>>,
+    connection: Mutex<Option<Connection>>,
     is_sent: Arc<AtomicBool>,
 }
 
@@ -94,10 +93,10 @@ impl Connector for Ready {
     type Out = Wire;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Wire>, ureq::Error> {
-        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let line = line.ok_or(ureq::Error::ConnectionFailed)?;
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connection = connection.ok_or(ureq::Error::ConnectionFailed)?;
         let buffers = LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
-        Ok(Some(Wire { line, buffers, is_sent: Arc::clone(&self.is_sent) }))
+        Ok(Some(Wire { connection, buffers, is_sent: Arc::clone(&self.is_sent) }))
     }
 }
 
@@ -116,7 +115,7 @@ impl Resolver for Nowhere {
 /// The line as ureq sees it. The line has its own end, so ureq's timeouts, of which none is set, are not looked at.
 #[derive(Debug)]
 struct Wire {
-    line: Line,
+    connection: Connection,
     buffers: LazyBuffers,
     is_sent: Arc<AtomicBool>,
 }
@@ -132,13 +131,13 @@ impl Transport for Wire {
             // Set before, not after: a write that fails may have sent a part.
             self.is_sent.store(true, Ordering::SeqCst);
         }
-        self.line.write_all(output)?;
-        self.line.flush()?;
+        self.connection.write_all(output)?;
+        self.connection.flush()?;
         Ok(())
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
-        let read = self.line.read(self.buffers.input_append_buf())?;
+        let read = self.connection.read(self.buffers.input_append_buf())?;
         self.buffers.input_appended(read);
         Ok(read > 0)
     }
@@ -148,6 +147,6 @@ impl Transport for Wire {
     }
 
     fn is_tls(&self) -> bool {
-        self.line.is_tls()
+        self.connection.is_tls()
     }
 }

@@ -7,9 +7,9 @@ use countersign_engine::outbox::{Attempt, Probed};
 ///
 /// - `2xx`: it says that it did it.
 /// - `307`, `308`: it asks for the same request elsewhere, so it did not do it here; and nothing is followed.
-/// - other `3xx`: services answer a form with "see there" *after* having done what it asks. Nobody knows.
+/// - other `3xx`: services answer a form with "see there" *after* having done what it asks. No one knows.
 /// - `408`, `425`: something in between gave up or would not risk it; the service itself may have seen the request.
-/// - `409`: most often another attempt under the same key is under way or done. Nobody knows until it is asked.
+/// - `409`: most often another attempt under the same key is under way or done. No one knows until it is asked.
 /// - `412`: what was read has changed: it compared first and did nothing.
 /// - `429`: it counts before it works, and asks to come again later.
 /// - other `4xx`: it understood and will not.

@@ -3,11 +3,11 @@
 use super::super::breaker::Breaker;
 use super::super::kept;
 use super::{Failed, HttpAdapter};
-use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send};
 use countersign_core::json;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
-use countersign_engine::outbox::{Job, Outside};
+use countersign_engine::outbox::{FactAsRead, Job};
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderName, header};
 
@@ -17,7 +17,7 @@ const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What was read.
 pub(super) struct Read {
     /// The facts, in the order of the call's reads.
-    pub facts: Vec<Outside>,
+    pub facts: Vec<FactAsRead>,
     /// The path of each, and its ETag.
     etags: Vec<(String, Option<String>)>,
 }
@@ -36,8 +36,8 @@ impl Read {
         let only = seen().next().filter(|_| self.etags.len() == 1);
         match same.or(only) {
             Some((_, (_, Some(etag)))) => Ok((header::IF_MATCH, etag.clone())),
-            Some((Outside { value: None, .. }, _)) => Ok((header::IF_NONE_MATCH, "*".into())),
-            Some((Outside { fact, .. }, _)) => Err(format!(
+            Some((FactAsRead { value: None, .. }, _)) => Ok((header::IF_NONE_MATCH, "*".into())),
+            Some((FactAsRead { fact, .. }, _)) => Err(format!(
                 "{fact} came without a strong ETag, so the call cannot be bound to what was read; the service must give one"
             )),
             None => Err(format!(
@@ -50,7 +50,7 @@ impl Read {
 impl HttpAdapter {
     /// Reads the external facts that a call relies on. Whatever does not work out here is *not sent*, or never will be: only reads
     /// have left.
-    pub(super) fn read_outside(
+    pub(super) fn read_external(
         &self,
         job: &Job<'_>,
         until: Instant,
@@ -60,7 +60,7 @@ impl HttpAdapter {
         for outside in &job.call.outside {
             let schema = job.judge.schema(&outside.fact);
             let (value, path, etag) = self.read_one(&self.breaker, outside, &schema, until, halted)?;
-            read.facts.push(Outside { fact: outside.fact.clone(), value });
+            read.facts.push(FactAsRead { fact: outside.fact.clone(), value });
             read.etags.push((path.to_owned(), etag));
         }
         Ok(read)
@@ -69,7 +69,7 @@ impl HttpAdapter {
     /// Reads a fact for an observation.
     pub(super) fn read_to_show(
         &self,
-        outside: &OutsideRead,
+        outside: &ExternalRead,
         schema: &FactSchema,
     ) -> Result<Option<Attributes>, String> {
         let read = self.read_one(&self.looking, outside, schema, Instant::now() + OBSERVE_TIMEOUT, &|| Ok(()));
@@ -85,14 +85,14 @@ impl HttpAdapter {
     fn read_one<'r>(
         &self,
         breaker: &Breaker,
-        outside: &'r OutsideRead,
+        outside: &'r ExternalRead,
         schema: &FactSchema,
         until: Instant,
         halted: &dyn Fn() -> Result<(), Evidence>,
     ) -> Result<(Option<Attributes>, &'r str, Option<String>), Failed> {
-        let OutsideRead { fact, adapter, how } = outside;
+        let ExternalRead { fact, adapter, how } = outside;
         let unread = |why: String| self.said(format!("{fact} could not be read: {why}"));
-        let OutsideHow::Path(path) = how else {
+        let ExternalHow::Path(path) = how else {
             return Err(Failed::Never(unread(format!("{} reads paths, and this is none", self.name))));
         };
         if *adapter != self.name {
@@ -104,7 +104,7 @@ impl HttpAdapter {
             Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),
             Failed::Never(evidence) => Failed::Never(unread(evidence.summary)),
         })?;
-        // A clear answer that cannot be used will be the same next time: waiting for another would keep everybody fenced out, and
+        // A clear answer that cannot be used will be the same next time: waiting for another would keep everyone fenced out, and
         // act by itself whenever it comes.
         let value = match answer.status {
             200 if !answer.is_whole || answer.body.len() > self.response_bytes_max => {

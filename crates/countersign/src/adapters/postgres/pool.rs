@@ -1,4 +1,4 @@
-//! So many connections and no more. Whoever finds none free waits, until its own deadline.
+//! So many connections and no more. Anyone who finds none free waits, until its own deadline.
 
 use super::failure::Failure;
 use super::session::Session;
@@ -54,7 +54,7 @@ impl Pool {
         Ok(lease)
     }
 
-    /// Forgets connections that nobody uses: one of them broke, so the others of its age did too.
+    /// Forgets connections that no one uses: one of them broke, so the others of its age did too.
     pub fn forget_idle(&self) {
         let idle = std::mem::take(&mut self.state().idle);
         drop(idle);

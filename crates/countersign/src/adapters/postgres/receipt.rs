@@ -9,7 +9,7 @@ use super::session::Session;
 use super::values::Text;
 use countersign_core::call::Evidence;
 use countersign_core::value::Attributes;
-use countersign_engine::outbox::Outside;
+use countersign_engine::outbox::FactAsRead;
 use serde_json::Value as Json;
 use std::time::Instant;
 use tokio_postgres::Client;
@@ -36,7 +36,6 @@ pub enum Known {
     Nothing,
 }
 
-/// A call that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happened {
     /// With its receipt.
@@ -44,7 +43,7 @@ pub struct Happened {
     /// When it was decided, in ledger milliseconds.
     pub judged_at_ms: u64,
     /// What was read; `None` where the receipt does not say it in our words.
-    pub read: Option<Vec<Outside>>,
+    pub read: Option<Vec<FactAsRead>>,
 }
 
 /// What is done about a call without a trace.
@@ -125,15 +124,15 @@ async fn end(client: &Client, then: Then) -> Result<(), Failure> {
 }
 
 /// What was read, as a receipt keeps it.
-pub fn write_read(read: &[Outside]) -> String {
-    let member = |outside: &Outside| {
+pub fn write_read(read: &[FactAsRead]) -> String {
+    let member = |outside: &FactAsRead| {
         let value = outside.value.as_ref().map_or(Json::Null, |value| value.to_json());
         serde_json::json!({ "fact": outside.fact.to_string(), "value": value })
     };
     read.iter().map(member).collect::<Json>().to_string()
 }
 
-fn parse_read(text: &str) -> Option<Vec<Outside>> {
+fn parse_read(text: &str) -> Option<Vec<FactAsRead>> {
     let json: Json = serde_json::from_str(text).ok()?;
     let member = |member: &Json| {
         let fact = member.get("fact")?.as_str()?.parse().ok()?;
@@ -141,7 +140,7 @@ fn parse_read(text: &str) -> Option<Vec<Outside>> {
             Json::Object(object) => Some(Attributes::from_untyped_json(object).ok()?),
             _ => None,
         };
-        Some(Outside { fact, value })
+        Some(FactAsRead { fact, value })
     };
     json.as_array()?.iter().map(member).collect()
 }

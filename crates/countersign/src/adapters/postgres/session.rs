@@ -1,7 +1,7 @@
 //! One connection to the database, driven by the thread that uses it.
 //!
 //! Each session has a runtime of its own that runs on the caller's thread: no other thread stands between a statement and its
-//! answer. While nobody uses a session nothing moves in it; if its server went away meanwhile, the next statement says so.
+//! answer. While no one uses a session nothing moves in it; if its server went away meanwhile, the next statement says so.
 
 use super::failure::Failure;
 use super::settings::Settings;
@@ -22,7 +22,7 @@ const IDLE_MS_MAX: u64 = 10_000;
 /// What is said when the time is up.
 pub const TOO_LATE: &str = "no answer came in time";
 
-/// What moves a connection. It ends without waiting, since an adapter may be dropped where nobody may wait.
+/// What moves a connection. It ends without waiting, since an adapter may be dropped where no one may wait.
 struct Driver(Option<Runtime>);
 
 impl Driver {

@@ -53,7 +53,6 @@ pub enum SetupError {
     StillWrites {
         /// The agents' role.
         role: String,
-        /// The tables.
         tables: String,
     },
 }
@@ -91,7 +90,7 @@ pub fn plan(settings: &Settings, wanted: &Wanted) -> Result<Vec<Step>, SetupErro
         ));
     }
     for table in &wanted.guard {
-        // Exactly a table, by the same grammar that queries are held against.
+        // Exactly a table, by the same grammar that queries are checked against.
         if query_table(&format!("select a from {table} where a = $1")) != Some(table.as_str()) {
             return Err(SetupError::Table(table.clone()));
         }
@@ -100,11 +99,11 @@ pub fn plan(settings: &Settings, wanted: &Wanted) -> Result<Vec<Step>, SetupErro
     Ok(steps)
 }
 
-/// A trigger runs with the rights of whoever writes, so the right to make one is taken as well.
+/// A trigger runs with the rights of the writer, so the right to make one is taken as well.
 fn guard(table: &str, gate: Option<&str>, agents: Option<&str>) -> Vec<Step> {
     let writes = "insert, update, delete, truncate, references, trigger";
     let mut steps =
-        vec![step(format!("not everybody writes {table}"), format!("revoke {writes} on {table} from public"))];
+        vec![step(format!("not everyone writes {table}"), format!("revoke {writes} on {table} from public"))];
     if let Some(gate) = gate {
         let sql = format!("grant select, insert, update, delete on {table} to {gate}");
         steps.push(step(format!("the gate writes {table}"), sql));
@@ -168,7 +167,7 @@ pub fn script(steps: &[Step]) -> String {
     format!("begin;\n{}commit;\n", steps.iter().map(step).collect::<String>())
 }
 
-/// Runs the plan in one transaction, as the gate or as somebody with more rights, and makes sure that agents cannot write.
+/// Runs the plan in one transaction, as the gate or as someone with more rights, and makes sure that agents cannot write.
 pub fn run(settings: &Settings, connect_as: Option<Config>, wanted: &Wanted) -> Result<Vec<Step>, SetupError> {
     let steps = plan(settings, wanted)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

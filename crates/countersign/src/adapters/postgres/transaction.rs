@@ -1,8 +1,8 @@
 //! The one transaction of an attempt: lock and read, judge, act, leave a receipt, commit.
 //!
-//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for whoever is changing the
-//! row, gives its newest committed value and keeps everybody else from changing it until we are done; so at the commit all values
-//! read are true at once, whatever isolation the other clients use. SERIALIZABLE would add aborts and no protection: it sees
+//! READ COMMITTED with row locks, on purpose. Each fact is read by `select … for update`, which waits for the transaction that is
+//! changing the row, gives its newest committed value and keeps everyone else from changing it until we are done; so at the commit all
+//! values read are true at once, whatever isolation the other clients use. SERIALIZABLE would add aborts and no protection: it sees
 //! conflicts only between transactions that are all serialisable, and other clients are what they are.
 //! A row that is not there cannot be locked. Then the table is locked against writers and read once more, so that an absence holds
 //! until the commit as well.
@@ -11,10 +11,10 @@ use super::failure::{Failure, surely_not_committed};
 use super::receipt::{Receipts, write_read};
 use super::session::{Link, Session, TOO_LATE};
 use super::values::{Param, Text, attributes};
-use countersign_core::call::{Evidence, OutsideHow, OutsideRead, Send, Statement as Sql};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send, Statement as Sql};
 use countersign_core::pact::sql::query_table;
 use countersign_core::reason::Reason;
-use countersign_engine::outbox::{Job, Outside};
+use countersign_engine::outbox::{FactAsRead, Job};
 use std::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -105,7 +105,7 @@ async fn act(link: &mut Link, job: &Job<'_>, receipts: &Receipts, origin: &str) 
     write(link, job, statements, &receipt(job, receipts, origin, &read)).await
 }
 
-fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Reason> {
+fn judge(job: &Job<'_>, read: &[FactAsRead]) -> Result<Send, Reason> {
     match &job.call.send {
         Some(send) if job.call.outside.is_empty() => Ok(send.clone()),
         _ => job.judge.judge(read),
@@ -113,9 +113,9 @@ fn judge(job: &Job<'_>, read: &[Outside]) -> Result<Send, Reason> {
 }
 
 /// Begins, locks and reads the facts in the order of their ids, and answers in the order of the call. The same order for
-/// everybody means that no two attempts wait for each other.
-async fn read(link: &mut Link, reads: &[OutsideRead]) -> Result<Vec<Outside>, Failure> {
-    let mut order: Vec<&OutsideRead> = reads.iter().collect();
+/// everyone means that no two attempts wait for each other.
+async fn read(link: &mut Link, reads: &[ExternalRead]) -> Result<Vec<FactAsRead>, Failure> {
+    let mut order: Vec<&ExternalRead> = reads.iter().collect();
     order.sort_by(|a, b| a.fact.cmp(&b.fact));
     let mut prepared = Vec::with_capacity(order.len());
     for read in order {
@@ -137,12 +137,17 @@ async fn read(link: &mut Link, reads: &[OutsideRead]) -> Result<Vec<Outside>, Fa
         let value = query(client, read, statement).await?;
         found.push(lock(client, read, statement, value).await?);
     }
-    let of = |read: &OutsideRead| found.iter().find(|outside| outside.fact == read.fact).cloned();
+    let of = |read: &ExternalRead| found.iter().find(|outside| outside.fact == read.fact).cloned();
     Ok(reads.iter().filter_map(of).collect())
 }
 
 /// Makes sure that what was found stays so until the end of the transaction.
-async fn lock(client: &Client, read: &OutsideRead, statement: &Statement, found: Outside) -> Result<Outside, Failure> {
+async fn lock(
+    client: &Client,
+    read: &ExternalRead,
+    statement: &Statement,
+    found: FactAsRead,
+) -> Result<FactAsRead, Failure> {
     if found.value.is_some() {
         return Ok(found);
     }
@@ -153,15 +158,15 @@ async fn lock(client: &Client, read: &OutsideRead, statement: &Statement, found:
 }
 
 /// The query that a fact is read by.
-pub fn sql(read: &OutsideRead) -> Result<&str, Failure> {
+pub fn sql(read: &ExternalRead) -> Result<&str, Failure> {
     match &read.how {
-        OutsideHow::Query(sql) => Ok(sql),
+        ExternalHow::Query(sql) => Ok(sql),
         _ => Err(Failure::Refused(format!("the source of {} is not a query", read.fact))),
     }
 }
 
 /// Reads one fact.
-pub async fn query(client: &Client, read: &OutsideRead, statement: &Statement) -> Result<Outside, Failure> {
+pub async fn query(client: &Client, read: &ExternalRead, statement: &Statement) -> Result<FactAsRead, Failure> {
     let rows = client.query(statement, &[&Text(read.fact.id())]).await?;
     let value = match rows.as_slice() {
         [] => None,
@@ -171,7 +176,7 @@ pub async fn query(client: &Client, read: &OutsideRead, statement: &Statement) -
             return Err(Failure::Refused(said));
         }
     };
-    Ok(Outside { fact: read.fact.clone(), value })
+    Ok(FactAsRead { fact: read.fact.clone(), value })
 }
 
 /// A receipt to be written.
@@ -183,7 +188,7 @@ struct Receipt<'a> {
     read: String,
 }
 
-fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[Outside]) -> Receipt<'a> {
+fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[FactAsRead]) -> Receipt<'a> {
     let judged_at_ms = job.judge.judged_at_ms().unwrap_or(0).to_string();
     Receipt { insert: &receipts.insert, origin, effect: job.effect.to_string(), judged_at_ms, read: write_read(read) }
 }

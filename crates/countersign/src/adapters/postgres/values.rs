@@ -1,7 +1,7 @@
 //! Values between PostgreSQL and facts.
 //!
 //! Parameters are bound as text and read by the server as the type that the statement needs, so an id can be compared with a
-//! `uuid` as well as with a `bigint`. What comes back is taken only where it can mean one thing: there are no floats in facts,
+//! `uuid` as well as with a `bigint`. What comes back is accepted only where it can mean one thing: there are no floats in facts,
 //! so there are none here.
 
 use countersign_core::limits::{FACT_BYTES_MAX, INTEGER_MAX};
@@ -176,7 +176,7 @@ fn integral(raw: &[u8]) -> Option<i128> {
         return None;
     }
     let mut number: i128 = 0;
-    // Eight groups are 32 digits: far more than is taken, and no overflow.
+    // Eight groups are 32 digits: far more than is accepted, and no overflow.
     for at in 0..=weight.min(8) {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
         number = number * 10_000 + i128::from(digit);

@@ -90,7 +90,7 @@ fn what_takes_too_long_is_ended_with_everything_it_started() {
     }
 }
 
-/// Whether a process has ended; one that nobody has reaped yet has ended too.
+/// Whether a process has ended; one that no one has reaped yet has ended too.
 fn is_gone(pid: &str) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     while Instant::now() < deadline {

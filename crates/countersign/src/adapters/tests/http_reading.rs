@@ -3,7 +3,7 @@
 use super::http::{adapter_to, post};
 use super::service::{Service, answer};
 use super::{Told, account, attempt, call, found};
-use countersign_core::call::{Call, OutsideHow, OutsideRead};
+use countersign_core::call::{Call, ExternalHow, ExternalRead};
 use countersign_core::value::Value;
 use countersign_engine::outbox::Adapter as _;
 use std::io::Write as _;
@@ -16,11 +16,11 @@ fn service(account: &'static str, status: u16) -> Service {
     })
 }
 
-fn read_of(path: &str) -> OutsideRead {
-    OutsideRead {
+fn read_of(path: &str) -> ExternalRead {
+    ExternalRead {
         fact: "Account::\"42\"".parse().unwrap(),
         adapter: "payments".into(),
-        how: OutsideHow::Path(path.into()),
+        how: ExternalHow::Path(path.into()),
     }
 }
 
@@ -156,8 +156,8 @@ fn a_fact_is_read_for_an_observation_and_only_what_its_type_has() {
     let adapter = adapter_to(&service, "");
     let value = adapter.observe(&read_of("/accounts/42"), &account()).unwrap().value.unwrap();
     assert_eq!((value.get("balance"), value.get("status"), value.get("rate")), (Some(&Value::Long(9)), None, None));
-    let elsewhere = OutsideRead { adapter: "ledger".into(), ..read_of("/accounts/42") };
+    let elsewhere = ExternalRead { adapter: "ledger".into(), ..read_of("/accounts/42") };
     assert!(adapter.observe(&elsewhere, &account()).unwrap_err().contains("lives with ledger"));
-    let query = OutsideRead { how: OutsideHow::Query("select 1".into()), ..read_of("/accounts/42") };
+    let query = ExternalRead { how: ExternalHow::Query("select 1".into()), ..read_of("/accounts/42") };
     assert!(adapter.observe(&query, &account()).unwrap_err().contains("reads paths"));
 }

@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// Made for these tests, for `payments.example`; nobody else trusts it.
+/// Made for these tests, for `payments.example`; no one else trusts it.
 const CERTIFICATE: &[u8] = include_bytes!("tls/service.pem");
 const KEY: &[u8] = include_bytes!("tls/service.key");
 const CA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/adapters/tests/tls/ca.pem");

@@ -1,4 +1,4 @@
-//! Ctrl-C while an action waits for its answer: the gate may carry it out all the same, so the command must not end without saying how
+//! Ctrl-C while an action waits for its answer: the gate may carry it out anyway, so the command must not end without saying how
 //! to find out.
 
 use crate::cli::fail;

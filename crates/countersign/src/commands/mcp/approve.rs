@@ -31,13 +31,13 @@ const TEXT_BYTES_MAX: usize = 12 << 10;
 
 /// Read the tools of MCP servers, and approve their definitions as they are
 ///
-/// Shows every tool with what it says of itself. What is approved is the whole definition, by its hash, in a fact
-/// McpTool::"SERVER/TOOL". An agent sees approved tools only, and one whose definition changes afterwards is refused until it is
-/// approved again: then the changes are shown, and at a terminal you are asked first. Definitions with characters that people do
-/// not see cannot be approved.
+/// Shows every tool with its whole definition, and approves that definition by its hash, in a fact McpTool::"SERVER/TOOL".
+/// An agent sees only approved tools. If a definition changes later, the tool is refused until you approve it again: the command
+/// shows what changed and asks first; without a terminal it needs --yes, or the hash. Definitions with invisible characters
+/// cannot be approved.
 ///
-/// Takes an operator who may feed facts; the first time also one who may publish, since calls are decided under a small pact of
-/// their own, mcp-calls.
+/// Needs an operator who may feed facts. The first time, that operator must also be a publisher, because calls are decided under
+/// a small pact of their own, mcp-calls.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,6 +56,9 @@ pub struct ApproveArgs {
     /// Only show them
     #[arg(long)]
     show: bool,
+    /// Approve changed definitions without asking; needed where there is no terminal
+    #[arg(long, conflicts_with = "show")]
+    yes: bool,
     /// Approve tools only, and leave the server's resources, prompts and other methods as they are
     #[arg(long)]
     no_uses: bool,
@@ -214,7 +217,7 @@ fn approve_server(client: &Client, by: &str, upstream: &str) -> Result<()> {
     Ok(())
 }
 
-/// Approves a tool; `None` where somebody was asked and does not want that.
+/// Approves a tool; `None` if the operator was asked and said no.
 fn approve(client: &Client, args: &ApproveArgs, upstream: &str, tool: &Tool, is_named: bool) -> Result<Option<String>> {
     let fact = tool_fact(upstream, &tool.name)?;
     let text = pretty(tool)?;
@@ -238,7 +241,7 @@ fn approve(client: &Client, args: &ApproveArgs, upstream: &str, tool: &Tool, is_
             }
             None => note("    changed since it was approved; that definition was too long to be kept"),
         }
-        if !is_named && !is_wanted(&format!("{upstream}/{}", tool.name))? {
+        if !is_named && !args.yes && !is_wanted(&format!("{upstream}/{}", tool.name))? {
             return Ok(None);
         }
     }
@@ -249,14 +252,18 @@ fn approve(client: &Client, args: &ApproveArgs, upstream: &str, tool: &Tool, is_
     Ok(Some(format!("    {what}, in entry {}{later}", written.entry)))
 }
 
-/// Asks whoever sits at the terminal whether a definition that has changed is approved; without a terminal nobody can be asked, and the
-/// command itself is the answer.
+/// Asks at the terminal whether to approve a changed definition. Without a terminal there is no one to ask, and it is refused.
 fn is_wanted(id: &str) -> Result<bool> {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Ok(true);
+        return Err(Failure::usage(format!(
+            "{} has changed since it was approved, and there is no terminal to ask for confirmation",
+            inline(id)
+        ))
+        .hint("read the changes above, then pass --yes, or name the definition: SERVER/TOOL@HASH")
+        .into());
     }
-    note(format_args!("    {} has changed since it was approved. Approve it as it is shown above? [y/N]", inline(id)));
+    note(format_args!("    {} has changed since it was approved. Approve the definition above? [y/N]", inline(id)));
     let mut answer = String::new();
     input.read_line(&mut answer).context("the terminal cannot be read")?;
     let is_wanted = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());

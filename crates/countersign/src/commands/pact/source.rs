@@ -13,7 +13,6 @@ use std::sync::Arc;
 pub struct PactFile {
     /// Where it is.
     pub path: PathBuf,
-    /// Its text.
     pub text: String,
     /// The pact, where it loaded.
     pub pact: Option<Arc<Pact>>,

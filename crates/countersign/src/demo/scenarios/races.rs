@@ -96,10 +96,10 @@ pub static GRANT_AND_REVOKE: Scenario = Scenario {
             },
         },
     ],
-    // The schedule revokes and nothing in it lifts the revocation, so whoever has a role at the end has it wrongly.
+    // The schedule revokes and nothing in it lifts the revocation, so anyone who has a role at the end has it wrongly.
     harm: |_, after| {
         let role = after.text(MEMBER, "role");
-        (after.text(MEMBER, "state") == "granted").then(|| format!("sam was revoked and is {role} all the same"))
+        (after.text(MEMBER, "state") == "granted").then(|| format!("sam was revoked and is still {role}"))
     },
 };
 
@@ -195,7 +195,7 @@ pub static WRITE_SKEW: Scenario = Scenario {
         },
     ],
     harm: |_, after| {
-        let anybody = after.flag(ADA, "on_call") || after.flag(BEN, "on_call");
-        (!anybody).then(|| "no one is on call tonight".to_owned())
+        let covered = after.flag(ADA, "on_call") || after.flag(BEN, "on_call");
+        (!covered).then(|| "no one is on call tonight".to_owned())
     },
 };

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 const NOT_AUTHORISED_HINT: &str = "ask an admin for the role; docs/guides/identity.md has the table of who may do what";
 
-/// Fact types whose facts say who somebody is; only admins feed those.
+/// Fact types whose facts say who someone is; only admins feed those.
 const IDENTITIES: [&str; 2] = ["Agent", "Operator"];
 
 /// Lets a request through with its caller, or turns it away.
@@ -58,7 +58,7 @@ pub async fn identify(
         };
         known(&app, route, is_identity, request).await
     } else {
-        // Whoever calls an open gate is believed, so there is nobody to count requests for.
+        // An open gate believes every caller, so there is no one to count requests for.
         request.extensions_mut().insert(app.bodies.clone());
         named(route, request).map(Passed::from)
     };
@@ -116,7 +116,7 @@ fn no_such_operation(path: &str) -> Response {
     response
 }
 
-/// In an open gate: who the header says it is, where somebody must be named.
+/// In an open gate: who the header says it is, where someone must be named.
 fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpError> {
     refuse_strangers(&request)?;
     let name = match route.and_then(|route| route.names) {
@@ -152,7 +152,7 @@ async fn known(app: &App, route: &Route, is_identity: bool, request: Request) ->
     found
 }
 
-/// A request that nobody has to sign.
+/// A request that no one has to sign.
 fn unsigned(app: &App, request: Request) -> Result<Passed, HttpError> {
     match peer(&request).map(|peer| app.rates.charge_unsigned(peer)) {
         Some(Err(Empty)) => Err(too_often("this address")),
@@ -167,7 +167,7 @@ fn check_peer(app: &App, peer: Option<IpAddr>) -> Result<(), HttpError> {
     }
 }
 
-/// Whether a request was sent by a program on this machine, and not by a proxy on it for somebody elsewhere.
+/// Whether a request was sent by a program on this machine, and not by a proxy on it for someone elsewhere.
 fn is_from_here(request: &Request) -> bool {
     const FORWARDED: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
     refuse_strangers(request).is_ok() && !FORWARDED.iter().any(|name| request.headers().contains_key(*name))
@@ -268,7 +268,7 @@ impl Asked<'_> {
     }
 
     /// Refuses a key that has used up its requests before its signature is verified and its nonce kept: more of the same would cost
-    /// the most here. Counted for its holder are only those that are verified all the same, a few.
+    /// the most here. Counted for its holder are only those that are verified anyway, a few.
     fn check_limits(&self, head: &Head, key: &[u8; 32]) -> Result<(), HttpError> {
         let Self { app, route, peer, .. } = *self;
         if is_halt(route) {
@@ -323,7 +323,7 @@ fn authorised(app: &App, callers: Callers, sender: &HeadAuthenticated, asked: &s
         }
         Callers::AgentOr(_) if is_agent => return Ok(()),
         Callers::AgentOr(roles) | Callers::Operator(roles) => roles,
-        // What these two take is settled before anybody is asked for.
+        // What these two take is settled before anyone is asked for.
         Callers::Feed | Callers::Metrics => &[table::Role::Admin],
         Callers::Anyone | Callers::Agent | Callers::Known => return Ok(()),
     };

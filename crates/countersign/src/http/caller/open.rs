@@ -1,4 +1,4 @@
-//! An open gate: whoever calls is believed, so only loopback may call, and no web page through its reader's browser.
+//! An open gate: every caller is believed, so only loopback may call, and no web page through its reader's browser.
 //!
 //! Any page can make a browser call loopback, so requests that a page of another site could have caused are refused: those
 //! with a foreign `Origin`, and those whose `Host` is not this machine. An identified gate needs none of this, since a page
@@ -50,7 +50,7 @@ fn named(headers: &HeaderMap) -> Result<Option<AgentId>, HttpError> {
         return refused("it is not UTF-8".to_owned());
     };
     match AgentId::new(name) {
-        // The gate's own entries stand under this name; nobody else's may.
+        // The gate's own entries stand under this name; no one else's may.
         Ok(name) if name == AgentId::gate() => refused("this name is the gate's own".to_owned()),
         Ok(name) => Ok(Some(name)),
         Err(error) => refused(error.to_string()),

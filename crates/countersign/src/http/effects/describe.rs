@@ -3,7 +3,7 @@
 use super::super::error::HttpError;
 use super::super::verdict;
 use countersign_api::{Effect, EffectState, LastTry, UndoWith};
-use countersign_core::call::{EffectId, Outcome, outside_key};
+use countersign_core::call::{EffectId, Outcome, external_key};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
@@ -89,7 +89,7 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         action: body.text("/action").unwrap_or_default(),
         at: leaf.time,
         dispatch_at: dispatch_at.filter(|_| state == EffectState::Cooling),
-        idempotency_key: outside_key(gate.origin(), id, &action),
+        idempotency_key: external_key(gate.origin(), id, &action),
         adapter: dispatched.text("/effect/call/adapter"),
         call: call.cloned(),
         fences: fences.into_iter().flatten().filter_map(fenced).collect(),

@@ -4,7 +4,7 @@ use super::signed::*;
 use super::*;
 use std::collections::BTreeSet;
 
-/// The callers, with the byte of their key; nobody has none.
+/// The callers, with the byte of their key; no one has none.
 const CALLERS: [(&str, Option<u8>); 9] = [
     ("nobody", None),
     ("agent", Some(AGENT)),

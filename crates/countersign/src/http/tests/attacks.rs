@@ -1,4 +1,4 @@
-//! What somebody does who is not who they say, or who alters, repeats or saves up what others signed. Each attack ends with
+//! What someone does who is not who they say, or who alters, repeats or saves up what others signed. Each attack ends with
 //! its own code, leaves no entry, and is counted.
 
 use super::signed::*;

@@ -1,4 +1,4 @@
-//! A delegated action over HTTP, signed by whoever acts, from handing on to the entry that shows the chain.
+//! A delegated action over HTTP, signed by the actor, from passing it on to the entry that shows the chain.
 
 use super::signed::*;
 use super::*;
@@ -52,7 +52,7 @@ fn a_right_is_handed_on_used_with_a_signature_and_shown_in_the_entry() {
     for member in ["refund-1", "desk", "helper", name(AGENT).as_str(), name(DESK).as_str(), name(HELPER).as_str()] {
         assert!(chain.contains(member), "{member} is not in {chain}");
     }
-    // The token in somebody else's hands, a signature by another member, and a middle hop that was revoked.
+    // The token in someone else's hands, a signature by another member, and a middle hop that was revoked.
     let stolen = post(&server, DESK, "/v1/actions", &delegated("stolen", 10, &token));
     assert_error(&stolen, 400, "delegation_refused");
     let null = post(&server, HELPER, "/v1/actions", &delegated("null", 10, "").replace("\"\"", "null"));

@@ -203,16 +203,16 @@ fn whoever_waits_is_told_the_outcome() {
 }
 
 #[test]
-fn a_fact_outside_that_cannot_be_read_is_not_shown() {
+fn an_external_fact_that_cannot_be_read_is_not_shown() {
     let server = started();
     let reply = ask(&server, "/v1/observe", "refund-1", &json!({"facts": ["Row::\"1\""]}));
-    assert_eq!(code(&reply), (502, "outside_unread".to_owned()));
+    assert_eq!(code(&reply), (502, "external_unread".to_owned()));
     let fed = server.put("/v1/facts/Row/1", &json!({"value": {"status": "open"}}));
-    assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "what lives outside is not fed");
+    assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "external facts are not fed");
     let got = server.get("/v1/facts/Row/1");
     assert_eq!(code(&got), (404, "fact_not_found".to_owned()));
     let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("live outside, in `bank`"), "{message}");
+    assert!(message.contains("are external, in `bank`"), "{message}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::FeedFenced,
     ErrorCode::EffectEnded,
     ErrorCode::EffectNotInDoubt,
-    ErrorCode::OutsideUnread,
+    ErrorCode::ExternalUnread,
     ErrorCode::ReviewClosed,
     ErrorCode::ReviewExpired,
     ErrorCode::ApprovalVoid,
@@ -265,7 +265,7 @@ fn every_error_has_one_shape_and_leaves_nothing() {
         if code == ErrorCode::MethodNotAllowed {
             assert!(reply.header("allow").is_some(), "{reply:?}");
         }
-        // The entry that is in the way is there as a number; nobody has to look for it in the message.
+        // The entry that is in the way is there as a number; no one has to look for it in the message.
         let entry = (code == ErrorCode::IdempotencyKeyReused).then_some(used);
         assert_eq!(reply.json()["error"]["entry"].as_u64(), entry, "{reply:?}");
         met.insert(code);

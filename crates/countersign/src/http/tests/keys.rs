@@ -22,7 +22,7 @@ fn an_admin_replaces_the_log_key_with_a_signed_request_and_nobody_else_does() {
     let after = server.gate.log_key().clone();
     assert_ne!(after.to_string(), before.to_string());
     assert_eq!(rotated["log_key"], after.to_string());
-    // Both keys sign the entry's checkpoint, so whoever holds either can check its receipt.
+    // Both keys sign the entry's checkpoint, so anyone who holds either can check its receipt.
     let receipt = Receipt::decode(rotated["receipt"].as_str().unwrap()).unwrap();
     assert!(receipt.verify(&before).is_ok() && receipt.verify(&after).is_ok());
     let entry = send(&server, ADMIN, "GET", &format!("/v1/ledger/entries/{}", rotated["entry"]), &[], "").json();

@@ -100,7 +100,7 @@ fn the_ledger_can_be_read_proved_and_erased() {
     assert_eq!(receipt.index, 4);
 
     let erase = |body: Value| server.post("/v1/ledger/erasures", &body.to_string());
-    // The request of an erasure is kept for ever, so it must not name the fact.
+    // The request of an erasure is kept forever, so it must not name the fact.
     assert_eq!(erase(json!({"fact": "Account::\"42\"", "reason": "asked for"})).status, 400);
     let plan = erase(json!({"fact": "Account::\"42\"", "reason": "asked for", "dry_run": true})).json();
     assert_eq!((&plan["records"], &plan["erased"], &plan["kept"][0]["entry"]), (&json!([]), &json!([3]), &json!(4)));

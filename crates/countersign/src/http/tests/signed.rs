@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const ORIGIN: &str = "test.example/log";
 
-/// The keys of everybody, told apart by one byte.
+/// The keys of everyone, told apart by one byte.
 pub fn key(byte: u8) -> SigningKey {
     SigningKey::from_bytes(&[byte; 32])
 }

@@ -144,7 +144,7 @@ fn what_is_shown_follows_the_grant() {
     let seen = observe("Box::\"a\"").json()["facts"][0].clone();
     assert_eq!(seen["value"], json!({"label": "label-0-1"}));
     assert_eq!(seen["withheld"], json!(["next", "note", "secret", "size"]));
-    // Not granted, not there, and of a type nobody declared: one answer.
+    // Not granted, not there, and of a type no one declared: one answer.
     let closed = json!({"value": {"label": "closed", "secret": "s", "next": "n", "size": 1}});
     server.put("/v1/facts/Box/closed", &closed);
     server.put("/v1/facts/Hidden/h", &json!({"value": {"text": "no"}}));

@@ -1,4 +1,4 @@
-//! What the agent of a parked action is told after a reviewer has refused it, or nobody has decided in time.
+//! What the agent of a parked action is told after a reviewer has refused it, or no one has decided in time.
 
 use super::of_stored;
 use countersign_api::{Verdict, VerdictKind};
@@ -26,7 +26,7 @@ pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
     let (message, hint) = match (leaf.kind, leaf.review) {
         (Kind::Refusal, Some(review)) => {
             let payload = stored.payload.as_deref().map(serde_json::from_slice::<Payload>).transpose();
-            // Where it was erased, nobody says why.
+            // Where it was erased, no one says why.
             let reason = payload.map_err(|error| error.to_string())?.map(|payload| format!(": {}", payload.reason));
             let message = format!("{} refused rev_{review}{}", leaf.by, reason.unwrap_or_default());
             (message, "a person has decided; act again, under another key, only if something has changed")

@@ -1,4 +1,4 @@
-//! What an agent is told of its own calls: neither ids nor values that it may not see, whoever says them.
+//! What an agent is told of its own calls: neither ids nor values that it may not see, no matter who says them.
 
 use super::Said;
 use countersign_api::{Effect, Evidence};

@@ -158,7 +158,7 @@ impl Judge for Judging {
         let field = |ty| FieldType { ty, required: false };
         [("status".into(), field(ValueType::String)), ("balance".into(), field(ValueType::Long))].into()
     }
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         let active = read.iter().all(|fact| fact.value.as_ref().is_some_and(|value| value.get("status").is_some()));
         if active { Ok(self.send.clone()) } else { Err(blocked("the account is not there")) }
     }
@@ -186,10 +186,10 @@ fn tool(name: &str) -> Send {
 }
 
 fn call(name: &str, account: Option<(&str, &str)>) -> Call {
-    let read = |(id, at): (&str, &str)| OutsideRead {
+    let read = |(id, at): (&str, &str)| ExternalRead {
         fact: format!("Account::\"{id}\"").parse().expect("is a fact"),
         adapter: "bank".into(),
-        how: OutsideHow::Tool { tool: "get_account".into(), arguments: json!({"id": id}), at: at.into() },
+        how: ExternalHow::Tool { tool: "get_account".into(), arguments: json!({"id": id}), at: at.into() },
     };
     Call {
         adapter: "bank".into(),
@@ -329,7 +329,7 @@ fn a_tool_that_is_not_the_approved_one_is_not_called_nor_read_by() {
         assert!(evidence.summary.contains(why), "{}", evidence.summary);
         let mut read = call("transfer", Some(("42", "/structuredContent")));
         for outside in &mut read.outside {
-            outside.how = OutsideHow::Tool { tool: name.into(), arguments: json!({}), at: "".into() };
+            outside.how = ExternalHow::Tool { tool: name.into(), arguments: json!({}), at: "".into() };
         }
         let Attempt::Refused(evidence) = attempt(&world, &read, "transfer", false) else { panic!("is refused") };
         assert!(evidence.summary.contains(why), "{}", evidence.summary);

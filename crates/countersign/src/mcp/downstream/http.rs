@@ -1,5 +1,5 @@
 //! Clients over streamable HTTP: sessions that begin with a handshake and have an id, and single requests of the stateless
-//! revisions, each of which borrows a session that nobody else uses meanwhile.
+//! revisions, each of which borrows a session that no one else uses meanwhile.
 //!
 //! The gateway cannot tell who calls, so it is reached from this machine only, and by no page of a browser.
 
@@ -40,7 +40,7 @@ struct App {
     pool: Pool,
 }
 
-/// What is served, at `/mcp`. Sessions that nobody has used for `idle` are ended.
+/// What is served, at `/mcp`. Sessions that no one has used for `idle` are ended.
 pub fn router(gateway: Arc<Gateway>, alive: Alive, idle: Duration) -> Router {
     let app = Arc::new(App { gateway, alive, sessions: Sessions::default(), pool: Pool::default() });
     sessions::reap(&app, idle);

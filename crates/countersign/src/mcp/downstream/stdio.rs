@@ -20,7 +20,7 @@ pub async fn serve(gateway: &Arc<Gateway>, alive: &Alive) -> std::io::Result<()>
     let buffers = Arc::clone(&gateway.buffers);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&inbox, &buffers))?;
     std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-        // Whoever has stopped waiting needs no word of it.
+        // Anyone who has stopped waiting needs no word of it.
         let _ = done.send(write_all(outbox));
     })?;
     written.await.unwrap_or(Ok(()))

@@ -50,7 +50,7 @@ pub fn narrow(tool: &Tool, action: &str) -> Result<Narrowed, String> {
     Ok(Narrowed { lines, dropped })
 }
 
-/// Whether a name of somebody else's can stand in a pact and in a condition as it is. Nothing else may: it could end the line, and go
+/// Whether a name of someone else's can stand in a pact and in a condition as it is. Nothing else may: it could end the line, and go
 /// on with rules of its own.
 pub fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

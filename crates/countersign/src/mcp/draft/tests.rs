@@ -1,4 +1,4 @@
-//! Drafts for a bank with every kind of tool. What is drafted must load: whoever starts here must not start with an error.
+//! Drafts for a bank with every kind of tool. What is drafted must load: anyone who starts here must not start with an error.
 
 use super::*;
 use serde_json::value::RawValue;

@@ -143,7 +143,7 @@ fn inner(members: &Members, known: &Known, below: &[&str]) -> Result<(), String>
     Ok(())
 }
 
-/// A member that is an object; an error where a name stands twice in it.
+/// A member that is an object; an error where a name is duplicated in it.
 fn object(members: &Members, name: &str) -> Result<Option<Members>, String> {
     let Some(found) = members.get(name).filter(|found| found.get().starts_with('{')) else { return Ok(None) };
     Members::parse(found.get()).map(Some).map_err(|error| format!("`{name}` can be read in two ways: {error}"))

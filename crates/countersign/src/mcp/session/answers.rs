@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// A link has ended: whoever waits for it is told, and it is opened again with the next message.
+    /// A link has ended: anyone who waits for it is told, and it is opened again with the next message.
     async fn ended(&mut self, slot: usize, why: &str) {
         let Some(found) = self.slots.get_mut(slot) else { return };
         found.ended();

@@ -129,7 +129,7 @@ impl Session {
         // Not waited for by a task of its own: every call passes here, and each change of threads costs it.
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.decide(&calling, &seen);
-            // A session that has ended needs no verdict; the entry stands all the same.
+            // A session that has ended needs no verdict; the entry stands anyway.
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });
     }

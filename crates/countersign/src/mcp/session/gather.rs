@@ -10,7 +10,7 @@ use crate::mcp::tool::Tool;
 use crate::mcp::upstream::MESSAGE_BYTES_MAX;
 use serde_json::json;
 
-/// A list of more pages than this is cut: a server that never comes to an end must not keep anybody waiting.
+/// A list of more pages than this is cut: a server that never comes to an end must not keep anyone waiting.
 const PAGES_MAX: usize = 100;
 
 /// What a request of a stateless revision must say of its client.

@@ -1,5 +1,5 @@
 //! Streams of changes, as clients of the stateless revision ask for them: a request that is not answered until the stream ends,
-//! and whose id stands in everything that is said on it. Ids are given anew, so that name is, too.
+//! and whose id stands in everything that is said on it. Ids are replaced, so that name is, too.
 
 use super::uses::Sending;
 use super::{Purpose, Session};
@@ -16,7 +16,7 @@ impl Session {
         }
     }
 
-    /// Whether an answer is still to come that somebody waits for; a stream of changes never answers by itself.
+    /// Whether an answer is still to come that someone waits for; a stream of changes never answers by itself.
     pub(super) fn is_waited_for(&self) -> bool {
         self.pending.values().any(|pending| !matches!(pending.purpose, Purpose::Listen { .. }))
     }

@@ -20,7 +20,6 @@ const QUEUED_MAX: usize = 64;
 
 /// One upstream.
 pub struct Slot {
-    /// Its name.
     pub name: String,
     place: Place,
     alive: Alive,

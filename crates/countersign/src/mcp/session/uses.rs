@@ -102,7 +102,7 @@ impl Session {
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.may_use(&about);
-            // A session that has ended needs no verdict; the entry stands all the same.
+            // A session that has ended needs no verdict; the entry stands anyway.
             let _ = verdicts.blocking_send(Verdict::Use { using, verdict, at: Instant::now() });
         });
     }
@@ -119,7 +119,7 @@ impl Session {
         match (sending, verdict) {
             (Sending::Request(purpose), Ok(())) => self.forward(slot, message, purpose).await,
             (Sending::Notification, Ok(())) => {
-                // Nobody can be told that a notification did not arrive.
+                // No one can be told that a notification did not arrive.
                 let _ = self.deliver(slot, message);
             }
             (Sending::Answer { generation, .. }, verdict) => {
@@ -161,7 +161,7 @@ impl Session {
                     self.answer_error(id, NOT_SENT, why).await;
                 }
             }
-            // Whoever asked is gone, and nobody can be told that a notification did not arrive.
+            // Anyone who asked is gone, and no one can be told that a notification did not arrive.
             Sending::Answer { .. } | Sending::Notification => {}
         }
     }

@@ -1,5 +1,6 @@
 //! A server that is a program: its words, and its environment. A server is other people's code, so it does not inherit the
-//! environment of whoever starts it, in which there are keys and tokens; it gets what programs need to run, and what is listed for it.
+//! environment of the process that starts it, in which there are keys and tokens; it gets what programs need to run, and what is
+//! listed for it.
 
 use super::Place;
 use crate::adapters::secret::{Known, Secret, Source};
@@ -9,7 +10,6 @@ use std::ffi::{OsStr, OsString};
 /// What every server gets, where it is set: where programs and folders are, and in which language to write. `LC_…` too.
 const INHERITED: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-/// A program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Program {
     /// Its name and its arguments.

@@ -155,7 +155,7 @@ impl Link {
         None
     }
 
-    /// Sends a request and hands on what comes of it; whatever happens, the request is answered.
+    /// Sends a request and passes on what comes of it; whatever happens, the request is answered.
     async fn ask(self: Arc<Self>, message: Message) {
         let Some(id) = message.id().map(ToOwned::to_owned) else { return };
         let failed = match self.answered(&message, id.get()).await {
@@ -221,7 +221,7 @@ impl Link {
         self.state().version = version.and_then(|version| HeaderValue::from_str(&version).ok());
     }
 
-    /// Hands on what a stream says, until it has answered the request with this id; whether it has.
+    /// Passes on what a stream says, until it has answered the request with this id; whether it has.
     async fn stream(
         &self,
         answer: Response<Body>,
@@ -318,7 +318,7 @@ impl Link {
         *request.headers_mut() = headers;
         let answer = self.client.request(request).await.map_err(|error| {
             if error.is_connect() {
-                Failed::NotSent("nobody listens there".to_owned())
+                Failed::NotSent("nothing listens there".to_owned())
             } else {
                 Failed::NoAnswer(format!("the connection failed: {error}"))
             }

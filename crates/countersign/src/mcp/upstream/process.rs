@@ -63,11 +63,11 @@ pub(super) fn open(
             kill_group(group(&child), Signal::KILL);
         }
         drop(input);
-        // Told first: whoever waits for an answer need not wait until the program is gone.
+        // Told first: anyone who waits for an answer need not wait until the program is gone.
         inlet.put(Event::Ended(why)).await;
         end(child).await;
         if let Some(said) = said {
-            // Its last words say why it ended; what has left its process group may hold the pipe for ever.
+            // Its last words say why it ended; what has left its process group may hold the pipe forever.
             let _ = tokio::time::timeout(ENDS_WITHIN, said).await;
         }
         drop(alive);

@@ -1,7 +1,7 @@
 //! External facts in what a person approves.
 
 use super::{Shelf, act, calls, settings};
-use crate::world::{Answer, World};
+use crate::attacks::world::{Answer, World};
 use serde_json::{Value as Json, json};
 
 /// A shop where a person agrees to each purchase.
@@ -17,12 +17,6 @@ source = { http = "shop", path = "/prices/{id}" }
 resource = 'Price::"{item}"'
 allow = 'principal.roles.contains("buyer")'
 call = { http = "shop", path = "/prices/{item}", body = { item = "context.item", price = "resource.price" } }
-
-[action.buy.params]
-type = "object"
-additionalProperties = false
-required = ["item"]
-properties.item = { type = "string", maxLength = 64 }
 
 [[action.buy.require]]
 id = "a-person-agrees"
@@ -86,7 +80,7 @@ fn a_price_is_raised_between_a_persons_approval_and_the_purchase() {
     let review = park();
     shelf.set("/prices/tea", 500, &json!({}));
     let unread = show(&review);
-    assert_eq!((unread.status, &unread.json["error"]["code"]), (502, &json!("outside_unread")), "{unread:?}");
+    assert_eq!((unread.status, &unread.json["error"]["code"]), (502, &json!("external_unread")), "{unread:?}");
 
     // What neither a condition nor the call uses may change.
     tea(20, 4);

@@ -1,8 +1,8 @@
 //! The idempotency key that a service is given: one for each effect, and the same for every attempt of it.
 
 use super::audit;
-use crate::service::{Received, Reply, Service};
-use crate::world::World;
+use crate::attacks::service::{Received, Reply, Service};
+use crate::attacks::world::World;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ fn three_agents_send_the_same_body_so_that_the_service_pays_one_of_them_and_all_
         let verdict = agent.ask("POST", "/v1/actions?wait_ms=30000", &body.to_string()).json;
         assert_eq!(verdict["verdict"], "settled", "{verdict}");
         let effect = verdict["effect"].as_str().unwrap_or_else(|| panic!("{verdict}"));
-        let shown: Json = serde_json::from_str(&world.run_ok(&["effects", "show", effect, "--json"])).unwrap();
+        let shown: Json = serde_json::from_str(&world.run_ok(&["effect", "show", effect, "--json"])).unwrap();
         told.push(shown["idempotency_key"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned());
     }
     let paid = book.lock().unwrap().clone();

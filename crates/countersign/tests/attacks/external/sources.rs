@@ -1,7 +1,7 @@
 //! Where facts come from: who may say where a fact is read, and for how long the word of a source counts.
 
 use super::{SHOP, Shelf, act, audit, observe, settings};
-use crate::world::{World, wait_until};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 
 /// A second pact that says of another's fact type where it is read.
@@ -51,6 +51,30 @@ fn a_second_publisher_redeclares_where_the_facts_of_another_pact_are_read() {
         "source = { http = \"shop\", path = \"/prices/{id}\" }",
     );
     world.publish(&same);
+    audit(&mut world);
+}
+
+#[test]
+fn a_mistyped_source_is_refused_when_it_is_published_and_binds_nothing() {
+    let shelf = Shelf::default();
+    shelf.set("/prices/tea", 200, &json!({"price": 10, "revision": 1}));
+    let service = shelf.serve();
+    let mut world = World::serving(&settings(&service));
+    world.write("typo.toml", &SHOP.replace("source = { http = \"shop\"", "source = { http = \"shpo\""));
+    for command in
+        [&["pact", "publish", "typo.toml"] as &[&str], &["pact", "check", "typo.toml", "--against", "SERVER"]]
+    {
+        let url = world.url().to_owned();
+        let words: Vec<&str> = command.iter().map(|word| if *word == "SERVER" { url.as_str() } else { word }).collect();
+        let refused = world.run(&words);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("no adapter or MCP server `shpo`"), "{said}");
+        assert!(said.contains("they name shop"), "{said}");
+    }
+    assert!(world.entries().iter().all(|entry| entry["leaf"]["kind"] != "pact"), "nothing was published");
+    world.publish(SHOP);
+    let buyer = world.agent("buyer-1", "buyer");
+    assert_eq!(observe(&buyer, &["Price::\"tea\""])["facts"][0]["value"]["price"], 10);
     audit(&mut world);
 }
 

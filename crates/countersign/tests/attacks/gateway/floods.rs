@@ -1,7 +1,7 @@
 //! More bytes than the gateway should hold: from servers whose answers are not read, and from clients.
 
 use super::{Listening, server, world};
-use crate::world::wait_until;
+use crate::attacks::world::wait_until;
 use serde_json::json;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ fn many_large_messages_that_are_not_read_fill_the_memory() {
     let world = world();
     let settings = std::fs::read_to_string(world.path().join("countersign.toml")).unwrap();
     world.write("countersign.toml", &format!("[mcp]\nbuffered_max = {BUFFERED_MAX}\n{settings}"));
-    let gateway = Listening::start(world.command(&["mcp", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
+    let gateway = Listening::start(world.command(&["mcp", "serve", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
     let pid = gateway.child.id();
     let honest = begin(&gateway);
     let sessions: Vec<String> = (0..SESSIONS).map(|_| begin(&gateway)).collect();

@@ -2,7 +2,7 @@
 
 use super::verdicts::Slow;
 use super::{PACT, server, world, write};
-use crate::world::{World, wait_until};
+use crate::attacks::world::{World, wait_until};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::Ordering;
 
@@ -51,10 +51,10 @@ fn a_halted_call_leaves_when_a_busy_server_accepts_connections_again() {
     let effect = late["effect"].as_str().unwrap_or_else(|| panic!("{late}")).to_owned();
     // The worker has the call, and waits for a connection.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     drop(waiting);
     slow.paused.store(false, Ordering::SeqCst);
-    let shown = || -> Json { serde_json::from_str(&world.run_ok(&["effects", "show", &effect, "--json"])).unwrap() };
+    let shown = || -> Json { serde_json::from_str(&world.run_ok(&["effect", "show", &effect, "--json"])).unwrap() };
     wait_until("the call has ended", || matches!(shown()["state"].as_str(), Some("failed" | "settled" | "in_doubt")));
     assert_eq!(*slow.called.lock().unwrap(), ["first"], "{}", shown());
     assert_eq!((&shown()["state"], &shown()["code"]), (&json!("failed"), &json!("halted")), "{}", shown());

@@ -1,7 +1,7 @@
 //! Messages that say one thing to the gateway and another to a server, or that pass it by.
 
 use super::{Listening, PACT, gateway, nothing, server, uses, world};
-use crate::world::wait_until;
+use crate::attacks::world::wait_until;
 use serde_json::{Value as Json, json};
 
 /// Messages that the gateway reads as harmless and that a server which ignores the case of names reads as a call of `write`.
@@ -33,7 +33,7 @@ fn a_member_name_in_another_case_carries_a_call_past_the_gate() {
     }
     client.request("ping", &json!({}));
     client.end();
-    let server = Listening::start(world.command(&["mcp", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
+    let server = Listening::start(world.command(&["mcp", "serve", "--agent", "coder-1", "--listen", "127.0.0.1:0"]));
     let session = server.begin(&[]).1.expect("has a session");
     let in_it = [("mcp-session-id", session.as_str())];
     server.post(&in_it, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -115,7 +115,7 @@ fn a_call_leaves_long_after_its_verdict_to_a_server_that_did_not_read() {
     let arguments = json!({"text": "x".repeat(1 << 19)});
     let answer = client.request("tools/call", &json!({"name": "look", "arguments": arguments}));
     assert_eq!(answer["error"]["code"], -32001, "half of it was sent: {answer}");
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     world.write("hear", "");
     let _ = ping;
     client.end();
@@ -131,7 +131,7 @@ fn a_halted_agent_tells_servers_things_that_no_entry_has() {
     let question = client.message();
     assert_eq!(question["method"], "sampling/createMessage", "{question}");
     client.answer(call);
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     let secret = json!({"code": -1, "message": "the secret", "data": {"the": "secret"}});
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "error": secret}).to_string());
     let params = json!({"progressToken": 1, "progress": 2, "message": "the secret", "_meta": {"the": "secret"}});

@@ -1,7 +1,8 @@
 //! Servers that take more from the machine than they were given: the environment of whoever starts them.
 
-use super::{PACT, client::Stdio, server, write};
-use crate::world::World;
+use super::{PACT, server, write};
+use crate::attacks::world::World;
+use crate::mcp::client::Stdio;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -50,7 +51,7 @@ fn a_server_reads_the_keys_and_tokens_of_whoever_starts_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_knows_only(&found(world.path()), &[]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(operator(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(operator(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     assert_eq!(client.call("look", &json!({}))["content"][0]["text"], "done");
     client.end();
@@ -99,7 +100,7 @@ fn a_server_tells_its_token_to_the_agent_and_to_the_log() {
     world.serve();
     world.run_ok(&["mcp", "approve"]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(world.command(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     let result = r#"{"content": [{"type": "text", "text": "I have hunter2-for-the-box"}]}"#;
     let told = client.call("types", &json!({ "result": result }));

@@ -1,7 +1,7 @@
 //! What a server is told, compared with what the ledger says that it was told. The server keeps every line that reaches it.
 
 use super::{gateway, server, world};
-use crate::world::World;
+use crate::attacks::world::World;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
@@ -85,7 +85,7 @@ fn a_halted_agent_tells_a_server_things_in_cursors_pings_and_levels() {
     let world = world();
     world.write("listening", "");
     let mut client = gateway(&world);
-    world.run_ok(&["halt", "--all", "--reason", "stop"]);
+    world.run_ok(&["halt", "add", "--all", "--reason", "stop"]);
     for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
         let refused = client.request(method, &json!({"cursor": "the secret"}));
         assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");

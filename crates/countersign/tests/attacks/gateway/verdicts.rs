@@ -1,7 +1,8 @@
 //! Verdicts that are used for something else than what they were given for: another link, or a later time.
 
-use super::{client::Stdio, gateway, nothing, server, world};
-use crate::world::{PATIENCE, World, wait_until};
+use super::{gateway, nothing, server, world};
+use crate::attacks::world::{PATIENCE, World, wait_until};
+use crate::mcp::client::Stdio;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -155,7 +156,7 @@ fn a_call_reaches_a_server_over_http_long_after_its_verdict() {
     world.serve();
     world.run_ok(&["mcp", "approve"]);
     world.run_ok(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
-    let mut client = Stdio::start(world.command(&["mcp", "--agent", "coder-1"]));
+    let mut client = Stdio::start(world.command(&["mcp", "serve", "--agent", "coder-1"]));
     client.initialize();
     let call = |client: &mut Stdio, which: &str| client.call("look", &json!({"which": which}));
     assert_eq!(call(&mut client, "first")["content"][0]["text"], "done");

@@ -1,7 +1,7 @@
 //! Active agents that lack the right to what they ask for, over and over.
 
 use super::{action, bank, code, denied, entries_by};
-use crate::world::{Caller, ORIGIN, World, wait_until};
+use crate::attacks::world::{Caller, ORIGIN, World, wait_until};
 use serde_json::{Value as Json, json};
 
 /// What the log takes on disk: segments are preallocated, so their blocks say nothing, and what was written is what is not zero.
@@ -87,8 +87,20 @@ fn an_agent_uses_a_delegation_that_is_not_its_own_to_fill_the_ledger() {
     world.agent("lead", "payer");
     let (helper, thief) = (world.agent("helper", "none"), world.agent("thief", "none"));
     let did = world.run_ok(&["key", "show", "helper.key"]);
-    let words =
-        ["delegate", "--key", "lead.key", "--as", "lead", "--gate", ORIGIN, "--to", "helper", "--to-key", did.trim()];
+    let words = [
+        "delegation",
+        "new",
+        "--key",
+        "lead.key",
+        "--as",
+        "lead",
+        "--gate",
+        ORIGIN,
+        "--to",
+        "helper",
+        "--to-key",
+        did.trim(),
+    ];
     let token = world.run_ok(&[&words[..], &["--any-action", "--expires", "1h"]].concat()).trim().to_owned();
     let delegated =
         |caller: &Caller, key: usize| caller.ask("POST", "/v1/actions", &altered(key, json!({"delegation": token})));

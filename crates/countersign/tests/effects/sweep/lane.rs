@@ -2,9 +2,9 @@
 
 use super::traced::{Killed, Point, Traced};
 use super::{RUNS_PER_LANE, SPANS, Shop};
-use crate::judge::{Judge, Judged};
-use crate::processes::{self, Gate};
-use crate::{act, set_up};
+use crate::effects::judge::{Judge, Judged};
+use crate::effects::processes::{self, Gate};
+use crate::effects::{act, set_up};
 use countersign_testing::payments::book::Payout;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 //! The tracer is a grandchild (`-D`), so that the gate is the child that is waited for. `--seccomp-bpf` would be faster and is
 //! left out: a signal that is injected where its filter stops a process never arrives.
 
-use crate::processes::{BINARY, heard, serving};
+use crate::effects::processes::{BINARY, heard, serving};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;

@@ -1,7 +1,7 @@
 //! An MCP server that wants more than it was given. Whatever reaches it goes into a book before anything else: what stands there was
 //! executed, whatever the client was told.
 //!
-//! Shared by two test binaries, each of which starts itself again as this server.
+//! The test binary starts itself again as this server.
 
 use serde_json::{Value, json};
 use std::fs::File;
@@ -133,6 +133,7 @@ impl Server {
                 self.called(name, id, &message["params"]["arguments"]);
             }
             Some("notifications/initialized" | "notifications/cancelled") => {}
+            Some("ping") if self.is("mute") => self.enter("ping"),
             Some("ping" | "logging/setLevel") => self.answer(id, &json!({})),
             Some(method) => {
                 self.enter(method);

@@ -1,6 +1,6 @@
 //! The bank: an MCP server over HTTP, a process of its own, that does what it is told without looking, and keeps a book of it.
 
-use crate::http::Http;
+use crate::mcp::http::Http;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,7 +15,7 @@ const BALANCE: i64 = 400;
 /// Starts it.
 pub fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "race::bank::serving", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "mcp::race::bank::serving", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env("RACE_BANK", "1");
     command
 }

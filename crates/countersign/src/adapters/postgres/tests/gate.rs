@@ -3,11 +3,11 @@
 use super::proxy::{Harm, Proxy};
 use super::world::World;
 use crate::adapters::postgres::Postgres;
-use crate::bench::outside::gate::Bank;
 use crate::data::{DataFolder, LogFolder};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_engine::audit::audit;
 use countersign_engine::gate::Gate;
+use countersign_testing::paying::Bank;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +18,15 @@ const ORIGIN: &str = "bench.example/bank";
 fn ended(gate: &Gate, effect: u64) -> Option<Outcome> {
     let view = gate.view();
     view.whole_state().effects.ended().find(|(id, ..)| *id == EffectId(effect)).map(|(_, outcome, _)| outcome)
+}
+
+/// A new gate in a folder.
+fn create(root: &Path) -> Gate {
+    open(&DataFolder::create(root, ORIGIN).unwrap())
+}
+
+fn open(data: &DataFolder) -> Gate {
+    data.open(data.options()).unwrap().0
 }
 
 /// Everything in the ledger is decided again from what it recorded, and comes out the same.
@@ -69,7 +78,7 @@ fn a_row_that_others_froze_is_not_paid_from_and_the_ledger_says_why() {
     let world = World::new();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("gate");
-    let bank = Bank::create(&root, Postgres::new(world.settings(), ORIGIN)).unwrap();
+    let bank = Bank::create(create(&root), Postgres::new(world.settings(), ORIGIN)).unwrap();
     let paid = bank.pay(1, "a1").unwrap();
     bank.drain().unwrap();
     world.sql("update accounts set status = 'frozen' where id = 'a1'");
@@ -100,7 +109,7 @@ fn a_gate_that_ended_before_it_heard_of_the_commit_finds_the_receipt() {
     for at in 3..=9 {
         let (root, copy) = (folder.path().join(format!("gate-{at}")), folder.path().join(format!("copy-{at}")));
         let proxy = Proxy::start(world.server.sockets(), at, Harm::CutAnswerAndAll, Box::new(|| {}));
-        let bank = Bank::create(&root, Postgres::new(world.settings_by(proxy.sockets()), ORIGIN)).unwrap();
+        let bank = Bank::create(create(&root), Postgres::new(world.settings_by(proxy.sockets()), ORIGIN)).unwrap();
         let account = format!("a{at}");
         let effect = bank.pay(1, &account).unwrap();
         let begun = Instant::now();
@@ -112,7 +121,8 @@ fn a_gate_that_ended_before_it_heard_of_the_commit_finds_the_receipt() {
         let heard = ended(&bank.gate, effect);
         copied(&root, &copy);
         old.push((bank, proxy));
-        let bank = Bank::open(DataFolder::find(&copy).unwrap(), Postgres::new(world.settings(), ORIGIN)).unwrap();
+        let bank =
+            Bank::open(open(&DataFolder::find(&copy).unwrap()), Postgres::new(world.settings(), ORIGIN)).unwrap();
         bank.drain().unwrap();
         let outcome = ended(&bank.gate, effect);
         let paid = 1000 - world.count(&format!("select balance from accounts where id = '{account}'"));

@@ -16,7 +16,7 @@ pub enum Harm {
     CutBefore,
     /// The server gets it and answers, and the answer is lost with the connection.
     CutAnswer,
-    /// The same, and from then on nobody gets through.
+    /// The same, and from then on no one gets through.
     CutAnswerAndAll,
     /// The server ends the client's process right before.
     Terminate,
@@ -82,7 +82,7 @@ impl Proxy {
         self.state.done.load(Ordering::SeqCst)
     }
 
-    /// Lets everybody through again.
+    /// Lets everyone through again.
     pub fn heal(&self) {
         self.state.closed.store(false, Ordering::SeqCst);
     }
@@ -112,7 +112,7 @@ fn relay(client: UnixStream, server: UnixStream, state: &Arc<State>) {
             let mut buffer = [0; 65_536];
             while let Ok(len @ 1..) = from.read(&mut buffer) {
                 if swallow.load(Ordering::SeqCst) {
-                    // The server has answered, so it has done what it was asked to. Nobody will hear of it.
+                    // The server has answered, so it has done what it was asked to. No one will hear of it.
                     break;
                 }
                 if to.write_all(&buffer[..len]).is_err() {

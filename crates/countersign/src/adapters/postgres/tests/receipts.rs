@@ -2,7 +2,7 @@
 
 use super::world::{Bank, JUDGED_AT_MS, Other, World, call, fact};
 use countersign_core::value::{Attributes, Value};
-use countersign_engine::outbox::{Adapter as _, Attempt, Outside, Probed};
+use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Probed};
 
 #[test]
 fn what_happened_is_found_with_what_it_was_decided_on() {
@@ -18,7 +18,7 @@ fn what_happened_is_found_with_what_it_was_decided_on() {
         ("balance".into(), Value::Long(1000)),
         ("status".into(), Value::String("active".into())),
     ]);
-    let outside = |id| Outside { fact: fact(id), value: Some(value.clone()) };
+    let outside = |id| FactAsRead { fact: fact(id), value: Some(value.clone()) };
     assert_eq!(bank.recalled.take(), Some((vec![outside("a2"), outside("a1")], JUDGED_AT_MS)));
     let Probed::There(probed) = after.probe(&bank.job(&call, 1)) else { panic!("not there") };
     assert_eq!(probed.receipt, done.receipt);
@@ -33,7 +33,7 @@ fn what_happened_is_found_with_what_it_was_decided_on() {
     assert_eq!(origin, "bank.example/log");
 }
 
-/// Whoever may write receipts, or has another gate on the same database, cannot make one stand for this call.
+/// Anyone who may write receipts, or has another gate on the same database, cannot make one stand for this call.
 #[test]
 fn a_receipt_of_another_effect_or_another_gate_never_counts_as_this_call() {
     let world = World::new();

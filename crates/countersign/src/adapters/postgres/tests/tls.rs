@@ -1,4 +1,4 @@
-//! TLS to a real server: whom the gate believes, and that nothing is said to anybody else.
+//! TLS to a real server: whom the gate believes, and that nothing is said to anyone else.
 
 use super::world::{Bank, World, call};
 use crate::adapters::postgres::Postgres;
@@ -10,12 +10,12 @@ use std::path::Path;
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-/// Made for tests, for `bank.example`; nobody else trusts it.
+/// Made for tests, for `bank.example`; no one else trusts it.
 const CERTIFICATE: &str = include_str!("tls/server.pem");
 const KEY: &str = include_str!("tls/server.key");
 const CA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/adapters/postgres/tests/tls/ca.pem");
 
-/// Lets the server listen with TLS, and without it refuse everybody, on an address of this machine that nobody else uses.
+/// Lets the server listen with TLS, and without it refuse everyone, on an address of this machine that no one else uses.
 fn listening(world: &World) -> IpAddr {
     let [.., a, b] = std::process::id().to_be_bytes();
     let address = Ipv4Addr::new(127, 77, a, b);

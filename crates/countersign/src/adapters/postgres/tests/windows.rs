@@ -8,7 +8,7 @@ use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
 use countersign_core::value::Value;
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside, Reading};
+use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge, Reading};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
@@ -66,7 +66,7 @@ fn whoever_writes_between_lock_and_commit_waits() {
 fn an_absence_holds_until_the_commit_too() {
     let world = World::new();
     let adapter = world.adapter();
-    // Opens an account only if there is none; meanwhile somebody else opens it with plain SQL.
+    // Opens an account only if there is none; meanwhile someone else opens it with plain SQL.
     let opened = AtomicBool::new(false);
     let sql = "insert into accounts values ($1, 'active', 7)";
     std::thread::scope(|scope| {
@@ -105,7 +105,7 @@ impl Judge for OpenIfAbsent<'_> {
         schema()
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         assert_eq!(read[0].value, None);
         aside(self.meanwhile);
         let statements = vec![statement(self.sql, vec![Value::String(read[0].fact.id().into())])];

@@ -3,14 +3,14 @@
 use crate::adapters::postgres::Postgres;
 use crate::adapters::postgres::settings::Settings;
 use crate::adapters::postgres::setup::{self, Wanted};
-use crate::private_postgres::Server;
-use countersign_core::call::{Call, EffectId, OutsideHow, OutsideRead, Send, Statement};
+use countersign_core::call::{Call, EffectId, ExternalHow, ExternalRead, Send, Statement};
 use countersign_core::halt::Scope;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, Value, ValueType};
-use countersign_engine::outbox::{Adapter as _, Attempt, Job, Judge, Outside};
+use countersign_engine::outbox::{Adapter as _, Attempt, FactAsRead, Job, Judge};
+use countersign_testing::postgres::Server;
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl World {
         self.settings_by(self.server.sockets())
     }
 
-    /// Settings for whoever listens in a folder of sockets.
+    /// Settings for a listener in a folder of sockets.
     pub fn settings_by(&self, sockets: &Path) -> Settings {
         let mut config = Config::new();
         config.host_path(sockets).user("countersign").dbname("postgres").application_name("adapter");
@@ -126,8 +126,8 @@ pub fn fact(id: &str) -> FactId {
     format!("Account::\"{id}\"").parse().unwrap()
 }
 
-pub fn outside(id: &str, query: &str) -> OutsideRead {
-    OutsideRead { fact: fact(id), adapter: "bank".into(), how: OutsideHow::Query(query.into()) }
+pub fn outside(id: &str, query: &str) -> ExternalRead {
+    ExternalRead { fact: fact(id), adapter: "bank".into(), how: ExternalHow::Query(query.into()) }
 }
 
 /// The attributes of an account.
@@ -165,13 +165,13 @@ pub struct Bank<'a> {
     pub amount: i64,
     pub statements: Option<Vec<Statement>>,
     /// What happens between reading and acting.
-    pub meanwhile: &'a (dyn Fn(&[Outside]) + Sync),
+    pub meanwhile: &'a (dyn Fn(&[FactAsRead]) + Sync),
     pub halted: bool,
     /// What a receipt said was read, and when.
-    pub recalled: RefCell<Option<(Vec<Outside>, u64)>>,
+    pub recalled: RefCell<Option<(Vec<FactAsRead>, u64)>>,
 }
 
-/// Does something on a thread of its own, as everybody else does who uses the database meanwhile: the judge's thread drives the
+/// Does something on a thread of its own, as everyone else does who uses the database meanwhile: the judge's thread drives the
 /// transaction.
 pub fn aside(work: impl FnOnce() + std::marker::Send) {
     std::thread::scope(|scope| drop(scope.spawn(work)));
@@ -207,11 +207,11 @@ impl Judge for Bank<'_> {
         Some(JUDGED_AT_MS)
     }
 
-    fn recall(&self, read: &[Outside], at_ms: u64) {
+    fn recall(&self, read: &[FactAsRead], at_ms: u64) {
         *self.recalled.borrow_mut() = Some((read.to_vec(), at_ms));
     }
 
-    fn judge(&self, read: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {
         aside(|| (self.meanwhile)(read));
         for outside in read {
             let value = outside.value.as_ref().ok_or_else(|| blocked("no such account"))?;

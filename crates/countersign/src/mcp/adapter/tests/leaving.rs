@@ -5,7 +5,7 @@ use countersign_engine::outbox::Leave;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Lets a call pass so often, and no more: whoever asks only before it waits for something does not hear of it.
+/// Lets a call pass so often, and no more: anyone who asks only before it waits for something does not hear of it.
 struct Halted {
     after: u32,
     asked: Arc<AtomicU32>,
@@ -22,7 +22,7 @@ impl Judge for Halted {
     fn schema(&self, _: &FactId) -> FactSchema {
         FactSchema::default()
     }
-    fn judge(&self, _: &[Outside]) -> Result<Send, Reason> {
+    fn judge(&self, _: &[FactAsRead]) -> Result<Send, Reason> {
         Ok(tool("transfer"))
     }
 }

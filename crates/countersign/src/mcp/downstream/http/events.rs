@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-/// How often a line without meaning is sent, so that nobody takes a silent connection for a dead one.
+/// How often a line without meaning is sent, so that no one takes a silent connection for a dead one.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// The body. Its receiver is dropped with it, so whoever sends learns at once that the reader is gone.
+/// The body. Its receiver is dropped with it, so anyone who sends learns at once that the reader is gone.
 struct Events {
     first: Option<Message>,
     messages: mpsc::Receiver<Message>,

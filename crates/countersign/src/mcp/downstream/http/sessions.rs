@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 /// How many sessions there may be; each has its own servers behind it.
 const SESSIONS_MAX: usize = 256;
-/// How often sessions that nobody uses are looked for, at least.
+/// How often sessions that no one uses are looked for, at least.
 const REAP_EVERY_MAX: Duration = Duration::from_secs(60);
 /// How many messages wait for a client that has no stream open.
 const WAITING_MAX: usize = 256;
@@ -66,7 +66,7 @@ impl Sessions {
     }
 }
 
-/// Ends sessions that nobody has used for so long, as long as there is a server.
+/// Ends sessions that no one has used for so long, as long as there is a server.
 pub fn reap(app: &Arc<App>, idle: Duration) {
     let app = Arc::downgrade(app);
     tokio::spawn(async move {
@@ -206,7 +206,7 @@ impl Streams {
         post.or_else(|| self.listener.clone()).or_else(|| self.posts.last().map(|post| post.stream.clone()))
     }
 
-    /// Keeps a message until there is a stream, unless it is an answer that nobody waits for.
+    /// Keeps a message until there is a stream, unless it is an answer that no one waits for.
     fn keep(&mut self, message: Message) {
         if message.kind() != Kind::Response {
             self.waiting.push_back(message);

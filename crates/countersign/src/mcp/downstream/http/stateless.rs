@@ -15,7 +15,7 @@ const IDLE_MAX: usize = 8;
 /// How many requests may be under way at a time.
 const BORROWED_MAX: usize = 64;
 
-/// Sessions that nobody uses at the moment.
+/// Sessions that no one uses at the moment.
 pub struct Pool {
     idle: Mutex<Vec<Ends>>,
     places: Arc<Semaphore>,
@@ -33,7 +33,7 @@ impl Pool {
     fn take(&self) -> Option<Ends> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(mut ends) = idle.pop() {
-            // What was said after the last answer was about nothing that anybody still waits for.
+            // What was said after the last answer was about nothing that anyone still waits for.
             while ends.outbox.try_recv().is_ok() {}
             if !ends.inbox.is_closed() {
                 return Some(ends);

@@ -18,7 +18,7 @@ enum Turned {
     Held(String),
 }
 
-/// What decides whether it is given out: whoever comes first, the connection that takes it or the clock. The connection asks the gate
+/// What decides whether it is given out: whichever comes first, the connection that takes it or the clock. The connection asks the gate
 /// once more.
 #[derive(Clone)]
 pub struct Latch {

@@ -1,0 +1,178 @@
+//! The gate over HTTP: 64 connections on loopback, each with one action on its way.
+
+use super::workload::{Bench, body};
+use anyhow::{Context as _, Result, bail};
+use countersign::measured::serve_on;
+use countersign_core::identity::KeyName;
+use countersign_engine::gate::Gate;
+use countersign_engine::identity::signature::{Signable, sign};
+use ed25519_dalek::SigningKey;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Connections, each with one action on its way.
+const CONNECTIONS: u64 = 64;
+
+/// What the HTTP interface managed.
+#[derive(Debug)]
+pub struct HttpResult {
+    /// Durable actions a second.
+    pub per_s: f64,
+    /// Median wait in microseconds.
+    pub p50_us: f64,
+    /// Wait that 99 of 100 stay under, in microseconds.
+    pub p99_us: f64,
+}
+
+/// Runs the server on a free port and loads it from the same process.
+pub fn http(bench: &mut Bench, accounts: u64, seconds: f64) -> Result<HttpResult> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // More numbers than any machine will use in the time.
+    let numbers = bench.take_numbers(1 << 32);
+    let gate = Arc::clone(&bench.gate);
+    let time = Duration::from_secs_f64(seconds);
+    serving(&runtime, gate, async |address| load(address, accounts, numbers, time).await)
+}
+
+/// Signed actions: the same, except that each request is signed, ahead of time and within the window, so that the load
+/// generator's signing is not what is measured.
+pub fn http_signed(bench: &mut Bench, accounts: u64, requests: u64) -> Result<HttpResult> {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    bench.identify(&KeyName::of(key.verifying_key().to_bytes()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let numbers = bench.take_numbers(requests);
+    let gate = Arc::clone(&bench.gate);
+    let origin = gate.origin().to_owned();
+    serving(&runtime, gate, async |address| {
+        let mut ready = Vec::new();
+        for client in 0..CONNECTIONS {
+            let mine = (numbers + client..numbers + requests).step_by(CONNECTIONS as usize);
+            let signed: Result<Vec<_>> = mine.map(|n| signed(&key, &origin, address, n, accounts)).collect();
+            ready.push(signed?);
+        }
+        let started = Instant::now();
+        let clients: Vec<_> = ready.into_iter().map(|mine| tokio::spawn(replaying(address, mine))).collect();
+        gathered(clients, started).await
+    })
+}
+
+/// One request, whole and signed.
+fn signed(key: &SigningKey, origin: &str, address: SocketAddr, number: u64, accounts: u64) -> Result<String> {
+    let (authority, body) = (address.to_string(), body(number, number % accounts));
+    let path = "/v1/actions";
+    let request = Signable { method: "POST", authority: &authority, path, query: None, if_match: None, body: &body };
+    let created = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let headers = sign(key, &request, origin, created, &format!("bench-{number:016}"))?;
+    Ok(format!(
+        "POST {path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\ncontent-digest: {}\r\n\
+         signature-input: {}\r\nsignature: {}\r\ncontent-length: {}\r\n\r\n{body}",
+        headers.content_digest.unwrap_or_default(),
+        headers.input,
+        headers.signature,
+        body.len()
+    ))
+}
+
+/// Runs the server while something loads it.
+fn serving(
+    runtime: &Runtime,
+    gate: Arc<Gate>,
+    load: impl AsyncFnOnce(SocketAddr) -> Result<HttpResult>,
+) -> Result<HttpResult> {
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = tokio::spawn(serve_on(gate, Arc::default(), listener, async {
+            // Dropped or sent, both mean the end.
+            let _ = stopped.await;
+        }));
+        let result = load(address).await;
+        drop(stop);
+        server.await.context("the server's task")??;
+        result
+    })
+}
+
+async fn load(address: SocketAddr, accounts: u64, numbers: u64, time: Duration) -> Result<HttpResult> {
+    let started = Instant::now();
+    let mut clients = Vec::new();
+    for client in 0..CONNECTIONS {
+        clients.push(tokio::spawn(one_client(address, numbers + client, accounts, started + time)));
+    }
+    gathered(clients, started).await
+}
+
+async fn gathered(clients: Vec<JoinHandle<Result<Vec<Duration>>>>, started: Instant) -> Result<HttpResult> {
+    let mut waits = Vec::new();
+    for client in clients {
+        waits.extend(client.await??);
+    }
+    let took = started.elapsed().as_secs_f64();
+    waits.sort_unstable();
+    let at = |share: usize| waits.get(waits.len() * share / 100).map_or(f64::NAN, |wait| wait.as_secs_f64() * 1e6);
+    Ok(HttpResult { per_s: waits.len() as f64 / took, p50_us: at(50), p99_us: at(99) })
+}
+
+async fn one_client(address: SocketAddr, first: u64, accounts: u64, until: Instant) -> Result<Vec<Duration>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut waits, mut number, mut buffer) = (Vec::new(), first, Vec::with_capacity(8192));
+    while Instant::now() < until {
+        let body = body(number, number % accounts);
+        number += CONNECTIONS;
+        let request = format!(
+            "POST /v1/actions HTTP/1.1\r\nhost: {address}\r\ncountersign-agent: bench-1\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let started = Instant::now();
+        stream.write_all(request.as_bytes()).await?;
+        read_answer(&mut stream, &mut buffer).await?;
+        waits.push(started.elapsed());
+    }
+    Ok(waits)
+}
+
+/// Sends requests that are whole already, one after the other.
+async fn replaying(address: SocketAddr, requests: Vec<String>) -> Result<Vec<Duration>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut waits, mut buffer) = (Vec::with_capacity(requests.len()), Vec::with_capacity(8192));
+    for request in requests {
+        let started = Instant::now();
+        stream.write_all(request.as_bytes()).await?;
+        read_answer(&mut stream, &mut buffer).await?;
+        waits.push(started.elapsed());
+    }
+    Ok(waits)
+}
+
+/// Reads one answer with a `content-length`, and insists that it is a commit.
+async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
+    buffer.clear();
+    loop {
+        if stream.read_buf(buffer).await? == 0 {
+            bail!("the server closed the connection");
+        }
+        let text = std::str::from_utf8(buffer)?;
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            if name.eq_ignore_ascii_case("content-length") { value.trim().parse::<usize>().ok() } else { None }
+        });
+        if body.len() < length.context("an answer without content-length")? {
+            continue;
+        }
+        if !body.contains("\"committed\"") {
+            bail!("not committed: {text}");
+        }
+        return Ok(());
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of `decide`: the precedence of rejections as a table, the edges of each rule, and properties on any input.
+
+mod binding;
+mod cedar;
+mod commands;
+mod delegation;
+mod disclosing;
+mod edges;
+mod explaining;
+mod external;
+mod precedence;
+mod properties;
+mod scopes;
+mod standing;
+mod world;

@@ -1,0 +1,10 @@
+//! Effects that leave the building, through the gate: fences, claims, and calls from intent to settlement.
+
+mod approvals;
+mod calls;
+mod claims;
+mod crashes;
+mod fences;
+mod lost;
+mod stops;
+mod world;

@@ -1,0 +1,8 @@
+//! Who acts, as the engine holds it: signatures, replays, restarts, revocation and authority.
+
+mod attacks;
+mod authority;
+mod ledger;
+mod restarts;
+mod steps;
+mod world;

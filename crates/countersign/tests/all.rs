@@ -1,0 +1,18 @@
+//! Every integration test of this crate, in one binary. A test that measures or limits a process does so to a child: it shares its own
+//! process with the others.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod attacks;
+mod cli;
+mod conform;
+mod demo;
+mod effects;
+mod mcp;
+mod race;
