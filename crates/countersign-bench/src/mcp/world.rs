@@ -55,7 +55,7 @@ impl World {
         run(&folder, &["fact", "put", "Agent", AGENT, agent, "--server", &gate.url])?;
         run(&folder, &["mcp", "approve", "--server", &gate.url])?;
         run(&folder, &["pact", "publish", "bank.toml", "--server", &gate.url])?;
-        let words = ["mcp", "--agent", AGENT, "--server", &gate.url, "--listen", "127.0.0.1:0"];
+        let words = ["mcp", "serve", "--agent", AGENT, "--server", &gate.url, "--listen", "127.0.0.1:0"];
         let gateway = match over {
             Over::Stdio => None,
             Over::Http => Some(Running::start(&mut countersign(&folder, &words)?)?),
@@ -75,7 +75,10 @@ impl World {
     pub fn through(&self) -> Result<Client> {
         match (&self.gateway, self.over) {
             (Some(gateway), Over::Http) => Client::connect(&gateway.url),
-            _ => Client::start(countersign(&self.folder, &["mcp", "--agent", AGENT, "--server", &self.gate.url])?),
+            _ => Client::start(countersign(
+                &self.folder,
+                &["mcp", "serve", "--agent", AGENT, "--server", &self.gate.url],
+            )?),
         }
     }
 }

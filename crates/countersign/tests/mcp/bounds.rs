@@ -72,7 +72,8 @@ fn clients_that_leave_before_their_answers_take_no_more_than_one_session_may_and
     let (sandbox, folder) = (Sandbox::new(), tempfile::tempdir().unwrap());
     std::fs::write(sandbox.path().join("countersign.toml"), "[mcp]\nsession_idle = \"15s\"\n").unwrap();
     let upstream = format!("box={}", server::command("mute", folder.path()));
-    let words = ["mcp", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let words =
+        ["mcp", "serve", "--data", "data", "--agent", "coder-1", "--listen", "127.0.0.1:0", "--upstream", &upstream];
     let gateway = Http::start(sandbox.command(&words));
     let session = gateway.post(None, &hello()).session.expect("has a session");
     gateway.post(Some(&session), &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -171,12 +172,12 @@ impl Bank {
         let settings = format!("[mcp.upstream.box]\ncommand = ['{}']\n", program.display());
         std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
         std::fs::write(sandbox.path().join("bank.toml"), PACT).unwrap();
-        sandbox.must(&["mcp", "approve", "--data", "data"]);
-        sandbox.must(&["pact", "publish", "bank.toml", "--data", "data"]);
-        sandbox.must(&["fact", "put", "Till", "1", r#"{"open":true}"#, "--data", "data"]);
+        sandbox.run_ok(&["mcp", "approve", "--data", "data"]);
+        sandbox.run_ok(&["pact", "publish", "bank.toml", "--data", "data"]);
+        sandbox.run_ok(&["fact", "put", "Till", "1", r#"{"open":true}"#, "--data", "data"]);
         for number in 0..agents {
             let agent = r#"{"roles":[],"standing":"active","org":"acme","trust":700}"#;
-            sandbox.must(&["fact", "put", "Agent", &format!("agent-{number}"), agent, "--data", "data"]);
+            sandbox.run_ok(&["fact", "put", "Agent", &format!("agent-{number}"), agent, "--data", "data"]);
         }
         for book in ["started", "living"] {
             std::fs::remove_file(program.with_extension(book)).unwrap();

@@ -60,7 +60,7 @@ fn a_mistyped_source_is_refused_when_it_is_published_and_binds_nothing() {
     shelf.set("/prices/tea", 200, &json!({"price": 10, "revision": 1}));
     let service = shelf.serve();
     let mut world = World::serving(&settings(&service));
-    world.write("typo.toml", &SHOP.replace("source = { http = \"shop\"", "source = { http = \"shpo\""));
+    world.write("typo.toml", &SHOP.replace("http = \"shop\"", "http = \"shpo\""));
     for command in
         [&["pact", "publish", "typo.toml"] as &[&str], &["pact", "check", "typo.toml", "--against", "SERVER"]]
     {
