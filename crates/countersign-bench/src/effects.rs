@@ -166,11 +166,11 @@ fn through(gate: &Gate, account: u64, number: u64) -> Result<()> {
             // Whoever has stopped waiting need not be told.
             let _ = moved.send(());
         };
-        let listening = gate.bell().once(effect, Box::new(told));
+        let listening = gate.moves().once(effect, Box::new(told));
         match gate.view().effect(effect) {
             Ok(_) => {}
             Err(EffectRefusal::Ended { how: Outcome::Settled, .. }) => {
-                gate.bell().cancel(listening);
+                gate.moves().cancel(listening);
                 return Ok(());
             }
             Err(other) => bail!("{other}"),

@@ -10,7 +10,7 @@ use crate::effect::Phase;
 use crate::fence::ClaimId;
 use crate::ids::{FactId, Tag};
 use crate::pact::catalogue::{AGENT, OPERATOR};
-use crate::record::{Entry, Event};
+use crate::record::{Entry, Event, Kind};
 use crate::review::ReviewId;
 use crate::state::State;
 use crate::utc::Utc;
@@ -145,23 +145,17 @@ impl InForce {
 }
 
 /// Why payloads of this kind are never erased; `None` where they can be once nothing of them is in force.
-pub fn kept_for_ever(event: &Event) -> Option<&'static str> {
-    match event {
-        Event::Action(_) | Event::Done(_) | Event::Approval(_) | Event::Dispatch(_) => None,
-        Event::Feed { .. } | Event::Held { .. } | Event::Settle(_) => None,
-        Event::Claim { .. } | Event::Refusal { .. } | Event::Confirm { .. } => None,
+pub fn kept_for_ever(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Action | Kind::Shadow | Kind::Approval | Kind::Dispatch => None,
+        Kind::Feed | Kind::Held | Kind::Settle | Kind::Claim | Kind::Refusal | Kind::Confirm => None,
         // Only counted, and nothing rests on it.
-        Event::Denials(_) => None,
-        Event::Expiry { .. } => Some("it names a review by its number and holds nothing else"),
-        Event::Extension { .. } | Event::Withdrawal { .. } => {
-            Some("it names a claim by its number and holds nothing else")
-        }
-        Event::Pact(_) => Some("it holds a pact, which every decision under it rests on"),
-        Event::Halt { .. } | Event::Resume { .. } => Some("it says what was halted and why, which must stay provable"),
-        Event::Genesis { .. } | Event::Rotation { .. } | Event::Clock { .. } | Event::Erasure { .. } => {
-            Some("it is about the log itself")
-        }
-        Event::Erased(_) => Some("its payload is erased already"),
+        Kind::Denials => None,
+        Kind::Expiry => Some("it names a review by its number and holds nothing else"),
+        Kind::Extension | Kind::Withdrawal => Some("it names a claim by its number and holds nothing else"),
+        Kind::Pact => Some("it holds a pact, which every decision under it rests on"),
+        Kind::Halt | Kind::Resume => Some("it says what was halted and why, which must stay provable"),
+        Kind::Genesis | Kind::Rotation | Kind::Clock | Kind::Erasure => Some("it is about the log itself"),
     }
 }
 

@@ -8,23 +8,26 @@ mod counterfactual;
 mod effects;
 mod lost;
 mod once;
+mod taint;
+mod unknown;
 
 pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
+pub use unknown::Unknown;
 
-use crate::fold::{Depth, Fold, FoldError, Read, ahead, read_frame, walk_options};
+use crate::fold::{Depth, Fold, FoldError, Read, ahead, read, walk_options};
 use crate::storage::disk::Disk;
-use crate::storage::{PlacedBatch, StorageError, walk};
+use crate::storage::{PlacedBatch, StorageError, WalkedEntry, walk};
 use again::again;
 use countersign_core::code::Code;
-use countersign_core::ids::Tag;
-use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict};
+use countersign_core::ids::FactId;
+use countersign_core::record::{Encoder, Entry, Event, Leaf, LeafVerdict};
 use countersign_ledger::checkpoint::LogKey;
-use countersign_ledger::segment::Frame;
 use countersign_ledger::tree::Frontier;
 use lost::{FENCED, Lost};
 use once::Once;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use taint::{Said, Taint};
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -50,6 +53,8 @@ pub struct Unverifiable {
     pub entry: u64,
     /// The erased entry it depends on, or itself.
     pub depends_on: u64,
+    /// What of that is not known.
+    pub unknown: Unknown,
     /// The erasure that erased that.
     pub erased_by: Option<u64>,
 }
@@ -101,12 +106,11 @@ fn walk_entries(
     take: impl FnMut(Recorded) -> Result<(), FoldError> + Send,
 ) -> Result<bool, StorageError> {
     let read = |placed: &PlacedBatch<'_>| {
-        let record = |frame: Frame<'_>| {
-            let read = read_frame(&frame, Depth::Whole)?;
-            let payload = if frame.is_erased() { Vec::new() } else { frame.payload.to_vec() };
-            Ok(Recorded { read, leaf: frame.leaf.to_vec(), payload })
+        let record = |entry: WalkedEntry<'_>| {
+            let read = read(entry.index, entry.leaf, entry.payload, Depth::Whole)?;
+            Ok(Recorded { read, leaf: entry.leaf.to_vec(), payload: entry.payload.unwrap_or_default().to_vec() })
         };
-        placed.batch.frames().map(record).collect()
+        placed.entries().map(record).collect()
     };
     let end = ahead(read, take, |visit| {
         walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
@@ -125,8 +129,8 @@ struct Auditor {
     origin: String,
     fold: Fold,
     report: AuditReport,
-    /// Facts, by tag, with a version that was erased.
-    tainted: BTreeMap<Tag, u64>,
+    /// What is not known of facts.
+    taint: Taint,
     /// An erased entry that may have charged a budget.
     tainted_budgets: Option<u64>,
     erased_by: BTreeMap<u64, u64>,
@@ -159,26 +163,28 @@ impl Auditor {
             (_, Err(what)) => self.differs(entry.index, what),
             (Event::Erased(leaf), Ok(())) => self.erased(leaf),
             (_, Ok(())) => {
-                let again = again(entry, &self.fold.state, &self.origin);
+                let mut again = again(entry, &self.fold.state, &self.origin);
+                again.iter_mut().for_each(|again| self.taint.number(again));
                 self.compare(recorded, again);
             }
         }
         self.lost.ended(&entry.event);
+        self.taint.applied(&entry.event);
         self.fold.apply(&recorded.read)
     }
 
     fn erased(&mut self, leaf: &Leaf) {
-        // How fresh a fact was rests on its confirmations.
-        let confirmed = leaf.reads.iter().filter(|_| leaf.kind == Kind::Confirm);
-        for (tag, _) in leaf.writes.iter().chain(confirmed).flatten() {
-            self.tainted.entry(*tag).or_insert(leaf.index);
-        }
+        self.taint.erased(leaf);
         self.gone.insert(leaf.index);
         self.lost.begun(leaf);
         if matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
             self.tainted_budgets.get_or_insert(leaf.index);
         }
-        self.report.unverifiable.push(Unverifiable { entry: leaf.index, depends_on: leaf.index, erased_by: None });
+        self.unverifiable(leaf.index, leaf.index, Unknown::Payload);
+    }
+
+    fn unverifiable(&mut self, entry: u64, depends_on: u64, unknown: Unknown) {
+        self.report.unverifiable.push(Unverifiable { entry, depends_on, unknown, erased_by: None });
     }
 
     fn compare(&mut self, recorded: &Recorded, again: Result<Entry, String>) {
@@ -186,6 +192,7 @@ impl Auditor {
         let (leaf_bytes, payload) = (leaf_bytes.as_slice(), payload.as_slice());
         let event = &recorded.event;
         let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
+        let mut tainted = self.taint.excuse(event, &Said { both: &|_| false, either: &|_| false });
         let what = match again {
             Ok(entry) => {
                 let payload_again = self.payloads.payload(&entry).as_bytes();
@@ -196,10 +203,13 @@ impl Auditor {
                         return;
                     }
                     (_, false) => {
-                        let says =
-                            |codes| [payload, payload_again].into_iter().any(|payload| says_one_of(payload, codes));
-                        is_over_budget = says(&[Code::BudgetExceeded]);
-                        is_fenced |= says(FENCED);
+                        let either =
+                            |codes: &[Code]| [payload, payload_again].iter().any(|payload| says_one_of(payload, codes));
+                        let both =
+                            |codes: &[Code]| [payload, payload_again].iter().all(|payload| says_one_of(payload, codes));
+                        is_over_budget = either(&[Code::BudgetExceeded]);
+                        is_fenced |= either(FENCED);
+                        tainted = self.taint.excuse(event, &Said { both: &both, either: &either });
                         difference("payload", payload, payload_again)
                     }
                     (false, true) => difference("leaf", &shown_leaf(leaf_bytes), &shown_leaf(leaf_again)),
@@ -207,23 +217,23 @@ impl Auditor {
             }
             Err(why) => why,
         };
-        let reads = event.decision().into_iter().flat_map(|decision| decision.reads.iter().filter_map(|read| read.tag));
-        let confirmed = match event {
-            Event::Confirm { tag, .. } => Some(*tag),
-            _ => None,
-        };
-        let mut tags = reads.chain(confirmed).chain(event.writes().iter().filter_map(|write| write.tag));
-        let tainted = tags.find_map(|tag| self.tainted.get(&tag).copied());
         let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
         // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
         let parked = rests_on(event).filter(|entry| self.gone.contains(entry));
         let lost = self.lost.under_way(event).filter(|_| is_fenced);
         // The leaf of a claim says nothing of the agent's own fact, of which a version may be gone.
         let is_claim = matches!(event, Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. });
-        let standing = self.tainted.values().next_back().copied().filter(|_| is_claim);
+        let holder = self.fold.state.facts.get(&FactId::of_agent(&recorded.by)).map(|fact| fact.tag);
+        let standing = self.taint.value(holder).filter(|_| is_claim);
+        let because = |unknown| move |entry| (entry, unknown);
         // What rests on something erased may say something else because of that.
-        if let Some(depends_on) = tainted.or(standing).or(over_budget).or(parked).or(lost) {
-            self.report.unverifiable.push(Unverifiable { entry: recorded.index, depends_on, erased_by: None });
+        let excuse = tainted
+            .or(standing.map(because(Unknown::Value)))
+            .or(over_budget.map(because(Unknown::Charges)))
+            .or(parked.map(because(Unknown::Beginning)))
+            .or(lost.map(because(Unknown::Fences)));
+        if let Some((depends_on, unknown)) = excuse {
+            self.unverifiable(recorded.index, depends_on, unknown);
         } else {
             self.differs(recorded.index, what);
         }

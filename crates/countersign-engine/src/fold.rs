@@ -7,7 +7,8 @@ mod ahead;
 pub use ahead::ahead;
 
 use crate::idempotency::Idempotency;
-use crate::storage::WalkOptions;
+use crate::storage::{Leaves, WalkOptions};
+use countersign_core::erase::kept_for_ever;
 use countersign_core::ids::Digest;
 use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf};
 use countersign_core::state::{PublishError, State};
@@ -15,7 +16,7 @@ use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::{Hash, leaf_hash};
-use countersign_ledger::segment::{Frame, SALT_LEN};
+use countersign_ledger::segment::SALT_LEN;
 use countersign_ledger::tree::TileTree;
 
 /// What a log folds to.
@@ -116,9 +117,37 @@ pub fn named_key(leaf: &[u8]) -> Result<Option<LogKey>, String> {
     named.parse().map(Some).map_err(|error| format!("it names no key that can be used: {error}"))
 }
 
+/// The leaves of entries, for the store to ask.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryLeaves;
+
+impl Leaves for EntryLeaves {
+    fn payload_matches(&self, leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool {
+        payload_matches(leaf, salt, payload)
+    }
+
+    fn named_key(&self, leaf: &[u8]) -> Result<Option<LogKey>, String> {
+        named_key(leaf)
+    }
+
+    fn erases(&self, leaf: &[u8]) -> Result<Vec<u64>, String> {
+        let kind = Leaf::kind_of(leaf).map_err(|error| error.to_string())?;
+        if kind != Kind::Erasure {
+            return Ok(Vec::new());
+        }
+        let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
+        Ok(leaf.erased.unwrap_or_default())
+    }
+
+    fn check_erasable(&self, leaf: &[u8]) -> Result<(), String> {
+        let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
+        kept_for_ever(leaf.kind).map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+}
+
 /// Options for a walk over a log of entries that has or had this key.
 pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
-    WalkOptions { key, next: None, named_key: &named_key, payload_matches: &payload_matches }
+    WalkOptions { key, next: None, leaves: &EntryLeaves }
 }
 
 /// Reads the entry that stands at a place; `payload` is `None` where it was erased.
@@ -137,14 +166,6 @@ pub fn read(index: u64, leaf_bytes: &[u8], payload: Option<&[u8]>, depth: Depth)
         Depth::Whole => Entry::decode(leaf, payload),
     };
     Ok(Read { entry: entry.map_err(unreadable)?, commitment, leaf_hash: leaf_hash(leaf_bytes) })
-}
-
-/// Reads the entry of a frame.
-///
-/// # Errors
-/// If it cannot be read, or says that it stands elsewhere.
-pub fn read_frame(frame: &Frame<'_>, depth: Depth) -> Result<Read, FoldError> {
-    read(frame.index, frame.leaf, (!frame.is_erased()).then_some(frame.payload), depth)
 }
 
 impl Fold {

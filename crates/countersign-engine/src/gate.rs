@@ -5,6 +5,7 @@
 
 mod admit;
 mod erase;
+mod follow;
 mod housekeeping;
 mod log_reader;
 mod open;
@@ -21,7 +22,6 @@ pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, Pas
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 
-use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
@@ -34,6 +34,7 @@ use crate::outbox::LastAttempts;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
 use crate::storage::SegmentLog;
+use crate::stream::Stream;
 use crate::token::Sealer;
 use crate::view::View;
 use countersign_core::denial::DenialCode;
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     wakes_at_ms: AtomicU64,
     /// How many wait for a fence.
     waiting: AtomicU64,
-    bell: Arc<Bell>,
+    stream: Arc<Stream>,
     tried: LastAttempts,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
@@ -150,7 +151,7 @@ impl Gate {
     /// Hands in a request; the answer comes to `reply` when everything it rests on is durable. Refuses at once when the
     /// queue is full: that is not a verdict.
     pub fn submit(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let (queue, len) = match request.priority() {
@@ -189,16 +190,11 @@ impl Gate {
 
     /// Hands in what the gate itself found out; waits for room, because it must not be lost. The answer comes to `reply`.
     pub(crate) fn submit_own(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let own = self.own.as_ref().ok_or(Refusal::Closed)?;
         own.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
-    }
-
-    /// Who is told when an effect moves.
-    pub fn bell(&self) -> &Bell {
-        &self.shared.bell
     }
 
     /// What the outbox last tried in vain.
@@ -290,7 +286,7 @@ impl Gate {
     /// Why the gate is not ready to decide, if so.
     pub fn not_ready(&self) -> Option<NotReady> {
         let until_fixed = |reason| Some(NotReady { reason, left_ms: None });
-        if let Some(cause) = self.shared.failed.lock().clone() {
+        if let Some(cause) = self.lost_log() {
             return until_fixed(format!("the ledger cannot be written: {cause}; restart the gate"));
         }
         if let Some(cause) = self.shared.log.stalled() {

@@ -14,7 +14,6 @@
 )]
 
 pub mod audit;
-pub mod bell;
 pub mod clock;
 pub mod commit;
 pub mod delegation;
@@ -31,5 +30,6 @@ pub mod sabotage;
 pub mod sequence;
 pub mod snapshot;
 pub mod storage;
+pub mod stream;
 pub mod token;
 pub mod view;

@@ -1,6 +1,6 @@
 //! The outbox: carries out what was dispatched, and settles it.
 //!
-//! It acts on what is durable and on nothing else: it is told of an effect when the entry that moved it is synced, and
+//! It acts on what is durable and on nothing else: it follows the entry stream from the position at which it was started, and
 //! reads from the view what to do. What it finds out becomes an entry before anything follows from it. It keeps nothing that
 //! a crash could lose: after one, every effect under way is found in the ledger, and what may have left the building counts
 //! as unknown (I6).
@@ -51,7 +51,6 @@ struct Inner {
 impl Outbox {
     /// Starts carrying out what a gate dispatches, first of all what was under way when it ended.
     pub fn start(gate: Arc<Gate>, adapters: Adapters) -> std::io::Result<Self> {
-        let (moved, moves) = unbounded();
         let (later, tasks) = unbounded();
         let ending = AtomicBool::new(false);
         let shared = Arc::new(Inner { gate, adapters, later, ending, busy: AtomicUsize::new(0) });
@@ -60,10 +59,13 @@ impl Outbox {
             let gate = Arc::downgrade(&shared.gate);
             adapter.connect(Arc::new(move |fact| gate.upgrade()?.view().state.facts.get(fact)?.value.clone()));
         }
-        // First listen, then look: nothing can fall between.
-        shared.gate.bell().connect(Some(moved));
         // What is under way before anybody can act through this outbox may have left in an earlier life; what comes later has not.
-        let found: Vec<EffectId> = shared.gate.view().state.effects.open().map(|(id, _)| id).collect();
+        let (found, position) = {
+            let view = shared.gate.view();
+            let found: Vec<EffectId> = view.state.effects.open().map(|(id, _)| id).collect();
+            (found, view.position)
+        };
+        let entries = shared.gate.follow(position).map_err(std::io::Error::other)?;
         let mut workers = Vec::new();
         let mut queues = BTreeMap::new();
         for (name, adapter) in &shared.adapters {
@@ -77,7 +79,7 @@ impl Outbox {
         }
         let schedule = Schedule::new(Arc::clone(&shared), queues);
         let scheduler = std::thread::Builder::new().name("outbox".into());
-        let scheduler = scheduler.spawn(move || schedule.run(&found, &moves, &tasks))?;
+        let scheduler = scheduler.spawn(move || schedule.run(&found, entries, &tasks))?;
         Ok(Self { shared, scheduler: Some(scheduler), workers })
     }
 
@@ -88,7 +90,6 @@ impl Outbox {
 
     fn end(&mut self) {
         self.shared.ending.store(true, Ordering::Release);
-        self.shared.gate.bell().connect(None);
         if let Some(scheduler) = self.scheduler.take() {
             // A thread of the outbox ends by returning; if it panicked, the panic hook has said so.
             let _ = scheduler.join();

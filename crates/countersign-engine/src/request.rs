@@ -257,7 +257,7 @@ pub enum Answer {
 /// A request that became an entry.
 #[derive(Debug)]
 pub struct Entered {
-    pub entry: Entry,
+    pub entry: Arc<Entry>,
     /// What proves it.
     pub proof: Arc<BatchProof>,
 }

@@ -22,7 +22,7 @@ pub use anchor::{ANCHOR_INTERVAL_MS, Anchor};
 pub use error::{Place, StorageError};
 pub use log::{Entry, OwnedBatch, SegmentLog};
 pub use recover::{Folder, OpenOptions, OpenReport, Opened, open};
-pub use walk::{Fold, FoldError, NamedKey, PayloadCheck, PlacedBatch, TornTail, WalkEnd, WalkOptions, walk};
+pub use walk::{Fold, FoldError, Leaves, PlacedBatch, TornTail, WalkEnd, WalkOptions, WalkedEntry, walk};
 pub use writer::{Fill, LogWriter};
 
 /// Default length of a segment file.

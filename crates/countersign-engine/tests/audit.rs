@@ -13,7 +13,7 @@ use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Encoder, Event, Kind, Leaf};
 use countersign_core::review::ReviewId;
-use countersign_engine::audit::{AuditReport, audit, replay};
+use countersign_engine::audit::{AuditReport, Unknown, audit, replay};
 use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::walk_options;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
@@ -241,23 +241,38 @@ fn records_of_every_kind_are_canonical() {
 
 /// A folder whose last entry, a rejection, the holder of the log key has put down in another way than `decide` gave it.
 fn told_otherwise(dir: &Path, tell: impl FnOnce(&mut Decided)) -> (u64, AuditReport) {
-    lied_about(dir, "two", false, tell)
+    lied_about(dir, "two", |_| (), tell)
 }
 
-/// The same for an action with this text, and after an erasure of something that was committed, or not.
-fn lied_about(dir: &Path, text: &str, is_erased: bool, tell: impl FnOnce(&mut Decided)) -> (u64, AuditReport) {
+/// Erases something that was committed, of another note.
+fn erase_another(gate: &Gate) {
+    gate.call(feed("Note::\"2\"", r#"{"text":"x","open":true}"#)).unwrap();
+    let other = serde_json::json!({
+        "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 8),
+        "params": {"note": "2", "text": "gone"},
+    });
+    let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, other.to_string().into()).unwrap();
+    let gone = index(gate.call(Request::Act(Box::new(action))).unwrap());
+    gate.call(feed("Note::\"2\"", r#"{"text":"after","open":true}"#)).unwrap();
+    gate.erase(operator(), Auth::None, &[gone], "asked for".into()).unwrap();
+}
+
+/// Erases what was known first of the writer and of the note, once both are fed again.
+fn erase_first_versions(gate: &Gate) {
+    gate.call(feed("Agent::\"writer\"", r#"{"roles":["x"],"standing":"active","org":"a","trust":2}"#)).unwrap();
+    gate.call(feed("Note::\"1\"", r#"{"text":"x","open":true}"#)).unwrap();
+    gate.erase(operator(), Auth::None, &[2, 3], "asked for".into()).unwrap();
+}
+
+/// The same for an action with this text, and after whatever was done before.
+fn lied_about(
+    dir: &Path,
+    text: &str,
+    before: impl FnOnce(&Gate),
+    tell: impl FnOnce(&mut Decided),
+) -> (u64, AuditReport) {
     let gate = set_up(dir);
-    if is_erased {
-        gate.call(feed("Note::\"2\"", r#"{"text":"x","open":true}"#)).unwrap();
-        let other = serde_json::json!({
-            "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 8),
-            "params": {"note": "2", "text": "gone"},
-        });
-        let action = gate.admit(AgentId::new("writer").unwrap(), Auth::None, other.to_string().into()).unwrap();
-        let gone = index(gate.call(Request::Act(Box::new(action))).unwrap());
-        gate.call(feed("Note::\"2\"", r#"{"text":"after","open":true}"#)).unwrap();
-        gate.erase(operator(), Auth::None, &[gone], "asked for".into()).unwrap();
-    }
+    before(&gate);
     gate.call(feed("Note::\"1\"", r#"{"text":"x","open":false}"#)).unwrap();
     let body = serde_json::json!({
         "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 9),
@@ -309,11 +324,30 @@ fn a_verdict_that_decide_would_not_give_is_found_although_it_is_signed() {
 #[test]
 fn a_lie_is_not_excused_by_an_erasure_and_a_word_in_the_body() {
     let dir = tempfile::tempdir().unwrap();
-    let (entry, report) = lied_about(dir.path(), "budget_exceeded", true, |decided| {
+    let (entry, report) = lied_about(dir.path(), "budget_exceeded", erase_another, |decided| {
         blocked(decided);
         decided.decision.verdict = Verdict::Committed;
     });
     assert_eq!(report.differing.iter().map(|d| d.entry).collect::<Vec<_>>(), [entry], "{:?}", report.unverifiable);
+}
+
+#[test]
+fn attack_an_erased_version_excuses_whatever_is_forged_after_a_clean_overwrite() {
+    for is_lie in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (entry, report) = lied_about(dir.path(), "two", erase_first_versions, |decided| {
+            if is_lie {
+                blocked(decided);
+                decided.decision.verdict = Verdict::Committed;
+            }
+        });
+        let differing: Vec<u64> = report.differing.iter().map(|d| d.entry).collect();
+        assert_eq!(differing, if is_lie { vec![entry] } else { vec![] }, "{report:?}");
+        // What was fed over the erased versions is judged too: which version it must be, their leaves say.
+        let unverifiable: Vec<_> = report.unverifiable.iter().map(|it| (it.entry, it.unknown)).collect();
+        assert_eq!(unverifiable, [(2, Unknown::Payload), (3, Unknown::Payload)]);
+        assert_eq!(report.verified, report.entries - 2 - u64::from(is_lie));
+    }
 }
 
 #[test]

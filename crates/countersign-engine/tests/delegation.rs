@@ -116,7 +116,7 @@ fn admit(gate: &Gate, agent: &str, number: u32, delegation: &str) -> Result<Acti
 /// What an action came to: its code, or nothing where it committed.
 fn code(answer: Answer) -> Option<String> {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
-    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    let Event::Action(decided) = Arc::unwrap_or_clone(entered.entry).event else { panic!("not an action") };
     decided.decision.blocked().map(|blocked| blocked.code().to_string())
 }
 

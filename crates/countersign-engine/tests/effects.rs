@@ -5,5 +5,6 @@ mod calls;
 mod claims;
 mod crashes;
 mod fences;
+mod lost;
 mod stops;
 mod world;

@@ -3,12 +3,14 @@
 use countersign_core::decision::Verdict;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::record::{Event, Kind};
+use countersign_core::record::{Encoder, Event, Kind};
 use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
 use countersign_testing::gate::{ORIGIN, log_key, on_folder, open, operator, publish};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const PACT: &str = r#"
 pact = "billing"
@@ -73,8 +75,8 @@ fn refund(gate: &Gate, key: &str, amount: i64, tokens: &[String]) -> Result<Answ
 
 fn verdict(answer: Answer) -> (u64, Verdict) {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
-    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
-    (entered.entry.index, decided.decision.verdict)
+    let Event::Action(decided) = &entered.entry.event else { panic!("not an action") };
+    (entered.entry.index, decided.decision.verdict.clone())
 }
 
 #[test]
@@ -171,4 +173,80 @@ fn a_confirmation_makes_no_version_names_the_one_it_means_and_is_audited() {
     gate.close().unwrap();
     let report = audit(&RealDisk::open(dir.path()).unwrap(), &log_key(), &mut |_| ()).unwrap();
     assert_eq!((report.verified, report.differing), (report.entries, Vec::new()));
+}
+
+/// Some followers are as fast as the gate and are given what is in memory; others fall behind and read the log.
+#[test]
+fn followers_see_exactly_the_log_wherever_they_start_and_however_slow_they_are() {
+    const FOLLOWERS: u64 = 8;
+    let dir = tempfile::tempdir().unwrap();
+    for life in 0..3 {
+        let options = Options { recent_bytes_max: 4 << 10, segment_bytes: 64 << 10, ..Options::new(ORIGIN) };
+        let (gate, _) = Gate::open(on_folder(dir.path()), options).unwrap();
+        if life == 0 {
+            set_up(&gate);
+        }
+        let begun = gate.view().position;
+        let is_over = AtomicBool::new(false);
+        let follow = |number: u64| {
+            let mut follower = gate.follow(number * begun / (FOLLOWERS - 1)).unwrap();
+            let mut seen = Vec::new();
+            loop {
+                // What was entered before this is in the stream, so one more look is enough.
+                let is_last = is_over.load(Ordering::SeqCst);
+                // The slower ones let some come together before they look again.
+                let behind = gate.view().position - follower.position();
+                if !is_last && behind < number * 8 {
+                    follower.wait(Duration::from_millis(20));
+                    continue;
+                }
+                while let Some((position, entry)) = follower.next_entry().unwrap() {
+                    assert!(position < gate.view().position, "entry {position} was handed out too early");
+                    seen.push((position, entry));
+                }
+                if is_last {
+                    return seen;
+                }
+                follower.wait(Duration::from_millis(20));
+            }
+        };
+        let feed_many = |number: u64| {
+            let account = format!("Account::\"{number}\"");
+            for count in 0..50 {
+                let json = format!(r#"{{"status":"active","balance":{}}}"#, life * 1000 + count);
+                feed(&gate, &account, &json).unwrap();
+            }
+        };
+        let seen = std::thread::scope(|scope| {
+            let followers: Vec<_> = (0..FOLLOWERS)
+                .map(|number| {
+                    let follow = &follow;
+                    scope.spawn(move || (number, follow(number)))
+                })
+                .collect();
+            let feeders: Vec<_> = (0..4)
+                .map(|number| {
+                    let feed_many = &feed_many;
+                    scope.spawn(move || feed_many(number))
+                })
+                .collect();
+            let fed: Vec<_> = feeders.into_iter().map(|feeder| feeder.join()).collect();
+            is_over.store(true, Ordering::SeqCst);
+            assert!(fed.iter().all(Result::is_ok), "a feeder failed");
+            followers.into_iter().map(|follower| follower.join().unwrap()).collect::<Vec<_>>()
+        });
+        let end = gate.view().position;
+        assert!(gate.follow(end).unwrap().next_entry().unwrap().is_none());
+        assert!(gate.follow(end + 1).is_err());
+        for (number, seen) in seen {
+            let positions: Vec<u64> = seen.iter().map(|(position, _)| *position).collect();
+            assert_eq!(positions, (number * begun / (FOLLOWERS - 1)..end).collect::<Vec<_>>(), "follower {number}");
+            for (position, entry) in seen {
+                let stored = gate.read_log(position).unwrap();
+                assert_eq!(entry.index, position);
+                assert_eq!(Encoder::default().payload(&entry).as_bytes(), stored.payload.unwrap());
+            }
+        }
+        gate.close().unwrap();
+    }
 }

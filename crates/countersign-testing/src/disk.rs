@@ -58,7 +58,10 @@ struct World {
     syncs: u64,
     counts: Counts,
     is_down: bool,
-    is_locked: bool,
+    /// Which lock holds the folder.
+    holder: Option<u64>,
+    /// How many locks there were.
+    locks: u64,
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
@@ -88,7 +91,8 @@ impl FaultyDisk {
             syncs: 0,
             counts: Counts::default(),
             is_down: false,
-            is_locked: false,
+            holder: None,
+            locks: 0,
             inodes: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -157,7 +161,7 @@ impl FaultyDisk {
     #[must_use]
     pub fn restart(&self) -> Self {
         let mut world = self.world();
-        world.is_locked = false;
+        world.holder = None;
         drop(world);
         self.clone()
     }
@@ -294,23 +298,30 @@ impl Disk for FaultyDisk {
         if world.is_down {
             return Err(down());
         }
-        if world.is_locked {
+        if world.holder.is_some() {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "the folder is held by another process"));
         }
-        world.is_locked = true;
-        Ok(Box::new(FaultyLock { disk: self.clone() }))
+        world.locks += 1;
+        let number = world.locks;
+        world.holder = Some(number);
+        Ok(Box::new(FaultyLock { disk: self.clone(), number }))
     }
 }
 
 struct FaultyLock {
     disk: FaultyDisk,
+    number: u64,
 }
 
-impl DiskLock for FaultyLock {}
+impl DiskLock for FaultyLock {
+    fn is_held(&self) -> bool {
+        self.disk.world().holder == Some(self.number)
+    }
+}
 
 impl Drop for FaultyLock {
     fn drop(&mut self) {
-        self.disk.world().is_locked = false;
+        self.disk.world().holder.take_if(|holder| *holder == self.number);
     }
 }
 

@@ -22,12 +22,12 @@ pub fn verify(disk: &dyn Disk, key: &LogKey, receipts: &[Receipt]) -> Result<Sum
     verifier.expect(evidence.map_err(|error| error.to_string())?).map_err(|broken| broken.to_string())?;
     let walked = walk(disk, walk_options(key), Frontier::new(), &mut |placed: PlacedBatch<'_>| {
         verifier.at_offset(placed.offset);
-        for frame in placed.batch.frames() {
-            verifier.entry(frame.index, frame.leaf)?;
-            named_key(frame.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
-            if !frame.is_erased() {
-                let checked = stored::check(&Leaf::decode(frame.leaf)?, frame.payload, key.origin());
-                checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
+        for entry in placed.entries() {
+            verifier.entry(entry.index, entry.leaf)?;
+            named_key(entry.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
+            if let Some(payload) = entry.payload {
+                let checked = stored::check(&Leaf::decode(entry.leaf)?, payload, key.origin());
+                checked.map_err(|source| format!("entry {}: {source}", entry.index))?;
             }
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use countersign_engine::storage::disk::Disk;
-use countersign_engine::storage::{Folder, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open};
+use countersign_engine::storage::{Folder, Leaves, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open};
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::segment::{BatchEncoder, SALT_LEN};
 use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};
@@ -48,6 +48,40 @@ pub fn log_key() -> LogKey {
 #[must_use]
 pub fn payload_matches(leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool {
     leaf.last_chunk::<32>() == Some(&commitment(salt, payload).0)
+}
+
+/// What the leaf of an entry that erases another begins with; the other's index follows.
+const ERASES: &[u8] = b"erases: ";
+
+/// The leaves of the workload, for the store to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadLeaves;
+
+impl Leaves for WorkloadLeaves {
+    fn payload_matches(&self, leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool {
+        payload_matches(leaf, salt, payload)
+    }
+
+    fn named_key(&self, _: &[u8]) -> Result<Option<LogKey>, String> {
+        Ok(None)
+    }
+
+    fn erases(&self, leaf: &[u8]) -> Result<Vec<u64>, String> {
+        let named = leaf.strip_prefix(ERASES).and_then(|rest| rest.first_chunk());
+        Ok(named.map(|index| u64::from_le_bytes(*index)).into_iter().collect())
+    }
+
+    fn check_erasable(&self, leaf: &[u8]) -> Result<(), String> {
+        if leaf.starts_with(ERASES) { Err("it erases another".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// An entry that erases another.
+#[must_use]
+pub fn erasure(index: u64) -> Written {
+    let (salt, payload) = ([1; SALT_LEN], b"asked for".to_vec());
+    let leaf = [ERASES, &index.to_le_bytes(), &commitment(&salt, &payload).0].concat();
+    Written { leaf, salt, payload }
 }
 
 /// Makes an entry from a seed. Lengths vary so that frames begin and end anywhere in a sector.
@@ -123,15 +157,20 @@ impl Session {
     /// Whatever the store refuses.
     pub fn open_from(disk: Arc<dyn Disk>, segment_bytes: u64, start: Frontier) -> Result<Self, StorageError> {
         let key = log_key();
-        let options = OpenOptions { segment_bytes, start, ..OpenOptions::new(&key, &payload_matches, &|_| Ok(None)) };
-        let mut folded = BTreeMap::new();
+        let options = OpenOptions { segment_bytes, start, ..OpenOptions::new(&key, &WorkloadLeaves) };
+        let (mut folded, mut erased) = (BTreeMap::new(), Vec::new());
         let opened = open(Folder::lock(disk)?, options, &mut |placed| {
-            for frame in placed.batch.frames() {
-                let payload = (!frame.is_erased()).then(|| frame.payload.to_vec());
-                folded.insert(frame.index, (frame.leaf.to_vec(), payload));
+            for entry in placed.entries() {
+                erased.extend(WorkloadLeaves.erases(entry.leaf)?);
+                folded.insert(entry.index, (entry.leaf.to_vec(), entry.payload.map(<[u8]>::to_vec)));
             }
             Ok(())
         })?;
+        // As the gate does: an erasure that was entered is finished before anything else.
+        opened.log.erase(&erased)?;
+        for index in erased {
+            folded.entry(index).and_modify(|(_, payload)| *payload = None);
+        }
         let Opened { writer, frontier, report, .. } = opened;
         Ok(Self { writer, frontier, report, folded, encoder: BatchEncoder::new() })
     }
@@ -151,12 +190,13 @@ impl Session {
         Ok(())
     }
 
-    /// Erases one entry and notes in `memory` whether that was acknowledged.
+    /// Erases one entry, by an entry of its own as the gate does, and notes in `memory` whether that was acknowledged.
     ///
     /// # Errors
     /// Whatever the store refuses.
     pub fn erase(&mut self, memory: &mut Memory, index: u64) -> Result<(), StorageError> {
         memory.erasing.insert(index);
+        self.append(memory, vec![erasure(index)])?;
         self.writer.log().erase(&[index])?;
         memory.erasing.remove(&index);
         memory.erased.insert(index);

@@ -8,7 +8,7 @@ use countersign_core::pact::load::load;
 use countersign_core::record::{Context, Encoder, Entry, Event};
 use countersign_core::value::Attributes;
 use countersign_engine::clock::SystemClock;
-use countersign_engine::fold::{named_key, payload_matches};
+use countersign_engine::fold::EntryLeaves;
 use countersign_engine::gate::{Environment, OpenError, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{Answer, Refusal, Request, Submission};
@@ -215,7 +215,7 @@ pub fn forge(
     events: Vec<Event>,
     signers: &[&SigningKey],
 ) -> Result<u64, StorageError> {
-    let options = OpenOptions { segment_bytes: SEGMENT_BYTES, ..OpenOptions::new(held, &payload_matches, &named_key) };
+    let options = OpenOptions { segment_bytes: SEGMENT_BYTES, ..OpenOptions::new(held, &EntryLeaves) };
     let mut opened = open(Folder::lock(Arc::new(disk.clone()))?, options, &mut |_| Ok(()))?;
     let not_next =
         |error: countersign_ledger::segment::EncodeError| StorageError::NotNext { reason: error.to_string() };

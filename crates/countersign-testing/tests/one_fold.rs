@@ -15,7 +15,7 @@ use countersign_core::review::Shown;
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
-use countersign_engine::fold::{Depth, Fold, read_frame, walk_options};
+use countersign_engine::fold::{Depth, Fold, read, walk_options};
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::request::{Request, Settlement, Submission};
@@ -312,7 +312,7 @@ impl History {
         let stored = self.parts.committer.log().log().read_entry(index).unwrap();
         let Some((_, payload)) = stored.content else { return };
         let entry = Entry::decode(Leaf::decode(&stored.leaf).unwrap(), Some(&payload)).unwrap();
-        if countersign_core::erase::kept_for_ever(&entry.event).is_some() {
+        if countersign_core::erase::kept_for_ever(entry.event.kind()).is_some() {
             return;
         }
         let (by, targets) = (operator(), vec![EraseTarget::new(&entry)]);
@@ -398,12 +398,12 @@ impl History {
     fn folded(&self) -> State {
         let mut fold = Fold::default();
         walk(&self.disk, walk_options(&log_key()), Frontier::new(), &mut |placed| {
-            for frame in placed.batch.frames() {
+            for entry in placed.entries() {
                 for depth in [Depth::Fold, Depth::Whole] {
-                    let read = read_frame(&frame, depth)?;
-                    assert_eq!(self.contexts.get(&frame.index).unwrap_or(&Context::default()), &read.entry.context);
+                    let read = read(entry.index, entry.leaf, entry.payload, depth)?;
+                    assert_eq!(self.contexts.get(&entry.index).unwrap_or(&Context::default()), &read.entry.context);
                 }
-                fold.entry(frame.leaf, (!frame.is_erased()).then_some(frame.payload))?;
+                fold.entry(entry.leaf, entry.payload)?;
             }
             Ok(())
         })

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use countersign_engine::storage::{Fill, StorageError};
+use countersign_engine::storage::{Fill, Leaves as _, StorageError};
 use countersign_testing::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
-use countersign_testing::log_workload::{Memory, Session, judge, written};
+use countersign_testing::log_workload::{Memory, Session, WorkloadLeaves, judge, written};
 
 const SEGMENT_BYTES: u64 = 6 << 10;
 
@@ -20,8 +20,11 @@ fn live(disk: &FaultyDisk, memory: &mut Memory, seed: u64) -> Result<(), Storage
                 session.writer.log().anchor_tick(step * 1000)?;
             }
             1 => {
+                // Never an erasure itself: those are kept.
                 let index = rng.below(memory.acknowledged.len() as u64);
-                session.erase(memory, index)?;
+                if WorkloadLeaves.check_erasable(&memory.acknowledged[index as usize].leaf).is_ok() {
+                    session.erase(memory, index)?;
+                }
             }
             2 if session.writer.wants_next() => session.writer.log().prepare_next(Fill::Reserved)?,
             3 if step > 5 => {

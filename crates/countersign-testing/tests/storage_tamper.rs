@@ -7,7 +7,7 @@ use countersign_engine::storage::{StorageError, WalkOptions, segment_name, walk}
 use countersign_ledger::Frontier;
 use countersign_ledger::segment::{BatchEncoder, SEGMENT_HEADER_LEN, parse_batch};
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
-use countersign_testing::log_workload::{Memory, Session, encode, judge, log_key, payload_matches, written};
+use countersign_testing::log_workload::{Memory, Session, WorkloadLeaves, encode, judge, log_key, written};
 use ed25519_dalek::SigningKey;
 
 const SEGMENT_BYTES: u64 = 8 << 10;
@@ -30,7 +30,7 @@ fn closed_log() -> (FaultyDisk, Memory) {
 fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
     let mut found = Vec::new();
     let key = log_key();
-    let options = WalkOptions { key: &key, next: None, named_key: &|_| Ok(None), payload_matches: &payload_matches };
+    let options = WalkOptions { key: &key, next: None, leaves: &WorkloadLeaves };
     walk(disk, options, Frontier::new(), &mut |placed| {
         let header = placed.batch.header();
         let (offset, len) = (placed.offset as usize, header.total_len as usize);
@@ -44,7 +44,7 @@ fn batches(disk: &FaultyDisk) -> Vec<(String, usize, usize, u64)> {
 /// Opening must fail, and so must the read-only walk, with the same words. Gives them.
 fn refused(disk: &FaultyDisk) -> String {
     let key = log_key();
-    let options = WalkOptions { key: &key, next: None, named_key: &|_| Ok(None), payload_matches: &payload_matches };
+    let options = WalkOptions { key: &key, next: None, leaves: &WorkloadLeaves };
     let walked = walk(disk, options, Frontier::new(), &mut |_| Ok(())).err().map(|error| error.to_string());
     let opened = Session::open(Arc::new(disk.clone()), SEGMENT_BYTES).err().map(|error| error.to_string());
     let opened = opened.expect("the tampered log was opened");
@@ -215,7 +215,7 @@ fn an_erased_entry_reads_as_none_and_the_log_still_verifies() {
         let entry = session.writer.log().read_entry(index).unwrap();
         assert_eq!((entry.content, entry.leaf), (None, memory.acknowledged[index as usize].leaf.clone()));
     }
-    assert!(matches!(session.writer.log().erase(&[48]), Err(StorageError::NoEntry { index: 48, size: 48 })));
+    assert!(matches!(session.writer.log().erase(&[51]), Err(StorageError::NoEntry { index: 51, size: 51 })));
     drop(session);
     for name in disk.list().unwrap() {
         let bytes = disk.contents(&name).unwrap();

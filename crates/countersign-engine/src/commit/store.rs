@@ -1,11 +1,11 @@
 //! The second half of the commit stage: one write, one sync, and only then is anything shown or answered.
 
 use super::{CommitError, Encoded};
-use crate::bell::{Bell, effect_of};
 use crate::log_key::LogKeys;
 use crate::request::{Answer, Entered};
 use crate::sequence::Sequenced;
 use crate::storage::{LogWriter, StorageError};
+use crate::stream::Stream;
 use crate::view::View;
 use countersign_core::record::Event;
 use countersign_ledger::hash::Hash;
@@ -17,14 +17,14 @@ pub struct StoreStage {
     log: LogWriter,
     view: Arc<RwLock<View>>,
     keys: Arc<LogKeys>,
-    bell: Arc<Bell>,
+    stream: Arc<Stream>,
     bytes: u64,
 }
 
 impl StoreStage {
     /// Goes on from the end of a log.
-    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>, bell: Arc<Bell>) -> Self {
-        Self { log, view, keys, bell, bytes: 0 }
+    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>, stream: Arc<Stream>) -> Self {
+        Self { log, view, keys, stream, bytes: 0 }
     }
 
     /// Bytes written to the log since it was opened.
@@ -47,8 +47,10 @@ impl StoreStage {
         let Encoded { bytes, entries, leaves, proof, answers, clock_stepped } = encoded;
         if let Some(proof) = proof {
             self.publish(&entries, &leaves, &proof.checkpoint, clock_stepped);
-            self.bell.ring(entries.iter().filter_map(|sequenced| effect_of(&sequenced.entry)));
-            for Sequenced { entry, reply, .. } in entries {
+            let (entries, replies): (Vec<_>, Vec<_>) =
+                entries.into_iter().map(|Sequenced { entry, reply }| (Arc::new(entry), reply)).unzip();
+            self.stream.publish(&entries, bytes.len());
+            for (entry, reply) in entries.into_iter().zip(replies) {
                 if let Some(reply) = reply {
                     reply(Ok(Answer::Entered(Entered { entry, proof: Arc::clone(&proof) })));
                 }

@@ -102,7 +102,8 @@ impl Gate {
         let mut erasure = 0;
         for targets in targets.chunks(ERASED_MAX) {
             let entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
-            self.shared.log.check_room_to_erase(&entries)?;
+            // From the moment the erasure is entered it must be done. So whatever may find the disk full comes before it.
+            self.shared.log.anchor_past(entries.iter().max().copied().unwrap_or_default())?;
             let (by, auth, targets, reason) = (by.clone(), auth.clone(), targets.to_vec(), reason.clone());
             let answer = self.call(Request::Erase { by, auth, targets, reason })?;
             let Answer::Entered(entered) = answer else { return Err(Refusal::Closed.into()) };
@@ -122,7 +123,7 @@ impl Gate {
             // What is erased already stays so; naming it again is harmless.
             let Some(payload) = &entry.payload else { continue };
             let stored = decoded(&entry, payload)?;
-            if let Some(why) = kept_for_ever(&stored.event) {
+            if let Some(why) = kept_for_ever(stored.event.kind()) {
                 return Err(Refusal::InForce { entry: *index, what: InForce::Kind(why) }.into());
             }
             targets.push(self.target(&stored)?);
@@ -187,7 +188,7 @@ impl Gate {
                 related.insert(entry.index);
                 let Some(payload) = &entry.payload else { continue };
                 let stored = decoded(entry, payload)?;
-                match kept_for_ever(&stored.event) {
+                match kept_for_ever(stored.event.kind()) {
                     Some(why) => found.kept.push((entry.index, InForce::Kind(why))),
                     None => found.targets.push(self.target(&stored)?),
                 }

@@ -1,12 +1,11 @@
 //! Opening a gate: the newest good snapshot, the tail of the log over it, then the threads.
 
 use super::{Counters, Gate, Shared};
-use crate::bell::Bell;
 use crate::clock::{Clock, LedgerClock};
 use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
-use crate::fold::{self, Depth, Fold, named_key, payload_matches};
+use crate::fold::{self, Depth, EntryLeaves, Fold};
 use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
@@ -16,6 +15,7 @@ use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
 use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, SegmentLog, StorageError};
+use crate::stream::Stream;
 use crate::token::{OldTokenKey, Sealer};
 use crate::view::View;
 use countersign_core::identity::KeyName;
@@ -52,6 +52,8 @@ pub struct Options {
     pub batch_max: usize,
     /// Entries between background snapshots; 0 takes none.
     pub snapshot_every: u64,
+    /// Most bytes of new entries that are kept in memory for those that follow the log; whoever is further behind reads the log.
+    pub recent_bytes_max: usize,
     /// Most idempotency keys that are kept for one agent, for one to two days; each takes some 60 bytes of memory.
     pub keys_per_agent: u32,
     /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
@@ -76,6 +78,8 @@ impl Options {
             queue_len: 8192,
             batch_max: 512,
             snapshot_every: 500_000,
+            // Some 10,000 actions: more than a follower misses while its thread waits for a core.
+            recent_bytes_max: 8 << 20,
             // More than a hundred actions a second, day and night; 1.2 GB.
             keys_per_agent: 20_000_000,
             first_admin: None,
@@ -100,6 +104,8 @@ pub struct OpenReport {
     pub ignored: Vec<Ignored>,
     /// Entries replayed.
     pub replayed: u64,
+    /// Payloads whose erasure a crash had interrupted, and which were erased now.
+    pub erasures_finished: u64,
 }
 
 /// Why a gate could not be opened.
@@ -169,11 +175,11 @@ impl Parts {
             start,
             segment_bytes: options.segment_bytes,
             next: next.as_ref(),
-            ..OpenOptions::new(&public, &payload_matches, &named_key)
+            ..OpenOptions::new(&public, &EntryLeaves)
         };
         let read_batch = |placed: &PlacedBatch<'_>| {
-            let frames = placed.batch.frames().filter(|frame| frame.index >= from);
-            frames.map(|frame| fold::read_frame(&frame, Depth::Fold)).collect()
+            let entries = placed.entries().filter(|entry| entry.index >= from);
+            entries.map(|entry| fold::read(entry.index, entry.leaf, entry.payload, Depth::Fold)).collect()
         };
         let apply = |read: fold::Read| fold.apply(&read);
         let opened = fold::ahead(read_batch, apply, |fold| storage::open(folder, open_options, fold))?;
@@ -182,7 +188,7 @@ impl Parts {
             return Err(OpenError::NoLedger);
         }
         // An erasure that was decided is finished before anything else happens.
-        opened.log.erase(&fold.erased)?;
+        let erasures_finished = opened.log.erase(&fold.erased)?;
         // So is a rotation; one that was not entered is dropped. The anchor comes first, as when a rotation is made: a later
         // opening that begins with a snapshot does not know the keys before it.
         if opened.keys.rotations() > 0 {
@@ -203,7 +209,7 @@ impl Parts {
         let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
         let view = Arc::new(RwLock::new(view));
         let keys = Arc::new(Mutex::new(keys));
-        let bell = Arc::new(Bell::default());
+        let stream = Arc::new(Stream::new(position, options.recent_bytes_max));
         let ledger_clock = LedgerClock::start(&*clock, time_ms);
         #[cfg(feature = "sabotage")]
         let ledger_clock = ledger_clock.following_the_wall(options.without == Some(crate::sabotage::Control::Clock));
@@ -216,7 +222,7 @@ impl Parts {
         }
         let mut committer = Committer {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
-            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&bell)),
+            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&stream)),
         };
         if created {
             let first_admin = options.first_admin.as_ref();
@@ -225,7 +231,8 @@ impl Parts {
         let mut secret = [0; 32];
         random().fill_bytes(&mut secret);
         let replays = replay_window(&opened.log, secret, !created && is_identified, ledger_clock.lock().read(&*clock))?;
-        let report = OpenReport { created, snapshot, ignored, replayed: position - from, storage: opened.report };
+        let replayed = position - from;
+        let report = OpenReport { created, snapshot, ignored, replayed, erasures_finished, storage: opened.report };
         let shared = Arc::new(Shared {
             view,
             log: opened.log,
@@ -243,7 +250,7 @@ impl Parts {
             wants_segment: false.into(),
             wakes_at_ms: sequencer.wakes_at_ms().unwrap_or(u64::MAX).into(),
             waiting: 0.into(),
-            bell,
+            stream,
             tried: LastAttempts::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),

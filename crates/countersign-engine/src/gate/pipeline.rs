@@ -144,7 +144,7 @@ impl Pipeline {
             let mut batch = Batch::default();
             let mut bytes = 0;
             self.take(first, 0, &mut taken, &mut bytes, queues);
-            if let Some(cause) = self.shared.failed.lock().clone() {
+            if let Some(cause) = self.shared.failure() {
                 for submission in taken.drain(..) {
                     (submission.reply)(Err(Refusal::Poisoned(cause.clone())));
                 }
@@ -265,7 +265,7 @@ impl Idle<'_> {
     /// Does a request on this thread, from its decision to its answer.
     pub(super) fn call(mut self, request: Request) -> Result<Answer, Refusal> {
         let shared = &self.pipeline.shared;
-        if let Some(cause) = shared.failed.lock().clone() {
+        if let Some(cause) = shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
         let (answer, answered) = bounded(1);

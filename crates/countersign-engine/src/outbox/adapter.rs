@@ -67,8 +67,7 @@ impl Job<'_> {
 }
 
 fn held_back(judge: &(impl Judge + ?Sized)) -> Option<String> {
-    let late = || judge.is_late().then(|| LATE.to_owned());
-    judge.stopped().map(|reason| reason.code().to_string()).or_else(late)
+    judge.stopped().map(|reason| reason.code().to_string()).or_else(|| judge.barred())
 }
 
 /// Says why a call may not leave now, if it may not: what [`Job::held_back`] says, for whoever writes the first byte elsewhere and
@@ -103,10 +102,11 @@ pub trait Judge {
     /// each attempt, as the last thing before the first byte, or before what makes it count.
     fn stopped(&self) -> Option<Reason>;
 
-    /// Whether the call's deadline has passed, with which what the action relied on is too old. Asked where `stopped` is: opening a
-    /// line to the other side takes time.
-    fn is_late(&self) -> bool {
-        false
+    /// Why nothing may leave now whatever the action is: the call's deadline has passed, with which what the action relied on is too
+    /// old, or the ledger takes no more entries, so that nobody would hear of what was done. Asked where `stopped` is: opening a line
+    /// to the other side takes time.
+    fn barred(&self) -> Option<String> {
+        None
     }
 
     /// The same two questions, to be asked elsewhere and later; as they are answered now, unless the judge can be asked then.

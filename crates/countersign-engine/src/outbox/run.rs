@@ -61,6 +61,10 @@ impl Work {
 impl Inner {
     /// Does what is to be done, unless the effect has moved on meanwhile.
     pub(super) fn carry_out(&self, work: Work) {
+        if let Some(cause) = self.gate.lost_log() {
+            // Nothing that it finds out could be entered. The next gate on this log finds the effect where it is.
+            return Self::log_lost(work.effect, &cause);
+        }
         let Some((effect, flight)) = self.flight(&work) else {
             return self.gate.tried().forget(work.effect);
         };
@@ -261,6 +265,12 @@ fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Opt
     Settlement { effect: work.effect, outcome, evidence, judged, is_stopped: false }
 }
 
+/// Why nothing may leave now, whatever the action is.
+fn barred(gate: &Gate, deadline_ms: u64) -> Option<String> {
+    let late = || (gate.now_ms() > deadline_ms).then(|| LATE.to_owned());
+    gate.lost_log().map(|cause| format!("the ledger takes no more entries: {cause}")).or_else(late)
+}
+
 /// Decides for a worker, and remembers what on.
 struct Judging<'a> {
     gate: &'a Arc<Gate>,
@@ -274,8 +284,8 @@ impl Judge for Judging<'_> {
         stop_on(&self.effect.action, self.effect.approval.as_deref(), &*self.gate.view(), self.gate.now_ms())
     }
 
-    fn is_late(&self) -> bool {
-        self.gate.now_ms() > self.deadline_ms
+    fn barred(&self) -> Option<String> {
+        barred(self.gate, self.deadline_ms)
     }
 
     fn leave(&self) -> Leave {
@@ -285,10 +295,8 @@ impl Judge for Judging<'_> {
         let deadline_ms = self.deadline_ms;
         Leave::new(move || {
             let Some(gate) = gate.upgrade() else { return Some("the gate has ended".to_owned()) };
-            let now_ms = gate.now_ms();
-            let stopped = stop_on(&action, approval.as_deref(), &*gate.view(), now_ms);
-            let late = || (now_ms > deadline_ms).then(|| LATE.to_owned());
-            stopped.map(|reason| reason.code().to_string()).or_else(late)
+            let stopped = stop_on(&action, approval.as_deref(), &*gate.view(), gate.now_ms());
+            stopped.map(|reason| reason.code().to_string()).or_else(|| barred(&gate, deadline_ms))
         })
     }
 

@@ -2,7 +2,9 @@
 
 use super::Inner;
 use super::run::Work;
+use crate::gate::LogError;
 use crate::request::{Refusal, Request};
+use crate::stream::{Follower, effect_of};
 use countersign_core::call::{Call, EffectId};
 use countersign_core::effect::Phase;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
@@ -12,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How many entries are looked at before tasks have their turn.
+const AT_ONCE: usize = 1024;
 /// How often the scheduler looks whether it is to end.
 const ROUND: Duration = Duration::from_millis(50);
 /// How long after a refused dispatch it is tried again: the gate's clock may be a little behind.
@@ -50,17 +54,30 @@ impl Schedule {
     }
 
     /// `found` is what was under way when the gate ended: a call among it that was dispatched may have left.
-    pub(super) fn run(mut self, found: &[EffectId], moves: &Receiver<EffectId>, tasks: &Receiver<(Instant, Task)>) {
+    pub(super) fn run(mut self, found: &[EffectId], mut entries: Follower, tasks: &Receiver<(Instant, Task)>) {
         for effect in found {
             self.moved(*effect, true);
         }
+        let mut is_failing = false;
         while !self.inner.is_ending() {
+            let is_behind = match self.follow(&mut entries) {
+                Ok(is_behind) => {
+                    is_failing = false;
+                    is_behind
+                }
+                // It stays where it is, and looks again in the next round.
+                Err(error) => {
+                    if !std::mem::replace(&mut is_failing, true) {
+                        tracing::error!(%error, "the outbox cannot read the log; what is under way waits");
+                    }
+                    false
+                }
+            };
             let wait = self.due.peek().map_or(ROUND, |Reverse((at, _))| at.saturating_duration_since(Instant::now()));
+            let wait = if is_behind { Duration::ZERO } else { wait };
             select! {
-                recv(moves) -> moved => match moved {
-                    Ok(effect) => self.moved(effect, false),
-                    Err(_) => return,
-                },
+                // What has arrived is looked at in the next round.
+                recv(entries.arrivals()) -> _ => {}
                 recv(tasks) -> task => match task {
                     Ok(task) => self.due.push(Reverse(task)),
                     Err(_) => return,
@@ -74,6 +91,17 @@ impl Schedule {
                 }
             }
         }
+    }
+
+    /// Takes what is new in the log, some of it at a time. Says whether there is more.
+    fn follow(&mut self, entries: &mut Follower) -> Result<bool, LogError> {
+        for _ in 0..AT_ONCE {
+            match entries.next_entry()? {
+                None => return Ok(false),
+                Some((_, entry)) => effect_of(&entry).into_iter().for_each(|effect| self.moved(effect, false)),
+            }
+        }
+        Ok(true)
     }
 
     /// An effect has moved: see where it is, and do what follows.

@@ -40,7 +40,10 @@ pub trait Disk: Send + Sync {
 }
 
 /// Holds a folder for as long as it lives.
-pub trait DiskLock: Send + Sync {}
+pub trait DiskLock: Send + Sync {
+    /// Whether the folder is still held by this and by nobody else: someone may have removed the lock and taken the folder.
+    fn is_held(&self) -> bool;
+}
 
 /// One open file.
 pub trait DiskFile: Send + Sync {

@@ -149,6 +149,12 @@ pub enum StorageError {
         /// Why it cannot be used.
         reason: String,
     },
+    /// Somebody else has the log by now, or has appended to it. Nothing of the batch was written.
+    #[error("another gate has taken over the log: {cause} (hint: only one gate leads a log; stop this one)")]
+    Moved {
+        /// What was found.
+        cause: String,
+    },
     /// An earlier write or sync failed.
     #[error(
         "the log takes no more entries since {cause} (hint: what is on disk is unsure; restart the gate to recover)"

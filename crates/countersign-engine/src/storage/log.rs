@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use countersign_ledger::segment::{Batch, BatchHeader, SALT_LEN, parse_batch};
 use parking_lot::{Mutex, RwLock};
 
-use super::disk::{Disk, DiskFile};
+use super::disk::{Disk, DiskFile, DiskLock};
 use super::error::IoContext;
 use super::index::{self, SparseIndex};
 use super::walk::BatchCursor;
@@ -67,6 +67,8 @@ pub struct SegmentLog {
     pub(super) erasing: RwLock<()>,
     pub(super) anchor: Mutex<Anchor>,
     pub(super) prepared: Mutex<Option<Prepared>>,
+    /// The lock on the folder, until the writer has ended.
+    pub(super) lock: Mutex<Option<Box<dyn DiskLock>>>,
     pub(super) poisoned: AtomicBool,
     pub(super) poison_cause: Mutex<String>,
     /// Why the writer waits for room, while it does.
@@ -216,6 +218,14 @@ impl SegmentLog {
             return Err(StorageError::Poisoned { cause: self.poison_cause.lock().clone() });
         }
         Ok(())
+    }
+
+    /// Refuses if the folder is no longer held by this process alone.
+    pub fn check_held(&self) -> Result<(), StorageError> {
+        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_held()) {
+            return Ok(());
+        }
+        Err(StorageError::Moved { cause: "its lock is no longer ours".to_owned() })
     }
 
     pub(super) fn poison(&self, cause: String) {

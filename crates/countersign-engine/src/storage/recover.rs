@@ -18,8 +18,8 @@ use super::log::{Segment, State};
 use super::walk::{in_pieces, list_segments};
 use super::writer::{prepare, start_segment};
 use super::{
-    Anchor, Fold, LogWriter, NamedKey, PayloadCheck, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd,
-    WalkOptions, erase, segment_name, walk,
+    Anchor, Fold, Leaves, LogWriter, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd, WalkOptions,
+    segment_name, walk,
 };
 
 pub(super) mod clean_mark;
@@ -55,10 +55,8 @@ pub struct OpenOptions<'a> {
     pub key: &'a LogKey,
     /// The key that a rotation under way goes on with: then that may be the current one as well.
     pub next: Option<&'a LogKey>,
-    /// Which key a leaf names.
-    pub named_key: NamedKey<'a>,
-    /// Whether a payload is the one that its leaf commits to.
-    pub payload_matches: PayloadCheck<'a>,
+    /// What leaves mean.
+    pub leaves: &'a dyn Leaves,
     /// Length at which a new segment is started.
     pub segment_bytes: u64,
     /// The tree of a verified snapshot, or the empty tree to read everything.
@@ -68,13 +66,13 @@ pub struct OpenOptions<'a> {
 impl<'a> OpenOptions<'a> {
     /// The usual options: read everything, segments of [`SEGMENT_BYTES`].
     #[must_use]
-    pub fn new(key: &'a LogKey, payload_matches: PayloadCheck<'a>, named_key: NamedKey<'a>) -> Self {
-        Self { key, next: None, named_key, payload_matches, segment_bytes: SEGMENT_BYTES, start: Frontier::new() }
+    pub fn new(key: &'a LogKey, leaves: &'a dyn Leaves) -> Self {
+        Self { key, next: None, leaves, segment_bytes: SEGMENT_BYTES, start: Frontier::new() }
     }
 
     fn walk(&self) -> WalkOptions<'a> {
-        let Self { key, next, named_key, payload_matches, .. } = *self;
-        WalkOptions { key, next, named_key, payload_matches }
+        let Self { key, next, leaves, .. } = *self;
+        WalkOptions { key, next, leaves }
     }
 }
 
@@ -93,8 +91,6 @@ pub struct OpenReport {
     pub cut: Option<TornTail>,
     /// Size in the anchor, zero if there was none.
     pub anchor_size: u64,
-    /// Erasures that a crash had interrupted and that were finished now.
-    pub erasures_finished: u64,
     /// Half-made files that were removed.
     pub leftovers_removed: Vec<String>,
 }
@@ -116,11 +112,10 @@ pub struct Opened {
 /// Opens the log in a folder, handing every verified batch after `start` to `fold`. Makes an empty log if there is none.
 ///
 /// # Errors
-/// Whatever [`walk`] refuses; nothing is changed then, except that interrupted erasures are finished.
+/// Whatever [`walk`] refuses; nothing is changed then.
 pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Result<Opened, StorageError> {
     let Folder { disk, lock } = folder;
     let leftovers_removed = remove_leftovers(&*disk)?;
-    let erasures_finished = erase::finish_intended(&*disk)?;
     let end = walk(&*disk, options.walk(), options.start.clone(), fold)?;
     refuse_below_mark(&*disk, &end)?;
     let current = end.keys.current();
@@ -145,9 +140,9 @@ pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Re
         was_clean,
         cut: end.tail,
         anchor_size: end.anchor.map_or(0, |anchor| anchor.size),
-        erasures_finished,
         leftovers_removed,
     };
+    *log.lock.lock() = Some(lock);
     let writer = LogWriter {
         log: Arc::clone(&log),
         origin: options.key.origin().to_owned(),
@@ -156,7 +151,6 @@ pub fn open(folder: Folder, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Re
         offset: tail.offset,
         room: options.segment_bytes.max(tail.offset),
         size,
-        lock,
     };
     Ok(Opened { writer, log, frontier: end.frontier, keys: end.keys, report })
 }
@@ -232,6 +226,7 @@ fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, segment_bytes: u64, firsts: impl
         erasing: RwLock::new(()),
         anchor: Mutex::new(Anchor::new(Arc::clone(disk), anchor_size)),
         prepared: Mutex::new(None),
+        lock: Mutex::new(None),
         poisoned: AtomicBool::new(false),
         poison_cause: Mutex::new(String::new()),
         stalled: Mutex::new(None),

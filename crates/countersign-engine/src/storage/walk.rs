@@ -4,7 +4,6 @@
 //! signature and every payload's commitment were found right. Where the walk ends it tells a torn tail, which a crash
 //! explains, from damage, which a crash cannot explain (I7).
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -13,23 +12,34 @@ use countersign_ledger::{Checkpoint, Frontier, KeyChain, LogKey, leaf_hash};
 
 use super::disk::{Disk, DiskFile};
 use super::error::IoContext;
-use super::{Place, StorageError, anchor, erase};
+use super::{Place, StorageError, anchor};
 
 mod cursor;
+mod gone;
 mod named;
 mod segments;
 mod tail;
 
 pub(super) use cursor::{BatchCursor, Step};
+use gone::{Gone, not_its_payload};
 use named::Named;
 pub(super) use segments::{SegmentFile, list_segments};
 
-/// Says whether salt and payload are those that the leaf commits to: `(leaf, salt, payload)`.
-pub type PayloadCheck<'a> = &'a dyn Fn(&[u8], &[u8; SALT_LEN], &[u8]) -> bool;
+/// What leaves mean, as far as the store must know. It asks, because it does not know what entries mean.
+pub trait Leaves {
+    /// Whether salt and payload are those that the leaf commits to.
+    fn payload_matches(&self, leaf: &[u8], salt: &[u8; SALT_LEN], payload: &[u8]) -> bool;
 
-/// Says which key a leaf names, or why it must not name one: the first entry names the log's first key, an entry that rotates
-/// the next. The store does not know what entries mean.
-pub type NamedKey<'a> = &'a dyn Fn(&[u8]) -> Result<Option<LogKey>, String>;
+    /// Which key a leaf names, or why it must not name one: the first entry names the log's first key, an entry that rotates the
+    /// next.
+    fn named_key(&self, leaf: &[u8]) -> Result<Option<LogKey>, String>;
+
+    /// The entries whose payloads this one erases.
+    fn erases(&self, leaf: &[u8]) -> Result<Vec<u64>, String>;
+
+    /// Whether the payload of this leaf can be erased at all; why not, otherwise.
+    fn check_erasable(&self, leaf: &[u8]) -> Result<(), String>;
+}
 
 /// What the receiver of a batch says when it cannot apply it.
 pub type FoldError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,10 +54,8 @@ pub struct WalkOptions<'a> {
     pub key: &'a LogKey,
     /// A key that the log may go on with, if a rotation was under way.
     pub next: Option<&'a LogKey>,
-    /// Which key a leaf names.
-    pub named_key: NamedKey<'a>,
-    /// Whether a payload is the one that its leaf commits to.
-    pub payload_matches: PayloadCheck<'a>,
+    /// What leaves mean.
+    pub leaves: &'a dyn Leaves,
 }
 
 /// A batch that was verified, and where it is.
@@ -61,6 +69,31 @@ pub struct PlacedBatch<'a> {
     pub batch: Batch<'a>,
     /// The checkpoint in its trailer, verified.
     pub checkpoint: &'a Checkpoint,
+    /// The entries whose payloads are gone. The walk fails in the end if no erasure names one of them.
+    gone: &'a [u64],
+}
+
+/// One entry of a verified batch.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkedEntry<'a> {
+    /// Index in the log.
+    pub index: u64,
+    /// The leaf.
+    pub leaf: &'a [u8],
+    /// The payload that the leaf commits to; `None` once erased.
+    pub payload: Option<&'a [u8]>,
+}
+
+impl<'a> PlacedBatch<'a> {
+    /// Its entries, in order.
+    pub fn entries(&self) -> impl Iterator<Item = WalkedEntry<'a>> + use<'a> {
+        let gone = self.gone;
+        self.batch.frames().map(move |frame| WalkedEntry {
+            index: frame.index,
+            leaf: frame.leaf,
+            payload: (!gone.contains(&frame.index)).then_some(frame.payload),
+        })
+    }
 }
 
 /// Bytes after the last whole batch that a crash explains: a batch that was never acknowledged.
@@ -110,7 +143,7 @@ pub fn walk(
     let mut walker = Walker {
         options,
         erased_below: anchor_size.max(start.size()),
-        erasing: erase::intended(disk)?,
+        gone: Gone::default(),
         trial: start.clone(),
         anchor,
         end: WalkEnd {
@@ -137,8 +170,7 @@ struct Walker<'a> {
     options: WalkOptions<'a>,
     /// Erasure first moves the anchor past what it erases, so zeros after this index are a torn write.
     erased_below: u64,
-    /// Entries whose erasure was begun; a crash may have left any mixture of zeros and bytes there.
-    erasing: BTreeSet<u64>,
+    gone: Gone,
     /// Where a batch is tried before it counts.
     trial: Frontier,
     /// The anchor, until its signature was found right.
@@ -185,8 +217,9 @@ impl Walker<'_> {
                         return Err(self.corrupt(place, reason, until));
                     }
                     Err(Wrong { reason, .. }) => break (place, Some(reason)),
-                    Ok(checkpoint) => {
-                        let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint };
+                    Ok((checkpoint, gone)) => {
+                        self.gone.note(&batch, &gone, &place, self.options.leaves)?;
+                        let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint, gone: &gone };
                         visit(placed).map_err(|source| StorageError::Fold { place, source })?;
                         index = checkpoint.size;
                         self.compare_with_anchor()?;
@@ -198,7 +231,7 @@ impl Walker<'_> {
     }
 
     /// Judges one batch; only a right one moves the tree on.
-    fn verify(&mut self, batch: &Batch<'_>) -> Result<Checkpoint, Wrong> {
+    fn verify(&mut self, batch: &Batch<'_>) -> Result<(Checkpoint, Vec<u64>), Wrong> {
         let header = batch.header();
         if header.first_index != self.end.frontier.size() {
             let reason = format!("the batch crosses the trusted position {}", self.end.frontier.size());
@@ -210,12 +243,12 @@ impl Walker<'_> {
         }
         let named = Named::of(batch, &self.options);
         match named.and_then(|named| Ok((self.judge(batch, &named)?, named))) {
-            Ok((checkpoint, named)) => {
+            Ok(((checkpoint, gone), named)) => {
                 self.end.frontier.clone_from(&self.trial);
                 self.end.batches += 1;
                 named.first.into_iter().for_each(|first| self.end.keys = KeyChain::new(first));
                 named.next.into_iter().for_each(|next| self.end.keys.rotate(checkpoint.size, next));
-                Ok(checkpoint)
+                Ok((checkpoint, gone))
             }
             Err(reason) => {
                 let is_signed = self.is_signed(batch);
@@ -232,10 +265,11 @@ impl Walker<'_> {
         let is_true =
             |checkpoint: Checkpoint| checkpoint.size == self.trial.size() && checkpoint.root == self.trial.root();
         self.known_keys().iter().any(|key| Checkpoint::open(note, key).is_ok_and(is_true))
-            && batch.frames().all(|frame| self.payload_is_right(&frame))
+            && batch.frames().all(|frame| self.may_be_erased(&frame) || self.payload_matches(&frame))
     }
 
-    fn judge(&self, batch: &Batch<'_>, named: &Named) -> Result<Checkpoint, String> {
+    /// The batch's checkpoint, and the entries whose payloads are gone.
+    fn judge(&self, batch: &Batch<'_>, named: &Named) -> Result<(Checkpoint, Vec<u64>), String> {
         let note = std::str::from_utf8(batch.note()).map_err(|_| "its checkpoint is not text".to_owned())?;
         let first = named.first.clone().map(KeyChain::new);
         let keys = first.as_ref().unwrap_or(&self.end.keys);
@@ -246,20 +280,23 @@ impl Walker<'_> {
         if checkpoint.root != self.trial.root() {
             return Err("its leaves are not those that its checkpoint signs".to_owned());
         }
-        match batch.frames().find(|frame| !self.payload_is_right(frame)) {
-            Some(frame) => Err(format!("the payload of entry {} is not the one that its leaf commits to", frame.index)),
-            None => Ok(checkpoint),
+        let mut gone = Vec::new();
+        for frame in batch.frames().filter(|frame| !self.payload_matches(frame)) {
+            if !self.may_be_erased(&frame) {
+                return Err(not_its_payload(frame.index));
+            }
+            gone.push(frame.index);
         }
+        Ok((checkpoint, gone))
     }
 
-    fn payload_is_right(&self, frame: &Frame<'_>) -> bool {
-        if self.erasing.contains(&frame.index) {
-            return true;
-        }
-        if frame.is_erased() && frame.index < self.erased_below {
-            return frame.payload.iter().all(|byte| *byte == 0);
-        }
-        (self.options.payload_matches)(frame.leaf, frame.salt, frame.payload)
+    fn payload_matches(&self, frame: &Frame<'_>) -> bool {
+        self.options.leaves.payload_matches(frame.leaf, frame.salt, frame.payload)
+    }
+
+    /// Whether an erasure can explain that a payload is gone. Whether one does, the log says further on.
+    fn may_be_erased(&self, frame: &Frame<'_>) -> bool {
+        frame.index < self.erased_below
     }
 
     /// Decides what the end of a segment means.
@@ -352,6 +389,7 @@ impl Walker<'_> {
                 why: self.end.tail.map(|tail| format!(" since {}", tail.reason)).unwrap_or_default(),
             });
         }
+        self.gone.check()?;
         if log_size < start_size {
             let reason = format!("the log ends at {log_size} entries");
             return Err(StorageError::BadStart { start: start_size, reason });

@@ -17,7 +17,7 @@ use countersign_ledger::segment::{
 
 use rustix::io::Errno;
 
-use super::disk::{DiskFile, DiskLock, replace_small};
+use super::disk::{DiskFile, replace_small};
 use super::error::IoContext;
 use super::index::SparseIndex;
 use super::log::Segment;
@@ -51,7 +51,13 @@ pub struct LogWriter {
     /// Up to where room is reserved in the current segment.
     pub(super) room: u64,
     pub(super) size: u64,
-    pub(super) lock: Box<dyn DiskLock>,
+}
+
+impl Drop for LogWriter {
+    /// Readers may stay; the folder is free for the next writer.
+    fn drop(&mut self) {
+        drop(self.log.lock.lock().take());
+    }
 }
 
 impl LogWriter {
@@ -71,6 +77,10 @@ impl LogWriter {
     /// poisoned. Waits while there is no room, until [`SegmentLog::give_up`]. Gives the new size.
     pub fn append(&mut self, batch: &[u8]) -> Result<u64, StorageError> {
         self.log.refuse_if_poisoned()?;
+        if let Err(moved) = self.log.check_held() {
+            self.log.poison(moved.to_string());
+            return Err(moved);
+        }
         let not_next = |reason: String| StorageError::NotNext { reason };
         let header = parse_batch_header(batch)
             .map_err(|torn| not_next(torn.to_string()))?
@@ -115,7 +125,6 @@ impl LogWriter {
         replace_small(disk, clean_mark::FILE, mark.as_bytes()).on("write", clean_mark::FILE)?;
         // After this, nothing may be appended by anyone who still holds the log.
         self.log.poison("the log was closed".to_owned());
-        drop(self.lock);
         Ok(())
     }
 

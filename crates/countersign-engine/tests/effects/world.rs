@@ -12,8 +12,9 @@ use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Outbox, Probed};
 use countersign_engine::request::{Answer, Refusal, Request};
-use countersign_engine::storage::disk::RealDisk;
-use countersign_testing::gate::on_folder_by;
+use countersign_engine::storage::disk::{Disk, RealDisk};
+use countersign_testing::disk::FaultyDisk;
+use countersign_testing::gate::environment;
 use countersign_testing::hands::Hands;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Condvar, Mutex};
@@ -101,6 +102,8 @@ pub fn unknown() -> Attempt {
 /// A gate with its outbox.
 pub struct World {
     dir: tempfile::TempDir,
+    /// A disk that can fail, in the folder's place.
+    pub faulty: Option<FaultyDisk>,
     clock: Arc<Hands>,
     pub outside: Arc<Outsider>,
     gate: Option<Arc<Gate>>,
@@ -111,7 +114,16 @@ pub struct World {
 impl World {
     /// A gate with agents, and accounts `a` and `b` of 500 each.
     pub fn new() -> Self {
-        let world = Self::bare();
+        Self::furnished(None)
+    }
+
+    /// The same on a disk that can fail.
+    pub fn on(disk: FaultyDisk) -> Self {
+        Self::furnished(Some(disk))
+    }
+
+    fn furnished(faulty: Option<FaultyDisk>) -> Self {
+        let world = Self::bare(faulty);
         let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
         world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for (agent, role) in [("payer-1", "payer"), ("payer-2", "payer"), ("fraud-1", "fraud"), ("clerk-1", "clerk")] {
@@ -124,9 +136,10 @@ impl World {
         world
     }
 
-    fn bare() -> Self {
+    fn bare(faulty: Option<FaultyDisk>) -> Self {
         let mut world = Self {
             dir: tempfile::tempdir().unwrap(),
+            faulty,
             clock: Hands::at(1_700_000_000_000),
             outside: Arc::default(),
             gate: None,
@@ -138,7 +151,11 @@ impl World {
     }
 
     fn open(&mut self) {
-        let environment = on_folder_by(self.dir.path(), Arc::<Hands>::clone(&self.clock));
+        let disk: Arc<dyn Disk> = match &self.faulty {
+            Some(faulty) => Arc::new(faulty.clone()),
+            None => Arc::new(RealDisk::open(self.dir.path()).unwrap()),
+        };
+        let environment = environment(disk, Arc::<Hands>::clone(&self.clock));
         let gate = Arc::new(Gate::open(environment, Options::new("test.example/effects")).unwrap().0);
         let adapter = Arc::clone(&self.outside) as Arc<dyn Adapter>;
         let adapters = [("payments".into(), adapter)].into_iter().collect();
@@ -180,6 +197,16 @@ impl World {
             std::thread::yield_now();
         }
         Arc::into_inner(gate).unwrap().close().unwrap();
+    }
+
+    /// Somebody removes the lock and could take the folder.
+    pub fn take_lock_away(&self) {
+        std::fs::remove_file(self.dir.path().join("lock")).unwrap();
+    }
+
+    /// Ends the outbox: whatever was under way has come back.
+    pub fn stop_outbox(&mut self) {
+        drop(self.outbox.take());
     }
 
     /// Lets time pass.
@@ -320,7 +347,7 @@ pub fn account_id(account: &str) -> String {
 
 pub fn entry(answer: Answer) -> Entry {
     match answer {
-        Answer::Entered(entered) => entered.entry,
+        Answer::Entered(entered) => Arc::unwrap_or_clone(entered.entry),
         Answer::Repeated(entry) => panic!("repeated in {entry}"),
     }
 }

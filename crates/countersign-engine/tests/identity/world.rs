@@ -191,7 +191,7 @@ pub fn operator(key: &SigningKey, roles: &[&str]) -> Json {
 /// `committed`, or the code.
 pub fn verdict(answer: Answer) -> String {
     let Answer::Entered(entered) = answer else { panic!("{answer:?}") };
-    let Event::Action(decided) = entered.entry.event else { panic!("not an action") };
+    let Event::Action(decided) = Arc::unwrap_or_clone(entered.entry).event else { panic!("not an action") };
     match decided.decision.verdict {
         Verdict::Committed | Verdict::InFlight(_) => "committed".to_owned(),
         Verdict::Rejected(blocked) => blocked.code().as_str().to_owned(),

@@ -217,8 +217,8 @@ impl World {
         let until_ms = shown.at_ms + span_ms;
         match self.gate.call(Request::Approve { by, auth, shown: Box::new(shown), until_ms })? {
             Answer::Entered(entered) => {
-                let Event::Approval(approved) = entered.entry.event else { panic!("not an approval") };
-                Ok((entered.entry.index, approved.decision))
+                let Event::Approval(approved) = &entered.entry.event else { panic!("not an approval") };
+                Ok((entered.entry.index, approved.decision.clone()))
             }
             Answer::Repeated(entry) => panic!("repeated {entry}"),
         }

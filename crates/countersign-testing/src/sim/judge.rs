@@ -21,8 +21,8 @@ impl Simulation<'_> {
     fn read_log(&self) -> Result<Vec<Read>, String> {
         let mut entries = Vec::new();
         let walked = walk(&self.disk, walk_options(&self.key), Frontier::new(), &mut |placed| {
-            for frame in placed.batch.frames() {
-                entries.push((frame.leaf.to_vec(), (!frame.is_erased()).then(|| frame.payload.to_vec())));
+            for entry in placed.entries() {
+                entries.push((entry.leaf.to_vec(), entry.payload.map(<[u8]>::to_vec)));
             }
             Ok(())
         });

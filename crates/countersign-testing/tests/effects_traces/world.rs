@@ -376,7 +376,7 @@ impl Drop for World {
 
 fn heard(answer: Result<Answer, Refusal>, code: Option<Code>) -> Result<Told, String> {
     let entry = match answer {
-        Ok(Answer::Entered(entered)) => entered.entry,
+        Ok(Answer::Entered(entered)) => Arc::unwrap_or_clone(entered.entry),
         other => return Err(format!("an action is answered with {other:?}")),
     };
     let Event::Action(decided) = &entry.event else { return Err(format!("{entry:?} is not an action")) };

@@ -12,7 +12,7 @@ use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, ValueType};
-use countersign_engine::outbox::{Adapter, Attempt, FactAsRead, Job, Judge, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, FactAsRead, Job, Judge, LATE, Probed};
 use std::cell::{Cell, RefCell};
 
 /// A judge that says what a test tells it to.
@@ -74,8 +74,8 @@ impl Judge for Told {
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
     }
 
-    fn is_late(&self) -> bool {
-        self.asked.get() > self.late_after
+    fn barred(&self) -> Option<String> {
+        (self.asked.get() > self.late_after).then(|| LATE.to_owned())
     }
 
     fn schema(&self, _: &FactId) -> FactSchema {

@@ -72,7 +72,11 @@ fn show(report: &AuditReport, is_same: bool) {
     }
     for entry in &report.unverifiable {
         let erased = entry.erased_by.map_or_else(|| "erased".to_owned(), |by| format!("erased by {by}"));
-        say(format_args!("  entry {} is unverifiable: entry {} was {erased}", entry.entry, entry.depends_on));
+        let unknown = entry.unknown.as_str();
+        say(format_args!(
+            "  entry {} is unverifiable: {unknown} is not known, since entry {} was {erased}",
+            entry.entry, entry.depends_on
+        ));
     }
     if report.torn_tail {
         note("note: after the last whole batch follow bytes that were never acknowledged");
@@ -82,8 +86,10 @@ fn show(report: &AuditReport, is_same: bool) {
 fn to_json(report: &AuditReport, is_same: bool) -> serde_json::Value {
     let differing = report.differing.iter().map(|entry| json!({"entry": entry.entry, "what": entry.what}));
     let unverifiable = report.unverifiable.iter();
-    let unverifiable = unverifiable
-        .map(|entry| json!({"entry": entry.entry, "depends_on": entry.depends_on, "erased_by": entry.erased_by}));
+    let unverifiable = unverifiable.map(|entry| {
+        json!({"entry": entry.entry, "depends_on": entry.depends_on, "erased_by": entry.erased_by,
+            "unknown": entry.unknown.as_str()})
+    });
     json!({"ok": is_same, "entries": report.entries, "verified": report.verified,
         "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
         "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail})

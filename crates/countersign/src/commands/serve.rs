@@ -178,10 +178,10 @@ fn describe(report: &OpenReport, now_ms: u64) {
     for ignored in &report.ignored {
         note(format_args!("Passed over snapshot {}: {}.", ignored.name, ignored.reason));
     }
-    if storage.erasures_finished > 0 {
+    if report.erasures_finished > 0 {
         note(format_args!(
             "Finished {} that a crash had interrupted.",
-            count(storage.erasures_finished, "erasure", "erasures")
+            count(report.erasures_finished, "erasure", "erasures")
         ));
     }
     note(format_args!("Ledger time is {}", time(now_ms)));

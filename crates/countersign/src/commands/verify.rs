@@ -184,16 +184,16 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     let (mut erased, mut signed, mut gateway) = (0, 0, 0);
     let walked = walk(&disk, walk_options(key), Frontier::new(), &mut |placed| {
         verifier.at_offset(placed.offset);
-        for frame in placed.batch.frames() {
-            verifier.entry(frame.index, frame.leaf)?;
-            named_key(frame.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
-            if frame.is_erased() {
+        for entry in placed.entries() {
+            verifier.entry(entry.index, entry.leaf)?;
+            named_key(entry.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
+            let Some(payload) = entry.payload else {
                 erased += 1;
                 continue;
-            }
-            let leaf = Leaf::decode(frame.leaf)?;
-            let checked = stored::check(&leaf, frame.payload, key.origin());
-            let checked = checked.map_err(|source| format!("entry {}: {source}", frame.index))?;
+            };
+            let leaf = Leaf::decode(entry.leaf)?;
+            let checked = stored::check(&leaf, payload, key.origin());
+            let checked = checked.map_err(|source| format!("entry {}: {source}", entry.index))?;
             signed += u64::from(checked == stored::Checked::Verified);
             gateway += u64::from(checked == stored::Checked::VerifiedOfGateway);
         }

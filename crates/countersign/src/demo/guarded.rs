@@ -178,12 +178,12 @@ impl GatedScenario<'_> {
         let gate = &self.world.gate;
         let admitted = gate.admit(AgentId::new(step.agent)?, Auth::None, body.to_string().into())?;
         let entry = self.world.enter(Request::Act(Box::new(admitted)))?.entry;
-        match entry.event {
+        match &entry.event {
             Event::Action(decided) => {
                 if let Verdict::InFlight(_) = decided.decision.verdict {
                     *self.cooling.lock().unwrap_or_else(PoisonError::into_inner) = Some(EffectId(entry.index));
                 }
-                Ok(Outcome::Decided(entry.index, Box::new(decided.decision)))
+                Ok(Outcome::Decided(entry.index, Box::new(decided.decision.clone())))
             }
             other => bail!("the gate answered an action with {other:?}"),
         }
@@ -194,8 +194,8 @@ impl GatedScenario<'_> {
         let cooling = *self.cooling.lock().unwrap_or_else(PoisonError::into_inner);
         let effect = cooling.context("nothing cools, so nothing can be dispatched")?;
         let entry = self.world.enter(Request::Dispatch { effect })?.entry;
-        match entry.event {
-            Event::Dispatch(dispatch) => Ok(Outcome::Dispatched(entry.index, Box::new(dispatch.decision))),
+        match &entry.event {
+            Event::Dispatch(dispatch) => Ok(Outcome::Dispatched(entry.index, Box::new(dispatch.decision.clone()))),
             other => bail!("the gate answered a dispatch with {other:?}"),
         }
     }

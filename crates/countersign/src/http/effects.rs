@@ -127,13 +127,13 @@ impl App {
                 // Anyone who has stopped waiting need not be told.
                 let _ = moved.send(());
             };
-            let listening = self.gate.bell().once(id, Box::new(told));
+            let listening = self.gate.moves().once(id, Box::new(told));
             let is_under_way = match self.gate.view().effect(id) {
                 Ok(effect) => !matches!(effect.phase, Phase::InDoubt { .. }),
                 Err(_) => false,
             };
             if !is_under_way || tokio::time::timeout_at(until, moves).await.is_err() {
-                self.gate.bell().cancel(listening);
+                self.gate.moves().cancel(listening);
                 return true;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,16 +120,23 @@ impl Disk for RealDisk {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "process {}", std::process::id())?;
-        Ok(Box::new(RealLock { _file: file }))
+        Ok(Box::new(RealLock { file, path: self.path(LOCK_FILE)? }))
     }
 }
 
 /// The lock ends when the file is closed, also when the process is killed.
 struct RealLock {
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
-impl DiskLock for RealLock {}
+impl DiskLock for RealLock {
+    fn is_held(&self) -> bool {
+        let named = std::fs::metadata(&self.path).map(|named| (named.dev(), named.ino()));
+        let held = self.file.metadata().map(|held| (held.dev(), held.ino()));
+        matches!((named, held), (Ok(named), Ok(held)) if named == held)
+    }
+}
 
 struct RealFile {
     file: File,

@@ -21,7 +21,7 @@ impl Named {
             if named.next.is_some() {
                 return Err(format!("entry {} follows the one that names the log's next key", frame.index));
             }
-            let key = (options.named_key)(frame.leaf).map_err(|why| format!("entry {}: {why}", frame.index))?;
+            let key = options.leaves.named_key(frame.leaf).map_err(|why| format!("entry {}: {why}", frame.index))?;
             if key.as_ref().is_some_and(|key| key.origin() != options.key.origin()) {
                 return Err(format!("entry {} names the key of another log", frame.index));
             }

@@ -14,7 +14,7 @@ use super::values::{Param, Text, attributes};
 use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send, Statement as Sql};
 use countersign_core::pact::sql::query_table;
 use countersign_core::reason::Reason;
-use countersign_engine::outbox::{FactAsRead, Job, LATE};
+use countersign_engine::outbox::{FactAsRead, Job};
 use std::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
@@ -63,8 +63,8 @@ pub fn run(
             link.client.batch_execute("rollback").await?;
             Ok(true)
         }
-        Ok(_) if job.judge.is_late() => {
-            ended = Ended::Undone(Failure::Busy(LATE.to_owned()));
+        Ok(_) if let Some(why) = job.judge.barred() => {
+            ended = Ended::Undone(Failure::Busy(why));
             link.client.batch_execute("rollback").await?;
             Ok(true)
         }

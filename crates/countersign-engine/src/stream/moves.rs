@@ -1,19 +1,17 @@
-//! Tells whoever wants to know that an effect has moved, once the entry that moved it is durable.
+//! Waiting for one effect: whoever does is told when the entry that moved it is synced.
 
 use countersign_core::call::EffectId;
 use countersign_core::decision::Verdict;
 use countersign_core::record::{Entry, Event};
-use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
 /// Called once, on a thread of the gate: it must not block.
 pub type Listener = Box<dyn FnOnce() + Send>;
 
-/// Who is told when an effect moves.
+/// Who waits for which effect.
 #[derive(Default)]
-pub struct Bell {
-    outbox: Mutex<Option<Sender<EffectId>>>,
+pub struct Moves {
     waiting: Mutex<Waiting>,
 }
 
@@ -30,12 +28,7 @@ pub struct Listening {
     number: u64,
 }
 
-impl Bell {
-    /// Has every move told to the outbox.
-    pub(crate) fn connect(&self, outbox: Option<Sender<EffectId>>) {
-        *self.outbox.lock() = outbox;
-    }
-
+impl Moves {
     /// Has the next move of one effect told. Look at the effect after this call and not before, or a move may be missed.
     pub fn once(&self, effect: EffectId, listener: Listener) -> Listening {
         let mut waiting = self.waiting.lock();
@@ -51,12 +44,8 @@ impl Bell {
     }
 
     /// Effects have moved.
-    pub(crate) fn ring(&self, effects: impl Iterator<Item = EffectId>) {
+    pub(super) fn tell(&self, effects: impl Iterator<Item = EffectId>) {
         for effect in effects {
-            if let Some(outbox) = &*self.outbox.lock() {
-                // An outbox that has ended finds the effect in the ledger when it is started again.
-                let _ = outbox.send(effect);
-            }
             let told = {
                 let mut waiting = self.waiting.lock();
                 let mut later = waiting.listeners.split_off(&(effect.0, 0));
@@ -76,6 +65,7 @@ pub(crate) fn effect_of(entry: &Entry) -> Option<EffectId> {
     match &entry.event {
         Event::Dispatch(dispatch) => Some(dispatch.effect),
         Event::Settle(settle) => Some(settle.effect),
+        Event::Erased(leaf) => leaf.effect.map(EffectId),
         event => event
             .decision()
             .filter(|decision| matches!(decision.verdict, Verdict::InFlight(_)))
