@@ -124,7 +124,8 @@ fn outcome(answer: Answer) -> (u64, Option<Code>) {
 /// The entries of committed actions, with who acted.
 fn committed(gate: &Gate) -> Vec<(u64, String)> {
     let entries = gate.read_log_range(0, u64::MAX).unwrap();
-    let leaves = entries.iter().map(|entry| serde_json::from_slice::<serde_json::Value>(&entry.leaf).unwrap());
+    let leaves =
+        entries.iter().map(|entry| serde_json::from_str::<serde_json::Value>(&entry.show().unwrap().leaf).unwrap());
     let committed = leaves.filter(|leaf| leaf["verdict"] == "committed");
     committed.map(|leaf| (leaf["index"].as_u64().unwrap(), leaf["by"].as_str().unwrap().to_owned())).collect()
 }

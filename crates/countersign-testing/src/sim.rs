@@ -330,8 +330,9 @@ impl Simulation<'_> {
         self.say(|| {
             done.as_ref().map_or_else(|error| format!("housekeeping failed: {error}"), |what| (*what).to_owned())
         });
-        // Housekeeping that fails leaves the log as it was; if the power is off, the life is over.
-        self.disk.is_down().then_some("the power failed while keeping house")
+        // Housekeeping that fails leaves the log as it was; if the power is off, or a sync failed, the life is over.
+        let is_over = self.disk.is_down() || log.log().refuse_if_poisoned().is_err();
+        is_over.then_some("the disk failed while keeping house")
     }
 
     /// After an erasure was acknowledged, a fresh snapshot takes the place of those that may hold what was erased.

@@ -3,6 +3,7 @@
 //! Each target is fed plain noise, and good samples with a few bytes changed, which is what gets past the first check. They run
 //! for `FUZZ_SECONDS` each (`cargo xtask fuzz`), and for a moment in a plain test run.
 
+use crate::tamper::folders::{public, signed_folder};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bolero::check;
@@ -15,7 +16,10 @@ use countersign_core::pact::load::load;
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::value::Attributes;
 use countersign_engine::delegation::{extend, mint, reduce};
+use countersign_engine::fold::walk_options;
+use countersign_engine::storage::walk;
 use countersign_engine::token::{Length, Observation, Sealer};
+use countersign_ledger::Frontier;
 use countersign_ledger::checkpoint::{Checkpoint, LogKey};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::segment::{SegmentHeader, parse_batch, parse_batch_header};
@@ -23,7 +27,6 @@ use countersign_ledger::tile::{decode_bundle, decode_tile, parse_path};
 use countersign_testing::bank;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};
 use countersign_testing::log_workload::{Memory, Session, log_key, signing_key, written};
-use countersign_testing::sim::record;
 use ed25519_dalek::SigningKey;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -70,11 +73,16 @@ fn texts(samples: &[&str]) -> Vec<Vec<u8>> {
     samples.iter().map(|sample| sample.as_bytes().to_vec()).collect()
 }
 
-/// Leaves and payloads of a real log, as JSON.
+/// Leaves and payloads of a real log.
 static ENTRIES: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
-    let history = (0..).find_map(|seed| record(seed).ok().filter(|history| history.entries.len() > 20)).unwrap();
-    let bytes = |json: &serde_json::Value| serde_json::to_vec(json).unwrap();
-    history.entries.iter().map(|entry| (bytes(&entry.leaf), bytes(&entry.payload))).collect()
+    let (disk, _) = signed_folder();
+    let mut entries = Vec::new();
+    walk(&disk, walk_options(&public()), Frontier::new(), &mut |placed| {
+        entries.extend(placed.entries().map(|entry| (entry.leaf.to_vec(), entry.payload.unwrap().to_vec())));
+        Ok(())
+    })
+    .unwrap();
+    entries
 });
 
 /// A segment file with several batches.

@@ -1,6 +1,6 @@
 //! Tampering with the folder of a gate: whatever is changed behind its back is detected and located (I7).
 
-mod folders;
+pub mod folders;
 mod lies;
 
 use countersign_engine::storage::disk::Disk;

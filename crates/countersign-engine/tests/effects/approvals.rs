@@ -44,8 +44,9 @@ fn delete(world: &World, fact: &str) {
 fn cancelled_with(world: &World) -> Json {
     let last = world.gate().view().position - 1;
     let entries = (0..=last).rev().map(|index| world.gate().read_log(index).unwrap());
-    let json = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).unwrap();
-    let mut dispatches = entries.filter(|entry| json(&entry.leaf)["kind"] == "dispatch");
+    let json = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+    let mut dispatches =
+        entries.map(|entry| entry.show().unwrap()).filter(|shown| json(&shown.leaf)["kind"] == "dispatch");
     json(&dispatches.next().unwrap().payload.unwrap())["decision"]["blocked"]["code"].clone()
 }
 

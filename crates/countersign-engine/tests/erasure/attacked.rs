@@ -9,6 +9,7 @@ use countersign_engine::request::Request;
 use countersign_engine::storage::disk::RealDisk;
 use countersign_engine::storage::walk;
 use countersign_ledger::Frontier;
+use countersign_ledger::segment::SALT_LEN;
 use countersign_testing::folder::verify;
 use countersign_testing::gate::{ORIGIN, log_key, on_folder, operator};
 use std::ops::Range;
@@ -20,7 +21,7 @@ fn content_of(world: &World, entry: u64) -> (PathBuf, Range<usize>) {
     walk(&RealDisk::open(world.dir.path()).unwrap(), walk_options(&log_key()), Frontier::new(), &mut |placed| {
         for frame in placed.batch.frames().filter(|frame| frame.index == entry) {
             let start = usize::try_from(placed.offset).unwrap() + frame.salt_offset;
-            found = Some((world.dir.path().join(placed.segment), start..start + 32 + frame.payload.len()));
+            found = Some((world.dir.path().join(placed.segment), start..start + SALT_LEN + frame.payload.len()));
         }
         Ok(())
     })
@@ -51,7 +52,7 @@ fn attack_zeros_over_a_payload_lift_a_halt_and_bring_an_old_value_back() {
         let (file, content) = content_of(&world, entry);
         let honest = std::fs::read(&file).unwrap();
         // All of it, the salt alone, the payload alone, one byte; and a note that says that it is just being erased.
-        let pieces = [content.clone(), content.start..content.start + 32, content.start + 32..content.end];
+        let pieces = [content.clone(), content.start..content.start + SALT_LEN, content.start + SALT_LEN..content.end];
         let last = content.end - 1..content.end;
         for (piece, with) in pieces.into_iter().map(|piece| (piece, 0)).chain([(last, b'x')]) {
             let mut changed = honest.clone();

@@ -178,7 +178,10 @@ fn attack_an_approved_call_outlives_its_reviewer_or_tells_the_agent_what_is_with
         let call = "call = { http = \"payments\", path = \"/refunds\", after = \"2s\" }\nset = {";
         let source = format!("pact = \"billing\"\nversion = 2\n{}", RULES.replace("set = {", call));
         let pact = Arc::new(load(&source).unwrap().pact);
-        world.gate.call(Request::Publish { by: name("operator"), auth: signed("operator"), pact }).unwrap();
+        world
+            .gate
+            .call(Request::Publish { by: name("operator"), auth: signed("operator", ("POST", "/v1/pacts")), pact })
+            .unwrap();
         let (effect, _) = world.approve(&world.show(world.park("a", 500))).unwrap();
         step(&world);
         world.clock.pass(2_001);

@@ -3,7 +3,7 @@
 use countersign_core::decision::{Decision, Verdict};
 use countersign_core::disclose::Disclosure;
 use countersign_core::identity::{Auth, KeyName, Signed};
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::Event;
@@ -11,6 +11,7 @@ use countersign_core::review::{ReviewId, ReviewRefusal};
 use countersign_core::value::Attributes;
 use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
+use countersign_engine::identity::signature::tag;
 use countersign_engine::request::{Answer, Refusal, Request};
 use countersign_engine::storage::disk::RealDisk;
 use countersign_testing::gate::on_folder_by;
@@ -18,6 +19,9 @@ use countersign_testing::hands::Hands;
 use ed25519_dalek::SigningKey;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const ORIGIN: &str = "test.example/review";
 
 pub const RULES: &str = r#"
 [facts.Account]
@@ -59,7 +63,7 @@ on_fail = "review"
 pub struct World {
     pub gate: Gate,
     pub clock: Arc<Hands>,
-    pub auth: fn(&str) -> Auth,
+    pub auth: fn(&str, (&str, &str)) -> Auth,
     dir: tempfile::TempDir,
 }
 
@@ -75,13 +79,18 @@ pub fn key_of(who: &str) -> KeyName {
     KeyName::of(secret_of(who).verifying_key().to_bytes())
 }
 
-pub fn signed(who: &str) -> Auth {
+/// A request to a method and path, as an entry keeps it. Its signature is none: nothing here verifies it.
+pub fn signed(who: &str, (method, path): (&str, &str)) -> Auth {
+    static SENT: AtomicU64 = AtomicU64::new(0);
+    let (nonce, tag) = (SENT.fetch_add(1, Ordering::Relaxed), tag(ORIGIN));
+    let key = key_of(who);
+    let input = format!(r#"("@method" "@path");created=1;nonce="sent-{nonce:020}";keyid="{key}";tag="{tag}""#);
     Auth::Signature(Arc::new(Signed {
-        key: key_of(who),
-        input: "(\"@method\");created=1".into(),
-        method: "POST".into(),
+        key,
+        input: input.into(),
+        method: method.into(),
         authority: "localhost".into(),
-        path: "/".into(),
+        path: path.into(),
         query: None,
         if_match: None,
         body: None,
@@ -91,13 +100,13 @@ pub fn signed(who: &str) -> Auth {
 
 pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
     let environment = on_folder_by(dir, Arc::<Hands>::clone(clock));
-    Gate::open(environment, Options::new("test.example/review")).unwrap().0
+    Gate::open(environment, Options::new(ORIGIN)).unwrap().0
 }
 
 impl World {
     pub fn new() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Hands::at(1_800_000_000_000));
-        let world = Self { gate: open(dir.path(), &clock), clock, auth: |_| Auth::None, dir };
+        let world = Self { gate: open(dir.path(), &clock), clock, auth: |_, _| Auth::None, dir };
         world.publish(1);
         world.agent("active");
         world.account("active", 900, "jane", 10);
@@ -121,8 +130,8 @@ impl World {
     /// The leaves and payloads of all entries of one kind.
     fn entries(&self, kind: &str) -> Vec<(serde_json::Value, serde_json::Value)> {
         let position = self.gate.view().position;
-        let json = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap();
-        let entry = |index| self.gate.read_log(index).unwrap();
+        let json = |text: &str| serde_json::from_str(text).unwrap();
+        let entry = |index| self.gate.read_log(index).unwrap().show().unwrap();
         let entries = (0..position)
             .map(entry)
             .map(|entry| (json(&entry.leaf), entry.payload.as_deref().map_or(serde_json::Value::Null, json)));
@@ -142,12 +151,16 @@ impl World {
     pub fn publish(&self, version: u64) {
         let source = format!("pact = \"billing\"\nversion = {version}\n{RULES}");
         let pact = Arc::new(load(&source).unwrap().pact);
-        self.gate.call(Request::Publish { by: name("operator"), auth: (self.auth)("operator"), pact }).unwrap();
+        self.gate
+            .call(Request::Publish { by: name("operator"), auth: (self.auth)("operator", ("POST", "/v1/pacts")), pact })
+            .unwrap();
     }
 
     pub fn feed(&self, fact: &str, json: serde_json::Value) {
         let value = Some(Attributes::from_untyped_json(json.as_object().unwrap()).unwrap());
-        let (by, auth, fact) = (name("operator"), (self.auth)("operator"), fact.parse().unwrap());
+        let fact: FactId = fact.parse().unwrap();
+        let path = format!("/v1/facts/{}/{}", fact.ty(), fact.id());
+        let (by, auth) = (name("operator"), (self.auth)("operator", ("PUT", &path)));
         self.gate.call(Request::Feed { by, auth, fact, value, if_match: None }).unwrap();
     }
 
@@ -192,7 +205,10 @@ impl World {
             "pact": "billing", "action": "refund", "idempotency_key": format!("{key:0>32}"),
             "params": {"account": "42", "amount": amount}, "observations": observations,
         });
-        let action = self.gate.admit(name("refund-1"), (self.auth)("refund-1"), body.to_string().into()).unwrap();
+        let action = self
+            .gate
+            .admit(name("refund-1"), (self.auth)("refund-1", ("POST", "/v1/actions")), body.to_string().into())
+            .unwrap();
         self.gate.call(Request::Act(Box::new(action))).unwrap()
     }
 
@@ -212,8 +228,9 @@ impl World {
     }
 
     pub fn approve_within(&self, token: &str, span_ms: u64) -> Result<(u64, Decision), Refusal> {
-        let (by, auth) = (name("vera"), (self.auth)("vera"));
+        let by = name("vera");
         let shown = self.gate.open_shown(token, &by).unwrap();
+        let auth = (self.auth)("vera", ("POST", &format!("/v1/reviews/{}/approve", shown.review)));
         let until_ms = shown.at_ms + span_ms;
         match self.gate.call(Request::Approve { by, auth, shown: Box::new(shown), until_ms })? {
             Answer::Entered(entered) => {
@@ -225,7 +242,9 @@ impl World {
     }
 
     pub fn halt(&self, on: bool) {
-        let (by, auth, scope) = (name("operator"), (self.auth)("operator"), "agent:refund-1".parse().unwrap());
+        let path = if on { "/v1/halts" } else { "/v1/halts/resume" };
+        let (by, scope) = (name("operator"), "agent:refund-1".parse().unwrap());
+        let auth = (self.auth)("operator", ("POST", path));
         let reason = "a test".into();
         let halt = Request::Halt { by: by.clone(), auth: auth.clone(), scope, reason };
         let (scope, reason) = ("agent:refund-1".parse().unwrap(), "a test".into());

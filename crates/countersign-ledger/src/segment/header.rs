@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn an_unknown_version_is_named_not_guessed() {
         let mut bytes = header().encode().unwrap();
-        bytes[8] = 2;
-        assert_eq!(SegmentHeader::parse(&bytes), Err(HeaderError::Version { found: 2 }));
-        assert_eq!(SegmentHeader { format_version: 2, ..header() }.encode(), Err(HeaderError::Version { found: 2 }));
+        bytes[8] = 3;
+        assert_eq!(SegmentHeader::parse(&bytes), Err(HeaderError::Version { found: 3 }));
+        assert_eq!(SegmentHeader { format_version: 3, ..header() }.encode(), Err(HeaderError::Version { found: 3 }));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::fmt::Display;
 /// Give part of an agent's right to another agent
 #[derive(Debug, Subcommand)]
 pub enum DelegationCommand {
-    New(new::NewArgs),
+    New(Box<new::NewArgs>),
     Show(ShowArgs),
 }
 

@@ -45,7 +45,7 @@ impl Called {
             self.result
         );
         let text = self.result["content"][0]["text"].as_str().unwrap().to_owned();
-        assert!(text.starts_with("Nobody knows whether it was done") && text.contains(why), "{text}");
+        assert!(text.starts_with("No one knows whether it was done") && text.contains(why), "{text}");
         assert_eq!(self.said()["retry"]["how"], "continue");
         let again = json!({"continuation": self.said()["continuation"], "wait_ms": 100});
         let asked = self.client.call("countersign_continue", &again);

@@ -155,7 +155,7 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
 fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
     let (sandbox, gate, client) = world_under(PACT, "long");
     client.end();
-    sandbox.run_ok(&["mcp", "approve", "--server", gate.url()]);
+    sandbox.run_ok(&["mcp", "approve", "--yes", "--server", gate.url()]);
     let mut client = Stdio::start(sandbox.command(&["mcp", "serve", "--agent", "coder-1", "--server", gate.url()]));
     client.initialize();
     let done = client.call("transfer", &json!({"account": "42"}));

@@ -2,6 +2,7 @@
 
 use super::{SHOP, Shelf, act, audit, observe, settings};
 use crate::attacks::world::{World, wait_until};
+use countersign_testing::pacts::whole;
 use serde_json::{Value as Json, json};
 
 /// A second pact that says of another's fact type where it is read.
@@ -60,7 +61,7 @@ fn a_mistyped_source_is_refused_when_it_is_published_and_binds_nothing() {
     shelf.set("/prices/tea", 200, &json!({"price": 10, "revision": 1}));
     let service = shelf.serve();
     let mut world = World::serving(&settings(&service));
-    world.write("typo.toml", &SHOP.replace("http = \"shop\"", "http = \"shpo\""));
+    world.write("typo.toml", &whole(&SHOP.replace("http = \"shop\"", "http = \"shpo\"")));
     for command in
         [&["pact", "publish", "typo.toml"] as &[&str], &["pact", "check", "typo.toml", "--against", "SERVER"]]
     {
