@@ -41,7 +41,7 @@ fn rewrite(disk: &FaultyDisk, key: &SigningKey, change: impl Fn(u64, &mut Vec<u8
 }
 
 /// Has a leaf commit to its altered payload, as whoever holds the log's key can.
-fn commit_again(leaf: &mut Vec<u8>, salt: &[u8; SALT_LEN], payload: &[u8]) {
+fn commit_again(leaf: &mut [u8], salt: &[u8; SALT_LEN], payload: &[u8]) {
     // Format, kind and commitment begin every leaf.
     let at = 8..40;
     assert_eq!(leaf[at.clone()], Leaf::decode(leaf).unwrap().commitment.0);
