@@ -67,7 +67,9 @@ class Key:
         except (ValueError, TypeError) as error:
             raise KeyFileError(f"{file} is no private key in PKCS#8 PEM: {error}") from error
         if not isinstance(private, Ed25519PrivateKey):
-            raise KeyFileError(f"{file} is a key of another kind\nhint: only Ed25519 is accepted; `countersign key new`")
+            raise KeyFileError(
+                f"{file} is a key of another kind\nhint: only Ed25519 is accepted; `countersign key new`"
+            )
         return cls(private)
 
     def save(self, path: str | os.PathLike[str]) -> None:

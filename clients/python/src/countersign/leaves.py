@@ -63,9 +63,7 @@ _KINDS = (
 
 _WORDS = {
     "kind": dict(enumerate(_KINDS, 1)),
-    "verdict": dict(
-        enumerate(("committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"), 1)
-    ),
+    "verdict": dict(enumerate(("committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"), 1)),
     "auth": {0: "none", 1: "signature", 2: "gateway"},
 }
 
