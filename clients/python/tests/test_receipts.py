@@ -37,7 +37,7 @@ def test_leaves_of_the_vectors_are_read_as_the_gate_shows_them() -> None:
         cut = [leaf[:end] for end in range(len(leaf))]
         # One leaf has one spelling.
         for other in (*cut, leaf + b"\0", leaf[:2] + b"\x18\x03" + leaf[3:], leaf[:2] + b"\x04" + leaf[3:]):
-            with pytest.raises(ValueError, match="."):
+            with pytest.raises(ValueError, match=r"."):
                 read_leaf(other)
 
 
