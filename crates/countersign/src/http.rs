@@ -96,7 +96,7 @@ pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
 }
 
-/// Serves the gate on a listener from [`listen`] until `shutdown` is done, then answers what was taken and returns.
+/// Serves the gate on a listener from `listen` until `shutdown` is done, then answers what was taken and returns.
 pub async fn serve_on(
     gate: Arc<Gate>,
     adapters: Arc<Adapters>,
