@@ -5,8 +5,10 @@
 //! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
 
 mod open_work;
+mod proved;
 
 use self::open_work::OpenWork;
+use self::proved::Proved;
 use crate::fold::Fold;
 use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
@@ -67,7 +69,7 @@ pub fn take(
     for pact in pacts {
         lines.push(|out| out.string(&pact.source))?;
     }
-    stops.write(&mut lines, log)?;
+    stops.write(&mut lines, &mut Proved::new(log, &tree))?;
     lines.section("facts")?;
     for shard in 0..SHARDS {
         // Only pointers are copied under the lock.

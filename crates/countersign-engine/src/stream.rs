@@ -9,9 +9,9 @@ mod moves;
 pub(crate) use moves::effect_of;
 pub use moves::{Listener, Listening, Moves};
 
-use crate::gate::LogError;
+use crate::gate::{LogError, StoredEntry};
 use crate::storage::SegmentLog;
-use countersign_core::record::{Entry, Event, Leaf};
+use countersign_core::record::{Entry, Event};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -159,12 +159,14 @@ impl Follower {
         let range = self.next..end.min(self.next.saturating_add(READ_ENTRIES));
         let (read, mut bytes, mut damaged) = (&mut self.read, 0usize, None);
         self.log.entries(range, |stored| {
-            let payload = stored.content.as_ref().map(|(_, payload)| payload.as_slice());
-            bytes = bytes.saturating_add(payload.map_or(0, <[u8]>::len));
-            let entry = Leaf::decode(&stored.leaf).and_then(|leaf| Entry::decode(leaf, payload));
-            match entry {
+            let index = stored.index;
+            let altered = || LogError::from(self.log.altered(index));
+            match StoredEntry::checked(stored).ok_or_else(altered).and_then(|stored| {
+                bytes = bytes.saturating_add(stored.payload.as_ref().map_or(0, Vec::len));
+                stored.decode()
+            }) {
                 Ok(entry) => read.push_back(Arc::new(entry)),
-                Err(error) => damaged = Some(LogError::Damaged(stored.index, error.to_string())),
+                Err(error) => damaged = Some(error),
             }
             damaged.is_none() && bytes < READ_BYTES
         })?;

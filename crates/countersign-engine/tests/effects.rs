@@ -1,5 +1,6 @@
 //! Effects that leave the building, through the gate: fences, claims, and calls from intent to settlement.
 
+mod altered;
 mod approvals;
 mod calls;
 mod claims;

@@ -1,7 +1,8 @@
 //! The log for outsiders: entries, tiles, bundles, checkpoints, proofs and receipts, at synced positions only.
 
 use super::Gate;
-use crate::storage::StorageError;
+use crate::fold::payload_matches;
+use crate::storage::{self, StorageError};
 use crate::view::View;
 use countersign_core::record::{Entry, Leaf, ShownEntry, show};
 use countersign_ledger::hash::{Hash, leaf_hash};
@@ -42,6 +43,13 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
+    /// An entry with the payload that its leaf commits to: nothing else is ever shown as one.
+    pub(crate) fn checked(entry: storage::Entry) -> Option<Self> {
+        let storage::Entry { index, leaf, content } = entry;
+        let is_whole = content.as_ref().is_none_or(|(salt, payload)| payload_matches(&leaf, salt, payload));
+        is_whole.then(|| Self { index, leaf, payload: content.map(|(_, payload)| payload) })
+    }
+
     /// Shows it, as JSON.
     ///
     /// # Errors
@@ -65,21 +73,24 @@ impl Gate {
             return Err(LogError::Beyond(size));
         }
         let entry = self.shared.log.read_entry(index)?;
-        Ok(StoredEntry { index, leaf: entry.leaf, payload: entry.content.map(|(_, payload)| payload) })
+        StoredEntry::checked(entry).ok_or_else(|| self.shared.log.altered(index).into())
     }
 
     /// Entries from `start` on, at most `limit`.
     pub fn read_log_range(&self, start: u64, limit: u64) -> Result<Vec<StoredEntry>, LogError> {
         let end = start.saturating_add(limit).min(self.view().position);
-        let mut entries = Vec::new();
+        let (mut entries, mut altered) = (Vec::new(), None);
         if start < end {
             self.shared.log.entries(start..end, |entry| {
-                let payload = entry.content.map(|(_, payload)| payload);
-                entries.push(StoredEntry { index: entry.index, leaf: entry.leaf, payload });
-                true
+                let index = entry.index;
+                match StoredEntry::checked(entry) {
+                    Some(entry) => entries.push(entry),
+                    None => altered = Some(index),
+                }
+                altered.is_none()
             })?;
         }
-        Ok(entries)
+        altered.map_or(Ok(entries), |index| Err(self.shared.log.altered(index).into()))
     }
 
     /// The latest checkpoint.

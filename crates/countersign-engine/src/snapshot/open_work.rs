@@ -2,9 +2,10 @@
 //!
 //! Of actions that wait for a person, and of effects, a snapshot holds the entries, and what a dispatch was decided on.
 
+use super::proved::Proved;
 use super::{Lines, StoredFact, restore_fact, restore_pact, write_fact};
 use crate::fold::Fold;
-use crate::storage::{self, SegmentLog, StorageError};
+use crate::storage::{self, StorageError};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::effect::{Context, Effects};
@@ -50,14 +51,14 @@ impl OpenWork {
         entries
     }
 
-    pub(super) fn write(&self, lines: &mut Lines, log: &SegmentLog) -> Result<(), StorageError> {
+    pub(super) fn write(&self, lines: &mut Lines, log: &mut Proved<'_>) -> Result<(), StorageError> {
         lines.section("halts")?;
         for (scope, halt) in self.halts.iter() {
             lines.push(|out| write_halt(out, scope, halt))?;
         }
         lines.section("entries")?;
         for entry in self.entries() {
-            let stored = log.read_entry(entry)?;
+            let stored = log.read(entry)?;
             lines.push(|out| write_entry(out, &stored))?;
         }
         lines.section("contexts")?;

@@ -228,6 +228,15 @@ impl SegmentLog {
         Err(StorageError::Moved { cause: "its lock is no longer ours".to_owned() })
     }
 
+    /// What to say of an entry whose bytes are not those that the log signed.
+    pub fn altered(&self, index: u64) -> StorageError {
+        let reason = "it is not the entry that the log signed".to_owned();
+        match self.locate(index) {
+            Ok(found) => index::damaged(&segment_name(found.first_index), found.offset, index, reason),
+            Err(error) => error,
+        }
+    }
+
     pub(super) fn poison(&self, cause: String) {
         let mut slot = self.poison_cause.lock();
         // The first cause is the one that explains the others.
