@@ -1,7 +1,7 @@
 //! The one entry stream: every synced entry, in order, from any position, without gaps or repeats.
 //!
 //! Whatever is derived from entries and is no part of the fold follows this. A follower has a position of its own. The newest entries
-//! are kept in memory, up to a limit; whoever is further behind reads the log, so a slow follower costs no memory. Nothing that is not
+//! are kept in memory, up to a limit; a follower further behind reads the log, so a slow follower costs no memory. Nothing that is not
 //! synced is ever handed out (I2), and the view shows an entry before the stream does.
 
 mod moves;

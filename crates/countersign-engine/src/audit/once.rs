@@ -1,6 +1,6 @@
 //! What was recorded before: no request makes two entries.
 //!
-//! The gate remembers keys for a day and nonces for as long as a signature is fresh. An audit remembers every nonce of the log: a
+//! The gate remembers keys for a day and nonces for as long as a signature is fresh. An audit remembers every nonce that is not erased: a
 //! signature that is old enough to be forgotten is no less a second entry of one request.
 
 use crate::fold::Fold;
@@ -10,7 +10,7 @@ use countersign_core::ids::Digest;
 use countersign_core::record::Entry;
 use std::collections::HashMap;
 
-/// What stands for a key and a nonce: as much of their digest as nobody finds twice.
+/// What stands for a key and a nonce: enough of their digest that no one finds it twice.
 type Nonce = [u8; 16];
 
 /// The signed requests of a log, each with its entry.

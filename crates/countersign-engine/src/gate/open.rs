@@ -52,7 +52,7 @@ pub struct Options {
     pub batch_max: usize,
     /// Entries between background snapshots; 0 takes none.
     pub snapshot_every: u64,
-    /// Most bytes of new entries that are kept in memory for those that follow the log; whoever is further behind reads the log.
+    /// Most bytes of new entries that are kept in memory for those that follow the log; a follower further behind reads the log.
     pub recent_bytes_max: usize,
     /// Most idempotency keys that are kept for one agent, for one to two days; each takes some 60 bytes of memory.
     pub keys_per_agent: u32,

@@ -1,7 +1,7 @@
 //! What a signed request means: which method and path make which kind of entry, and of what.
 //!
 //! A signature says that its sender asked for this path with this body. The gate's router decides what that does; an audit asks
-//! again here, so that whoever holds the log's key cannot put a good signature down under something that was never asked for.
+//! again here, so that the holder of the log's key cannot put a good signature down under something that was never asked for.
 
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
@@ -42,7 +42,7 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Clock { .. } => posts("/v1/clock/confirm"),
         Event::Erasure { .. } => posts("/v1/ledger/erasures"),
         Event::Rotation { .. } => posts("/v1/keys/log/rotate"),
-        // The gate's own: nobody asks for them.
+        // The gate's own: no one asks for them.
         Event::Genesis { .. }
         | Event::Feed { held: Some(_), .. }
         | Event::Dispatch(_)
