@@ -12,7 +12,7 @@ import pytest
 
 from countersign import Key, KeyFileError
 from countersign.keys import public_bytes_of, verifies
-from countersign.signing import Signable, content_digest, sign, signature_base
+from countersign.signing import Signable, actions_digest, content_digest, sign, signature_base
 from tests.gate import ROOT, Gate
 
 VECTORS: dict[str, Any] = json.loads((ROOT / "vectors/signatures.json").read_text())
@@ -20,9 +20,9 @@ GOOD = [case for case in VECTORS["cases"] if case["expect"] == "ok"]
 
 
 def request_of(case: dict[str, Any]) -> Signable:
-    condition = case["headers"].get("If-Match")
+    condition, actions = case["headers"].get("If-Match"), case["headers"].get("Countersign-Actions")
     body = case.get("body", "").encode()
-    return Signable(case["method"], case["authority"], case["path"], case.get("query"), body, condition)
+    return Signable(case["method"], case["authority"], case["path"], case.get("query"), body, condition, actions)
 
 
 def parts_of(case: dict[str, Any]) -> tuple[list[str], str, bytes]:
@@ -44,6 +44,13 @@ def test_the_base_of_a_good_request_is_the_vectors_and_its_signature_holds(case:
     assert base == case["base"]
     assert verifies(public_bytes_of(VECTORS["key"]), signature, base.encode())
     assert not verifies(public_bytes_of(VECTORS["key"]), signature, base.encode() + b" ")
+
+
+def test_a_batch_is_listed_as_the_vectors_list_it() -> None:
+    [case] = [case for case in GOOD if "Countersign-Actions" in case["headers"]]
+    bodies = [json.dumps(one, separators=(",", ":")).encode() for one in json.loads(case["body"])]
+    assert actions_digest(bodies) == case["headers"]["Countersign-Actions"]
+    assert request_of(case).covered()[-1] == "countersign-actions"
 
 
 def test_what_is_signed_covers_what_the_gate_wants() -> None:

@@ -98,6 +98,10 @@ codes! {
     ObservationRefused = 400,
     /// A delegation was refused.
     DelegationRefused = 400,
+    /// A batch has no actions, or too many.
+    BatchSize = 400,
+    /// The header that lists the actions of a batch is not that of the actions in its body.
+    ActionsMismatch = 400,
     /// The path or its query is not acceptable.
     InvalidPath = 400,
     /// A header is not acceptable.
@@ -154,6 +158,8 @@ codes! {
     BodyTimeout = 408,
     /// The idempotency key was used for another action.
     IdempotencyKeyReused = 409,
+    /// Some actions of an atomic group were decided before, or all of them, but not as this group.
+    GroupRepeats = 409,
     /// The pact cannot follow what is published.
     PactConflict = 409,
     /// The entry holds the current value of a fact, and so is not erased.
@@ -262,6 +268,8 @@ impl ErrorCode {
             Self::InvalidField => "invalid_field",
             Self::ObservationRefused => "observation_refused",
             Self::DelegationRefused => "delegation_refused",
+            Self::BatchSize => "batch_size",
+            Self::ActionsMismatch => "actions_mismatch",
             Self::InvalidPath => "invalid_path",
             Self::InvalidHeader => "invalid_header",
             Self::BadRequest => "bad_request",
@@ -289,6 +297,7 @@ impl ErrorCode {
             Self::BeyondLog => "beyond_log",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTimeout => "body_timeout",
+            Self::GroupRepeats => "group_repeats",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::PactConflict => "pact_conflict",
             Self::EntryInForce => "entry_in_force",

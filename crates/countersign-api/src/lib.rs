@@ -18,6 +18,7 @@
 
 mod action;
 mod agents;
+mod batch;
 pub mod document;
 mod effects;
 pub mod error;
@@ -33,6 +34,7 @@ pub use action::{
     Wrote,
 };
 pub use agents::{AgentList, CallerResponse, OperatorList, Registered};
+pub use batch::{ActionError, ActionRefused, BatchRequest, BatchResponse, BatchResult};
 pub use document::openapi;
 pub use effects::{
     ClaimEntered, ClaimExtension, ClaimInForce, ClaimList, ClaimRequest, Effect, EffectList, EffectState, LastTry,

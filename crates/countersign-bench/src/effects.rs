@@ -157,6 +157,7 @@ fn through(gate: &Gate, account: u64, number: u64) -> Result<()> {
     let action = gate.admit(AgentId::new("bench-1")?, Auth::None, body.into())?;
     let effect = match gate.call(Request::Act(Box::new(action)))? {
         Answer::Entered(entered) => EffectId(entered.entry.index),
+        Answer::Many(_) => bail!("one action was answered as several"),
         Answer::Repeated(entry) => bail!("the gate knows this action from entry {entry}"),
     };
     loop {

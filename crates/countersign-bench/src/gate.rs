@@ -9,10 +9,19 @@ use countersign_core::ids::{AgentId, Tag};
 use countersign_core::record::{Context, Decided, Entry, Event};
 use std::time::{Duration, Instant};
 
+/// Actions of the first round, which is not counted.
+pub const WARM_UP: u64 = 2_000;
+
+/// Processor time of all threads so far, in microseconds.
+pub fn cpu_us() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 * 1e6 + spent.tv_nsec as f64 / 1e3
+}
+
 /// Durable actions a second, over so many of them.
 pub fn per_second(bench: &mut Bench, hot: bool, actions: u64) -> Result<f64> {
     // A first round settles caches and the file; it is not counted.
-    bench.spend(2_000, hot)?;
+    bench.spend(WARM_UP, hot)?;
     Ok(actions as f64 / bench.spend(actions, hot)?.as_secs_f64())
 }
 
@@ -48,7 +57,7 @@ pub fn decide_ns(bench: &mut Bench, actions: usize) -> Result<f64> {
         for write in &mut decision.writes {
             write.tag.get_or_insert(Tag([0; 12]));
         }
-        let event = Event::Action(Box::new(Decided { action, decision }));
+        let event = Event::Action(Box::new(Decided { action: Box::new(action), decision }));
         state.apply(&Entry {
             index: u64::MAX / 2 + entry as u64,
             time_ms: now_ms,

@@ -3,9 +3,10 @@
 use super::workload::{Bench, body};
 use anyhow::{Context as _, Result, bail};
 use countersign::measured::serve_on;
-use countersign_core::identity::KeyName;
+use countersign_core::identity::{BatchDigests, KeyName};
+use countersign_core::ids::{AgentId, Digest};
 use countersign_engine::gate::Gate;
-use countersign_engine::identity::signature::{Signable, sign};
+use countersign_engine::identity::signature::{BATCH_PATH, Signable, sign};
 use ed25519_dalek::SigningKey;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,11 +63,80 @@ pub fn http_signed(bench: &mut Bench, accounts: u64, requests: u64) -> Result<Ht
     })
 }
 
+/// Actions of one batch.
+const BATCHED: u64 = 64;
+
+/// Connections that send batches, each with one on its way and an agent of its own: more would not fit the queue.
+const BATCHING: u64 = 8;
+
+/// The same in batches: one signature for each 64 actions. Counted are actions.
+pub fn http_batched(bench: &mut Bench, accounts: u64, batches: u64) -> Result<HttpResult> {
+    let mut agents = Vec::new();
+    for number in 1..=BATCHING {
+        let key = SigningKey::from_bytes(&[u8::try_from(number)?; 32]);
+        agents.push((AgentId::new(format!("bench-{number}"))?, key));
+    }
+    let named = agents.iter().map(|(agent, key)| (agent.clone(), KeyName::of(key.verifying_key().to_bytes())));
+    bench.identify_all(&named.collect::<Vec<_>>())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let numbers = bench.take_numbers(batches * BATCHED);
+    let gate = Arc::clone(&bench.gate);
+    let origin = gate.origin().to_owned();
+    let result = serving(&runtime, gate, async |address| {
+        let mut ready = Vec::new();
+        for (client, (_, key)) in (0..BATCHING).zip(&agents) {
+            let mine = (client..batches).step_by(BATCHING as usize);
+            let signed: Result<Vec<_>> =
+                mine.map(|batch| signed_batch(key, &origin, address, numbers + batch * BATCHED, accounts)).collect();
+            ready.push(signed?);
+        }
+        let started = Instant::now();
+        let clients: Vec<_> = ready.into_iter().map(|mine| tokio::spawn(replaying(address, mine))).collect();
+        gathered(clients, started).await
+    })?;
+    Ok(HttpResult { per_s: result.per_s * BATCHED as f64, ..result })
+}
+
+/// One batch, whole and signed.
+fn signed_batch(key: &SigningKey, origin: &str, address: SocketAddr, first: u64, accounts: u64) -> Result<String> {
+    let bodies: Vec<String> = (first..first + BATCHED).map(|number| body(number, number % accounts)).collect();
+    let ids: Vec<Digest> = bodies.iter().map(|body| Digest::of(body.as_bytes())).collect();
+    let (authority, body) = (address.to_string(), format!("[{}]", bodies.join(",")));
+    let request = Signable {
+        method: "POST",
+        authority: &authority,
+        path: BATCH_PATH,
+        query: None,
+        if_match: None,
+        actions: Some(BatchDigests::of_actions(&ids)),
+        body: &body,
+    };
+    let created = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let headers = sign(key, &request, origin, created, &format!("bench-{first:016}"))?;
+    Ok(format!(
+        "POST {BATCH_PATH} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\ncontent-digest: {}\r\n\
+         countersign-actions: {}\r\nsignature-input: {}\r\nsignature: {}\r\ncontent-length: {}\r\n\r\n{body}",
+        headers.content_digest.unwrap_or_default(),
+        headers.actions.unwrap_or_default(),
+        headers.input,
+        headers.signature,
+        body.len()
+    ))
+}
+
 /// One request, whole and signed.
 fn signed(key: &SigningKey, origin: &str, address: SocketAddr, number: u64, accounts: u64) -> Result<String> {
     let (authority, body) = (address.to_string(), body(number, number % accounts));
     let path = "/v1/actions";
-    let request = Signable { method: "POST", authority: &authority, path, query: None, if_match: None, body: &body };
+    let request = Signable {
+        method: "POST",
+        authority: &authority,
+        path,
+        query: None,
+        if_match: None,
+        actions: None,
+        body: &body,
+    };
     let created = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let headers = sign(key, &request, origin, created, &format!("bench-{number:016}"))?;
     Ok(format!(
@@ -154,15 +224,17 @@ async fn replaying(address: SocketAddr, requests: Vec<String>) -> Result<Vec<Dur
     Ok(waits)
 }
 
-/// Reads one answer with a `content-length`, and insists that it is a commit.
+/// Reads one answer with a `content-length`, and insists that it is a commit, of every action where there are several.
 async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()> {
     buffer.clear();
     loop {
         if stream.read_buf(buffer).await? == 0 {
             bail!("the server closed the connection");
         }
-        let text = std::str::from_utf8(buffer)?;
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        // An answer is text once it is whole.
+        let Some(end) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { continue };
+        let (head, body) = buffer.split_at(end + 4);
+        let head = std::str::from_utf8(head)?;
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
             if name.eq_ignore_ascii_case("content-length") { value.trim().parse::<usize>().ok() } else { None }
@@ -170,8 +242,11 @@ async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()>
         if body.len() < length.context("an answer without content-length")? {
             continue;
         }
-        if !body.contains("\"committed\"") {
-            bail!("not committed: {text}");
+        let body = std::str::from_utf8(body)?;
+        let verdicts = body.matches("\"verdict\":").count();
+        if verdicts == 0 || verdicts != body.matches("\"verdict\":\"committed\"").count() || body.contains("\"error\"")
+        {
+            bail!("not committed: {body}");
         }
         return Ok(());
     }

@@ -77,6 +77,8 @@ enum Part {
     Http,
     /// The same, with every action signed.
     Signed,
+    /// The same in signed batches of 64.
+    Batch,
     /// Calls to a sink, directly and through the gate.
     Effects,
     /// Calls of MCP tools, directly and through the gateway.

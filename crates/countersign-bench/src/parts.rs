@@ -19,6 +19,9 @@ const ACTIONS: u64 = 40_000;
 /// signature is taken.
 const SIGNED_ACTIONS: u64 = 60_000;
 
+/// Batches of 64 signed actions, likewise.
+const BATCHES: u64 = 4_000;
+
 /// Calls to a sink.
 const CALLS: u64 = 20_000;
 
@@ -42,6 +45,15 @@ pub fn measure(dir: &Path, report: &mut Report, wants: impl Fn(Part) -> bool) ->
         report.put("http_signed_per_s", http.per_s);
         report.put("http_signed_p50_us", http.p50_us);
         report.put("http_signed_p99_us", http.p99_us);
+    }
+    if wants(Part::Batch) {
+        said("HTTP, in signed batches of 64");
+        rest();
+        let mut batched = Bench::new(&dir.join("batched"), FACTS)?;
+        let http = http::http_batched(&mut batched, FACTS, BATCHES)?;
+        report.put("batch_per_s", http.per_s);
+        report.put("batch_p50_us", http.p50_us);
+        report.put("batch_p99_us", http.p99_us);
     }
     if wants(Part::Effects) {
         said("calls to a sink, directly and through the gate");
@@ -109,9 +121,10 @@ fn measure_gates(dir: &Path, report: &mut Report, wants: impl Fn(Part) -> bool) 
 
 fn measure_gate(bench: &mut Bench, dir: &Path, bytes: usize, report: &mut Report) -> Result<()> {
     report.put("decide_ns", gate::decide_ns(bench, 100_000)?);
-    let (floor, commit) = floor_and_gate(bench, dir, bytes, FACTS)?;
+    let (floor, commit, cpu) = floor_and_gate(bench, dir, bytes, FACTS)?;
     report.put("floor_per_s", floor);
     report.put("commit_per_s", commit);
+    report.put("commit_cpu_us", cpu);
     let mut hots = Vec::new();
     for _ in 0..ROUNDS {
         rest();
@@ -131,15 +144,17 @@ fn measure_gate(bench: &mut Bench, dir: &Path, bytes: usize, report: &mut Report
 }
 
 /// Floor and gate in turn, in bursts with rests: the median of each. One burst can meet the disk at any moment.
-fn floor_and_gate(bench: &mut Bench, dir: &Path, record_len: usize, facts: u64) -> Result<(f64, f64)> {
-    let (mut floors, mut commits) = (Vec::new(), Vec::new());
+fn floor_and_gate(bench: &mut Bench, dir: &Path, record_len: usize, facts: u64) -> Result<(f64, f64, f64)> {
+    let (mut floors, mut commits, mut cpus) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         rest();
         floors.push(floor::floor(dir, record_len, facts as usize, FLOOR_SECONDS)?.per_s);
         rest();
+        let before = gate::cpu_us();
         commits.push(gate::per_second(bench, false, ACTIONS)?);
+        cpus.push((gate::cpu_us() - before) / (ACTIONS + gate::WARM_UP) as f64);
     }
-    Ok((report::median(floors), report::median(commits)))
+    Ok((report::median(floors), report::median(commits), report::median(cpus)))
 }
 
 /// Fills the log up to so many entries, then verifies, audits and reopens it.
@@ -180,7 +195,7 @@ fn measure_postgres(dir: &Path, record_len: usize, report: &mut Report) -> Resul
 fn measure_growth(dir: &Path, record_len: usize, report: &mut Report) -> Result<()> {
     said("growth: ten thousand facts");
     let mut small = Bench::new(&dir.join("small"), 10_000)?;
-    let (floor, gate) = floor_and_gate(&mut small, dir, record_len, 10_000)?;
+    let (floor, gate, _) = floor_and_gate(&mut small, dir, record_len, 10_000)?;
     report.put("small_floor_per_s", floor);
     report.put("small_per_s", gate);
     drop(small);
@@ -189,7 +204,7 @@ fn measure_growth(dir: &Path, record_len: usize, report: &mut Report) -> Result<
     let have = large.gate.view().position;
     large.spend(10_000_000_u64.saturating_sub(have), false)?;
     std::thread::sleep(REST * 20);
-    let (floor, gate) = floor_and_gate(&mut large, dir, record_len, 1_000_000)?;
+    let (floor, gate, _) = floor_and_gate(&mut large, dir, record_len, 1_000_000)?;
     report.put("large_floor_per_s", floor);
     report.put("large_per_s", gate);
     measure_log(large, 10_000_000, "10m", report)

@@ -105,16 +105,23 @@ impl Bench {
 
     /// Makes the gate an identified one, whose agent has this key. From then on it takes signed requests only.
     pub fn identify(&self, key: &KeyName) -> Result<()> {
+        self.identify_all(&[(agent()?, key.clone())])
+    }
+
+    /// The same with several agents: one alone may not ask as often as a gate can decide.
+    pub fn identify_all(&self, agents: &[(AgentId, KeyName)]) -> Result<()> {
         let text = |text: &str| Value::String(text.into());
         let set = |role: &str| Value::Set(Arc::new([text(role)].into_iter().collect()));
-        let standing = Attributes::from_fields(vec![
-            ("key".into(), text(key.as_str())),
-            ("org".into(), text("bench")),
-            ("roles".into(), set("spender")),
-            ("standing".into(), text("active")),
-            ("trust".into(), Value::Long(1000)),
-        ]);
-        feed(&self.gate, FactId::of_agent(&agent()?), standing)?;
+        for (agent, key) in agents {
+            let standing = Attributes::from_fields(vec![
+                ("key".into(), text(key.as_str())),
+                ("org".into(), text("bench")),
+                ("roles".into(), set("spender")),
+                ("standing".into(), text("active")),
+                ("trust".into(), Value::Long(1000)),
+            ]);
+            feed(&self.gate, FactId::of_agent(agent), standing)?;
+        }
         // Nobody holds this key: the admin has to be there, not to do anything.
         let (fact, value) = first_operator(&KeyName::of([1; 32]));
         feed(&self.gate, fact, value)
@@ -164,6 +171,7 @@ impl Bench {
         let action = self.admit(false)?;
         match self.gate.call(Request::Act(Box::new(action)))? {
             Answer::Entered(_) => Ok(()),
+            Answer::Many(_) => bail!("one action was answered as several"),
             Answer::Repeated(entry) => bail!("an idempotency key came twice, first in entry {entry}"),
         }
     }

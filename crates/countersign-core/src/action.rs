@@ -214,6 +214,8 @@ pub struct Action {
     pub chain: Option<Arc<Chain>>,
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
+    /// The entry of the batch that it came in; `None` where it came alone.
+    pub batch: Option<u64>,
     /// A binding made at admission, good for the pact with this hash only.
     bound: Option<(Digest, Binding)>,
 }
@@ -250,7 +252,21 @@ impl Action {
         let key = key_digest(&agent, &request.idempotency_key);
         let ActionRequest { pact, action, delegation, claim, .. } = request;
         let (is_delegated, observed) = (delegation.is_some(), latest(observed));
-        Self { id, agent, auth, body, key, pact, action, observed, is_delegated, chain: None, claim, bound: None }
+        Self {
+            id,
+            agent,
+            auth,
+            body,
+            key,
+            pact,
+            action,
+            observed,
+            is_delegated,
+            chain: None,
+            claim,
+            batch: None,
+            bound: None,
+        }
     }
 
     /// Adds the observations that it carries, where they were opened after it was put together.

@@ -14,6 +14,8 @@ pub enum Code {
     Halted,
     /// The pact has no such action type.
     UnknownAction,
+    /// The action cannot be part of an atomic group.
+    NotInGroup,
     /// The parameters do not fit their schema.
     InvalidParams,
     /// The action is not signed, and this gate takes nothing unsigned.
@@ -72,14 +74,17 @@ pub enum Code {
     ApprovalExpired,
     /// What was approved is no longer as it was shown.
     ApprovalOutdated,
+    /// Another action of its atomic group was rejected. Never recorded: the entry of the group names the one that was.
+    GroupRejected,
 }
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
+        Self::NotInGroup,
         Self::InvalidParams,
         Self::NotAuthenticated,
         Self::UnknownAgent,
@@ -109,6 +114,7 @@ impl Code {
         Self::SelfApproval,
         Self::ApprovalExpired,
         Self::ApprovalOutdated,
+        Self::GroupRejected,
     ];
 
     /// Reads a code back.
@@ -122,6 +128,7 @@ impl Code {
             Self::UnknownPact => "unknown_pact",
             Self::Halted => "halted",
             Self::UnknownAction => "unknown_action",
+            Self::NotInGroup => "not_in_group",
             Self::InvalidParams => "invalid_params",
             Self::NotAuthenticated => "not_authenticated",
             Self::UnknownAgent => "unknown_agent",
@@ -151,6 +158,7 @@ impl Code {
             Self::SelfApproval => "self_approval",
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalOutdated => "approval_outdated",
+            Self::GroupRejected => "group_rejected",
         }
     }
 }

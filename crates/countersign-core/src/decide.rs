@@ -12,6 +12,7 @@ mod delegation;
 mod effects;
 mod explain;
 mod fences;
+mod group;
 mod halted;
 mod judge;
 mod preconditions;
@@ -22,6 +23,7 @@ pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
 pub use call::{external_read, percent_encoded};
 pub use delegation::stranger;
+pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
 pub use standing::{rules_out, stop_on};
 
@@ -128,9 +130,7 @@ fn decide_at(
             return (Decision::refused(Some(pact_ref), reason), None);
         }
     };
-    let (members, reads) = (Vec::new(), Vec::new());
-    Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal: None, actor: None, members, reads }
-        .run(pact_ref)
+    Deciding::new(stage, approval, (action, kind, params), snapshot, now_ms).run(pact_ref)
 }
 
 /// A fact that the action reads, resolved.
@@ -173,9 +173,34 @@ struct Deciding<'a, S> {
     /// The members of the delegation, root first; empty without one.
     members: Vec<Resolved<'a>>,
     reads: Vec<Resolved<'a>>,
+    /// Whether `allow` was found to hold, on what no fact that is read can change.
+    is_allowed: bool,
 }
 
-impl<S: Snapshot> Deciding<'_, S> {
+impl<'a, S: Snapshot> Deciding<'a, S> {
+    fn new(
+        stage: Stage<'a>,
+        approval: Option<&'a Approval<'a>>,
+        (action, kind, params): (&'a Action, &'a ActionType, &'a Attributes),
+        snapshot: &'a S,
+        now_ms: u64,
+    ) -> Self {
+        Self {
+            stage,
+            approval,
+            action,
+            snapshot,
+            now_ms,
+            kind,
+            params,
+            principal: None,
+            actor: None,
+            members: Vec::new(),
+            reads: Vec::with_capacity(kind.reads.len()),
+            is_allowed: false,
+        }
+    }
+
     fn run(mut self, pact: PactRef) -> (Decision, Option<Drift>) {
         if let Err(blocked) = self.resolve() {
             return (self.decision(pact, Verdict::Rejected(blocked)), None);
@@ -188,7 +213,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         let inputs = self.inputs();
         let standing = self.standing(&inputs);
         let (standing, shadowed) = match (standing, self.kind.mode) {
-            (Err(stopped), Mode::Shadow) => (Ok(()), Some(stopped.blocked)),
+            (Err(stopped), Mode::Shadow) => (Ok(()), Some(Box::new(stopped.blocked))),
             (standing, _) => (standing, None),
         };
         let effects = standing.and_then(|()| self.verdict(&inputs).map_err(Stopped::rejected));
@@ -198,7 +223,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 let mut decision = self.decision(pact, verdict);
                 decision.writes = writes;
                 decision.charges = if is_due { self.charges() } else { Vec::new() };
-                decision.waived_by = self.waived(&inputs);
+                decision.waived_by = self.waived(&inputs).map(Box::new);
                 decision.shadowed = shadowed;
                 decision
             }
@@ -255,16 +280,23 @@ impl<S: Snapshot> Deciding<'_, S> {
     }
 
     /// Asked before any fact is looked up: anyone who may not do this, whatever is not known yet, learns nothing of the facts.
-    fn check_right(&self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Reason> {
-        let (inputs, rule) = (self.inputs(), &self.kind.allow);
-        if self.kind.mode == Mode::Shadow || rule.could_hold(&inputs, is_known) {
+    fn check_right(&mut self, is_known: &dyn Fn(&Mention) -> bool) -> Result<(), Reason> {
+        if self.kind.mode == Mode::Shadow {
             return Ok(());
         }
-        Err(self.not_allowed(match rule.holds(&inputs) {
-            _ if rule.mentions().any(|(_, mention)| !is_known(mention)) => RuleFailure::Impossible,
-            Err(error) => RuleFailure::Error(error),
-            Ok(_) => RuleFailure::False,
-        }))
+        let rule = &self.kind.allow;
+        if rule.mentions().any(|(_, mention)| !is_known(mention)) {
+            return match rule.could_hold(&self.inputs(), is_known) {
+                true => Ok(()),
+                false => Err(self.not_allowed(RuleFailure::Impossible)),
+            };
+        }
+        match rule.holds(&self.inputs()) {
+            Ok(true) => self.is_allowed = true,
+            Ok(false) => return Err(self.not_allowed(RuleFailure::False)),
+            Err(error) => return Err(self.not_allowed(RuleFailure::Error(error))),
+        }
+        Ok(())
     }
 
     fn not_allowed(&self, why: RuleFailure) -> Reason {
@@ -274,6 +306,9 @@ impl<S: Snapshot> Deciding<'_, S> {
 
     fn check_allowed(&self, inputs: &Inputs<'_>) -> Result<(), Reason> {
         let rule = &self.kind.allow;
+        if self.is_allowed {
+            return self.check_trust();
+        }
         match rule.holds(inputs) {
             // External facts are read last, and only where some value of theirs could allow this.
             _ if !self.is_known(rule) && rule.could_hold(inputs, &|mention| self.is_known_input(mention)) => {}

@@ -27,9 +27,9 @@ pub struct Decision {
     /// Time since the oldest observation that the action relied on; `None` without one.
     pub gap_ms: Option<u64>,
     /// In shadow mode, what enforcement would have answered.
-    pub shadowed: Option<Reason>,
+    pub shadowed: Option<Box<Reason>>,
     /// Who waived which preconditions, in an approval.
-    pub waived_by: Option<WaivedBy>,
+    pub waived_by: Option<Box<WaivedBy>>,
 }
 
 /// Preconditions that did not hold, and were waived.
@@ -204,6 +204,11 @@ impl Decision {
             Verdict::Committed | Verdict::InFlight(_) => None,
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => Some(blocked),
         }
+    }
+
+    /// Why it was blocked, or would have been in shadow mode.
+    pub fn reason(&self) -> Option<&Reason> {
+        self.blocked().or(self.shadowed.as_deref())
     }
 
     /// Whether there is anything to say beside the verdict, and beside what has a place of its own in a record.

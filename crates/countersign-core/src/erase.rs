@@ -9,8 +9,7 @@ use crate::decision::{BudgetKey, Charge};
 use crate::effect::Phase;
 use crate::fence::ClaimId;
 use crate::ids::{FactId, Tag};
-use crate::pact::catalogue::{AGENT, OPERATOR};
-use crate::record::{Entry, Event, Kind};
+use crate::record::{Entry, Event, Kind, Leaf, LeafIdentity};
 use crate::review::ReviewId;
 use crate::state::State;
 use crate::utc::Utc;
@@ -21,6 +20,8 @@ use std::collections::BTreeMap;
 pub struct EraseTarget {
     /// The entry.
     pub entry: u64,
+    /// Why its payload is kept for ever, if it is.
+    pub kept: Option<&'static str>,
     /// The facts and versions it wrote, which must no longer be current.
     pub writes: Vec<(FactId, u64)>,
     /// What it charged to budgets, whose windows must have closed.
@@ -44,15 +45,9 @@ pub struct Forgotten {
 /// Why a payload cannot be erased, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InForce {
-    /// Payloads of this kind are kept forever.
+    /// Payloads of this kind, or about this, are kept forever.
     #[error("{0}")]
     Kind(&'static str),
-    /// It names an operator.
-    #[error("it names an operator; who might do what must stay provable")]
-    Operator,
-    /// The deletion of an agent.
-    #[error("it deleted {0}; the names of agents are in public leaves, which cannot be erased")]
-    Agent(FactId),
     /// It holds the current value of a fact.
     #[error("it holds the current version of {0}")]
     Current(FactId),
@@ -122,15 +117,13 @@ impl InForce {
 
     /// Whether it stays so whatever happens.
     pub fn is_for_ever(&self) -> bool {
-        matches!(self, Self::Kind(_) | Self::Operator | Self::Agent(_))
+        matches!(self, Self::Kind(_))
     }
 
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Kind(_) | Self::Operator | Self::Agent(_) => {
-                "leave the entry out; docs/formats/entry.md says what can be erased"
-            }
+            Self::Kind(_) => "leave the entry out; docs/formats/entry.md says what can be erased",
             Self::Current(_) => "write or delete the fact first, then erase again",
             Self::Earlier { .. } => "erase that entry too, or erase by fact, which names every entry",
             Self::Fenced(_) | Self::Held(_) => "see `countersign effect list` for what is in flight, then erase again",
@@ -144,13 +137,22 @@ impl InForce {
     }
 }
 
-/// Why payloads of this kind are never erased; `None` where they can be once nothing of them is in force.
-pub fn kept_for_ever(kind: Kind) -> Option<&'static str> {
+/// Why payloads of this kind, about this identity, are never erased; `None` where they can be once nothing of them is in force.
+pub fn kept_for_ever(kind: Kind, identity: Option<LeafIdentity>) -> Option<&'static str> {
+    match identity {
+        Some(LeafIdentity::Agent) => return Some("it says who an agent was; who might do what must stay provable"),
+        Some(LeafIdentity::Operator) => {
+            return Some("it says who an operator was; who might do what must stay provable");
+        }
+        None => {}
+    }
     match kind {
         Kind::Action | Kind::Shadow | Kind::Approval | Kind::Dispatch => None,
         Kind::Feed | Kind::Held | Kind::Settle | Kind::Claim | Kind::Refusal | Kind::Confirm => None,
         // Only counted, and nothing rests on it.
         Kind::Denials => None,
+        Kind::Group => None,
+        Kind::Batch => Some("it holds the signature of a batch of actions, and nothing that they say"),
         Kind::Expiry => Some("it names a review by its number and holds nothing else"),
         Kind::Extension | Kind::Withdrawal => Some("it names a claim by its number and holds nothing else"),
         Kind::Pact => Some("it holds a pact, which every decision under it rests on"),
@@ -168,7 +170,21 @@ impl EraseTarget {
         if let Event::Confirm { fact, version, .. } = event {
             writes.push((fact.clone(), *version));
         }
-        Self { entry: entry.index, writes, charges: event.charges().to_vec(), effect: event.effect(), is_last: false }
+        let kept = kept_for_ever(event.kind(), event.identity());
+        let (charges, effect) = (event.charges().to_vec(), event.effect());
+        Self { entry: entry.index, kept, writes, charges, effect, is_last: false }
+    }
+
+    /// An entry of which only the number is known.
+    pub fn of_entry(entry: u64) -> Self {
+        Self { entry, kept: None, writes: Vec::new(), charges: Vec::new(), effect: None, is_last: false }
+    }
+
+    /// What the leaf of an entry alone still says of it: of facts and charges nothing that names them.
+    pub fn of_leaf(leaf: &Leaf) -> Self {
+        let effect = leaf.effect.map(EffectId);
+        let kept = kept_for_ever(leaf.kind, leaf.identity);
+        Self { kept, effect, ..Self::of_entry(leaf.index) }
     }
 }
 
@@ -213,9 +229,9 @@ impl<'a> Eraser<'a> {
 
     /// Whether work that the entry began goes on.
     fn check_work(&self, target: &EraseTarget) -> Result<(), InForce> {
-        let EraseTarget { entry, effect, .. } = target;
-        if target.writes.iter().any(|(fact, _)| fact.ty().as_str() == OPERATOR) {
-            return Err(InForce::Operator);
+        let EraseTarget { entry, kept, effect, .. } = target;
+        if let Some(why) = kept {
+            return Err(InForce::Kind(why));
         }
         if let Some(effect) = self.under_way.get(entry).copied().or(*effect)
             && let Ok(under_way) = self.state.effects.find(effect)
@@ -243,9 +259,6 @@ impl<'a> Eraser<'a> {
         let Some(held) = self.state.facts.get(fact) else { return Ok(None) };
         if held.value.is_some() || !target.is_last {
             return Err(InForce::Current(fact.clone()));
-        }
-        if fact.ty().as_str() == AGENT {
-            return Err(InForce::Agent(fact.clone()));
         }
         if self.state.must_hold(fact) {
             return Err(InForce::Fenced(fact.clone()));

@@ -277,7 +277,7 @@ pub fn check_holder(state: &State, by: &AgentId, auth: &Auth, now_ms: u64) -> Re
         Some(Value::String(standing)) if standing == ACTIVE => {}
         _ => return refused(format!("agent {by} is not active")),
     }
-    if auth.signed().is_some_and(|signed| !holds_key(fact, &signed.key, now_ms)) {
+    if auth.key().is_some_and(|key| !holds_key(fact, key, now_ms)) {
         return refused(format!("the key that signed is not a key of agent {by} any more"));
     }
     let org = match value.get("org") {

@@ -13,7 +13,7 @@ pub use key_name::{KeyName, KeyNameError};
 pub use keys::{Holder, HolderKind, IdentityRefusal, Keys};
 pub use roles::{NoAuthority, Role, WhyNot, authorise, authorise_key, first_operator, role_to_feed, still_has};
 pub(crate) use signed::StoredSigned;
-pub use signed::{Auth, Signed};
+pub use signed::{Auth, BatchDigests, RequestDigest, Signed};
 
 use crate::fact::Fact;
 use crate::value::{Attributes, Value};

@@ -16,6 +16,12 @@ pub const FACT_BYTES_MAX: usize = 16 * 1024;
 /// Largest pact source in bytes; it is stored in one payload.
 pub const PACT_BYTES_MAX: usize = 256 * 1024;
 
+/// Most actions of one batch: one signature, one answer, and a leaf that lists the ids of all.
+pub const BATCH_ACTIONS_MAX: usize = 256;
+
+/// Most actions of one atomic group. They are decided and committed at once, so no one else has a turn between them.
+pub const GROUP_ACTIONS_MAX: usize = 32;
+
 /// Deepest nesting of JSON that is read from outside.
 pub const JSON_DEPTH_MAX: usize = 16;
 

@@ -35,6 +35,8 @@ pub enum Reason {
     Halted { scope: Scope, since: Since, why: SmolStr },
     /// The pact has no such action type.
     UnknownAction { pact: PactName, version: u64, action: ActionName, known: Vec<ActionName> },
+    /// The action cannot be part of an atomic group.
+    NotInGroup { action: ActionName, why: NotGroupable },
     /// The parameters do not fit their schema.
     InvalidParams { problems: Vec<BindProblem> },
     /// The action is not signed, and this gate accepts nothing unsigned.
@@ -128,6 +130,20 @@ pub enum Reason {
     ApprovalExpired { review: u64, until: u64, at: u64 },
     /// What was approved is no longer as it was shown.
     ApprovalOutdated { drift: Box<Drift> },
+    /// Another action of its atomic group was rejected: the one at this place, from 1. Told to agents, and never recorded.
+    GroupRejected { failed: u64, entry: u64 },
+}
+
+/// Why an action cannot be part of an atomic group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotGroupable {
+    /// It calls something external, which can happen without the rest.
+    Call,
+    /// It may wait for a fence.
+    Wait,
+    /// It acts under a claim.
+    Claim,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
@@ -439,6 +455,7 @@ impl Reason {
             Self::UnknownPact { .. } => Code::UnknownPact,
             Self::Halted { .. } => Code::Halted,
             Self::UnknownAction { .. } => Code::UnknownAction,
+            Self::NotInGroup { .. } => Code::NotInGroup,
             Self::InvalidParams { .. } => Code::InvalidParams,
             Self::NotAuthenticated { .. } => Code::NotAuthenticated,
             Self::UnknownAgent { .. } => Code::UnknownAgent,
@@ -468,6 +485,7 @@ impl Reason {
             Self::SelfApproval { .. } => Code::SelfApproval,
             Self::ApprovalExpired { .. } => Code::ApprovalExpired,
             Self::ApprovalOutdated { .. } => Code::ApprovalOutdated,
+            Self::GroupRejected { .. } => Code::GroupRejected,
         }
     }
 

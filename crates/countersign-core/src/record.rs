@@ -17,7 +17,7 @@ mod shown;
 pub use context::{Context, ContextError, Given};
 pub use decode::DecodeError;
 pub use encode::Encoder;
-pub use kind::{Kind, LeafAuth, LeafVerdict};
+pub use kind::{Kind, LeafAuth, LeafIdentity, LeafVerdict};
 pub use leaf::Leaf;
 pub use shown::{Shown as ShownEntry, show};
 
@@ -66,6 +66,8 @@ pub enum Event {
         origin: String,
         /// Its key, as a signed-note verifier key.
         log_key: String,
+        /// Whether it begins identified: the entry that follows names its first admin.
+        is_identified: bool,
     },
     /// A pact was published.
     Pact(Arc<Pact>),
@@ -169,6 +171,15 @@ pub enum Event {
     },
     /// Requests were refused at the door. Written at most once a second.
     Denials(Vec<Denied>),
+    /// An agent sent several actions at once, under one signature, which this entry keeps. Their own entries refer to it.
+    Batch {
+        /// The ids of the actions, in their order, those that made no entry included.
+        actions: Vec<ActionId>,
+        /// Whether they were to commit all or none; then all of them did, in the entries that follow.
+        is_atomic: bool,
+    },
+    /// An atomic group of actions was rejected as a whole.
+    Group(Box<Grouped>),
     /// The log's key was changed. Always the last entry of its batch, whose checkpoint both keys sign.
     Rotation {
         /// The key that signs from the next batch on, as a signed-note verifier key.
@@ -186,8 +197,19 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub struct Decided {
     /// The action.
-    pub action: Action,
+    pub action: Box<Action>,
     /// The decision.
+    pub decision: Decision,
+}
+
+/// An atomic group that was rejected: nothing of it was done.
+#[derive(Debug, Clone)]
+pub struct Grouped {
+    /// Its actions, in their order.
+    pub actions: Vec<Action>,
+    /// The place of the one that was rejected, from 0.
+    pub failed: usize,
+    /// Why, on everything that the group had read until then.
     pub decision: Decision,
 }
 
@@ -290,6 +312,7 @@ impl Event {
             Self::Action(decided) => Some(&decided.decision),
             Self::Approval(approved) => Some(&approved.decision),
             Self::Dispatch(dispatch) => Some(&dispatch.decision),
+            Self::Group(group) => Some(&group.decision),
             _ => None,
         }
     }
@@ -304,12 +327,28 @@ impl Event {
         }
     }
 
-    /// The idempotency key of an action, and the action's id: what an erasure leaves of both.
-    pub fn key(&self) -> Option<(KeyDigest, ActionId)> {
-        match self {
+    /// The idempotency keys of the actions that it decides, each with the action's id: what an erasure leaves of both.
+    pub fn keys(&self) -> impl Iterator<Item = (KeyDigest, ActionId)> {
+        let one = match self {
             Self::Action(decided) => Some((decided.action.key, decided.action.id)),
             Self::Done(done) => Some((done.key, done.action)),
             Self::Erased(leaf) => leaf.key.zip(leaf.action),
+            _ => None,
+        };
+        let group: &[Action] = if let Self::Group(group) = self { &group.actions } else { &[] };
+        let (keys, ids) = match self {
+            Self::Erased(leaf) => (leaf.keys.as_deref(), leaf.actions.as_deref()),
+            _ => (None, None),
+        };
+        let erased = keys.into_iter().flatten().copied().zip(ids.into_iter().flatten().copied());
+        one.into_iter().chain(group.iter().map(|action| (action.key, action.id))).chain(erased)
+    }
+
+    /// The entry of the batch that its action came in.
+    pub fn batch(&self) -> Option<u64> {
+        match self {
+            Self::Action(decided) => decided.action.batch,
+            Self::Erased(leaf) => leaf.batch,
             _ => None,
         }
     }
@@ -338,9 +377,22 @@ impl Event {
             Self::Extension { .. } => Kind::Extension,
             Self::Withdrawal { .. } => Kind::Withdrawal,
             Self::Denials(_) => Kind::Denials,
+            Self::Batch { .. } => Kind::Batch,
+            Self::Group(_) => Kind::Group,
             Self::Rotation { .. } => Kind::Rotation,
             Self::Done(done) => done.kind,
             Self::Erased(leaf) => leaf.kind,
+        }
+    }
+
+    /// Whose identity it is about: what it writes, holds or confirms is an agent or an operator, or the log begins with one.
+    pub fn identity(&self) -> Option<LeafIdentity> {
+        match self {
+            Self::Feed { write, .. } => LeafIdentity::of_type(write.fact.ty()),
+            Self::Held { fact, .. } | Self::Confirm { fact, .. } => LeafIdentity::of_type(fact.ty()),
+            Self::Genesis { is_identified, .. } => is_identified.then_some(LeafIdentity::Operator),
+            Self::Erased(leaf) => leaf.identity,
+            _ => None,
         }
     }
 

@@ -5,9 +5,12 @@
 //! what such entries made (`restore`).
 
 mod apply;
+mod erased;
 mod facts;
 mod restore;
 
+pub(crate) use apply::after;
+pub use erased::EntrySet;
 pub use facts::{FactMap, SHARDS};
 
 use crate::decide::Snapshot;
@@ -55,6 +58,8 @@ pub struct State {
     pub effects: Effects,
     /// Feeds that wait for a steady fence to end, by their entries.
     pub held: BTreeMap<u64, HeldFeed>,
+    /// The entries whose payloads an erasure names. Nothing of them is shown any more, whatever the disk holds.
+    pub erased: EntrySet,
 }
 
 /// A feed that waits for a steady fence to end.
@@ -125,8 +130,8 @@ impl State {
 
     /// How a sender was authenticated, told by who holds its key at this place in the order.
     pub fn with_custody(&self, auth: Auth) -> Auth {
-        let Some(signed) = auth.signed() else { return auth };
-        let fact = self.keys.holder(&signed.key).and_then(|holder| self.facts.get(&holder.fact()));
+        let Some(key) = auth.key() else { return auth };
+        let fact = self.keys.holder(key).and_then(|holder| self.facts.get(&holder.fact()));
         let by_gateway = fact.is_some_and(|fact| is_held_by_gateway(fact));
         auth.with_custody(by_gateway)
     }

@@ -8,6 +8,7 @@ mod disclosing;
 mod edges;
 mod explaining;
 mod external;
+mod group;
 mod precedence;
 mod properties;
 mod records;

@@ -8,12 +8,12 @@ use countersign_core::decision::{self, BudgetKey, Charge, Decision, PactRef};
 use countersign_core::fact::Fact;
 use countersign_core::fence::ClaimId;
 use countersign_core::halt::Scope;
-use countersign_core::identity::{Auth, KeyName, Signed};
+use countersign_core::identity::{Auth, BatchDigests, KeyName, Signed};
 use countersign_core::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{
-    Approved, Context, Decided, DecodeError, Encoder, Entry, Event, Judged, Kind, Leaf, LeafAuth, Settle,
+    Approved, Context, Decided, DecodeError, Encoder, Entry, Event, Grouped, Judged, Kind, Leaf, LeafAuth, Settle,
 };
 use countersign_core::review::{ReviewId, Shown};
 use countersign_core::state::State;
@@ -103,9 +103,17 @@ fn signed(body: Option<&str>) -> Auth {
         path: "/v1/x".into(),
         query: body.map(|_| "a=1".into()),
         if_match: body.map(|_| "\"7\"".into()),
+        batch: None,
         body: body.map(Into::into),
         signature: [0xa5; 64],
     }))
+}
+
+/// The same for a batch: digests in place of a body.
+fn signed_batch(actions: &[Digest]) -> Auth {
+    let Auth::Signature(signed) = signed(None) else { panic!("not signed") };
+    let batch = Some(BatchDigests { actions: BatchDigests::of_actions(actions), body: Digest([9; 32]) });
+    Auth::Signature(Arc::new(Signed { batch, ..Arc::unwrap_or_clone(signed) }))
 }
 
 /// One event of each kind that somebody can sign for.
@@ -134,7 +142,11 @@ fn events() -> Vec<Event> {
         until_ms: 9,
         decision: Decision { pact: Some(pact_ref), ..decision.clone() },
     };
+    let mut of_batch = action.clone();
+    of_batch.auth = signed(None).of_batch();
     vec![
+        Event::Batch { actions: vec![action.id, Digest([7; 32])], is_atomic: true },
+        Event::Group(Box::new(Grouped { actions: vec![of_batch], failed: 0, decision: decision.clone() })),
         Event::Approval(Box::new(approved)),
         Event::Refusal { review: ReviewId(2), reason: "why".into() },
         Event::Pact(Arc::new(load(PACT).unwrap().pact)),
@@ -151,7 +163,7 @@ fn events() -> Vec<Event> {
         },
         Event::Extension { claim: ClaimId(2), expires_at_ms: 9 },
         Event::Withdrawal { claim: ClaimId(2) },
-        Event::Action(Box::new(Decided { action, decision })),
+        Event::Action(Box::new(Decided { action: Box::new(action), decision })),
         Event::Erasure { entries: vec![1], forgotten: Vec::new(), reason: "asked for".into() },
         Event::Clock { wall_ms: 7, confirmed: true },
         Event::Halt { scope: Scope::All, reason: "why".into() },
@@ -217,6 +229,8 @@ fn is_listed(event: &Event) -> bool {
         | Event::Resume { .. }
         | Event::Approval(_)
         | Event::Refusal { .. }
+        | Event::Batch { .. }
+        | Event::Group(_)
         | Event::Rotation { .. } => true,
         // Only read back.
         Event::Done(_) | Event::Erased(_) => false,
@@ -228,7 +242,11 @@ fn every_kind_of_entry_keeps_its_signature() {
     for event in events() {
         assert!(is_listed(&event));
         let kind = event.kind();
-        let auth = signed((kind != Kind::Action).then_some("a \"body\""));
+        let auth = match &event {
+            Event::Batch { actions, .. } => signed_batch(actions),
+            Event::Group(group) => signed_batch(&group.actions.iter().map(|action| action.id).collect::<Vec<_>>()),
+            _ => signed((kind != Kind::Action).then_some("a \"body\"")),
+        };
         let entry = Entry {
             index: 3,
             time_ms: 7,

@@ -4,10 +4,14 @@
 //! without holding it and never looks at a snapshot. Where an erased payload leaves no way to know, it says so and goes on.
 
 mod again;
+mod budgets;
 mod counterfactual;
 mod effects;
+mod erasing;
+mod fault;
 mod lost;
 mod once;
+mod signing_time;
 mod taint;
 mod unknown;
 
@@ -15,19 +19,21 @@ pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 pub use unknown::Unknown;
 
 use crate::fold::{Depth, Fold, FoldError, Read, ahead, read, walk_options};
-use crate::storage::disk::Disk;
-use crate::storage::{PlacedBatch, StorageError, WalkedEntry, walk};
-use again::again;
+use crate::storage::{PlacedBatch, StorageError, Walk, WalkEnd, WalkedEntry};
+use again::{again, check_condition, decided_again};
+use budgets::{Charged, Supposed};
 use countersign_core::code::Code;
-use countersign_core::ids::FactId;
+use countersign_core::decision::Decision;
 use countersign_core::record::{Encoder, Entry, Event, Leaf, LeafVerdict};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
-use lost::{FENCED, Lost};
+use erasing::Erasable;
+use fault::{Fault, RestsOn};
+use lost::Lost;
 use once::Once;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use taint::{Said, Taint};
+use taint::Taint;
 
 /// What an audit found.
 #[derive(Debug, Default)]
@@ -44,6 +50,8 @@ pub struct AuditReport {
     pub differing_count: u64,
     /// Whether a torn tail follows the last whole batch; it was never acknowledged.
     pub torn_tail: bool,
+    /// Payloads that are there although an erasure names them, each with that erasure.
+    pub put_back: Vec<(u64, u64)>,
 }
 
 /// An entry that cannot be judged.
@@ -77,15 +85,15 @@ pub enum AuditError {
 }
 
 /// Audits the log in a folder; `progress` is told the entries done.
-pub fn audit(disk: &dyn Disk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
+pub fn audit(log: &dyn Walk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Result<AuditReport, AuditError> {
     let mut auditor = Auditor { origin: key.origin().to_owned(), ..Auditor::default() };
     let audited = AtomicU64::new(0);
-    let torn_tail = walk_entries(disk, key, &audited, progress, |recorded| {
+    let end = walk_entries(log, key, &audited, progress, |recorded| {
         auditor.entry(&recorded)?;
         audited.store(auditor.fold.position, Ordering::Relaxed);
         Ok(())
     })?;
-    Ok(auditor.finish(torn_tail))
+    Ok(auditor.finish(end))
 }
 
 /// An entry as it is recorded.
@@ -96,15 +104,14 @@ struct Recorded {
     payload: Vec<u8>,
 }
 
-/// Reads every entry of a folder, whole and ahead of what takes them, in order; says whether a torn tail follows. `progress` is told
-/// how many are done.
+/// Reads every entry of a log, whole and ahead of what takes them, in order. `progress` is told how many are done.
 fn walk_entries(
-    disk: &dyn Disk,
+    log: &dyn Walk,
     key: &LogKey,
     done: &AtomicU64,
     progress: &mut dyn FnMut(u64),
     take: impl FnMut(Recorded) -> Result<(), FoldError> + Send,
-) -> Result<bool, StorageError> {
+) -> Result<WalkEnd, StorageError> {
     let read = |placed: &PlacedBatch<'_>| {
         let record = |entry: WalkedEntry<'_>| {
             let read = read(entry.index, entry.leaf, entry.payload, Depth::Whole)?;
@@ -113,14 +120,14 @@ fn walk_entries(
         placed.entries().map(record).collect()
     };
     let end = ahead(read, take, |visit| {
-        walk(disk, walk_options(key), Frontier::new(), &mut |placed| {
+        log.walk(walk_options(key), Frontier::new(), &mut |placed| {
             visit(placed)?;
             progress(done.load(Ordering::Relaxed));
             Ok(())
         })
     })?;
     progress(done.load(Ordering::Relaxed));
-    Ok(end.tail.is_some())
+    Ok(end)
 }
 
 #[derive(Default)]
@@ -131,13 +138,15 @@ struct Auditor {
     report: AuditReport,
     /// What is not known of facts.
     taint: Taint,
-    /// An erased entry that may have charged a budget.
-    tainted_budgets: Option<u64>,
+    /// What is not known of budgets.
+    charged: Charged,
     erased_by: BTreeMap<u64, u64>,
-    /// Entries whose payloads are erased.
-    gone: BTreeSet<u64>,
+    /// What erasures are judged by.
+    erasable: Erasable,
     /// What was under way by entries that are erased.
     lost: Lost,
+    /// Effects that were put under way by entries that could not be judged, with why.
+    unsure: BTreeMap<u64, (u64, Unknown)>,
     /// The requests that made an entry.
     once: Once,
     payloads: Encoder,
@@ -152,91 +161,124 @@ impl Auditor {
         let Read { entry, .. } = &recorded.read;
         self.fold.check_next(entry)?;
         self.report.entries += 1;
-        if let Event::Erasure { entries, .. } = &entry.event {
-            for erased in entries {
-                self.erased_by.entry(*erased).or_insert(entry.index);
-            }
-        }
-        let once = self.once.check(entry, &self.fold, &self.origin);
-        match (&entry.event, once) {
-            // Nothing that is erased explains a second entry of one request.
+        self.charged.passed(entry.time_ms);
+        let fit = self.once.check(entry, &self.fold, &self.origin).and_then(|()| self.check_entry(entry));
+        match (&entry.event, fit) {
+            // Nothing that is erased explains a second entry of one request, or an erasure of what was in force.
             (_, Err(what)) => self.differs(entry.index, what),
-            (Event::Erased(leaf), Ok(())) => self.erased(leaf),
+            (Event::Erased(_), Ok(())) => self.unverifiable(entry.index, (entry.index, Unknown::Payload)),
             (_, Ok(())) => {
-                let mut again = again(entry, &self.fold.state, &self.origin);
-                again.iter_mut().for_each(|again| self.taint.number(again));
+                let again = again(entry, &self.fold.state, &self.origin).and_then(|mut again| {
+                    self.taint.number(&mut again, &self.fold.state)?;
+                    check_condition(entry, &again)?;
+                    Ok(again)
+                });
                 self.compare(recorded, again);
             }
         }
-        self.lost.ended(&entry.event);
-        self.taint.applied(&entry.event);
-        self.fold.apply(&recorded.read)
-    }
-
-    fn erased(&mut self, leaf: &Leaf) {
-        self.taint.erased(leaf);
-        self.gone.insert(leaf.index);
-        self.lost.begun(leaf);
-        if matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
-            self.tainted_budgets.get_or_insert(leaf.index);
+        if let Event::Erased(leaf) = &entry.event {
+            self.taint.erased(leaf);
+            self.lost.begun(leaf);
+            self.charged.erased(leaf, &self.fold.state);
         }
-        self.unverifiable(leaf.index, leaf.index, Unknown::Payload);
+        self.lost.ended(&entry.event, entry.time_ms);
+        self.erasable.note(&entry.event);
+        self.fold.apply(&recorded.read)?;
+        self.taint.applied(entry, &self.fold.state);
+        Ok(())
     }
 
-    fn unverifiable(&mut self, entry: u64, depends_on: u64, unknown: Unknown) {
+    /// What must hold of an entry whatever is erased.
+    fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.context.given().is_some() {
+            return Err("its leaf has a context (members 20 to 25), which no gate writes".to_owned());
+        }
+        let Event::Erasure { entries, forgotten, .. } = &entry.event else { return Ok(()) };
+        for erased in entries {
+            self.erased_by.entry(*erased).or_insert(entry.index);
+        }
+        self.erasable.check(entries, forgotten, (&self.fold.state, entry.time_ms), &self.taint, &self.lost)
+    }
+
+    fn unverifiable(&mut self, entry: u64, (depends_on, unknown): (u64, Unknown)) {
         self.report.unverifiable.push(Unverifiable { entry, depends_on, unknown, erased_by: None });
     }
 
-    fn compare(&mut self, recorded: &Recorded, again: Result<Entry, String>) {
-        let Recorded { read: Read { entry: recorded, commitment, .. }, leaf: leaf_bytes, payload } = recorded;
-        let (leaf_bytes, payload) = (leaf_bytes.as_slice(), payload.as_slice());
-        let event = &recorded.event;
-        let (mut is_over_budget, mut is_fenced) = (false, Lost::concerns(event));
-        let mut tainted = self.taint.excuse(event, &Said { both: &|_| false, either: &|_| false });
-        let what = match again {
-            Ok(entry) => {
-                let payload_again = self.payloads.payload(&entry).as_bytes();
-                let leaf_again = self.leaves.leaf(&entry, &commitment.0);
-                match (leaf_again == leaf_bytes, payload_again == payload) {
-                    (true, true) => {
-                        self.report.verified += 1;
-                        return;
-                    }
-                    (_, false) => {
-                        let either =
-                            |codes: &[Code]| [payload, payload_again].iter().any(|payload| says_one_of(payload, codes));
-                        let both =
-                            |codes: &[Code]| [payload, payload_again].iter().all(|payload| says_one_of(payload, codes));
-                        is_over_budget = either(&[Code::BudgetExceeded]);
-                        is_fenced |= either(FENCED);
-                        tainted = self.taint.excuse(event, &Said { both: &both, either: &either });
-                        difference("payload", payload, payload_again)
-                    }
-                    (false, true) => difference("leaf", &shown_leaf(leaf_bytes), &shown_leaf(leaf_again)),
+    fn compare(&mut self, recorded: &Recorded, again: Result<Entry, Fault>) {
+        let entry = &recorded.read.entry;
+        let (what, excuse) = match again {
+            Ok(again) => match self.differs_from(recorded, &again) {
+                None => {
+                    self.report.verified += 1;
+                    return;
                 }
+                Some(what) => (what, self.excuse(recorded, &again)),
+            },
+            Err(Fault { what, rests_on }) => {
+                let excuse = self.excuse_fault(entry, &rests_on);
+                (what, excuse)
             }
-            Err(why) => why,
         };
-        let over_budget = self.tainted_budgets.filter(|_| is_over_budget);
-        // An approval cannot be decided again without the action that it approved, nor an effect without its intent.
-        let parked = rests_on(event).filter(|entry| self.gone.contains(entry));
-        let lost = self.lost.under_way(event).filter(|_| is_fenced);
-        // The leaf of a claim says nothing of the agent's own fact, of which a version may be gone.
-        let is_claim = matches!(event, Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. });
-        let holder = self.fold.state.facts.get(&FactId::of_agent(&recorded.by)).map(|fact| fact.tag);
-        let standing = self.taint.value(holder).filter(|_| is_claim);
-        let because = |unknown| move |entry| (entry, unknown);
-        // What rests on something erased may say something else because of that.
-        let excuse = tainted
-            .or(standing.map(because(Unknown::Value)))
-            .or(over_budget.map(because(Unknown::Charges)))
-            .or(parked.map(because(Unknown::Beginning)))
-            .or(lost.map(because(Unknown::Fences)));
-        if let Some((depends_on, unknown)) = excuse {
-            self.unverifiable(recorded.index, depends_on, unknown);
-        } else {
-            self.differs(recorded.index, what);
+        let Some(excuse) = excuse else { return self.differs(entry.index, what) };
+        if entry.event.verdict() == Some(LeafVerdict::InFlight) {
+            let effect = entry.event.effect().map_or(entry.index, |effect| effect.0);
+            self.unsure.insert(effect, excuse);
         }
+        self.unverifiable(entry.index, excuse);
+    }
+
+    /// How a recorded entry differs from the one derived again, if it does.
+    fn differs_from(&mut self, recorded: &Recorded, again: &Entry) -> Option<String> {
+        let (leaf, payload) = (recorded.leaf.as_slice(), recorded.payload.as_slice());
+        let payload_again = self.payloads.payload(again).as_bytes();
+        if payload_again != payload {
+            return Some(difference("payload", payload, payload_again));
+        }
+        let leaf_again = self.leaves.leaf(again, &recorded.read.commitment.0);
+        (leaf_again != leaf).then(|| difference("leaf", &shown_leaf(leaf), &shown_leaf(leaf_again)))
+    }
+
+    /// Why an entry that could not be derived again cannot be judged, if what it rests on is erased.
+    fn excuse_fault(&mut self, entry: &Entry, rests_on: &RestsOn) -> Option<(u64, Unknown)> {
+        let state = &self.fold.state;
+        match rests_on {
+            RestsOn::Nothing => None,
+            RestsOn::Fact(fact) => Some((self.taint.excuse_on(fact, &entry.event, state)?, Unknown::Value)),
+            RestsOn::Fences => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
+            _ => Some((self.lost.under_way(rests_on)?, Unknown::Beginning)),
+        }
+    }
+
+    /// Why an entry that came out differently cannot be judged, if what it rests on is erased.
+    fn excuse(&mut self, recorded: &Recorded, again: &Entry) -> Option<(u64, Unknown)> {
+        let entry = &recorded.read.entry;
+        if let Event::Settle(settle) = &entry.event {
+            return self.unsure.get(&settle.effect.0).copied();
+        }
+        let decisions = [entry.event.decision()?, again.event.decision()?];
+        // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong.
+        if decisions.iter().filter_map(|decision| decision.reason()).any(|reason| is_always_known(reason.code())) {
+            return None;
+        }
+        let of_fence = decisions.iter().filter_map(|decision| decision.reason());
+        let fenced = of_fence.filter_map(|reason| self.lost.named_by(reason)).next();
+        let tainted = self.taint.excuse(&entry.event, &again.event, &self.fold.state);
+        let fenced = fenced.map(|since| (since, Unknown::Fences));
+        tainted.or(fenced).or_else(|| self.excuse_charge(recorded, decisions))
+    }
+
+    /// An entry that came out differently over a budget, as it would not have if the budget had held what the entry says.
+    fn excuse_charge(&mut self, recorded: &Recorded, decisions: [&Decision; 2]) -> Option<(u64, Unknown)> {
+        let entry = &recorded.read.entry;
+        let is_over = |decision: &&Decision| decision.reason().is_some_and(|it| it.code() == Code::BudgetExceeded);
+        let [said, _] = decisions;
+        let since = self.charged.to(&said.pact.as_ref()?.name).filter(|_| decisions.iter().any(is_over))?;
+        let state = &self.fold.state;
+        let event = decided_again(entry, state, &Supposed::new(state, said.reason())).ok()?;
+        let mut supposed = Entry { event, ..entry.clone() };
+        again::give_tags(supposed.event.writes_mut(), entry.event.writes());
+        self.taint.number(&mut supposed, state).ok()?;
+        self.differs_from(recorded, &supposed).is_none().then_some((since, Unknown::Charges))
     }
 
     fn differs(&mut self, entry: u64, what: String) {
@@ -246,8 +288,15 @@ impl Auditor {
         }
     }
 
-    fn finish(mut self, torn_tail: bool) -> AuditReport {
-        self.report.torn_tail = torn_tail;
+    fn finish(mut self, end: WalkEnd) -> AuditReport {
+        self.report.torn_tail = end.tail.is_some();
+        self.report.put_back = end.put_back;
+        if let Some(batch) = self.once.unfinished() {
+            self.differs(
+                batch,
+                "it begins an atomic group, and the log ends before the last of its actions".to_owned(),
+            );
+        }
         for unverifiable in &mut self.report.unverifiable {
             unverifiable.erased_by = self.erased_by.get(&unverifiable.depends_on).copied();
         }
@@ -255,15 +304,9 @@ impl Auditor {
     }
 }
 
-/// The earlier entry without which an entry cannot be derived again.
-fn rests_on(event: &Event) -> Option<u64> {
-    match event {
-        Event::Approval(approved) => Some(approved.shown.review.0),
-        Event::Refusal { review, .. } | Event::Expiry { review } => Some(review.0),
-        Event::Feed { held, .. } => *held,
-        Event::Extension { claim, .. } | Event::Withdrawal { claim } => Some(claim.0),
-        _ => event.effect().map(|effect| effect.0),
-    }
+/// Whether a reason rests only on what is never erased: pacts, halts, agents, and what was sent.
+fn is_always_known(code: Code) -> bool {
+    code <= Code::DelegationOutOfScope || code == Code::TrustTooLow
 }
 
 /// A leaf as people read it.
@@ -280,15 +323,4 @@ fn difference(what: &str, recorded: &[u8], again: &[u8]) -> String {
         String::from_utf8_lossy(piece).into_owned()
     };
     format!("the {what} differs at byte {at}: recorded …{}…, decided again …{}…", piece(recorded), piece(again))
-}
-
-/// Where a payload explains why something was blocked, or would have been.
-const EXPLAINED: [&str; 4] = ["/blocked", "/shadowed", "/decision/blocked", "/decision/shadowed"];
-
-/// Whether a payload gives one of these codes as a reason. What an agent wrote into its body says nothing.
-fn says_one_of(payload: &[u8], codes: &[Code]) -> bool {
-    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter::<serde_json::Value>();
-    let Some(Ok(payload)) = objects.next() else { return false };
-    let code = |place: &&str| payload.pointer(place).and_then(|reason| reason.get("code")?.as_str());
-    EXPLAINED.iter().filter_map(code).any(|said| codes.iter().any(|code| code.as_str() == said))
 }

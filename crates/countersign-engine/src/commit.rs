@@ -9,12 +9,12 @@
 mod encode;
 mod store;
 
-pub use encode::{EncodeStage, Encoded};
+pub use encode::{EncodeStage, Encoded, GROUP_BYTES_MAX};
 pub use store::StoreStage;
 
 use crate::request::Refusal;
 use crate::sequence::Batch;
-use crate::storage::{LogWriter, StorageError};
+use crate::storage::{Log, StorageError};
 use countersign_core::record::{Encoder, Entry};
 use countersign_ledger::hash::Hash;
 use countersign_ledger::receipt::Receipt;
@@ -66,7 +66,7 @@ impl BatchProof {
 
 impl Committer {
     /// The log it writes.
-    pub fn log(&self) -> &LogWriter {
+    pub fn log(&self) -> &Arc<dyn Log> {
         self.store.log()
     }
 

@@ -141,7 +141,7 @@ impl Leaves for EntryLeaves {
 
     fn check_erasable(&self, leaf: &[u8]) -> Result<(), String> {
         let leaf = Leaf::decode(leaf).map_err(|error| error.to_string())?;
-        kept_for_ever(leaf.kind).map_or(Ok(()), |why| Err(why.to_owned()))
+        kept_for_ever(leaf.kind, leaf.identity).map_or(Ok(()), |why| Err(why.to_owned()))
     }
 }
 
@@ -207,7 +207,7 @@ impl Fold {
             self.erased.extend(entries);
             self.erasure = Some(entry.index);
         }
-        if let Some((key, action)) = entry.event.key() {
+        for (key, action) in entry.event.keys() {
             self.keys.insert(entry.by.smol(), key, &action, entry.index, entry.time_ms);
         }
         self.state.apply(entry);

@@ -8,6 +8,7 @@ mod erase;
 mod follow;
 mod housekeeping;
 mod log_reader;
+mod many;
 mod open;
 mod pipeline;
 mod read;
@@ -17,6 +18,7 @@ mod rotate;
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};
+pub use many::{AdmittedBatch, BatchError};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, Shown};
 pub use reviews::ShownReview;
@@ -33,7 +35,8 @@ use crate::log_key::LogKeys;
 use crate::outbox::LastAttempts;
 use crate::request::{Answer, Priority, Refusal, Reply, Request, Submission};
 use crate::sequence::Sequencer;
-use crate::storage::SegmentLog;
+use crate::storage::Log;
+use crate::storage::disk::Disk;
 use crate::stream::Stream;
 use crate::token::Sealer;
 use crate::view::View;
@@ -46,7 +49,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pipeline::Pipeline;
 use rand_chacha::ChaCha12Rng;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// How many halts, resumes and changes of identities may wait. One turn of the sequencer takes all of them.
@@ -71,7 +74,9 @@ pub struct Gate {
 /// What all threads of a gate share.
 pub(crate) struct Shared {
     view: Arc<RwLock<View>>,
-    log: Arc<SegmentLog>,
+    log: Arc<dyn Log>,
+    /// The gate's own files.
+    disk: Arc<dyn Disk>,
     log_keys: Arc<LogKeys>,
     sealer: Sealer,
     delegations: Delegations,
@@ -83,9 +88,10 @@ pub(crate) struct Shared {
     options: Options,
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
-    wants_segment: AtomicBool,
     /// When somebody that waits for a fence must be looked after, in ledger milliseconds.
     wakes_at_ms: AtomicU64,
+    /// How many places of the queue are taken by batches, beyond one each.
+    more_places: AtomicUsize,
     /// How many wait for a fence.
     waiting: AtomicU64,
     stream: Arc<Stream>,
@@ -154,18 +160,31 @@ impl Gate {
         if let Some(cause) = self.shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
+        let queued_only = request.priority() == Priority::Queued;
         let (queue, len) = match request.priority() {
             Priority::Urgent => (&self.urgent, URGENT_LEN),
             Priority::Own => (&self.own, OWN_LEN),
             Priority::Queued => (&self.queue, self.queue_len),
         };
         let Some(queue) = queue else { return Err(Refusal::Closed) };
-        queue.try_send(Submission { request, reply }).map_err(|error| match error {
-            TrySendError::Full(_) => {
-                self.shared.counters.busy.fetch_add(1, Ordering::Relaxed);
-                Refusal::Busy(len)
+        let busy = || {
+            self.shared.counters.busy.fetch_add(1, Ordering::Relaxed);
+            Refusal::Busy(len)
+        };
+        // What is urgent or the gate's own is one entry each, and has a queue of its own.
+        let (more, before) = (request.places() - 1, &self.shared.more_places);
+        let taken = if queued_only { queue.len() + before.load(Ordering::Acquire) } else { 0 };
+        // A batch that is larger than the whole queue has its turn when the queue is empty.
+        if taken > 0 && taken + more >= len {
+            return Err(busy());
+        }
+        before.fetch_add(more, Ordering::AcqRel);
+        queue.try_send(Submission { request, reply }).map_err(|error| {
+            before.fetch_sub(more, Ordering::AcqRel);
+            match error {
+                TrySendError::Full(_) => busy(),
+                TrySendError::Disconnected(_) => Refusal::Closed,
             }
-            TrySendError::Disconnected(_) => Refusal::Closed,
         })
     }
 
@@ -234,7 +253,7 @@ impl Gate {
 
     /// How many requests wait in the queue.
     pub fn queued(&self) -> usize {
-        self.queue.as_ref().map_or(0, Sender::len)
+        self.queue.as_ref().map_or(0, Sender::len) + self.shared.more_places.load(Ordering::Acquire)
     }
 
     /// How many actions wait for a fence.
@@ -289,7 +308,7 @@ impl Gate {
         if let Some(cause) = self.lost_log() {
             return until_fixed(format!("the ledger cannot be written: {cause}; restart the gate"));
         }
-        if let Some(cause) = self.shared.log.stalled() {
+        if let Some(cause) = self.shared.log.stalled(false) {
             return until_fixed(format!("the ledger has no room: {cause}; requests wait until there is some"));
         }
         let SigningTime { ledger_ms, wall_ms: Some(wall_ms), is_confirmed: false } = self.signing_time() else {
@@ -317,7 +336,7 @@ impl Gate {
             self.write_denials();
         }
         // Whoever waits for room on the disk waits no longer.
-        self.shared.log.give_up();
+        self.shared.log.stalled(true);
         drop((self.urgent.take(), self.own.take(), self.queue.take()));
         for thread in self.threads.drain(..) {
             // A thread of the gate ends by returning; if it panicked, the panic hook has said so.
@@ -345,8 +364,10 @@ impl Gate {
         }
     }
 
-    pub(crate) fn disk(&self) -> &Arc<dyn crate::storage::disk::Disk> {
-        self.shared.log.disk()
+    /// The gate's own local files: nonces, and what admins signed. They are no part of the log: one that leads the same log from
+    /// another machine has its own.
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.shared.disk
     }
 
     /// Whether it was told to do without a control.

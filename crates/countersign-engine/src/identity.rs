@@ -4,6 +4,7 @@
 //! place in the order, by the core.
 
 mod authenticate;
+pub mod batches;
 mod freshness;
 mod kept;
 pub mod meaning;

@@ -1,6 +1,6 @@
 //! What can be asked of the sequencer, and what it answers.
 
-use crate::commit::BatchProof;
+use crate::commit::{BatchProof, GROUP_BYTES_MAX};
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
 use countersign_core::call::{EffectId, Evidence, Outcome};
@@ -10,7 +10,7 @@ use countersign_core::erase::{EraseTarget, InForce};
 use countersign_core::fence::{ClaimId, ClaimRefusal};
 use countersign_core::halt::{HaltError, Scope};
 use countersign_core::identity::{Auth, Holder, KeyName, NoAuthority, Role, role_to_feed};
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::{ActionId, AgentId, FactId};
 use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub enum Request {
     /// Decide an action.
     Act(Box<Action>),
+    /// Decide several actions of one agent, which came under one signature.
+    ActMany(Box<ActMany>),
     /// Feed a fact.
     Feed {
         /// The operator.
@@ -187,6 +189,7 @@ impl Request {
         match self {
             // Agents and the gate itself are asked about where they are answered.
             Self::Act(_)
+            | Self::ActMany(_)
             | Self::Claim { .. }
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
@@ -209,6 +212,14 @@ impl Request {
         }
     }
 
+    /// How many places of the queue it takes: a batch as many as it has actions.
+    pub fn places(&self) -> usize {
+        match self {
+            Self::ActMany(many) => many.actions.len().max(1),
+            _ => 1,
+        }
+    }
+
     /// Which queue it waits in.
     pub fn priority(&self) -> Priority {
         match self {
@@ -219,6 +230,21 @@ impl Request {
             _ => Priority::Queued,
         }
     }
+}
+
+/// Several actions of one agent under one signature.
+#[derive(Debug)]
+pub struct ActMany {
+    /// The agent.
+    pub by: AgentId,
+    /// How that is known.
+    pub auth: Auth,
+    /// The ids of all actions that were sent, in their order.
+    pub ids: Vec<ActionId>,
+    /// Those that were admitted, in their order.
+    pub actions: Vec<Action>,
+    /// Whether they commit all or none.
+    pub is_atomic: bool,
 }
 
 /// What a request waits behind.
@@ -252,6 +278,8 @@ pub enum Answer {
     Entered(Entered),
     /// The action was decided before, under the same idempotency key, in this entry.
     Repeated(u64),
+    /// Of several actions, what each came to, in their order. A group that was rejected is `Entered`, as a whole.
+    Many(Vec<Result<Answer, Refusal>>),
 }
 
 /// A request that became an entry.
@@ -277,6 +305,16 @@ pub enum Refusal {
     /// The same idempotency key with another body.
     #[error("this idempotency key was used for another action, in entry {0}")]
     KeyReused(u64),
+    /// Some actions of a group were decided before, and others not.
+    #[error("action {at} of this group was decided before, in entry {entry}, and others of it were not")]
+    GroupRepeats {
+        /// Its place, from 1.
+        at: usize,
+        entry: u64,
+    },
+    /// What a group would write does not fit one signed commit.
+    #[error("the entries of this group would have {0} bytes; one commit takes at most {GROUP_BYTES_MAX}")]
+    GroupTooLarge(usize),
     /// The agent has as many idempotency keys as are kept for one.
     #[error("{0} has used {1} idempotency keys within two days, which is as many as are kept for one agent")]
     TooManyKeys(AgentId, u32),

@@ -6,6 +6,7 @@
 
 mod confirm;
 mod effects;
+mod many;
 mod waiting;
 
 use crate::clock::{Clock, LedgerClock, Step};
@@ -16,6 +17,7 @@ use countersign_core::call::Evidence;
 use countersign_core::decide::Approval;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide::{approve, decide};
+use countersign_core::decision::Write;
 use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
 use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
 use countersign_core::ids::{AgentId, FactId, Tag};
@@ -46,6 +48,15 @@ pub struct Sequencer {
     sabotaged: crate::sabotage::Sabotaged,
 }
 
+/// Gives facts that are new the tags that stand for them in leaves.
+fn draw_tags(random: &mut ChaCha12Rng, writes: &mut [Write]) {
+    for write in writes.iter_mut().filter(|write| write.tag.is_none()) {
+        let mut tag = [0; 12];
+        random.fill_bytes(&mut tag);
+        write.tag = Some(Tag(tag));
+    }
+}
+
 /// What one turn of the sequencer hands to the commit stage.
 #[derive(Default)]
 pub struct Batch {
@@ -71,9 +82,22 @@ impl Batch {
 
 /// One entry, and who waits for it.
 pub struct Sequenced {
-    pub entry: Entry,
+    pub entry: Arc<Entry>,
+    /// Whether it shares its commit with others, whatever happens.
+    pub joint: Joint,
     /// Where the answer goes; the gate's own entries have no one waiting.
     pub reply: Option<Reply>,
+}
+
+/// Whether entries must be made durable together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joint {
+    /// It is alone.
+    Alone,
+    /// It is the first of some that must share one commit, which have so many bytes of payload in all.
+    First(usize),
+    /// It goes with the one before.
+    Next,
 }
 
 impl Sequencer {
@@ -112,6 +136,11 @@ impl Sequencer {
     /// The state ahead of the disk, for tests that compare it with what others folded.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Ledger time, for tests that sign by it.
+    pub fn time_ms(&self, clock: &dyn Clock) -> u64 {
+        self.clock.lock().read(clock)
     }
 
     /// Decides requests at one reading of the clock and adds them to a batch.
@@ -162,7 +191,7 @@ impl Sequencer {
     ) -> Batch {
         let mut batch = Batch::default();
         let now_ms = self.clock.lock().read(clock);
-        let event = Event::Genesis { origin, log_key };
+        let event = Event::Genesis { origin, log_key, is_identified: first_admin.is_some() };
         self.enter(&mut batch, now_ms, AgentId::gate(), Auth::None, event, None);
         if let Some(key) = first_admin {
             let (fact, value) = first_operator(key);
@@ -191,7 +220,8 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refused.into())));
         }
         match request {
-            Request::Act(action) => self.act(batch, keys, *action, reply, now_ms, None),
+            Request::Act(action) => self.act(batch, keys, action, reply, now_ms, None),
+            Request::ActMany(many) => self.act_many(batch, keys, *many, reply, now_ms),
             Request::Claim { .. } | Request::ExtendClaim { .. } | Request::WithdrawClaim { .. } => {
                 self.claim(batch, request, reply, now_ms);
             }
@@ -274,7 +304,7 @@ impl Sequencer {
         &mut self,
         batch: &mut Batch,
         keys: &mut Idempotency,
-        mut action: Action,
+        mut action: Box<Action>,
         reply: Reply,
         now_ms: u64,
         since: Option<u64>,
@@ -300,7 +330,7 @@ impl Sequencer {
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            return self.waiting.enter(Waiter { what: Waits::Action(Box::new(action)), reply, since_ms, wakes_at_ms });
+            return self.waiting.enter(Waiter { what: Waits::Action(action), reply, since_ms, wakes_at_ms });
         }
         keys.insert(action.agent.smol(), key, &action.id, self.state.next_entry, now_ms);
         let (by, auth) = (action.agent.clone(), action.auth.clone());
@@ -370,13 +400,7 @@ impl Sequencer {
         mut event: Event,
         reply: Option<Reply>,
     ) {
-        for write in event.writes_mut() {
-            if write.tag.is_none() {
-                let mut tag = [0; 12];
-                self.random.fill_bytes(&mut tag);
-                write.tag = Some(Tag(tag));
-            }
-        }
+        draw_tags(&mut self.random, event.writes_mut());
         let entry = Entry {
             index: self.state.next_entry,
             time_ms,
@@ -386,7 +410,7 @@ impl Sequencer {
             event,
         };
         self.state.apply(&entry);
-        batch.entries.push(Sequenced { entry, reply });
+        batch.entries.push(Sequenced { entry: Arc::new(entry), joint: Joint::Alone, reply });
     }
 
     fn check_feed(&self, fact: &FactId, value: Option<&Attributes>, if_match: Option<u64>) -> Result<(), Refusal> {

@@ -13,7 +13,7 @@ use crate::fold::Fold;
 use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
-use crate::storage::{SegmentLog, StorageError};
+use crate::storage::{Log, StorageError};
 use crate::view::View;
 use countersign_core::action::KeyDigest;
 use countersign_core::canonical::Canonical;
@@ -22,7 +22,7 @@ use countersign_core::fact::{Fact, Written};
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::state::{BudgetUse, SHARDS};
+use countersign_core::state::{BudgetUse, EntrySet, SHARDS};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Mutex, RwLock};
@@ -35,19 +35,20 @@ const CHUNK: usize = 256 * 1024;
 
 /// Takes a snapshot of what readers see. Gives its position.
 pub fn take(
-    log: &SegmentLog,
+    log: &dyn Log,
     origin: &str,
     log_keys: &LogKeys,
     view: &RwLock<View>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
-    let (position, time_ms, floor, tree, pacts, stops, key) = {
+    let (position, time_ms, floor, erased, tree, pacts, stops, key) = {
         let view = view.read();
         let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
         (
             view.position,
             view.time_ms,
             view.state.version_floor,
+            view.state.erased.clone(),
             view.tree.clone(),
             pacts,
             OpenWork::of(&view.state),
@@ -55,10 +56,12 @@ pub fn take(
         )
     };
     let mut lines =
-        Lines { writer: SnapshotWriter::begin(Arc::clone(log.disk()), origin, &tree)?, buffer: String::new() };
+        Lines { writer: SnapshotWriter::begin(Arc::clone(log.snapshots()), origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
     lines.push(|out| {
         out.open('{');
+        out.key("erased");
+        write_ranges(out, &erased);
         out.key("floor");
         out.u64(floor);
         out.key("time");
@@ -301,6 +304,8 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[derive(Deserialize)]
 struct Head {
+    /// The entries whose payloads an erasure names, as ranges. A snapshot that does not say is not used.
+    erased: Vec<(u64, u64)>,
     floor: u64,
     time: u64,
 }
@@ -342,7 +347,8 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
     let json = |error: serde_json::Error| bad(error.to_string());
     match section {
         "head" => {
-            let Head { floor, time } = serde_json::from_slice(line).map_err(json)?;
+            let Head { erased, floor, time } = serde_json::from_slice(line).map_err(json)?;
+            erased.into_iter().for_each(|(first, end)| fold.state.erased.insert_range(first, end));
             (fold.time_ms, fold.state.version_floor) = (time, floor);
         }
         "pacts" => {
@@ -374,6 +380,21 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
         _ => return Err(bad("this version does not know the section".to_owned())),
     }
     Ok(())
+}
+
+/// Entries as ranges, `[[first, end], …]`: `end` is the first that is not in it.
+fn write_ranges(out: &mut Canonical, entries: &EntrySet) {
+    out.open('[');
+    for (first, end) in entries.ranges() {
+        out.element();
+        out.open('[');
+        for number in [first, end] {
+            out.element();
+            out.u64(number);
+        }
+        out.close(']');
+    }
+    out.close(']');
 }
 
 fn restore_pact(source: &str) -> Result<Arc<Pact>, String> {

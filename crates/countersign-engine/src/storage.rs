@@ -4,6 +4,8 @@
 //! as a callback. It holds I2 (what was acknowledged survives, what was not is wholly there or not at all) and the disk's
 //! share of I7 (every cut, gap or change is found and located).
 //!
+//! [`Log`], [`Append`] and [`Store`] are what is asked of storage from above; segment files in a [`Folder`] are one that answers.
+//!
 //! Start with [`Folder::lock`], pick a snapshot with [`snapshot::newest`], then [`open`] the log from there. Commands that only
 //! read use [`walk`], which takes no lock and writes nothing.
 
@@ -14,16 +16,18 @@ mod error;
 mod index;
 mod log;
 mod recover;
+mod seam;
 pub mod snapshot;
 mod walk;
 mod writer;
 
 pub use anchor::{ANCHOR_INTERVAL_MS, Anchor};
 pub use error::{Place, StorageError};
-pub use log::{Entry, OwnedBatch, SegmentLog};
+pub use log::{OwnedBatch, SegmentLog};
 pub use recover::{Folder, OpenOptions, OpenReport, Opened, open};
-pub use walk::{Fold, FoldError, Leaves, PlacedBatch, TornTail, WalkEnd, WalkOptions, WalkedEntry, walk};
-pub use writer::{Fill, LogWriter};
+pub use seam::{Append, Entry, Log, OpenedLog, ReadLog, Store, VisitBatch, Walk};
+pub use walk::{Fold, FoldError, Leaves, PlacedBatch, TornTail, WalkEnd, WalkOptions, WalkedEntry, walk, walk_batches};
+pub use writer::{Fill, LogWriter, check_next};
 
 /// Default length of a segment file.
 pub const SEGMENT_BYTES: u64 = 64 << 20;

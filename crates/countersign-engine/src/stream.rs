@@ -10,7 +10,8 @@ pub(crate) use moves::effect_of;
 pub use moves::{Listener, Listening, Moves};
 
 use crate::gate::{LogError, StoredEntry};
-use crate::storage::SegmentLog;
+use crate::sequence::Sequenced;
+use crate::storage::{Log, ReadLog as _};
 use countersign_core::record::{Entry, Event};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
@@ -60,19 +61,21 @@ impl Stream {
     }
 
     /// A batch is synced and in the view; `bytes` is its length in the log.
-    pub(crate) fn publish(&self, entries: &[Arc<Entry>], bytes: usize) {
+    pub(crate) fn publish(&self, entries: &[Sequenced], bytes: usize) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let (first, last) = (first.entry.index, last.entry.index);
         {
             let mut recent = self.recent.lock();
-            recent.end = last.index.saturating_add(1);
+            recent.end = last.saturating_add(1);
             recent.followers.retain(|follower| !matches!(follower.try_send(()), Err(TrySendError::Disconnected(()))));
-            let is_erasure = entries.iter().any(|entry| matches!(entry.event, Event::Erasure { .. }));
+            let is_erasure = entries.iter().any(|it| matches!(it.entry.event, Event::Erasure { .. }));
             if is_erasure || recent.followers.is_empty() {
                 // What is erased must not be left here. Followers read the log, which has it no longer.
                 recent.batches.clear();
                 recent.bytes = 0;
             } else {
-                recent.batches.push_back(RecentBatch { first: first.index, entries: entries.to_vec(), bytes });
+                let entries = entries.iter().map(|it| Arc::clone(&it.entry)).collect();
+                recent.batches.push_back(RecentBatch { first, entries, bytes });
                 recent.bytes = recent.bytes.saturating_add(bytes);
                 while recent.bytes > self.recent_bytes_max
                     && let Some(oldest) = recent.batches.pop_front()
@@ -81,11 +84,16 @@ impl Stream {
                 }
             }
         }
-        self.moves.tell(entries.iter().filter_map(|entry| effect_of(entry)));
+        self.moves.tell(entries.iter().filter_map(|it| effect_of(&it.entry)));
+    }
+
+    /// One of the newest entries, if it is still in memory.
+    pub(crate) fn recent(&self, index: u64) -> Option<Arc<Entry>> {
+        self.recent.lock().kept_from(index)?.next()
     }
 
     /// Follows from a position on.
-    pub(crate) fn follow(self: &Arc<Self>, log: Arc<SegmentLog>, from: u64) -> Follower {
+    pub(crate) fn follow(self: &Arc<Self>, log: Arc<dyn Log>, from: u64) -> Follower {
         let (arrived, arrivals) = bounded(1);
         self.recent.lock().followers.push(arrived);
         Follower { stream: Arc::clone(self), log, next: from, read: VecDeque::new(), arrivals }
@@ -105,7 +113,7 @@ impl Recent {
 /// One that follows the log.
 pub struct Follower {
     stream: Arc<Stream>,
-    log: Arc<SegmentLog>,
+    log: Arc<dyn Log>,
     /// The position of the entry that it is given next.
     next: u64,
     /// What was read and not yet given, from `next` on.

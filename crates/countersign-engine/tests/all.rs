@@ -19,3 +19,4 @@ mod halt;
 mod identity;
 mod proofs;
 mod review;
+mod row_log;

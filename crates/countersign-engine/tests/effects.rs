@@ -2,6 +2,7 @@
 
 mod altered;
 mod approvals;
+mod batches;
 mod calls;
 mod claims;
 mod crashes;

@@ -281,7 +281,7 @@ fn calls_that_are_due_by_the_thousand_do_not_keep_a_halt_or_a_revocation_waiting
     let answers: Vec<_> = (0..waiting + 22).map(|_| answered.recv().unwrap()).collect();
     let entered = answers.into_iter().filter_map(Result::ok).map(|answer| match answer {
         Answer::Entered(entered) => Arc::unwrap_or_clone(entered.entry),
-        Answer::Repeated(entry) => panic!("entry {entry} was repeated"),
+        other => panic!("no new entry: {other:?}"),
     });
     let mut codes = Vec::new();
     for entry in entered {

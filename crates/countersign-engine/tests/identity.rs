@@ -2,6 +2,8 @@
 
 mod attacks;
 mod authority;
+mod batches;
+mod forged;
 mod ledger;
 mod restarts;
 mod steps;

@@ -8,6 +8,7 @@
 
 mod answers;
 mod authority;
+mod batches;
 mod deed;
 mod delegation;
 mod grants;

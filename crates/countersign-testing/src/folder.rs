@@ -20,15 +20,14 @@ pub fn verify(disk: &dyn Disk, key: &LogKey, receipts: &[Receipt]) -> Result<Sum
     let evidence: Result<Vec<_>, _> =
         receipts.iter().map(|receipt| Evidence::receipt("a receipt", receipt, &keys)).collect();
     verifier.expect(evidence.map_err(|error| error.to_string())?).map_err(|broken| broken.to_string())?;
+    let mut signatures = stored::Signatures::default();
     let walked = walk(disk, walk_options(key), Frontier::new(), &mut |placed: PlacedBatch<'_>| {
         verifier.at_offset(placed.offset);
         for entry in placed.entries() {
             verifier.entry(entry.index, entry.leaf)?;
             named_key(entry.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
-            if let Some(payload) = entry.payload {
-                let checked = stored::check(&Leaf::decode(entry.leaf)?, payload, key.origin());
-                checked.map_err(|source| format!("entry {}: {source}", entry.index))?;
-            }
+            let checked = signatures.check(&Leaf::decode(entry.leaf)?, entry.payload, key.origin());
+            checked.map_err(|source| format!("entry {}: {source}", entry.index))?;
         }
         verifier.checkpoint(std::str::from_utf8(placed.batch.note())?)?;
         Ok(())

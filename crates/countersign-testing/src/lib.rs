@@ -20,4 +20,5 @@ pub mod paying;
 pub mod payments;
 pub mod postgres;
 pub mod rotating;
+pub mod row_log;
 pub mod sim;

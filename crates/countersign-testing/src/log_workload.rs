@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use countersign_engine::storage::disk::Disk;
 use countersign_engine::storage::{Folder, Leaves, LogWriter, OpenOptions, OpenReport, Opened, StorageError, open};
+use countersign_engine::storage::{Log as _, ReadLog as _};
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::segment::{BatchEncoder, SALT_LEN};
 use countersign_ledger::{Checkpoint, Frontier, LogKey, leaf_hash};

@@ -60,6 +60,7 @@ impl Bank {
     pub fn pay(&self, number: u64, account: &str) -> Result<u64> {
         match self.gate.call(self.payment(number, account)?)? {
             Answer::Entered(entered) => Ok(entered.entry.index),
+            Answer::Many(_) => bail!("one payment was answered as several"),
             Answer::Repeated(entry) => bail!("an idempotency key came twice, first in entry {entry}"),
         }
     }

@@ -119,6 +119,7 @@ pub fn call_all(parts: &mut Parts, requests: Vec<Request>) -> Vec<Result<u64, Re
             let entry = answer.map(|answer| match answer {
                 Answer::Entered(entered) => entered.entry.index,
                 Answer::Repeated(entry) => entry,
+                Answer::Many(_) => u64::MAX,
             });
             if let Ok(mut answers) = answers.lock()
                 && let Some(slot) = answers.get_mut(at)

@@ -22,7 +22,6 @@ use countersign_engine::clock::{Clock as _, LedgerClock};
 use countersign_engine::gate::{Environment, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
 use countersign_engine::sequence::Batch;
-use countersign_engine::storage::Fill;
 use countersign_engine::storage::disk::{Disk, replace_small};
 use countersign_engine::storage::snapshot::remove_older_than;
 use countersign_ledger::LogKey;
@@ -61,6 +60,12 @@ pub struct Stats {
     pub refused: usize,
     /// How many actions committed under a delegation.
     pub delegated: usize,
+    /// How many actions came in a batch.
+    pub batched: usize,
+    /// How many atomic groups committed.
+    pub groups: usize,
+    /// How many were rejected.
+    pub groups_rejected: usize,
     /// How many entries are signed.
     pub signed: usize,
     /// How many entries a gateway signed for an agent.
@@ -80,6 +85,9 @@ impl Stats {
         self.approved += other.approved;
         self.refused += other.refused;
         self.delegated += other.delegated;
+        self.batched += other.batched;
+        self.groups += other.groups;
+        self.groups_rejected += other.groups_rejected;
         self.signed += other.signed;
         self.signed_by_gateway += other.signed_by_gateway;
     }
@@ -113,6 +121,8 @@ struct Simulation<'t> {
     identified: bool,
     /// How many requests were signed.
     nonce: u64,
+    /// The time that callers sign by.
+    signing_ms: u64,
     operations: Vec<Operation>,
     /// The log as it was judged last.
     entries: Vec<LogEntry>,
@@ -167,6 +177,7 @@ fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, Stri
         clients: Clients::new(rng.fork(), &TOKEN_KEY, identified),
         identified,
         nonce: 0,
+        signing_ms: 0,
         operations: Vec::new(),
         entries: Vec::new(),
         moment: 0,
@@ -322,8 +333,7 @@ impl Simulation<'_> {
     fn keep_house(&mut self, parts: &Parts) -> Option<&'static str> {
         let log = parts.committer.log();
         let done = match self.rng.below(8) {
-            0 => log.log().anchor_tick(self.clock.monotonic_ms()).map(|_| "anchors"),
-            1 | 2 if log.wants_next() => log.log().prepare_next(Fill::Reserved).map(|()| "prepares a segment"),
+            0..=2 => log.tend(self.clock.monotonic_ms()).map(|()| "looks after the log"),
             3 => parts.snapshot().map(|_| "takes a snapshot"),
             _ => return None,
         };
@@ -331,7 +341,7 @@ impl Simulation<'_> {
             done.as_ref().map_or_else(|error| format!("housekeeping failed: {error}"), |what| (*what).to_owned())
         });
         // Housekeeping that fails leaves the log as it was; if the power is off, or a sync failed, the life is over.
-        let is_over = self.disk.is_down() || log.log().refuse_if_poisoned().is_err();
+        let is_over = self.disk.is_down() || log.refuse_if_poisoned().is_err();
         is_over.then_some("the disk failed while keeping house")
     }
 

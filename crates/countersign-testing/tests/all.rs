@@ -14,6 +14,7 @@ mod checker;
 mod effects_model;
 mod effects_traces;
 mod fuzz;
+mod groups_crash;
 mod identity_cost;
 mod one_fold;
 mod payments;

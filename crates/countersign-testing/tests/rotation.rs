@@ -5,6 +5,7 @@ use countersign_core::identity::Auth;
 use countersign_engine::audit::audit;
 use countersign_engine::gate::{OpenError, Parts};
 use countersign_engine::request::Request;
+use countersign_engine::storage::ReadLog as _;
 use countersign_engine::storage::{StorageError, segment_name};
 use countersign_ledger::receipt::Receipt;
 use countersign_ledger::{Checkpoint, LogKey, leaf_hash};
@@ -35,7 +36,7 @@ fn close(parts: Parts) {
 fn receipt(parts: &Parts) -> Receipt {
     let view = parts.view().read();
     let index = view.position - 1;
-    let leaf = parts.committer.log().log().read_entry(index).unwrap().leaf;
+    let leaf = parts.committer.log().read_entry(index).unwrap().leaf;
     let proof = countersign_ledger::inclusion_proof(index, view.position, &view.tree).unwrap();
     Receipt { index, leaf, proof, checkpoint: view.checkpoint.to_string() }
 }
@@ -140,7 +141,7 @@ fn a_rotation_ends_its_batch_and_what_follows_is_signed_by_the_new_key_only() {
     let rotate = Request::RotateLogKey { by: operator(), auth: Auth::None, next, reason: "all at once".to_owned() };
     let answers = call_all(&mut parts, vec![feed(), rotate, feed(), feed()]);
     assert_eq!(answers, [Ok(2), Ok(3), Ok(4), Ok(5)]);
-    let log = Arc::clone(parts.committer.log().log());
+    let log = Arc::clone(parts.committer.log());
     let signed = |index, by| Checkpoint::open(&log.checkpoint_covering(index).unwrap(), &key(by)).is_ok();
     assert_eq!([signed(3, 1), signed(3, 2)], [true, true]);
     assert_eq!([signed(4, 1), signed(4, 2)], [false, true]);

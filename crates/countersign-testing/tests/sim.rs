@@ -37,6 +37,7 @@ fn every_promise_is_kept_in_every_schedule() {
     assert!(total.rotations > runs / 4, "{total:?}");
     // These seeds meet 154 approvals and 134 refusals; what the schedules draw moves a little with every change of the gate.
     assert!(total.approved > runs / 20 && total.refused > runs / 25, "{total:?}");
+    assert!(total.batched > runs / 2 && total.groups > runs / 20 && total.groups_rejected > runs / 4, "{total:?}");
     assert!(total.delegated > runs / 4 && total.signed > runs, "{total:?}");
     // About one in twenty, and 99 of 2,000 when this was written.
     assert!(total.signed_by_gateway > runs / 25, "{total:?}");

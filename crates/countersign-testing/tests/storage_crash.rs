@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign_engine::storage::{Fill, Leaves as _, StorageError};
+use countersign_engine::storage::{Log as _, ReadLog as _};
 use countersign_testing::disk::{FailedSync, Faults, FaultyDisk, SplitMix};
 use countersign_testing::log_workload::{Memory, Session, WorkloadLeaves, judge, written};
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_engine::storage::snapshot::{SnapshotWriter, newest, remove_older_than, snapshot_name};
 use countersign_engine::storage::{Fill, Folder, StorageError};
+use countersign_engine::storage::{Log as _, ReadLog as _};
 use countersign_ledger::leaf_hash;
 use countersign_ledger::tree::TileTree;
 use countersign_testing::disk::{Faults, FaultyDisk, SplitMix};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign_engine::storage::disk::Disk;
+use countersign_engine::storage::{Log as _, ReadLog as _};
 use countersign_engine::storage::{StorageError, WalkOptions, segment_name, walk};
 use countersign_ledger::Frontier;
 use countersign_ledger::segment::{BatchEncoder, SEGMENT_HEADER_LEN, parse_batch};

@@ -1,6 +1,7 @@
 //! Tampering with the folder of a gate: whatever is changed behind its back is detected and located (I7).
 
 pub mod folders;
+mod groups;
 mod lies;
 
 use countersign_engine::storage::disk::Disk;

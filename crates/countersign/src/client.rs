@@ -15,6 +15,7 @@ use crate::config::{Config, OPERATOR_SOCKET, OperatorSocket};
 use anyhow::Result;
 use attempts::{Attempts, Lost, Next};
 use countersign_api::{AGENT_HEADER, ErrorBody, ErrorCode, ErrorDetail};
+use countersign_core::ids::ActionId;
 use ed25519_dalek::SigningKey;
 pub use patience::watch;
 use serde::Serialize;
@@ -49,6 +50,8 @@ pub struct Call {
     path: String,
     headers: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
+    /// Of a batch, the ids of its actions: its signature lists them.
+    actions: Option<Vec<ActionId>>,
     repeat: Repeat,
     /// For how long the gate may take its time, beyond what any answer takes.
     wait: Duration,
@@ -77,7 +80,7 @@ impl Call {
     /// Asks for something.
     pub fn get(path: impl Into<String>) -> Self {
         let (headers, body, wait) = (Vec::new(), None, Duration::ZERO);
-        Self { method: "GET", path: path.into(), headers, body, repeat: Repeat::Reads, wait }
+        Self { method: "GET", path: path.into(), headers, body, actions: None, repeat: Repeat::Reads, wait }
     }
 
     /// Sends something.
@@ -108,10 +111,16 @@ impl Call {
     /// Lets the gate wait for so long for something to happen.
     pub fn waiting_ms(mut self, wait_ms: u64) -> Self {
         if wait_ms > 0 {
-            self.path = format!("{}?wait_ms={wait_ms}", self.path);
+            let joint = if self.path.contains('?') { '&' } else { '?' };
+            self.path = format!("{}{joint}wait_ms={wait_ms}", self.path);
             self.wait = Duration::from_millis(wait_ms);
         }
         self
+    }
+
+    /// Says that its body is a batch of these actions.
+    pub fn listing(self, actions: Vec<ActionId>) -> Self {
+        Self { actions: Some(actions), ..self }
     }
 
     /// Names the agent or operator.
@@ -205,12 +214,17 @@ impl Client {
 
     /// Sends a request as often as it takes and may be sent; an answer of 2xx, or the error that says what is known.
     fn exchange(&self, call: &Call) -> Result<Answer> {
+        Ok(self.exchange_counted(call)?.0)
+    }
+
+    /// The same, and whether an attempt before the one that was answered may have arrived.
+    fn exchange_counted(&self, call: &Call) -> Result<(Answer, bool)> {
         let started = Instant::now();
         let mut attempts = Attempts::new(call);
         let mut is_told = false;
         loop {
             match attempts.after(&call.path, self.send(call.clone()), started.elapsed()) {
-                Next::Answer(answer) => return Ok(answer),
+                Next::Answer(answer) => return Ok((answer, attempts.may_have_arrived())),
                 Next::Failed(failure) => return Err(failure.into()),
                 Next::Again(pause) => {
                     if !is_told && started.elapsed() > QUIET_FOR {
@@ -225,8 +239,14 @@ impl Client {
 
     /// Sends a request; anything but an answer of 2xx is an error that says what the gate said.
     pub fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let answer = self.exchange(&call)?;
-        serde_json::from_slice(&answer.body).map_err(|error| {
+        Ok(self.call_counted(call)?.0)
+    }
+
+    /// The same, and whether an earlier attempt may have arrived: what the answer says was not done may have been done by that one.
+    pub fn call_counted<T: DeserializeOwned>(&self, call: Call) -> Result<(T, bool)> {
+        let (answer, is_doubtful) = self.exchange_counted(&call)?;
+        let read = serde_json::from_slice(&answer.body);
+        read.map(|read| (read, is_doubtful)).map_err(|error| {
             let failure = Failure::cannot(format!("the answer to {} is not one of this version: {error}", call.path))
                 .hint("use the same version of countersign here as on the server");
             match &call.repeat {
@@ -285,7 +305,7 @@ fn refused(path: &str, answer: &Answer) -> Failure {
 }
 
 /// What the interface over HTTP is called here: a gate's hints name its routes, and at a command line the command is meant.
-const COMMANDS: [(&str, &str); 18] = [
+const COMMANDS: [(&str, &str); 19] = [
     ("GET /v1/reviews/{review}", "`countersign review show`"),
     ("GET /v1/reviews", "`countersign review list`"),
     ("GET /v1/effects/{effect}", "`countersign effect show`"),
@@ -302,6 +322,7 @@ const COMMANDS: [(&str, &str); 18] = [
     ("GET /v1/ledger/entries", "`countersign ledger list`"),
     ("POST /v1/observe", "`countersign observe`"),
     ("POST /v1/actions/check", "`countersign act --check`"),
+    ("POST /v1/actions/batch", "`countersign act --batch`"),
     ("POST /v1/actions", "`countersign act`"),
     ("POST /v1/clock/confirm", "`countersign clock confirm`"),
 ];

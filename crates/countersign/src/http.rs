@@ -7,6 +7,7 @@
 
 mod actions;
 mod agents;
+mod batch;
 mod body;
 mod caller;
 mod claims;
@@ -173,6 +174,7 @@ impl App {
     async fn enter(&self, request: Request) -> Result<Entered, HttpError> {
         match self.submit(request).await? {
             Answer::Entered(entered) => Ok(entered),
+            Answer::Many(_) => Err(HttpError::internal("one request was answered as several")),
             Answer::Repeated(entry) => {
                 Err(HttpError::internal(format!("entry {entry} answered what only a new one can")))
             }

@@ -14,6 +14,7 @@ the pact is the gate's business.
 
 from countersign.actions import ActionType, AsyncActionType, NotRun, Ran
 from countersign.aio import AsyncClient
+from countersign.batches import Act, NotDecided
 from countersign.calls import Claimed, new_idempotency_key
 from countersign.claims import AsyncClaim, Claim
 from countersign.client import Client
@@ -56,6 +57,7 @@ from countersign.verdicts import (
 
 __all__ = [
     "Accepted",
+    "Act",
     "ActionType",
     "AsyncActionType",
     "AsyncClaim",
@@ -78,6 +80,7 @@ __all__ = [
     "Key",
     "KeyFileError",
     "LogKey",
+    "NotDecided",
     "NotDoneError",
     "NotRun",
     "Observation",

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
+from countersign.batches import Act, NotDecided, in_doubt, read_batch
 from countersign.facts import Entry, Observation, read_entry, read_observation
 from countersign.reading import Reader
+from countersign.signing import actions_digest
 from countersign.verdicts import InDoubt, InFlight, Outcome, Review, Verdict, read_effect, read_verdict
 
 T = TypeVar("T")
@@ -33,13 +35,19 @@ class Call(Generic[T]):
     """Whether it changes something. If so and it has no key, it is sent again only if it certainly did not arrive."""
     idempotency_key: str | None = None
     """What the gate knows it again by: with it, sending it twice does it once."""
+    idempotency_keys: tuple[str, ...] = ()
+    """The same of every action of a batch."""
+    actions: str | None = None
+    """Of a batch, the field `Countersign-Actions`, which its signature covers."""
+    doubt: Callable[[T], T] | None = None
+    """What an answer means where an earlier attempt may have arrived: what it says of no earlier attempt is not known."""
     wait_ms: int = 0
     """For how long the gate may take its time, which is added to the time limit."""
 
     @property
     def repeatable(self) -> bool:
         """Whether sending it twice is the same as sending it once."""
-        return not self.writes or self.idempotency_key is not None
+        return not self.writes or self.idempotency_key is not None or bool(self.idempotency_keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +87,7 @@ def act(
 ) -> Call[Verdict]:
     """`POST /v1/actions`, or `/v1/actions/check`. The body is made once, so every attempt sends the same bytes."""
     key = idempotency_key or new_idempotency_key()
-    body: dict[str, Any] = {"pact": pact, "action": action, "idempotency_key": key, "params": dict(params)}
-    if observations:
-        body["observations"] = [one if isinstance(one, str) else one.token for one in observations]
-    if delegation is not None:
-        body["delegation"] = delegation
-    if claim is not None:
-        body["claim"] = claim
+    body = _action(pact, action, params, observations, key, delegation, claim)
     path = "/v1/actions/check" if check else "/v1/actions"
     query = urlencode({"wait_ms": wait_ms}) if wait_ms else None
     return Call(
@@ -93,11 +95,58 @@ def act(
         path,
         read_verdict,
         query=query,
-        body=_json(body),
+        body=body,
         writes=not check,
         idempotency_key=None if check else key,
+        idempotency_keys=() if check else (key,),
         wait_ms=wait_ms,
     )
+
+
+def act_many(acts: Sequence[Act], *, atomic: bool, wait_ms: int) -> Call[tuple[Verdict | NotDecided, ...]]:
+    """`POST /v1/actions/batch`. The bodies are made once, so every attempt sends the same bytes."""
+    keys = tuple(one.idempotency_key or new_idempotency_key() for one in acts)
+    bodies = [
+        _action(one.pact, one.action, one.params, one.observations, key, one.delegation, _claim_name(one.claim))
+        for one, key in zip(acts, keys, strict=True)
+    ]
+    query = urlencode([*([("atomic", "true")] if atomic else []), *([("wait_ms", wait_ms)] if wait_ms else [])])
+    return Call(
+        "POST",
+        "/v1/actions/batch",
+        lambda answer: read_batch(answer, keys),
+        query=query or None,
+        body=b"[" + b",".join(bodies) + b"]",
+        writes=True,
+        idempotency_keys=keys,
+        actions=actions_digest(bodies),
+        doubt=in_doubt,
+        wait_ms=wait_ms,
+    )
+
+
+def _claim_name(claim: object) -> str | None:
+    return claim if claim is None or isinstance(claim, str) else str(getattr(claim, "name", claim))
+
+
+def _action(
+    pact: str,
+    action: str,
+    params: Mapping[str, Any],
+    observations: Sequence[Observation | str],
+    key: str,
+    delegation: str | None,
+    claim: str | None,
+) -> bytes:
+    """The body of an action: the gate knows it by its digest."""
+    body: dict[str, Any] = {"pact": pact, "action": action, "idempotency_key": key, "params": dict(params)}
+    if observations:
+        body["observations"] = [one if isinstance(one, str) else one.token for one in observations]
+    if delegation is not None:
+        body["delegation"] = delegation
+    if claim is not None:
+        body["claim"] = claim
+    return _json(body)
 
 
 def claim(facts: Sequence[str], for_ms: int, reason: str) -> Call[Claimed]:

@@ -12,6 +12,7 @@ import httpx
 
 from countersign import calls
 from countersign.actions import ActionType, Facts
+from countersign.batches import Act, NotDecided
 from countersign.calls import Call, Claimed
 from countersign.claims import Claim
 from countersign.errors import CountersignError, OutcomeUnknownError, RejectedError
@@ -134,6 +135,20 @@ class Client:
             raise RejectedError(verdict)
         return verdict
 
+    def act_many(
+        self, acts: Sequence[Act], *, atomic: bool = False, wait_ms: int = 0
+    ) -> tuple[Verdict | NotDecided, ...]:
+        """Asks for up to 256 actions under one signature: what came of each, in their order.
+
+        Each is decided on its own, as if it had come alone; one that the gate does not decide is `NotDecided`. With `atomic`,
+        up to 32 actions commit all or none: if one is rejected, the others are too, with the code `group_rejected`.
+
+        Attempts that fail on the way are repeated with the same idempotency keys, so nothing happens twice. Raises `GateError`
+        or `TransportError` where certainly nothing was done, and `OutcomeUnknownError`, with all keys, where something may have
+        been. `NotDecided.may_have_committed` says the same of one action.
+        """
+        return self.run(calls.act_many(acts, atomic=atomic, wait_ms=wait_ms))
+
     def find_out(self, unknown: OutcomeUnknownError) -> Verdict:
         """Asks once more for the very action whose outcome is not known: its verdict now, and never a second time.
 
@@ -145,6 +160,13 @@ class Client:
             ) from unknown
         verdict: Verdict = self.run(unknown.call)
         return verdict
+
+    def find_out_many(self, unknown: OutcomeUnknownError) -> tuple[Verdict | NotDecided, ...]:
+        """The same for a batch: what came of each of its actions, none of which is ever done twice."""
+        if unknown.idempotency_key is not None or not unknown.idempotency_keys:
+            raise CountersignError("this was no batch; use find_out") from unknown
+        results: tuple[Verdict | NotDecided, ...] = self.run(unknown.call)
+        return results
 
     def check(
         self,

@@ -80,8 +80,13 @@ class OutcomeUnknownError(CountersignError):
         self.call = call
         """The request, to be asked for again."""
         self.idempotency_key = call.idempotency_key
-        """The key of the action; None for claims, which have none and end by themselves."""
-        if call.idempotency_key is None:
+        """The key of the action; None for claims, which have none and end by themselves, and for batches."""
+        self.idempotency_keys = call.idempotency_keys
+        """The keys of all actions that may have committed, in their order."""
+        if call.idempotency_key is None and call.idempotency_keys:
+            what = f"the batch may have committed, under idempotency keys {', '.join(call.idempotency_keys)}"
+            hint = "find out with client.find_out_many(error), or repeat it with the same actions and keys: it never acts twice"
+        elif call.idempotency_key is None:
             what, hint = "this may have been done", "look before you ask for it again"
         else:
             what = f"the action may have committed, under idempotency key {call.idempotency_key}"

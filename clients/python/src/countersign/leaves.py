@@ -35,6 +35,14 @@ _MEMBERS = (
     "severity",
     "confidence",
     "score",
+    # A number that no member has.
+    None,
+    "deletes",
+    "identity",
+    "request",
+    "batch",
+    "actions",
+    "keys",
 )
 
 _KINDS = (
@@ -59,12 +67,15 @@ _KINDS = (
     "settle",
     "shadow",
     "withdrawal",
+    "batch",
+    "group",
 )
 
 _WORDS = {
     "kind": dict(enumerate(_KINDS, 1)),
     "verdict": dict(enumerate(("committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"), 1)),
     "auth": {0: "none", 1: "signature", 2: "gateway"},
+    "identity": {1: "agent", 2: "operator"},
 }
 
 _FORMAT = 3
@@ -79,9 +90,9 @@ def read_leaf(data: bytes) -> dict[str, Any]:
         raise ValueError("this is not a leaf of format 3")
     leaf: dict[str, Any] = {}
     for number, value in members.items():
-        if number >= len(_MEMBERS):
+        name = _MEMBERS[number] if number < len(_MEMBERS) else None
+        if name is None:
             raise ValueError(f"member {number} of a leaf is not known")
-        name = _MEMBERS[number]
         leaf[name] = _shown(name, value)
     return leaf
 

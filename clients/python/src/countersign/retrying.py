@@ -36,6 +36,9 @@ _LATER = ("busy", "shutting_down")
 _READ_FAILED = "external_unread"
 _UNCLEAR = "signature_replayed"
 
+# Answers of a gate that has looked for the keys: this very request was never carried out.
+_NEVER = ("idempotency_key_reused", "group_repeats")
+
 # `created` has whole seconds, so the next one is soon enough to sign again.
 _SIGN_AGAIN_AFTER_S = 1.1
 
@@ -122,7 +125,8 @@ class _Attempts(Generic[T]):
     def read(self, response: httpx.Response) -> T:
         """The answer as a value. What cannot be read says nothing about what was done."""
         try:
-            return self._call.read(_object(response))
+            answer = self._call.read(_object(response))
+            return self._call.doubt(answer) if self._call.doubt is not None and self._unknown > 0 else answer
         except ProtocolError as error:
             if self._call.writes:
                 raise OutcomeUnknownError(error, self._made, self._call) from error
@@ -170,7 +174,7 @@ def _said(refused: GateError) -> _Fate:
         return _Fate.NOT_NOW
     if refused.code == "signature_expired":
         return _Fate.SIGN_AGAIN
-    if refused.code == "idempotency_key_reused":
+    if refused.code in _NEVER:
         return _Fate.NEVER
     if refused.code == _UNCLEAR or (refused.status >= 500 and refused.code != _READ_FAILED):
         return _Fate.UNKNOWN

@@ -74,12 +74,12 @@ class Sender:
             extensions={"timeout": httpx.Timeout(limit_s).as_dict()},
         )
         if self.key is not None and self.origin is not None:
-            request.headers.update(sign(self.key, _signable(request, call.body), self.origin))
+            request.headers.update(sign(self.key, _signable(request, call), self.origin))
         return request
 
 
-def _signable(request: httpx.Request, body: bytes) -> Signable:
+def _signable(request: httpx.Request, call: Call[Any]) -> Signable:
     """Reads back what will be sent, so that what is signed is what leaves."""
     path, mark, query = request.url.raw_path.decode("ascii").partition("?")
     authority = request.headers["host"].lower()
-    return Signable(request.method, authority, path, query if mark else None, body)
+    return Signable(request.method, authority, path, query if mark else None, call.body, actions=call.actions)

@@ -26,6 +26,8 @@ class Signable:
     body: bytes
     if_match: str | None = None
     """The field `If-Match`, where it is sent: without it the request means something else."""
+    actions: str | None = None
+    """The field `Countersign-Actions` of a batch: which actions the signature is for."""
 
     def component(self, name: str) -> str:
         """The value of one covered component."""
@@ -35,6 +37,10 @@ class Signable:
             if self.if_match is None:
                 raise ValueError("`if-match` is covered and not sent")
             return self.if_match
+        if name == "countersign-actions":
+            if self.actions is None:
+                raise ValueError("`countersign-actions` is covered and not sent")
+            return self.actions
         values = {
             "@method": self.method,
             "@authority": self.authority,
@@ -52,12 +58,19 @@ class Signable:
             names.append("content-digest")
         if self.if_match is not None:
             names.append("if-match")
+        if self.actions is not None:
+            names.append("countersign-actions")
         return names
 
 
 def content_digest(body: bytes) -> str:
     """The value of `Content-Digest` (RFC 9530)."""
     return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+
+
+def actions_digest(bodies: Sequence[bytes]) -> str:
+    """The value of `Countersign-Actions`: the digest of the ids of a batch's actions, one behind the other."""
+    return content_digest(b"".join(hashlib.sha256(body).digest() for body in bodies))
 
 
 def signature_base(request: Signable, covered: Sequence[str], params: str) -> str:
@@ -79,4 +92,6 @@ def sign(
     fields = {"Signature-Input": f"sig1={params}", "Signature": f"sig1=:{signature}:"}
     if request.body:
         fields["Content-Digest"] = content_digest(request.body)
+    if request.actions is not None:
+        fields["Countersign-Actions"] = request.actions
     return fields

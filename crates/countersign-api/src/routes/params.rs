@@ -66,6 +66,8 @@ const TEXT_ID: Accepts = Accepts::Matching("^[^\\u0000-\\u001f\\u007f-\\u009f]+$
 const REVIEW: Accepts = Accepts::Matching("^rev_(0|[1-9][0-9]{0,15})$", 20);
 const CLAIM: Accepts = Accepts::Matching("^clm_(0|[1-9][0-9]{0,15})$", 20);
 const EFFECT: Accepts = Accepts::Matching("^eff_(0|[1-9][0-9]{0,15})$", 20);
+const BOOLEAN: Accepts = Accepts::Matching("^(true|false)$", 5);
+const DIGEST: Accepts = Accepts::Matching("^sha-256=:[A-Za-z0-9+/]{43}=:$", 54);
 const QUOTED_VERSION: Accepts = Accepts::Matching("^\"[0-9]{1,16}\"$", 18);
 
 /// What varies in a path: the same name is the same thing everywhere. `None` for a name that is not known here.
@@ -123,6 +125,16 @@ pub(super) const fn filter(name: &'static str, about: &'static str) -> Param {
 /// How many at most.
 pub(super) const fn limit(max: u64, about: &'static str) -> Param {
     query("limit", Accepts::Whole(1, max), about)
+}
+
+/// Something that is so only if it is asked for.
+pub(super) const fn flag(name: &'static str, about: &'static str) -> Param {
+    query(name, BOOLEAN, about)
+}
+
+/// The digest of the actions of a batch.
+pub(super) const fn actions(about: &'static str) -> Param {
+    Param { place: Place::Header, ..query("Countersign-Actions", DIGEST, about) }
 }
 
 /// How long to wait.

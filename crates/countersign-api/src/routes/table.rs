@@ -1,20 +1,22 @@
 //! The table itself. A new operation is a new row here, and then a handler in the gate, which does not compile without it.
 
 use super::errors::{ACTION, APPROVAL, EFFECT, ENTERED, FEED, LOG, REVIEW};
-use super::params::{HISTORY_MAX, PAGE_MAX, filter, if_match, limit, position, wait_ms};
+use super::params::{HISTORY_MAX, PAGE_MAX, actions, filter, flag, if_match, limit, position, wait_ms};
 use super::{Answer, Body, Callers, Content, Method, Named, Role, Route, Shape};
 use crate::error::ErrorCode::*;
 use crate::{
-    ActionRequest, AgentList, ApproveRequest, CallerResponse, ClaimEntered, ClaimExtension, ClaimList, ClaimRequest,
-    ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse, EntryResponse, ErasureRequest,
-    ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse, FactWritten, HaltEntered, HaltList,
-    HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation, ObserveRequest, ObserveResponse, OperatorList,
-    PactChecked, PactList, PactPublished, PactResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest,
-    ReviewList, ReviewShown, Verdict,
+    ActionRequest, AgentList, ApproveRequest, BatchRequest, BatchResponse, CallerResponse, ClaimEntered,
+    ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse,
+    EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse,
+    FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation,
+    ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, Ready,
+    ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown, Verdict,
 };
 
 /// Largest body of an action, and of everything else that agents send.
 pub const ACTION_BYTES_MAX: usize = 48 * 1024;
+/// Largest body of a batch of actions.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Largest body of a feed: a fact twice over, since JSON may escape what it writes.
 pub const FEED_BYTES_MAX: usize = 2 * 16 * 1024 + 1024;
 /// Largest pact.
@@ -80,6 +82,18 @@ routes! {
         params: &[wait_ms("Where a call follows, wait up to so long for its outcome; 60000 at most")],
         answers: &[ok::<Verdict>("The verdict, durable")],
         errors: &[ENTERED, LOG, ACTION, &[IdempotencyKeyReused, TooManyKeys]],
+    }
+    /// Decide up to 256 actions under one signature, each on its own and in their order; or, with `atomic`, up to 32 that commit all
+    /// or none. Safe to retry in whole with the same idempotency keys and bodies.
+    ActMany: Post "/v1/actions/batch", actions, Agent => {
+        body: json::<BatchRequest>(BATCH_BYTES_MAX),
+        params: &[
+            actions("SHA-256 of the ids of the actions in their order, covered by the signature; an open gate does not look at it"),
+            flag("atomic", "`true`: all actions commit, or none does"),
+            wait_ms("Where calls follow, wait up to so long for their outcomes; 60000 at most"),
+        ],
+        answers: &[ok::<BatchResponse>("What came of each action, durable")],
+        errors: &[ENTERED, LOG, ACTION, &[BatchSize, ActionsMismatch, GroupRepeats, IdempotencyKeyReused, TooManyKeys]],
     }
     /// Decide an action on the facts as they are now, and do nothing. Promises nothing about later.
     Check: Post "/v1/actions/check", actions, Agent => {

@@ -48,7 +48,7 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
         return Err(Reason::ApprovalOutdated { drift: Box::new(drift) });
     }
     match decision.dispatched().and_then(|dispatched| dispatched.call.send.clone()) {
-        Some(send) => Ok(ReadyToSend { send, shadowed: decision.shadowed }),
+        Some(send) => Ok(ReadyToSend { send, shadowed: decision.shadowed.map(|it| *it) }),
         None => Err(match decision.verdict {
             Verdict::Rejected(blocked) | Verdict::Review { blocked, .. } => blocked,
             Verdict::Committed | Verdict::InFlight(_) => lost(EffectProblem::NoCall),

@@ -85,10 +85,7 @@ fn check_agents(
     now_ms: u64,
     is_known: &dyn Fn(&Mention) -> bool,
 ) -> Result<(), Reason> {
-    let (stage, members, reads) = (Stage::Intent, Vec::new(), Vec::new());
-    let (approval, principal, actor) = (None, None, None);
-    let mut deciding =
-        Deciding { stage, approval, action, snapshot, now_ms, kind, params, principal, actor, members, reads };
+    let mut deciding = Deciding::new(Stage::Intent, None, (action, kind, params), snapshot, now_ms);
     deciding.resolve_members();
     deciding.check_right(is_known)?;
     deciding.check_trust()
@@ -120,11 +117,11 @@ pub(super) fn check_actor(
 
 /// The key must be the agent's at this very instant, not only when the signature was verified.
 fn check_key(action: &Action, actor: &Fact, now_ms: u64) -> Result<(), Reason> {
-    let Some(signed) = action.auth.signed() else { return Ok(()) };
-    if holds_key(actor, &signed.key, now_ms) {
+    let Some(key) = action.auth.key() else { return Ok(()) };
+    if holds_key(actor, key, now_ms) {
         return Ok(());
     }
-    let (agent, key) = (action.agent.clone(), signed.key.clone());
+    let (agent, key) = (action.agent.clone(), key.clone());
     let since = Box::new(Since::from(&**actor.changed("key")));
     Err(Reason::KeyNotCurrent { agent, key, at: now_ms, since })
 }

@@ -89,6 +89,11 @@ impl Keys {
         self.identified
     }
 
+    /// The log began identified, whatever becomes of the entry that names its first admin.
+    pub(crate) fn identify(&mut self) {
+        self.identified = true;
+    }
+
     /// Whose key it is. Says nothing about whether it is good at this time.
     pub fn holder(&self, key: &KeyName) -> Option<&Holder> {
         self.holders.get(key).map(|(holder, _)| holder)

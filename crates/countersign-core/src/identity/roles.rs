@@ -105,7 +105,7 @@ pub fn authorise(
     role: Role,
     now_ms: u64,
 ) -> Result<(), NoAuthority> {
-    authorise_key(snapshot, by, auth.signed().map(|signed| &signed.key), role, now_ms)
+    authorise_key(snapshot, by, auth.key(), role, now_ms)
 }
 
 /// The same by the key that signed.

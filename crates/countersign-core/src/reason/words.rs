@@ -4,7 +4,7 @@
 
 use super::{
     About, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, HopRef, IdProblem, LastChange,
-    Listed, Misfit, OutOfScope, Reason, RuleFailure, ScopeRefusal, Since, Why, Widening,
+    Listed, Misfit, NotGroupable, OutOfScope, Reason, RuleFailure, ScopeRefusal, Since, Why, Widening,
 };
 use crate::expression::EvalError;
 use crate::fence;
@@ -28,6 +28,14 @@ impl Reason {
             Self::Halted { scope, since, why } => format!("`{scope}` is halted {since}: {why}"),
             Self::UnknownAction { pact, version, action, .. } => {
                 format!("pact `{pact}` version {version} has no action type `{action}`")
+            }
+            Self::NotInGroup { action, why } => {
+                let why = match why {
+                    NotGroupable::Call => "makes an external call, which can happen without the rest of the group",
+                    NotGroupable::Wait => "may wait for a fence, and a group is decided at once",
+                    NotGroupable::Claim => "acts under a claim",
+                };
+                format!("`{action}` cannot be part of an atomic group: it {why}")
             }
             Self::InvalidParams { problems } => {
                 let list: Vec<String> = problems.iter().map(|problem| said_at(&problem.at, &problem.what)).collect();
@@ -126,6 +134,9 @@ impl Reason {
                 format!("the approval of rev_{review} was good until {}, and it is {}", Utc(*until), Utc(*at))
             }
             Self::ApprovalOutdated { drift } => format!("what was approved is no longer so: {drift}"),
+            Self::GroupRejected { failed, .. } => {
+                format!("action {failed} of its atomic group was rejected, and so nothing of the group was done")
+            }
         }
     }
 
@@ -139,6 +150,10 @@ impl Reason {
             Self::UnknownAction { known, .. } => {
                 let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
                 return format!("it has: {}", known.join(", "));
+            }
+            Self::NotInGroup { .. } => "send it on its own, or in a batch that is not atomic",
+            Self::GroupRejected { .. } => {
+                "correct the action that was rejected, and send the group again with new idempotency keys"
             }
             Self::InvalidParams { .. } => {
                 "correct the parameters; their schema is in the pact (`countersign pact check --manifest`)"

@@ -3,10 +3,11 @@
 use super::call::StoredSend;
 use super::context::ContextError;
 use super::payload::{
-    DecisionParts, Finished, Payload, StoredDenied, StoredOutsideFact, decode_reads, decode_writes, split,
+    DecisionParts, Facts, Finished, Payload, SignedBody, StoredDenied, StoredGrouped, StoredOutsideFact, decode_reads,
+    decode_writes, split,
 };
 use super::{
-    Approved, Decided, Dispatch, Done, Entry, Event, FORMAT, Judged, Kind, Leaf, LeafAuth, LeafVerdict, Settle,
+    Approved, Decided, Dispatch, Done, Entry, Event, FORMAT, Grouped, Judged, Kind, Leaf, LeafAuth, LeafVerdict, Settle,
 };
 use crate::action::{Action, ActionRequest, RequestError};
 use crate::call::EffectId;
@@ -47,6 +48,18 @@ pub enum DecodeError {
     /// An authentication kind that this version does not know.
     #[error("authentication kind {0} is not known to this version; use a newer countersign")]
     Auth(u8),
+    /// An identity that this version does not know.
+    #[error("identity {0} is not known to this version; use a newer countersign")]
+    Identity(u8),
+    /// A leaf that does not say whose identity its entry is about, or says so of another.
+    #[error("its leaf does not say rightly whether it is about an agent or an operator: the gate did not write it so")]
+    NotItsIdentity,
+    /// A leaf that does not say which of its writes delete.
+    #[error("its leaf does not say rightly which of its writes delete: the gate did not write it so")]
+    NotItsDeletions,
+    /// The list of what was erased has a second spelling.
+    #[error("the entries that it erased are not in ascending order, or there are none: the gate did not write it so")]
+    Erased,
     /// A member that leaves of this kind do not have.
     #[error("the leaf of an entry of kind `{kind}` has no member {member} in this version")]
     Member {
@@ -107,18 +120,30 @@ impl Entry {
             return Ok(Self { index, time_ms, by, auth: Auth::None, context, event: Event::Erased(Box::new(leaf)) });
         };
         let (mut payload, bodies): (Payload, _) = split(payload)?;
-        let signed = payload.signed.take();
+        let (signed, signer) = (payload.signed.take(), payload.signer.take());
+        let grouped = payload.actions.iter().fold(0_usize, |sum, action| sum.saturating_add(action.body));
+        let (bodies, of_group) = bodies.split_at_checked(bodies.len() - grouped.min(bodies.len())).unwrap_or_default();
         let (body, signed_body) = split_bodies(bodies, payload.body, signed.as_ref().and_then(|signed| signed.body))?;
-        let auth = match (leaf.auth, signed) {
-            (LeafAuth::None, None) => Auth::None,
-            (LeafAuth::None, Some(_)) => return Err(DecodeError::Signed("signed")),
-            (_, None) => return Err(DecodeError::Missing("signed")),
-            (auth, Some(signed)) => {
-                let signed = Arc::new(signed.decode(signed_body).map_err(DecodeError::Signed)?);
-                Auth::Signature(signed).with_custody(auth == LeafAuth::Gateway)
+        let is_of_batch = leaf.batch.is_some();
+        let auth = match (leaf.auth, signed, signer) {
+            (LeafAuth::None, None, None) => Auth::None,
+            (LeafAuth::None, _, _) => return Err(DecodeError::Signed("signed")),
+            (auth, None, Some(key)) if is_of_batch => Auth::Batch { key, by_gateway: auth == LeafAuth::Gateway },
+            (auth, Some(signed), None) if !is_of_batch => {
+                let signed = signed.decode(signed_body, leaf.actions.as_deref()).map_err(DecodeError::Signed)?;
+                if leaf.request != Some(signed.digest()) {
+                    return Err(DecodeError::Signed("request"));
+                }
+                Auth::Signature(Arc::new(signed)).with_custody(auth == LeafAuth::Gateway)
             }
+            (_, None, None) => return Err(DecodeError::Missing(if is_of_batch { "signer" } else { "signed" })),
+            _ => return Err(DecodeError::Signed("signer")),
         };
-        let event = decode_event(&leaf, payload, body, &auth)?;
+        let event = decode_event(&leaf, payload, (body, of_group), &auth)?;
+        // What it is about is told by what it holds, and the leaf must say the same: an erasure leaves only that.
+        if event.identity() != leaf.identity {
+            return Err(DecodeError::NotItsIdentity);
+        }
         Ok(Self { index, time_ms, by, auth, context, event })
     }
 
@@ -135,10 +160,13 @@ impl Entry {
         else {
             return Self::decode(leaf, payload);
         };
-        let (Finished { charges, facts, signed, writes, .. }, _) = split(payload)?;
-        if signed.is_some() != leaf.auth.is_signed() {
+        let (Finished { body, charges, facts, signed, signer, writes, .. }, bodies) = split(payload)?;
+        let (is_signed, is_of_batch) = (leaf.auth.is_signed(), leaf.batch.is_some());
+        if (signed.is_some(), signer.is_some()) != (is_signed && !is_of_batch, is_signed && is_of_batch) {
             return Err(DecodeError::Signed("signed"));
         }
+        // Not read any further, but there: what a fold reads, an audit can read too.
+        split_bodies(bodies, Some(body), signed.and_then(|SignedBody { body }| body))?;
         let missing = DecodeError::Missing;
         let done = Done {
             kind: leaf.kind,
@@ -167,7 +195,39 @@ fn split_bodies(
     Ok((kept.map(|_| text(first)).transpose()?, signed.map(|_| text(rest)).transpose()?))
 }
 
-fn decode_event(leaf: &Leaf, payload: Payload, body: Option<&str>, auth: &Auth) -> Result<Event, DecodeError> {
+/// The actions of a rejected group: those whose ids and keys the leaf has.
+fn decode_group(
+    leaf: &Leaf,
+    stored: Vec<StoredGrouped>,
+    mut bodies: &[u8],
+    facts: &Facts,
+    auth: &Auth,
+) -> Result<Vec<Action>, DecodeError> {
+    let mut actions = Vec::with_capacity(stored.len());
+    for StoredGrouped { body, chain, observed } in stored {
+        let (body, rest) = bodies.split_at_checked(body).ok_or(DecodeError::Bodies)?;
+        let body = std::str::from_utf8(body).map_err(|_| DecodeError::Bodies)?;
+        let observed = observed.into_iter().map(|it| it.decode(facts)).collect::<Result<_, _>>()?;
+        let request = ActionRequest::parse(body)?;
+        let mut action = Action::new(leaf.by.clone(), auth.of_batch(), body.into(), request, observed);
+        action.chain = chain.map(StoredChain::decode).transpose()?.map(Arc::new);
+        actions.push(action);
+        bodies = rest;
+    }
+    let ids = leaf.actions.iter().flatten().copied().zip(leaf.keys.iter().flatten().copied());
+    let is_listed = ids.eq(actions.iter().map(|action| (action.id, action.key)));
+    match is_listed && bodies.is_empty() {
+        true => Ok(actions),
+        false => Err(DecodeError::Missing("actions")),
+    }
+}
+
+fn decode_event(
+    leaf: &Leaf,
+    payload: Payload,
+    (body, of_group): (Option<&str>, &[u8]),
+    auth: &Auth,
+) -> Result<Event, DecodeError> {
     let missing = DecodeError::Missing;
     let facts = payload.facts;
     let mut writes = decode_writes(leaf, &facts, payload.writes)?;
@@ -186,7 +246,8 @@ fn decode_event(leaf: &Leaf, payload: Payload, body: Option<&str>, auth: &Auth) 
             let observed = payload.observed.into_iter().map(|it| it.decode(&facts)).collect::<Result<_, _>>()?;
             let mut action = Action::new(leaf.by.clone(), auth.clone(), body.into(), request, observed);
             action.chain = payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new);
-            Event::Action(Box::new(Decided { action, decision: decided(writes, charges)? }))
+            action.batch = leaf.batch;
+            Event::Action(Box::new(Decided { action: Box::new(action), decision: decided(writes, charges)? }))
         }
         Kind::Approval => {
             let body = body?;
@@ -231,6 +292,7 @@ fn decode_event(leaf: &Leaf, payload: Payload, body: Option<&str>, auth: &Auth) 
         Kind::Genesis => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
             log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,
+            is_identified: leaf.identity.is_some(),
         },
         Kind::Pact => {
             let source = payload.source.ok_or(missing("source"))?;
@@ -276,6 +338,14 @@ fn decode_event(leaf: &Leaf, payload: Payload, body: Option<&str>, auth: &Auth) 
         Kind::Expiry => Event::Expiry { review: ReviewId(leaf.review.ok_or(missing("review"))?) },
         Kind::Halt => Event::Halt { scope: leaf.scope()?, reason: reason?.into() },
         Kind::Resume => Event::Resume { scope: leaf.scope()?, reason: reason?.into() },
+        Kind::Batch => {
+            Event::Batch { actions: leaf.actions.clone().ok_or(missing("actions"))?, is_atomic: payload.atomic }
+        }
+        Kind::Group => {
+            let actions = decode_group(leaf, payload.actions, of_group, &facts, auth)?;
+            let failed = payload.failed.filter(|failed| *failed < actions.len()).ok_or(missing("failed"))?;
+            Event::Group(Box::new(Grouped { actions, failed, decision: decided(writes, charges)? }))
+        }
         Kind::Rotation => Event::Rotation { log_key: leaf.log_key.clone().ok_or(missing("log_key"))?, reason: reason? },
     })
 }

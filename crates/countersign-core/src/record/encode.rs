@@ -11,10 +11,11 @@ use self::parts::{
 };
 use super::call::{write_in_flight, write_send};
 use super::leaf::Fields;
-use super::{Approved, Decided, Dispatch, Entry, Event, Settle};
+use super::{Approved, Decided, Dispatch, Entry, Event, Grouped, Settle};
 use crate::canonical::Canonical;
 use crate::decision::{Decision, Verdict};
 use crate::erase::Forgotten;
+use crate::identity::Auth;
 
 pub(super) use self::parts::{Form, write_list};
 
@@ -136,6 +137,14 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             out.key("wall");
             out.u64(*wall_ms);
         }
+        Event::Batch { is_atomic, .. } => {
+            if *is_atomic {
+                out.key("atomic");
+                out.bool(true);
+            }
+            write_signed(out, entry, form);
+        }
+        Event::Group(group) => write_group(out, entry, group, form),
         // They are only read back: there is nothing left to write.
         Event::Done(_) | Event::Erased(_) => {}
     }
@@ -147,6 +156,9 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
             _ => None,
         };
         kept.into_iter().for_each(|body| out.raw(body));
+        if let Event::Group(group) = &entry.event {
+            group.actions.iter().for_each(|action| out.raw(&action.body));
+        }
         let signed = entry.auth.signed().and_then(|signed| signed.body.as_ref());
         signed.into_iter().for_each(|body| out.raw(body));
     }
@@ -171,11 +183,14 @@ fn write_forgotten(out: &mut Canonical, forgotten: &[Forgotten]) {
     out.close(']');
 }
 
-/// The signed request, where there is one: its member comes after `reason` and before `source`.
+/// The signed request, where there is one, or the key that signed the batch: its member comes after `reason` and before `source`.
 fn write_signed(out: &mut Canonical, entry: &Entry, form: Form<'_>) {
     if let Some(signed) = entry.auth.signed() {
         out.key("signed");
         signed.write(out, |out, body| form.body(out, body));
+    } else if let Auth::Batch { key, .. } = &entry.auth {
+        out.key("signer");
+        out.string(key.as_str());
     }
 }
 
@@ -196,6 +211,40 @@ fn write_decided(out: &mut Canonical, entry: &Entry, decided: &Decided, form: Fo
     write_reads(out, decision, form);
     write_signed(out, entry, form);
     write_writes(out, &decision.writes, form);
+}
+
+/// A rejected group: what every action of it said and rested on, which of them failed, and why.
+fn write_group(out: &mut Canonical, entry: &Entry, group: &Grouped, form: Form<'_>) {
+    let Grouped { actions, failed, decision } = group;
+    write_absent(out, decision, form);
+    out.key("actions");
+    out.open('[');
+    for action in actions {
+        out.element();
+        out.open('{');
+        form.body(out, &action.body);
+        if let Some(chain) = &action.chain {
+            out.key("chain");
+            chain.write(out);
+        }
+        if !action.observed.is_empty() {
+            out.key("observed");
+            out.open('[');
+            for observed in &action.observed {
+                out.element();
+                write_observation(out, observed, true, form);
+            }
+            out.close(']');
+        }
+        out.close('}');
+    }
+    out.close(']');
+    write_outcome(out, decision, form);
+    write_facts(out, form);
+    out.key("failed");
+    out.u64(*failed as u64);
+    write_reads(out, decision, form);
+    write_signed(out, entry, form);
 }
 
 /// An approval: who acted and with which body, what was decided, and what the reviewer was shown.

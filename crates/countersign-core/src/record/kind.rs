@@ -3,6 +3,8 @@
 //! Each has a number, which is what leaves hold, and a word, which is what people read. Neither ever changes its meaning.
 
 use crate::call::Outcome;
+use crate::ids::FactType;
+use crate::pact::catalogue::{AGENT, OPERATOR};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -47,6 +49,8 @@ words! {
         Action = "action" / 1,
         /// A reviewer approved a parked action.
         Approval = "approval" / 2,
+        /// An agent sent several actions at once.
+        Batch = "batch" / 22,
         /// An agent announced a change.
         Claim = "claim" / 3,
         /// The wall clock stepped, or was confirmed.
@@ -67,6 +71,8 @@ words! {
         Feed = "feed" / 11,
         /// The log begins.
         Genesis = "genesis" / 12,
+        /// An atomic group of actions was rejected.
+        Group = "group" / 23,
         /// A scope was halted.
         Halt = "halt" / 13,
         /// A feed waits for a fence to end.
@@ -117,6 +123,27 @@ words! {
         None = "none" / 0,
         /// By a signature of the sender's own.
         Signature = "signature" / 1,
+    }
+}
+
+words! {
+    /// Whose identity an entry is about, as leaves tell it: what no erasure may take away.
+    LeafIdentity {
+        /// An agent's.
+        Agent = "agent" / 1,
+        /// An operator's.
+        Operator = "operator" / 2,
+    }
+}
+
+impl LeafIdentity {
+    /// Whose identity facts of this type are.
+    pub fn of_type(ty: &FactType) -> Option<Self> {
+        match ty.as_str() {
+            AGENT => Some(Self::Agent),
+            OPERATOR => Some(Self::Operator),
+            _ => None,
+        }
     }
 }
 

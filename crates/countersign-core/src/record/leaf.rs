@@ -5,21 +5,26 @@ mod write;
 
 use super::context::Context;
 use super::decode::DecodeError;
-use super::{Kind, LeafAuth, LeafVerdict};
+use super::{Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use crate::action::KeyDigest;
 use crate::decision::PactRef;
 use crate::halt::Scope;
+use crate::identity::RequestDigest;
 use crate::ids::{AgentId, Digest, Tag};
 
-pub(super) use write::Fields;
+pub(super) use write::{Fields, deletes};
 
 /// The public part of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     /// The action's id.
     pub action: Option<Digest>,
+    /// The ids of the actions of a batch or a group, in their order.
+    pub actions: Option<Vec<Digest>>,
     /// How the sender was authenticated.
     pub auth: LeafAuth,
+    /// The entry of the batch that an action came in.
+    pub batch: Option<u64>,
     /// Who caused it.
     pub by: AgentId,
     /// The claim that an extension or withdrawal speaks of.
@@ -28,16 +33,22 @@ pub struct Leaf {
     pub commitment: Digest,
     /// Where it came from and what it weighs.
     pub context: Context,
+    /// Which of the writes delete their facts, by place, ascending.
+    pub deletes: Vec<u64>,
     /// The effect that a dispatch or settlement speaks of.
     pub effect: Option<u64>,
     /// The entries whose payloads an erasure erased.
     pub erased: Option<Vec<u64>>,
     /// The entry in which a feed was held until a fence ended.
     pub held: Option<u64>,
+    /// Whose identity it is about: such an entry is never erased.
+    pub identity: Option<LeafIdentity>,
     /// The place in the log.
     pub index: u64,
     /// The digest of the action's idempotency key.
     pub key: Option<KeyDigest>,
+    /// The digests of the idempotency keys of a rejected group.
+    pub keys: Option<Vec<KeyDigest>>,
     /// What kind of entry it is.
     pub kind: Kind,
     /// The log's verifier key: in a genesis entry its first, in a rotation its next.
@@ -46,6 +57,8 @@ pub struct Leaf {
     pub pact: Option<PactRef>,
     /// The tags and versions read.
     pub reads: Option<Vec<(Tag, u64)>>,
+    /// What tells the signed request from every other; in every entry that is signed itself, and in no other.
+    pub request: Option<RequestDigest>,
     /// The entry that parked what an approval, refusal or expiry speaks of.
     pub review: Option<u64>,
     /// What a halt or resume speaks of.

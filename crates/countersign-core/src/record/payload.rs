@@ -2,26 +2,75 @@
 
 use super::call::{StoredEvidence, StoredInFlight, StoredSend};
 use super::decode::DecodeError;
+use super::leaf::deletes;
 use super::{Leaf, LeafVerdict};
 use crate::action::Observed;
 use crate::decision::{BudgetKey, Charge, Decision, Made, ReadVersion, Verdict, WaivedBy, Write};
 use crate::delegation::StoredChain;
 use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
-use crate::identity::StoredSigned;
+use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
 use crate::reason::Reason;
 use crate::value::Attributes;
 use serde::Deserialize;
-use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smol_str::SmolStr;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Takes the object off the front of a payload; what follows are the bodies.
 pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
-    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter();
-    let object = objects.next().ok_or(DecodeError::Missing("{"))??;
+    // What is read as an object must be one: the library below takes a list of its members as well.
+    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter::<Object<T>>();
+    let Object(object) = objects.next().ok_or(DecodeError::Missing("{"))??;
     Ok((object, payload.get(objects.byte_offset()..).unwrap_or_default()))
+}
+
+/// An object and nothing else.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OneObject(PhantomData))
+    }
+}
+
+struct OneObject<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+    }
+}
+
+/// Reads a list of objects, each of them one.
+fn objects<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Vec::<Object<T>>::deserialize(deserializer)?.into_iter().map(|Object(object)| object).collect())
+}
+
+/// Reads a member that is there: what is absent is left out, and there is no null.
+fn there<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// The same of an object.
+fn object_there<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Object::deserialize(deserializer).map(|Object(object)| Some(object))
+}
+
+/// Of a signed request, how many bytes its body has behind the object.
+#[derive(Deserialize)]
+pub(super) struct SignedBody {
+    #[serde(default, deserialize_with = "there")]
+    pub(super) body: Option<usize>,
 }
 
 /// What a finished action changed, and nothing else of it: no reason, observation or body is made of what the fold does not read.
@@ -30,11 +79,10 @@ pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a
 pub(super) struct Finished {
     #[serde(rename = "absent")]
     _absent: Option<IgnoredAny>,
-    #[serde(rename = "body")]
-    _body: IgnoredAny,
+    pub(super) body: usize,
     #[serde(rename = "chain")]
     _chain: Option<IgnoredAny>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     pub(super) charges: Vec<StoredCharge>,
     #[serde(rename = "decision")]
     _decision: Option<IgnoredAny>,
@@ -44,8 +92,10 @@ pub(super) struct Finished {
     _observed: Option<IgnoredAny>,
     #[serde(rename = "reads")]
     _reads: Option<IgnoredAny>,
-    pub(super) signed: Option<IgnoredAny>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_there")]
+    pub(super) signed: Option<SignedBody>,
+    pub(super) signer: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "objects")]
     pub(super) writes: Vec<StoredWrite>,
 }
 
@@ -90,6 +140,10 @@ impl<'de> Deserialize<'de> for Facts {
 pub(super) struct Payload {
     #[serde(default)]
     pub(super) absent: Vec<usize>,
+    #[serde(default)]
+    pub(super) actions: Vec<StoredGrouped>,
+    #[serde(default)]
+    pub(super) atomic: bool,
     pub(super) agent: Option<AgentId>,
     pub(super) blocked: Option<Reason>,
     pub(super) body: Option<usize>,
@@ -105,6 +159,7 @@ pub(super) struct Payload {
     pub(super) fact: Option<FactId>,
     #[serde(default)]
     pub(super) facts: Facts,
+    pub(super) failed: Option<usize>,
     #[serde(default)]
     pub(super) forgotten: Vec<(Tag, u64)>,
     pub(super) judged_at: Option<u64>,
@@ -124,6 +179,7 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) waives: Vec<SmolStr>,
     pub(super) signed: Option<StoredSigned>,
+    pub(super) signer: Option<KeyName>,
     pub(super) source: Option<String>,
     pub(super) wall: Option<u64>,
     #[serde(default)]
@@ -132,6 +188,17 @@ pub(super) struct Payload {
     pub(super) reads: Vec<usize>,
     pub(super) shadowed: Option<Reason>,
     pub(super) decision: Option<StoredDecision>,
+}
+
+/// An action of a rejected group.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoredGrouped {
+    /// How many bytes its body has; they are behind the payload's object, in the order of the actions.
+    pub(super) body: usize,
+    pub(super) chain: Option<StoredChain>,
+    #[serde(default)]
+    pub(super) observed: Vec<StoredObserved>,
 }
 
 /// `decision` in a payload: whatever there is to say beside the verdict, which is in the leaf.
@@ -177,10 +244,8 @@ impl StoredDecision {
             }
             LeafVerdict::Settled | LeafVerdict::Failed | LeafVerdict::InDoubt => return Err(missing("verdict")),
         };
-        let waived_by = self.waived_by.map(|StoredWaived { preconditions, review, reviewer }| WaivedBy {
-            reviewer,
-            review,
-            preconditions,
+        let waived_by = self.waived_by.map(|StoredWaived { preconditions, review, reviewer }| {
+            Box::new(WaivedBy { reviewer, review, preconditions })
         });
         Ok(Decision {
             verdict,
@@ -189,7 +254,7 @@ impl StoredDecision {
             writes: parts.writes,
             charges: parts.charges,
             gap_ms: self.gap_ms,
-            shadowed: self.shadowed,
+            shadowed: self.shadowed.map(Box::new),
             waived_by,
         })
     }
@@ -199,6 +264,7 @@ impl StoredDecision {
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredCharge {
     action: ActionName,
+    #[serde(default, deserialize_with = "there")]
     agent: Option<AgentId>,
     amount: i64,
     budget: SmolStr,
@@ -239,7 +305,9 @@ pub(super) struct StoredOutsideFact {
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredWrite {
     fact: usize,
+    #[serde(default, deserialize_with = "there")]
     previous: Option<u64>,
+    #[serde(default, deserialize_with = "there")]
     value: Option<Attributes>,
 }
 
@@ -272,7 +340,9 @@ pub(super) fn decode_writes(leaf: &Leaf, facts: &Facts, writes: Vec<StoredWrite>
             let (fact, tag, version, made) = (facts.at(fact)?, Some(*tag), *version, Made::default());
             Ok(Write { fact, tag, version, value, previous_entry, made })
         };
-    writes.into_iter().zip(versions).map(decode).collect()
+    let writes = writes.into_iter().zip(versions).map(decode).collect::<Result<Vec<_>, DecodeError>>()?;
+    // Whether something was deleted is told by what is left of it, and the leaf must say the same: an erasure leaves only that.
+    if deletes(&writes) == leaf.deletes { Ok(writes) } else { Err(DecodeError::NotItsDeletions) }
 }
 
 /// What an entry read. The leaf has, in the same order, the tags and versions of what was there.

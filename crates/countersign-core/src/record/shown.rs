@@ -49,7 +49,9 @@ impl Leaf {
             out.key("action");
             out.hex_string(&action.0);
         }
+        hex_list(&mut out, "actions", self.actions.iter().flatten().map(|id| id.0.as_slice()));
         text(&mut out, "auth", self.auth.as_str());
+        number(&mut out, "batch", self.batch);
         let given = self.context.given();
         if let Some(given) = given.filter(|given| !given.because_of.is_empty()) {
             out.key("because_of");
@@ -60,17 +62,23 @@ impl Leaf {
         out.key("commitment");
         out.hex_string(&self.commitment.0);
         number(&mut out, "confidence", given.and_then(|given| given.confidence));
+        if !self.deletes.is_empty() {
+            out.key("deletes");
+            numbers(&mut out, &self.deletes);
+        }
         number(&mut out, "effect", self.effect);
         if let Some(erased) = &self.erased {
             out.key("erased");
             numbers(&mut out, erased);
         }
         number(&mut out, "held", self.held);
+        self.identity.iter().for_each(|identity| text(&mut out, "identity", identity.as_str()));
         number(&mut out, "index", Some(self.index));
         if let Some(key) = &self.key {
             out.key("key");
             out.hex_string(key);
         }
+        hex_list(&mut out, "keys", self.keys.iter().flatten().map(<[u8; 16]>::as_slice));
         text(&mut out, "kind", self.kind.as_str());
         labels(&mut out, given);
         self.log_key.iter().for_each(|log_key| text(&mut out, "log_key", log_key));
@@ -84,6 +92,10 @@ impl Leaf {
             out.close('}');
         }
         versions(&mut out, "reads", self.reads.as_deref());
+        if let Some(request) = &self.request {
+            out.key("request");
+            out.hex_string(request);
+        }
         number(&mut out, "review", self.review);
         self.scope.iter().for_each(|scope| text(&mut out, "scope", scope));
         score(&mut out, given);
@@ -108,6 +120,21 @@ fn number(out: &mut Canonical, key: &str, number: Option<u64>) {
         out.key(key);
         out.u64(number);
     }
+}
+
+/// Nothing where there is none.
+fn hex_list<'a>(out: &mut Canonical, key: &str, items: impl Iterator<Item = &'a [u8]>) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    out.key(key);
+    out.open('[');
+    for item in items {
+        out.element();
+        out.hex_string(item);
+    }
+    out.close(']');
 }
 
 fn numbers(out: &mut Canonical, numbers: &[u64]) {

@@ -25,8 +25,15 @@ impl State {
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
         let (index, time_ms, by) = (entry.index, entry.time_ms, &entry.by);
         match &entry.event {
-            Event::Genesis { origin, .. } => self.origin = Arc::from(origin.as_str()),
+            Event::Genesis { origin, is_identified, .. } => {
+                self.origin = Arc::from(origin.as_str());
+                if *is_identified {
+                    self.keys.identify();
+                }
+            }
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
+            // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
+            Event::Batch { .. } | Event::Group(_) => {}
             // All that it did is in what it wrote and charged.
             Event::Done(_) => {}
             Event::Pact(pact) => self.publish(pact),
@@ -76,6 +83,7 @@ impl State {
             Event::Withdrawal { claim } => self.fences.withdraw(*claim),
             Event::Erasure { entries, forgotten, .. } => {
                 for erased in entries {
+                    self.erased.insert(*erased);
                     self.reviews.close(*erased, Ended::Erased, index);
                     // It has ended, and is kept only until room is needed: with the facts that it names.
                     self.fences.withdraw(ClaimId(*erased));
@@ -136,25 +144,38 @@ impl State {
             _ => (entry.by.clone(), None),
         };
         for write in writes {
-            let before = self.facts.get(&write.fact);
-            if before.is_some_and(|fact| fact.version() >= write.version) {
-                continue;
-            }
-            let make = || Arc::new(after(before.map(AsRef::as_ref), write, entry, &by, confirmed_at_ms));
-            let made = write.made.get(make);
-            // States that follow one log share it. Over a snapshot that is ahead, what it follows may be another.
-            let is_this = made.written.entry == entry.index && made.previous_entry == before.map(|it| it.written.entry);
-            let fact = if is_this { made } else { make() };
-            self.put(fact);
+            self.advance(&write.fact, |before| {
+                if before.is_some_and(|fact| fact.version() >= write.version) {
+                    return None;
+                }
+                let place = (entry.index, entry.time_ms);
+                let make = || Arc::new(after(before.map(AsRef::as_ref), write, place, &by, confirmed_at_ms));
+                let made = write.made.get(make);
+                // States that follow one log share it. Over a snapshot that is ahead, what it follows may be another.
+                let previous = before.map(|it| it.written.entry);
+                let is_this = made.written.entry == entry.index && made.previous_entry == previous;
+                Some(if is_this { made } else { make() })
+            });
         }
+    }
+
+    /// Puts the next version of a fact in the place of the one before, if there is a next one.
+    fn advance(&mut self, id: &FactId, next: impl FnOnce(Option<&Arc<Fact>>) -> Option<Arc<Fact>>) {
+        let Self { facts, keys, .. } = self;
+        let is_identity = matches!(id.ty().as_str(), AGENT | OPERATOR);
+        facts.advance(id, |before| {
+            let fact = next(before)?;
+            if is_identity {
+                keys.put(before.map(AsRef::as_ref), &fact);
+            }
+            Some(fact)
+        });
     }
 
     /// Puts a version of a fact in the place of the one before.
     pub(super) fn put(&mut self, fact: Arc<Fact>) {
-        if matches!(fact.id.ty().as_str(), AGENT | OPERATOR) {
-            self.keys.put(self.facts.get(&fact.id).map(AsRef::as_ref), &fact);
-        }
-        self.facts.put(fact);
+        let id = fact.id.clone();
+        self.advance(&id, |_| Some(fact));
     }
 
     fn charge(&mut self, entry: &Entry) {
@@ -277,9 +298,15 @@ impl State {
 }
 
 /// The version that a write makes.
-fn after(before: Option<&Fact>, write: &Write, entry: &Entry, by: &AgentId, confirmed_at_ms: Option<u64>) -> Fact {
-    let (version, at_ms) = (write.version, entry.time_ms);
-    let written = Arc::new(Written { entry: entry.index, version, at_ms, by: by.clone() });
+pub(crate) fn after(
+    before: Option<&Fact>,
+    write: &Write,
+    (entry, at_ms): (u64, u64),
+    by: &AgentId,
+    confirmed_at_ms: Option<u64>,
+) -> Fact {
+    let version = write.version;
+    let written = Arc::new(Written { entry, version, at_ms, by: by.clone() });
     let tag = write.tag.unwrap_or(Tag([0; 12]));
     let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), Arc::clone(&written));
     match confirmed_at_ms {

@@ -48,23 +48,28 @@ impl FactMap {
         self.shards.get(Self::shard_of(hash))?.find(hash, |fact| fact.id == *id)
     }
 
-    /// Puts a version in the place of the one before.
-    pub(super) fn put(&mut self, fact: Arc<Fact>) {
-        let hash = self.hasher.hash_one(&fact.id);
+    /// Puts a version in the place of the one before, if `next` makes one of it.
+    pub(super) fn advance(&mut self, id: &FactId, next: impl FnOnce(Option<&Arc<Fact>>) -> Option<Arc<Fact>>) {
+        let hash = self.hasher.hash_one(id);
         let hasher = &self.hasher;
-        if fact.value.is_none() {
-            self.deleted.insert(fact.tag, fact.id.clone());
-        }
         let Some(shard) = self.shards.get_mut(Self::shard_of(hash)) else { return };
-        match shard.entry(hash, |held| held.id == fact.id, |held| hasher.hash_one(&held.id)) {
+        match shard.entry(hash, |held| held.id == *id, |held| hasher.hash_one(&held.id)) {
             Entry::Occupied(mut held) => {
+                let Some(fact) = next(Some(held.get())) else { return };
                 let is_back = held.get().value.is_none() && fact.value.is_some();
+                if fact.value.is_none() {
+                    self.deleted.insert(fact.tag, fact.id.clone());
+                }
                 let before = std::mem::replace(held.get_mut(), fact);
                 if is_back {
                     self.deleted.remove(&before.tag);
                 }
             }
             Entry::Vacant(free) => {
+                let Some(fact) = next(None) else { return };
+                if fact.value.is_none() {
+                    self.deleted.insert(fact.tag, fact.id.clone());
+                }
                 free.insert(fact);
                 self.count += 1;
             }

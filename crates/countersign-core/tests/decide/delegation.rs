@@ -233,7 +233,7 @@ fn a_delegated_action_read_back_and_decided_again_has_the_same_bytes() {
                 write.tag.get_or_insert(Tag([7; 12]));
             }
             let (by, auth) = (action.agent.clone(), action.auth.clone());
-            let event = Event::Action(Box::new(Decided { action, decision }));
+            let event = Event::Action(Box::new(Decided { action: Box::new(action), decision }));
             Entry { index: 9, time_ms: world.now_ms, by, auth, context: Context::default(), event }
         };
         let (first, mut encoder) = (entry(world.request()), Encoder::default());
@@ -244,7 +244,7 @@ fn a_delegated_action_read_back_and_decided_again_has_the_same_bytes() {
         let decoded = Entry::decode(read.clone(), Some(payload.as_bytes())).unwrap();
         let Event::Action(decided) = decoded.event else { panic!() };
         assert_eq!(decided.action.chain, world.chain);
-        let second = entry(decided.action);
+        let second = entry(*decided.action);
         assert_eq!(encoder.payload(&second), payload);
         assert_eq!(encoder.leaf(&second, &[5; 32]), leaf);
         // Canonical: a generic writer gives the same bytes.

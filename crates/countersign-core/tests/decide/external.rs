@@ -60,7 +60,7 @@ fn world() -> World {
 fn dispatched(world: &mut World) -> Effect {
     let (action, decision) = (world.request(), world.decide());
     assert_eq!(in_words(&decision), "in_flight");
-    let event = Event::Action(Box::new(Decided { action, decision }));
+    let event = Event::Action(Box::new(Decided { action: Box::new(action), decision }));
     world.next_entry = 70;
     world.enter("agent-1", event);
     world.state.effects.find(EffectId(70)).unwrap().clone()

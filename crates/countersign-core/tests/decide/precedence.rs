@@ -4,6 +4,7 @@ use crate::decide::delegation::{at_most, chain, scope};
 use crate::decide::world::{World, in_words};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::code::Code;
+use countersign_core::decide::decide_group;
 use countersign_core::decision::Decision;
 use countersign_core::effect::{Effect, Phase};
 use countersign_core::fence::{Claim, ClaimId, Fenced};
@@ -170,6 +171,7 @@ fn each_row_mends_the_fault_of_the_row_above() {
         assert!(!blocked.message().is_empty() && !blocked.hint().is_empty(), "row {at} explains nothing");
         assert!(decision.writes.is_empty() && decision.charges.is_empty(), "row {at} does something");
         check_fields(&world, &decision, *code);
+        check_group(&world, *code);
         mend(&mut world);
     }
     let decision = world.decide();
@@ -180,13 +182,21 @@ fn each_row_mends_the_fault_of_the_row_above() {
     assert_eq!(written[2]["balance"], 1_007);
 }
 
+/// In a group the same reasons count, in the same order. This action type makes a call, so there it ends.
+fn check_group(world: &World, code: Code) {
+    let blocked = decide_group(&[world.request()], &world.state, world.now_ms).unwrap();
+    let found = blocked.decision.blocked().unwrap().code();
+    assert_eq!((blocked.failed, found), (0, code.min(Code::NotInGroup)), "in a group");
+    assert!(blocked.decision.writes.is_empty() && blocked.decision.charges.is_empty(), "{code}");
+}
+
 /// What an auditor asks of the entry of every rejection: the action, the precondition, what was expected, what was found, and the
 /// gap. Where one does not apply, docs/formats/entry.md says what its absence means, and nothing else may be absent.
 fn check_fields(world: &World, decision: &Decision, code: Code) {
     let action = world.request();
     let (index, time_ms, by, auth) = (7, world.now_ms, action.agent.clone(), action.auth.clone());
     let id = action.id;
-    let event = Event::Action(Box::new(Decided { action, decision: decision.clone() }));
+    let event = Event::Action(Box::new(Decided { action: Box::new(action), decision: decision.clone() }));
     let entry = Entry { index, time_ms, by, auth, context: Context::default(), event };
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let payload = json(&entry.show_payload());
@@ -225,7 +235,10 @@ fn check_fields(world: &World, decision: &Decision, code: Code) {
 fn the_table_has_every_code_in_the_order_of_precedence() {
     // An approval becomes void only at a later decision: of the approval itself, or of a dispatch.
     let of_approvals = [Code::SelfApproval, Code::ApprovalExpired, Code::ApprovalOutdated];
-    let at_intent: Vec<Code> = Code::ALL.into_iter().filter(|code| !of_approvals.contains(code)).collect();
+    // These are about actions that are decided together.
+    let of_groups = [Code::NotInGroup, Code::GroupRejected];
+    let is_alone = |code: &Code| !of_approvals.contains(code) && !of_groups.contains(code);
+    let at_intent: Vec<Code> = Code::ALL.into_iter().filter(is_alone).collect();
     assert_eq!(ROWS.map(|(code, _)| code).as_slice(), at_intent);
     assert!(Code::ALL.is_sorted());
 }

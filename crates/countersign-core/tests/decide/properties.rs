@@ -177,6 +177,7 @@ fn set_up(world: &World, case: &Case) -> World {
             path: text.into(),
             query: query.as_ref().map(Into::into),
             if_match: query.as_ref().map(Into::into),
+            batch: None,
             ..Signed::clone(signed)
         };
         world.auth = Auth::Signature(Arc::new(signed));
@@ -239,7 +240,7 @@ fn entry(world: &World, action: Action, mut decision: Decision, context: &Contex
         write.tag.get_or_insert(Tag([7; 12]));
     }
     let (by, auth) = (action.agent.clone(), action.auth.clone());
-    let event = Event::Action(Box::new(Decided { action, decision }));
+    let event = Event::Action(Box::new(Decided { action: Box::new(action), decision }));
     Entry { index: 77, time_ms: world.now_ms.min(1 << 52), by, auth, context: context.clone(), event }
 }
 
@@ -305,7 +306,7 @@ proptest! {
         let is_done = matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::Rejected));
         prop_assert_eq!(matches!(folded.event, Event::Done(_)), is_done);
         prop_assert_eq!((folded.event.kind(), folded.event.verdict()), (read.event.kind(), read.event.verdict()));
-        prop_assert_eq!((folded.event.key(), &folded.context), (read.event.key(), &read.context));
+        prop_assert_eq!((folded.event.keys().collect::<Vec<_>>(), &folded.context), (read.event.keys().collect::<Vec<_>>(), &read.context));
         prop_assert_eq!(folded.event.writes(), read.event.writes());
         prop_assert_eq!(folded.event.charges(), read.event.charges());
         // A payload says how long its body is, and what is behind it is nothing.
@@ -315,7 +316,7 @@ proptest! {
         let Event::Action(stored) = read.event else { panic!("not an action") };
         let again = stored.action;
         let decision = decide(&again, &world.state, world.now_ms);
-        let second = entry(&world, again, decision, &context);
+        let second = entry(&world, *again, decision, &context);
         prop_assert_eq!(payloads.payload(&second), payload);
         prop_assert_eq!(leaves.leaf(&second, &[5; 32]), leaf_bytes);
         let Event::Action(decided) = &second.event else { panic!("not an action") };

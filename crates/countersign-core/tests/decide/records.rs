@@ -2,11 +2,12 @@
 
 use crate::decide::world::World;
 use countersign_core::halt::Scope;
-use countersign_core::identity::Auth;
+use countersign_core::identity::{Auth, KeyName, Signed, first_operator};
 use countersign_core::ids::{AgentId, Tag};
-use countersign_core::record::{Context, Decided, DecodeError, Encoder, Entry, Event, Given, Leaf, show};
+use countersign_core::record::{Context, Decided, DecodeError, Encoder, Entry, Event, Given, Leaf, LeafIdentity, show};
 use serde_json::{Value as Json, json};
 use std::path::Path;
+use std::sync::Arc;
 
 const PACT: &str = r#"
 pact = "billing"
@@ -34,7 +35,25 @@ id = "account-is-active"
 that = 'resource.status == "active"'
 "#;
 
-/// An action that committed, one that was rejected over a fact that is not there, a feed, and a halt with all that a context has.
+/// A request that someone signed. Nothing here verifies it.
+fn signed() -> Auth {
+    let key = KeyName::of([9; 32]);
+    Auth::Signature(Arc::new(Signed {
+        input: format!("(\"@method\" \"@path\");created=1794700000;nonce=\"0123456789abcdef\";keyid=\"{key}\"").into(),
+        key,
+        method: "PUT".into(),
+        authority: "gate.test".into(),
+        path: "/v1/facts/Operator/admin".into(),
+        query: None,
+        if_match: None,
+        batch: None,
+        body: Some("{}".into()),
+        signature: [7; 64],
+    }))
+}
+
+/// An action that committed, one that was rejected over a fact that is not there, two feeds, of which one was signed and is about an
+/// operator, and a halt with all that a context has.
 fn entries() -> Vec<Entry> {
     let act = |other: &str| {
         let params = json!({"account": "42", "amount": 5, "second": other});
@@ -46,12 +65,15 @@ fn entries() -> Vec<Entry> {
         for write in &mut decision.writes {
             write.tag.get_or_insert(Tag([7; 12]));
         }
-        (action.agent.clone(), Event::Action(Box::new(Decided { action, decision })))
+        (action.agent.clone(), Event::Action(Box::new(Decided { action: Box::new(action), decision })))
     };
     let mut world = World::new(PACT, "refund", json!({}));
     world.feed("Account::\"42\"", Some(json!({"status": "active", "balance": 900})));
     let mut write = world.state.feed(&"Account::\"42\"".parse().unwrap(), None);
     write.tag = Some(Tag([9; 12]));
+    let (fact, value) = first_operator(&KeyName::of([8; 32]));
+    let mut admin = world.state.feed(&fact, Some(value));
+    admin.tag = Some(Tag([6; 12]));
     let operator = || AgentId::new("operator").unwrap();
     let given = Given {
         session: Some("ses_1".into()),
@@ -65,13 +87,14 @@ fn entries() -> Vec<Entry> {
         (act("\u{e9} \"quoted\""), Context::default()),
         (act("nobody"), Context::default()),
         ((operator(), Event::Feed { write, held: None }), Context::default()),
+        ((operator(), Event::Feed { write: admin, held: None }), Context::default()),
         ((operator(), Event::Halt { scope: Scope::All, reason: "why".into() }), Context::new(given).unwrap()),
     ];
-    let entry = |(at, ((by, event), context))| Entry {
+    let entry = |(at, ((by, event), context)): (u64, ((AgentId, Event), Context))| Entry {
         index: at,
         time_ms: 1_794_700_000_000 + at,
         by,
-        auth: Auth::None,
+        auth: if event.identity().is_some() { signed() } else { Auth::None },
         context,
         event,
     };
@@ -130,8 +153,8 @@ fn a_leaf_has_one_spelling_and_no_strange_members() {
     later[2] = 4;
     assert!(matches!(refused(&later), DecodeError::Format(4)));
     let mut unknown = leaf.clone();
-    unknown[4] = 23;
-    assert!(matches!(refused(&unknown), DecodeError::Kind(23)));
+    unknown[4] = 0;
+    assert!(matches!(refused(&unknown), DecodeError::Kind(0)));
     let with = |member: &[u8]| {
         let mut more = [&leaf[..], member].concat();
         more[0] += 1;
@@ -141,6 +164,93 @@ fn a_leaf_has_one_spelling_and_no_strange_members() {
     assert!(matches!(refused(&with(&[14, 0])), DecodeError::Member { member: 14, .. }), "no halt has an effect");
     assert!(matches!(refused(&with(&[0x18, 24, 1])), DecodeError::NotCanonical), "a member twice");
     assert!(matches!(refused(br#"{"auth":"none","v":2}"#), DecodeError::Format(2)));
+}
+
+/// What an outsider, or whoever reads an erased entry, must find in the leaf alone.
+#[test]
+fn a_leaf_says_what_was_signed_and_whose_identity_it_is_about_and_nothing_else_passes() {
+    let admin = entries().remove(3);
+    let leaf = Encoder::default().leaf(&admin, &[5; 32]).to_vec();
+    let payload = Encoder::default().payload(&admin).to_owned();
+    let read = Leaf::decode(&leaf).unwrap();
+    assert_eq!((read.identity, read.request.is_some()), (Some(LeafIdentity::Operator), true));
+    Entry::decode(read.clone(), Some(payload.as_bytes())).unwrap();
+    // Neither may be left out or be another.
+    let refused = |leaf: Leaf| Entry::decode(leaf, Some(payload.as_bytes())).unwrap_err();
+    assert!(matches!(refused(Leaf { identity: None, ..read.clone() }), DecodeError::NotItsIdentity));
+    let agent = Leaf { identity: Some(LeafIdentity::Agent), ..read.clone() };
+    assert!(matches!(refused(agent), DecodeError::NotItsIdentity));
+    assert!(matches!(refused(Leaf { request: Some([1; 16]), ..read }), DecodeError::Signed("request")));
+    let mut unsigned = leaf;
+    unsigned.truncate(unsigned.len() - 19);
+    unsigned[0] -= 1;
+    assert!(matches!(Leaf::decode(&unsigned).unwrap_err(), DecodeError::Signed("request")));
+}
+
+#[test]
+fn lists_of_a_leaf_have_one_spelling() {
+    let erasure = Event::Erasure { entries: vec![3, 9], forgotten: Vec::new(), reason: "why".into() };
+    let erasure = Entry { event: erasure, context: Context::default(), ..entries().pop().unwrap() };
+    let leaf = Encoder::default().leaf(&erasure, &[5; 32]).to_vec();
+    Leaf::decode(&leaf).unwrap();
+    let at = leaf.len() - 2;
+    for list in [[9, 3], [3, 3]] {
+        let other = [&leaf[..at], &list].concat();
+        assert!(matches!(Leaf::decode(&other).unwrap_err(), DecodeError::Erased), "{list:?}");
+    }
+    let none = [&leaf[..at - 1], &[0x80]].concat();
+    assert!(matches!(Leaf::decode(&none).unwrap_err(), DecodeError::Erased));
+    // Writes that there are none of are left out.
+    let rejected = Encoder::default().leaf(&entries()[1], &[5; 32]).to_vec();
+    assert_eq!(Leaf::decode(&rejected).unwrap().writes, None);
+    let mut with_none = [&rejected[..], &[12, 0x80]].concat();
+    with_none[0] += 1;
+    assert!(matches!(Leaf::decode(&with_none).unwrap_err(), DecodeError::NotCanonical));
+}
+
+/// What opening a folder reads must be what an audit can read.
+#[test]
+fn a_fold_reads_objects_and_whole_bodies_only() {
+    let entry = entries().remove(0);
+    let leaf = Leaf::decode(Encoder::default().leaf(&entry, &[5; 32])).unwrap();
+    let payload = Encoder::default().payload(&entry).to_owned();
+    let fold = |payload: &str| Entry::decode_to_fold(leaf.clone(), Some(payload.as_bytes()));
+    fold(&payload).unwrap();
+    let (object, body) = payload.split_at(payload.find("}{").unwrap() + 1);
+    let write = r#"{"fact":1,"previous":2,"value":{"balance":895,"status":"active"}}"#;
+    assert!(object.contains(write));
+    let of_array = |members: &[(&str, &str)]| {
+        let json: Json = serde_json::from_str(object).unwrap();
+        let value = |name: &str| json.get(name).map_or("null".to_owned(), ToString::to_string);
+        let values = members
+            .iter()
+            .map(|(name, default)| if json.get(*name).is_some() { value(name) } else { (*default).to_owned() });
+        format!("[{}]{body}", values.collect::<Vec<_>>().join(","))
+    };
+    let members = [
+        ("absent", "null"),
+        ("body", "0"),
+        ("chain", "null"),
+        ("charges", "[]"),
+        ("decision", "null"),
+        ("facts", "[]"),
+        ("observed", "null"),
+        ("reads", "null"),
+        ("signed", "null"),
+        ("writes", "[]"),
+    ];
+    let spellings = [
+        ("the members as a list", of_array(&members)),
+        ("a write as a list", payload.replacen(write, r#"[1,2,{"balance":895,"status":"active"}]"#, 1)),
+        ("a null", payload.replacen(r#""previous":2"#, r#""previous":null"#, 1)),
+        ("a body that is shorter", payload[..payload.len() - 1].to_owned()),
+        ("a body that is longer", format!("{payload} ")),
+        ("no body", object.to_owned()),
+    ];
+    for (what, spelling) in spellings {
+        assert_ne!(spelling, payload, "{what}");
+        fold(&spelling).unwrap_err();
+    }
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl World {
             path: "/v1/actions".into(),
             query: None,
             if_match: None,
+            batch: None,
             body: None,
             signature: [3; 64],
         }));
@@ -162,7 +163,10 @@ impl World {
         for write in &mut decision.writes {
             write.tag.get_or_insert(Tag([0; 12]));
         }
-        self.enter(self.agent, Event::Action(Box::new(Decided { action: self.request(), decision: decision.clone() })));
+        self.enter(
+            self.agent,
+            Event::Action(Box::new(Decided { action: Box::new(self.request()), decision: decision.clone() })),
+        );
         decision
     }
 

@@ -1,43 +1,36 @@
 //! Entries derived again: each as it should have been, from its recorded inputs and the state in front of it.
 
 use super::effects;
+use super::fault::{Fault, RestsOn};
 use crate::delegation::reduce_for;
 use crate::identity::meaning;
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::decide::{Approval, approve, decide};
+use countersign_core::decide::{Approval, GroupBlocked, Snapshot, approve, decide, decide_group};
 use countersign_core::decision::Write;
 use countersign_core::denial::check_denials;
 use countersign_core::fact::version_in_tag;
-use countersign_core::identity::{Auth, Role, authorise, role_to_feed};
-use countersign_core::ids::FactId;
-use countersign_core::record::{Approved, Decided, Entry, Event};
+use countersign_core::identity::{Role, authorise, first_operator, role_to_feed};
+use countersign_core::limits::{BATCH_ACTIONS_MAX, GROUP_ACTIONS_MAX};
+use countersign_core::record::{Approved, Context, Decided, Entry, Event, Grouped, LeafIdentity};
 use countersign_core::state::State;
+use countersign_core::value::Value;
 use std::sync::Arc;
 
 /// The entry as it should have been, from its recorded inputs.
-pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, String> {
+pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry, Fault> {
     if let Some(signed) = entry.auth.signed() {
-        meaning::check(signed, &entry.event)?;
+        meaning::check(signed, entry, state)?;
     }
     check_authority(entry, state)?;
-    let Entry { index, time_ms, by, auth, context, event } = entry;
-    let held = state.with_custody(auth.clone());
-    if held != *auth {
-        return Err(format!(
-            "it says `auth: {}`, and who held the key then makes it `{}`",
-            auth.as_str(),
-            held.as_str()
-        ));
-    }
+    check_custody(entry, state)?;
+    check_place(entry, state)?;
+    let Entry { index, time_ms, by, auth, event, .. } = entry;
     let mut again = match event {
         Event::Action(recorded) => {
             check_chain(&recorded.action, origin)?;
-            let action = recorded.action.clone();
-            let decision = decide(&action, state, *time_ms);
-            Event::Action(Box::new(Decided { action, decision }))
+            decided_again(entry, state, state)?
         }
-        Event::Approval(recorded) => Event::Approval(Box::new(approved_again(entry, recorded, state)?)),
-        Event::Dispatch(recorded) => effects::dispatched_again(*time_ms, recorded.effect, state)?,
+        Event::Approval(_) | Event::Dispatch(_) => decided_again(entry, state, state)?,
         Event::Feed { write, held: None } => {
             Event::Feed { write: state.feed(&write.fact, write.value.clone()), held: None }
         }
@@ -45,6 +38,10 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         Event::Settle(settle) => effects::settled_again(*time_ms, settle, state)?,
         Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => {
             effects::claimed_again(entry, state)?
+        }
+        Event::Group(recorded) => {
+            recorded.actions.iter().try_for_each(|action| check_chain(action, origin))?;
+            decided_again(entry, state, state)?
         }
         // What they say is an input, and whether they may say it was asked above.
         Event::Genesis { .. }
@@ -59,72 +56,69 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         | Event::Resume { .. }
         | Event::Denials(_)
         | Event::Rotation { .. }
+        | Event::Batch { .. }
         | Event::Done(_)
         | Event::Erased(_) => event.clone(),
     };
     give_tags(again.writes_mut(), event.writes());
-    Ok(Entry {
-        index: *index,
-        time_ms: *time_ms,
-        by: by.clone(),
-        auth: auth.clone(),
-        context: context.clone(),
-        event: again,
-    })
+    let context = Context::default();
+    Ok(Entry { index: *index, time_ms: *time_ms, by: by.clone(), auth: auth.clone(), context, event: again })
 }
 
-/// Whether an operator could do what the entry says, at its place. What the gate did itself needs nobody.
-fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
-    let Entry { time_ms, by, auth, event, .. } = entry;
-    let role = match event {
-        Event::Action(_) | Event::Genesis { .. } | Event::Clock { confirmed: false, .. } => {
-            return Ok(());
+/// What `decide` makes of an entry, on the facts, budgets and fences of `snapshot`. What was parked or cools is the state's.
+pub(super) fn decided_again(entry: &Entry, state: &State, snapshot: &impl Snapshot) -> Result<Event, Fault> {
+    match &entry.event {
+        Event::Action(recorded) => {
+            let action = recorded.action.clone();
+            let decision = decide(&action, snapshot, entry.time_ms);
+            Ok(Event::Action(Box::new(Decided { action, decision })))
         }
-        // An audit reads entries whole, and does not ask about those that it cannot read.
-        Event::Done(_) | Event::Erased(_) => return Ok(()),
-        Event::Dispatch(_) | Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
+        Event::Approval(recorded) => Ok(Event::Approval(Box::new(approved_again(entry, recorded, state, snapshot)?))),
+        Event::Dispatch(recorded) => effects::dispatched_again(entry.time_ms, recorded.effect, state, snapshot),
+        Event::Group(recorded) => Ok(Event::Group(Box::new(grouped_again(entry, recorded, snapshot)?))),
+        other => Err(format!("an entry of kind `{}` is not decided", other.kind()).into()),
+    }
+}
+
+/// Whether someone could do what the entry says, at its place. Nothing that is erased excuses that they could not: who is who, and who may
+/// do what, is never erased.
+fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
+    let Entry { index, time_ms, by, auth, event, .. } = entry;
+    let role = match event {
+        // An audit reads entries whole, and does not ask about those that it cannot read. Agents are asked where it is decided again.
+        Event::Action(_)
+        | Event::Claim { .. }
+        | Event::Extension { .. }
+        | Event::Withdrawal { .. }
+        | Event::Done(_)
+        | Event::Erased(_) => return Ok(()),
+        Event::Batch { actions, is_atomic } => return check_size(actions.len(), *is_atomic),
+        Event::Group(group) => return check_size(group.actions.len(), true),
+        Event::Genesis { .. } | Event::Clock { confirmed: false, .. } | Event::Dispatch(_) | Event::Expiry { .. } => {
+            return effects::by_the_gate(entry);
+        }
+        Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
         Event::Denials(denied) => {
             check_denials(denied, *time_ms)?;
             return effects::by_the_gate(entry);
         }
         // A settlement is the gate's own, unless a person resolved a doubt.
         Event::Settle(_) if effects::by_the_gate(entry).is_ok() => return Ok(()),
-        Event::Settle(settle) => {
-            effects::check_resolved(settle, state)?;
-            Role::Reviewer
-        }
-        // Agents are asked where the claim is derived again.
-        Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => return Ok(()),
-        Event::Held { fact, .. } => {
-            if !state.must_hold(fact) {
-                return Err(format!("{fact} was not fenced, but its feed was held"));
-            }
-            role_to_feed(fact)
+        // A log that begins identified names its first admin itself, right after its beginning and never again.
+        Event::Feed { write, held: None } if *index == FIRST_ADMIN && state.is_identified() => {
+            return check_first_admin(entry, write);
         }
         Event::Feed { write, held: None } => {
-            if state.must_hold(&write.fact) {
-                return Err(format!("{} was fenced, but was fed", write.fact));
-            }
-            check_condition(auth, &write.fact, state)?;
             state.keys().check(&write.fact, write.value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(&write.fact)
         }
-        Event::Confirm { fact, tag, version } => {
-            if state.confirmable(fact, *version) != Some(*tag) {
-                return Err(format!("{fact} was confirmed at version {version}, but was not at that version"));
-            }
+        Event::Held { fact, value } => {
+            state.keys().check(fact, value.as_ref()).map_err(|refused| refused.to_string())?;
             role_to_feed(fact)
         }
+        Event::Confirm { fact, .. } => role_to_feed(fact),
         Event::Pact(_) => Role::Publisher,
-        Event::Approval(_) => Role::Reviewer,
-        Event::Expiry { review } => {
-            state.reviews.check_expired(*review, *time_ms).map_err(|refused| refused.to_string())?;
-            return effects::by_the_gate(entry);
-        }
-        Event::Refusal { review, .. } => {
-            state.reviews.waiting(*review, *time_ms).map_err(|refused| refused.to_string())?;
-            Role::Reviewer
-        }
+        Event::Approval(_) | Event::Refusal { .. } | Event::Settle(_) => Role::Reviewer,
         Event::Halt { scope, reason } => {
             state.halts.check_halt(scope, reason).map_err(|refused| refused.to_string())?;
             Role::Admin
@@ -138,30 +132,113 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
     authorise(state, by, auth, role, *time_ms).map_err(|refused| refused.to_string())
 }
 
-/// Whether the version was current that the signed request asked for with `If-Match`.
-fn check_condition(auth: &Auth, fact: &FactId, state: &State) -> Result<(), String> {
-    let Some(tag) = auth.signed().and_then(|signed| signed.if_match.as_deref()) else { return Ok(()) };
-    let current = state.facts.get(fact).map_or(0, |fact| fact.version());
-    match version_in_tag(tag) {
-        Some(version) if version == current => Ok(()),
-        _ => Err(format!("it was to hold only for version {tag} of {fact}, which was at {current}")),
+/// The entry that names the first admin of a log that begins identified.
+const FIRST_ADMIN: u64 = 1;
+
+fn check_first_admin(entry: &Entry, write: &Write) -> Result<(), String> {
+    effects::by_the_gate(entry)?;
+    let key = match write.value.as_ref().and_then(|value| value.get("key")) {
+        Some(Value::String(key)) => key.parse().ok(),
+        _ => None,
+    };
+    match key.map(|key| first_operator(&key)) {
+        Some((fact, value)) if fact == write.fact && Some(&value) == write.value.as_ref() => Ok(()),
+        _ => Err("the log begins identified, and this entry does not name its first admin".to_owned()),
+    }
+}
+
+/// Whether the entry says rightly who held the key that signed.
+fn check_custody(entry: &Entry, state: &State) -> Result<(), String> {
+    let held = state.with_custody(entry.auth.clone());
+    if held == entry.auth {
+        return Ok(());
+    }
+    let (says, held) = (entry.auth.as_str(), held.as_str());
+    Err(format!("it says `auth: {says}`, and who held the key then makes it `{held}`"))
+}
+
+/// Whether what the entry speaks of was there, and as it says.
+fn check_place(entry: &Entry, state: &State) -> Result<(), Fault> {
+    let Entry { time_ms, event, .. } = entry;
+    match event {
+        Event::Held { fact, .. } if !state.must_hold(fact) => {
+            Err(Fault::on(RestsOn::Fences)(format!("{fact} was not fenced, but its feed was held")))
+        }
+        Event::Feed { write, held: None } if state.must_hold(&write.fact) => {
+            Err(format!("{} was fenced, but was fed", write.fact).into())
+        }
+        Event::Confirm { fact, tag, version } if state.confirmable(fact, *version) != Some(*tag) => {
+            let what = format!("{fact} was confirmed at version {version}, but was not at that version");
+            Err(Fault::on(RestsOn::Fact(fact.clone()))(what))
+        }
+        Event::Expiry { review } => {
+            let expired = state.reviews.check_expired(*review, *time_ms).map_err(|refused| refused.to_string());
+            expired.map_err(Fault::on(RestsOn::Review(review.0)))
+        }
+        Event::Refusal { review, .. } => {
+            let waiting = state.reviews.waiting(*review, *time_ms).map_err(|refused| refused.to_string());
+            waiting.map(drop).map_err(Fault::on(RestsOn::Review(review.0)))
+        }
+        Event::Settle(settle) if effects::by_the_gate(entry).is_err() => effects::check_resolved(settle, state),
+        _ => Ok(()),
     }
 }
 
 /// An approval decided again: the parked action under what its reviewer was shown.
-fn approved_again(entry: &Entry, recorded: &Approved, state: &State) -> Result<Approved, String> {
+fn approved_again(
+    entry: &Entry,
+    recorded: &Approved,
+    state: &State,
+    snapshot: &impl Snapshot,
+) -> Result<Approved, Fault> {
     let Approved { shown, until_ms, .. } = recorded.clone();
     let approval = Approval { by: &entry.by, shown: &shown, until_ms };
-    let parked = state.reviews.waiting(shown.review, entry.time_ms).map_err(|refused| refused.to_string())?;
-    let decision = match approve(&approval, parked, state, entry.time_ms) {
+    let parked = state.reviews.waiting(shown.review, entry.time_ms).map_err(|refused| refused.to_string());
+    let parked = parked.map_err(Fault::on(RestsOn::Review(shown.review.0)))?;
+    let decision = match approve(&approval, parked, snapshot, entry.time_ms) {
         Ok(decision) => decision,
         Err(void) => void.decision.ok_or_else(|| void.refusal.to_string())?,
     };
     Ok(Approved { action: Arc::clone(&parked.action), shown, until_ms, decision })
 }
 
+/// Whether a gate takes so many actions at once.
+fn check_size(actions: usize, is_atomic: bool) -> Result<(), String> {
+    let most = if is_atomic { GROUP_ACTIONS_MAX } else { BATCH_ACTIONS_MAX };
+    match (1..=most).contains(&actions) {
+        true => Ok(()),
+        false => Err(format!("it has {actions} actions, and no gate takes more than {most} so")),
+    }
+}
+
+/// A rejected group decided again, as a whole.
+fn grouped_again(entry: &Entry, recorded: &Grouped, snapshot: &impl Snapshot) -> Result<Grouped, Fault> {
+    if let Some(GroupBlocked { failed, decision }) = decide_group(&recorded.actions, snapshot, entry.time_ms) {
+        return Ok(Grouped { actions: recorded.actions.clone(), failed, decision });
+    }
+    let what = "every action of the group would have committed, and it was rejected".to_owned();
+    // A fact that is erased since may have been why: which ones the action reads is decided again, and not taken from the entry.
+    let failed = recorded.actions.get(recorded.failed).map(|action| decide(action, snapshot, entry.time_ms));
+    let mut reads = failed.into_iter().flat_map(|decision| decision.reads);
+    let fact = reads.find(|read| LeafIdentity::of_type(read.fact.ty()).is_none());
+    Err(Fault::on(fact.map_or(RestsOn::Nothing, |read| RestsOn::Fact(read.fact)))(what))
+}
+
+/// Whether the version in front of a feed is the one that its signed request asked for with `If-Match`.
+pub(super) fn check_condition(recorded: &Entry, again: &Entry) -> Result<(), String> {
+    let (Some(signed), Event::Feed { write, held: None }) = (recorded.auth.signed(), &again.event) else {
+        return Ok(());
+    };
+    let Some(tag) = signed.if_match.as_deref() else { return Ok(()) };
+    let current = if write.previous_entry.is_some() { write.version.saturating_sub(1) } else { 0 };
+    match version_in_tag(tag) {
+        Some(version) if version == current => Ok(()),
+        _ => Err(format!("it was to hold only for version {tag} of {}, which was at {current}", write.fact)),
+    }
+}
+
 /// Tags of new facts are drawn at random when they are written: a recorded input.
-fn give_tags(writes: &mut [Write], recorded: &[Write]) {
+pub(super) fn give_tags(writes: &mut [Write], recorded: &[Write]) {
     for write in writes.iter_mut().filter(|write| write.tag.is_none()) {
         write.tag = recorded.iter().find(|recorded| recorded.fact == write.fact).and_then(|recorded| recorded.tag);
     }

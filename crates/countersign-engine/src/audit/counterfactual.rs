@@ -3,7 +3,7 @@
 use super::again::check_chain;
 use super::{AuditError, walk_entries};
 use crate::fold::Fold;
-use crate::storage::disk::Disk;
+use crate::storage::Walk;
 use countersign_core::action::Action;
 use countersign_core::decide::{Approval, Snapshot, approve, decide};
 use countersign_core::decision::{BudgetKey, Decision, PactRef};
@@ -105,7 +105,7 @@ impl Snapshot for WithPacts<'_> {
 
 /// Decides every recorded action again under the given pacts; `progress` is told the entries done.
 pub fn replay(
-    disk: &dyn Disk,
+    log: &dyn Walk,
     key: &LogKey,
     pacts: &BTreeMap<PactName, Arc<Pact>>,
     progress: &mut dyn FnMut(u64),
@@ -113,7 +113,7 @@ pub fn replay(
     let mut report = ReplayReport::default();
     let mut fold = Fold::default();
     let replayed = AtomicU64::new(0);
-    walk_entries(disk, key, &replayed, progress, |recorded| {
+    walk_entries(log, key, &replayed, progress, |recorded| {
         let entry = &recorded.read.entry;
         let under = WithPacts { state: &fold.state, pacts };
         match &entry.event {
@@ -187,7 +187,7 @@ fn note(report: &mut ReplayReport, entry: u64, decision: &Decision, action: &Act
 }
 
 fn outcome(decision: &Decision) -> Outcome {
-    let blocked = decision.blocked().or(decision.shadowed.as_ref());
+    let blocked = decision.blocked().or(decision.shadowed.as_deref());
     let failed = blocked.iter().flat_map(|blocked| blocked.failed()).map(|failed| failed.id.to_string());
     Outcome {
         verdict: decision.verdict.as_str().to_owned(),

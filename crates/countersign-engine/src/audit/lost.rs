@@ -1,21 +1,22 @@
-//! What was under way by entries that are erased: claims, held feeds and calls in flight, followed by their leaves alone.
+//! What was under way by entries that are erased: reviews, claims, held feeds and calls in flight, followed by their leaves alone.
 //!
-//! They fenced facts. An entry that came out differently because a fence is missing here is unverifiable and not wrong, but only
-//! while such a thing was under way, and only where the entry is about fences at all.
+//! What goes on with such a thing cannot be derived again, and what was fenced by it cannot be found again. Both are unverifiable and not
+//! wrong, but only while it was under way: leaves tell when it ended.
 
-use countersign_core::code::Code;
+use super::fault::RestsOn;
+use countersign_core::limits::{CLAIM_MS_MAX, REVIEW_EXPIRES_MS};
+use countersign_core::reason::Reason;
 use countersign_core::record::{Event, Kind, Leaf, LeafVerdict};
 use std::collections::BTreeMap;
-
-/// The codes that speak of fences.
-pub(super) const FENCED: &[Code] = &[Code::FactClaimed, Code::FactFenced, Code::ClaimLost];
 
 /// What was under way, with the erased entry that began it.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     effects: BTreeMap<u64, u64>,
-    claims: BTreeMap<u64, u64>,
     held: BTreeMap<u64, u64>,
+    /// Each with the time after which it is over by itself.
+    claims: BTreeMap<u64, u64>,
+    reviews: BTreeMap<u64, u64>,
 }
 
 impl Lost {
@@ -23,20 +24,36 @@ impl Lost {
     pub(super) fn begun(&mut self, leaf: &Leaf) {
         let index = leaf.index;
         match (leaf.kind, leaf.verdict) {
-            (Kind::Claim, _) => drop(self.claims.insert(index, index)),
+            (Kind::Claim, _) => drop(self.claims.insert(index, leaf.time.saturating_add(CLAIM_MS_MAX))),
             (Kind::Held, _) => drop(self.held.insert(index, index)),
             (_, Some(LeafVerdict::InFlight)) => drop(self.effects.insert(leaf.effect.unwrap_or(index), index)),
+            (Kind::Action | Kind::Shadow, Some(LeafVerdict::Review)) => {
+                self.reviews.insert(index, leaf.time.saturating_add(REVIEW_EXPIRES_MS));
+            }
             _ => {}
         }
     }
 
     /// An entry, erased or not, may have ended something.
-    pub(super) fn ended(&mut self, event: &Event) {
-        let (claim, held) = match event {
-            Event::Withdrawal { claim } => (Some(claim.0), None),
-            Event::Feed { held, .. } => (None, *held),
-            Event::Erased(leaf) => (leaf.claim.filter(|_| leaf.kind == Kind::Withdrawal), leaf.held),
-            _ => (None, None),
+    pub(super) fn ended(&mut self, event: &Event, time_ms: u64) {
+        // No longer claim is granted than this, extensions included.
+        self.claims.retain(|_, until_ms| time_ms <= *until_ms);
+        let (claim, held, review) = match event {
+            Event::Withdrawal { claim } => (Some(claim.0), None, None),
+            Event::Feed { held, .. } => (None, *held, None),
+            Event::Approval(approved) if !approved.is_void() => (None, None, Some(approved.shown.review.0)),
+            Event::Refusal { review, .. } | Event::Expiry { review } => (None, None, Some(review.0)),
+            Event::Erased(leaf) if leaf.verdict == Some(LeafVerdict::Rejected) => (None, None, None),
+            Event::Erased(leaf) => (leaf.claim.filter(|_| leaf.kind == Kind::Withdrawal), leaf.held, leaf.review),
+            Event::Erasure { entries, .. } => {
+                // Whether they had ended was asked before.
+                entries.iter().for_each(|entry| {
+                    self.reviews.remove(entry);
+                    self.claims.remove(entry);
+                });
+                (None, None, None)
+            }
+            _ => (None, None, None),
         };
         if let Some(effect) = event.effect()
             && !matches!(event.verdict(), Some(LeafVerdict::InFlight | LeafVerdict::InDoubt))
@@ -45,26 +62,45 @@ impl Lost {
         }
         claim.map(|claim| self.claims.remove(&claim));
         held.map(|held| self.held.remove(&held));
+        review.map(|review| self.reviews.remove(&review));
     }
 
-    /// Whether an entry is about fences whatever it says: it announces, holds, releases or settles.
-    pub(super) fn concerns(event: &Event) -> bool {
-        matches!(
-            event,
-            Event::Claim { .. }
-                | Event::Extension { .. }
-                | Event::Withdrawal { .. }
-                | Event::Held { .. }
-                | Event::Feed { held: Some(_), .. }
-                | Event::Dispatch(_)
-                | Event::Settle(_)
-        )
+    /// The erased entry that something rests on, if that was under way.
+    pub(super) fn under_way(&self, rests_on: &RestsOn) -> Option<u64> {
+        match rests_on {
+            RestsOn::Review(review) => self.reviews.get_key_value(review).map(|(entry, _)| *entry),
+            RestsOn::Claim(claim) => self.claims.get_key_value(claim).map(|(entry, _)| *entry),
+            RestsOn::Effect(effect) => self.effects.get(effect).copied(),
+            // Which is released first also rests on which facts were fenced.
+            RestsOn::Held(held) => self.held.get(held).or_else(|| self.effects.values().next()).copied(),
+            RestsOn::Fences => self.effects.values().chain(self.held.values()).next().copied(),
+            RestsOn::Fact(_) | RestsOn::Nothing => None,
+        }
     }
 
-    /// The erased entry that an entry may rest on: of its own effect, or else anything that was under way.
-    pub(super) fn under_way(&self, event: &Event) -> Option<u64> {
-        let own = event.effect().and_then(|effect| self.effects.get(&effect.0));
-        let others = self.effects.values().chain(self.claims.values()).chain(self.held.values());
-        own.or_else(|| others.into_iter().next()).copied()
+    /// The erased entry without which a reason cannot be found again: it names what was under way, or how much was.
+    pub(super) fn named_by(&self, reason: &Reason) -> Option<u64> {
+        match reason {
+            Reason::ClaimLost { claim, .. } | Reason::FactClaimed { claim, .. } => {
+                self.claims.get_key_value(&claim.0).map(|(entry, _)| *entry)
+            }
+            Reason::FactFenced { effect, .. } => {
+                self.effects.get(&effect.0).or_else(|| self.held.values().next()).copied()
+            }
+            Reason::TooManyEffects => self.effects.values().next().copied(),
+            Reason::TooManyReviews => self.reviews.keys().next().copied(),
+            _ => None,
+        }
+    }
+
+    /// Why the erased entries of something must not be erased at this time: it had not ended.
+    pub(super) fn in_force(&self, entry: u64, effect: Option<u64>, time_ms: u64) -> Option<&'static str> {
+        if self.effects.contains_key(&effect.unwrap_or(entry)) {
+            return Some("its effect had not ended");
+        }
+        if self.held.contains_key(&entry) {
+            return Some("its feed was not written yet");
+        }
+        self.reviews.get(&entry).filter(|expires_at_ms| time_ms <= **expires_at_ms).map(|_| "it waited for a person")
     }
 }

@@ -3,22 +3,20 @@
 //! It excuses as little as it can. While a version is gone, nothing that rests on the fact can be judged. The next write that can be
 //! read holds the whole value, so from there on the value is known again, and a lie about it is found. Two things stay unknown for
 //! longer: since when an attribute is as it is, which only explanations tell, and when the source last confirmed the fact.
+//!
+//! What an entry rests on is told by the decision made again, never by the entry itself, which may name whatever it likes. Agents and
+//! operators are never erased, so nothing is excused by them. A fact that an erasure forgot is gone for good, and its tag with it.
 
 use super::Unknown;
 use countersign_core::code::Code;
-use countersign_core::ids::Tag;
-use countersign_core::record::{Entry, Event, Kind, Leaf};
-use std::collections::BTreeMap;
+use countersign_core::erase::Forgotten;
+use countersign_core::ids::{FactId, Tag};
+use countersign_core::record::{Entry, Event, Kind, Leaf, LeafIdentity};
+use countersign_core::state::State;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The codes whose explanations say since when something is so.
-const DATED: &[Code] = &[
-    Code::AgentNotActive,
-    Code::KeyNotCurrent,
-    Code::DelegationMemberNotActive,
-    Code::DelegationKeyNotCurrent,
-    Code::PreconditionFailed,
-    Code::ApprovalOutdated,
-];
+const DATED: &[Code] = &[Code::PreconditionFailed, Code::ApprovalOutdated];
 
 /// What is not known, by the tags of facts, each with the erased entry that would have told.
 #[derive(Debug, Default)]
@@ -26,26 +24,33 @@ pub(super) struct Taint {
     /// Facts whose current value is gone.
     values: BTreeMap<Tag, Gone>,
     /// Facts of which it is not known since when their attributes are as they are.
-    dates: BTreeMap<Tag, u64>,
+    dates: BTreeMap<Tag, Undated>,
     /// Facts of which it is not known when their source last confirmed them.
     confirmed: BTreeMap<Tag, u64>,
+    /// Which fact a tag belongs to of which no version can be read: what was said first holds for all that follows.
+    ids: BTreeMap<Tag, FactId>,
+    /// The tags of facts that were forgotten, which never come back.
+    forgotten: BTreeSet<Tag>,
 }
 
 /// A value that is gone.
 #[derive(Debug, Clone, Copy)]
-struct Gone {
+pub(super) struct Gone {
     /// The first erased entry since the value was last known.
     since: u64,
     /// The latest.
-    latest: u64,
+    pub(super) latest: u64,
     /// The version that the latest made.
-    version: u64,
+    pub(super) version: u64,
 }
 
-/// Whether the recorded payload and the one decided again both give a code, or either of them.
-pub(super) struct Said<'a> {
-    pub(super) both: &'a dyn Fn(&[Code]) -> bool,
-    pub(super) either: &'a dyn Fn(&[Code]) -> bool,
+/// A fact that is known again, without since when.
+#[derive(Debug, Clone, Copy)]
+struct Undated {
+    /// The first erased entry since the value was last known.
+    since: u64,
+    /// The entry from which on it is known.
+    known_from: u64,
 }
 
 impl Taint {
@@ -65,59 +70,119 @@ impl Taint {
         }
     }
 
-    /// An entry that can be read is applied: what it writes is known from here on.
-    pub(super) fn applied(&mut self, event: &Event) {
-        for tag in event.writes().iter().filter_map(|write| write.tag) {
+    /// An entry that can be read was applied: what it wrote is known from here on.
+    pub(super) fn applied(&mut self, entry: &Entry, state: &State) {
+        for write in entry.event.writes() {
+            let Some(tag) = write.tag else { continue };
             if let Some(gone) = self.values.remove(&tag) {
-                self.dates.entry(tag).or_insert(gone.since);
+                self.ids.remove(&tag);
+                let since = self.dates.get(&tag).map_or(gone.since, |undated| undated.since);
+                self.dates.insert(tag, Undated { since, known_from: entry.index });
             }
-            if event.kind() == Kind::Feed {
+            if entry.event.kind() == Kind::Feed {
                 self.confirmed.remove(&tag);
             }
+            // Once every attribute was written again, it is known since when each is as it is.
+            if let Some(undated) = self.dates.get(&tag)
+                && let Some(fact) = state.facts.get(&write.fact)
+                && fact.changed.iter().all(|changed| changed.entry > undated.known_from)
+            {
+                self.dates.remove(&tag);
+            }
         }
-        if let Event::Confirm { tag, .. } = event {
-            self.confirmed.remove(tag);
+        match &entry.event {
+            Event::Confirm { tag, .. } => drop(self.confirmed.remove(tag)),
+            Event::Erasure { forgotten, .. } => forgotten.iter().for_each(|fact| self.forget(fact)),
+            _ => {}
         }
     }
 
+    /// Nothing of a forgotten fact comes back, so nothing rests on what is not known of it.
+    fn forget(&mut self, Forgotten { tag, .. }: &Forgotten) {
+        self.values.remove(tag);
+        self.dates.remove(tag);
+        self.confirmed.remove(tag);
+        self.ids.remove(tag);
+        self.forgotten.insert(*tag);
+    }
+
+    /// The version of a fact that is gone, if its current one is.
+    pub(super) fn gone(&self, tag: &Tag) -> Option<&Gone> {
+        self.values.get(tag)
+    }
+
     /// Which version follows one that is gone, and which entry made that, its leaf still says.
-    pub(super) fn number(&self, again: &mut Entry) {
+    ///
+    /// # Errors
+    /// If a write has the tag of another fact.
+    pub(super) fn number(&mut self, again: &mut Entry, state: &State) -> Result<(), String> {
         for write in again.event.writes_mut() {
-            if let Some(gone) = write.tag.and_then(|tag| self.values.get(&tag)) {
+            let Some(tag) = write.tag else { continue };
+            let is_new = state.facts.get(&write.fact).is_none();
+            if is_new && (self.forgotten.contains(&tag) || !self.may_be(tag, &write.fact, state)) {
+                return Err(format!("{} is written with the tag of another fact", write.fact));
+            }
+            if let Some(gone) = self.values.get(&tag) {
                 write.version = gone.version.saturating_add(1);
                 write.previous_entry = Some(gone.latest);
             }
         }
+        Ok(())
     }
 
-    /// Why an entry that came out differently cannot be judged, if what it rests on is not known.
-    pub(super) fn excuse(&self, event: &Event, said: &Said<'_>) -> Option<(u64, Unknown)> {
-        let reads = event.decision().into_iter().flat_map(|decision| decision.reads.iter().filter_map(|read| read.tag));
-        let confirmed = match event {
-            Event::Confirm { tag, .. } => Some(*tag),
-            _ => None,
-        };
-        let tags = reads.chain(confirmed).chain(event.writes().iter().filter_map(|write| write.tag));
-        tags.into_iter().find_map(|tag| {
+    /// Whether a tag of which no version can be read may be that of this fact, of which none is known. Once it is, it stays so.
+    fn may_be(&mut self, tag: Tag, fact: &FactId, state: &State) -> bool {
+        if !self.values.contains_key(&tag) {
+            return true;
+        }
+        if let Some(known) = self.ids.get(&tag) {
+            return known == fact;
+        }
+        let is_taken = self.ids.values().any(|known| known == fact) || state.facts.iter().any(|held| held.tag == tag);
+        if !is_taken {
+            self.ids.insert(tag, fact.clone());
+        }
+        !is_taken
+    }
+
+    /// The tag of a fact that something rests on: the one that it is known by, or else the one that the entry gives, if that may be its.
+    fn tag_of(&mut self, fact: &FactId, recorded: Option<Tag>, state: &State) -> Option<Tag> {
+        if LeafIdentity::of_type(fact.ty()).is_some() {
+            return None;
+        }
+        match state.facts.get(fact) {
+            Some(held) => Some(held.tag),
+            None => recorded.filter(|tag| self.values.contains_key(tag) && self.may_be(*tag, fact, state)),
+        }
+    }
+
+    /// Why an entry that came out differently cannot be judged, if what it rests on is not known: by the facts that the decision made
+    /// again reads.
+    pub(super) fn excuse(&mut self, recorded: &Event, again: &Event, state: &State) -> Option<(u64, Unknown)> {
+        let (said, made) = (recorded.decision()?, again.decision()?);
+        let codes = [said, made].map(|decision| decision.reason().map(|reason| reason.code()));
+        let is_dated = codes.iter().all(|code| code.is_some_and(|code| DATED.contains(&code)));
+        let is_unmet = codes.contains(&Some(Code::PreconditionFailed));
+        made.reads.iter().find_map(|read| {
+            let named = said.reads.iter().find(|named| named.fact == read.fact).and_then(|named| named.tag);
+            let tag = self.tag_of(&read.fact, named, state)?;
             let value = self.values.get(&tag).map(|gone| (gone.since, Unknown::Value));
-            let confirmed = || {
-                let entry = self.confirmed.get(&tag).filter(|_| (said.either)(&[Code::PreconditionFailed]));
-                entry.map(|entry| (*entry, Unknown::Confirmation))
-            };
-            let dated = || {
-                let entry = self.dates.get(&tag).filter(|_| DATED.iter().any(|code| (said.both)(&[*code])));
-                entry.map(|entry| (*entry, Unknown::Date))
-            };
-            value.or_else(confirmed).or_else(dated)
+            let confirmed = || self.confirmed.get(&tag).map(|entry| (*entry, Unknown::Confirmation));
+            let dated = || self.dates.get(&tag).map(|undated| (undated.since, Unknown::Date));
+            value.or_else(|| confirmed().filter(|_| is_unmet)).or_else(|| dated().filter(|_| is_dated))
         })
     }
 
-    /// The erased entry that may have written a fact: with this tag, or with any if the fact is not known at all.
-    pub(super) fn value(&self, tag: Option<Tag>) -> Option<u64> {
-        let found = match tag {
-            Some(tag) => self.values.get(&tag),
-            None => self.values.values().next_back(),
+    /// The same for an entry that rests on the current version of one fact.
+    pub(super) fn excuse_on(&mut self, fact: &FactId, recorded: &Event, state: &State) -> Option<u64> {
+        let confirmed = match recorded {
+            Event::Confirm { tag, version, .. } => Some((*tag, *version)),
+            _ => None,
         };
-        found.map(|gone| gone.since)
+        let tag = self.tag_of(fact, confirmed.map(|(tag, _)| tag), state)?;
+        let gone = self.values.get(&tag)?;
+        // Which version was current is in the leaf that made it.
+        let is_that = confirmed.is_none_or(|(named, version)| named == tag && version == gone.version);
+        is_that.then_some(gone.since)
     }
 }

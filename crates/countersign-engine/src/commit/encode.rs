@@ -3,7 +3,7 @@
 use super::{BatchProof, CommitError};
 use crate::log_key::LogKeys;
 use crate::request::{Refusal, Reply};
-use crate::sequence::{Batch, Sequenced};
+use crate::sequence::{Batch, Joint, Sequenced};
 use countersign_core::record::{Encoder, Event};
 use countersign_ledger::checkpoint::Checkpoint;
 use countersign_ledger::commitment::commitment;
@@ -38,6 +38,8 @@ pub struct Encoded {
     pub(super) entries: Vec<Sequenced>,
     /// Their leaf hashes.
     pub(super) leaves: Arc<[Hash]>,
+    /// The hashes of the tiles that they fill.
+    pub(super) tiles: Vec<Hash>,
     /// What proves them; `None` where there is no entry.
     pub(super) proof: Option<Arc<BatchProof>>,
     /// Answers that need no entry, but must wait for what they rest on.
@@ -100,26 +102,32 @@ impl EncodeStage {
     /// Puts as many entries into one piece as fit, and gives the rest. What an entry takes is known only once it is written: a guess
     /// that is too low would fail the gate.
     fn piece(&mut self, piece: &mut Encoded) -> Result<Vec<Sequenced>, CommitError> {
-        let entries = &piece.entries;
-        let Some(first) = entries.first() else { return Ok(Vec::new()) };
+        let Some(first) = piece.entries.first() else { return Ok(Vec::new()) };
+        let count = piece.entries.len();
         let before = self.frontier.clone();
         let first_index = first.entry.index;
-        let mut leaves = Vec::with_capacity(entries.len());
-        let mut commitments = Vec::with_capacity(entries.len());
+        let mut leaves = Vec::with_capacity(count);
+        let mut commitments = Vec::with_capacity(count);
         self.batch.begin(first_index);
-        self.salts.resize(entries.len() * SALT_LEN, 0);
+        self.salts.resize(count * SALT_LEN, 0);
         self.random.fill_bytes(&mut self.salts);
         let (salts, _) = self.salts.as_chunks::<SALT_LEN>();
-        for (sequenced @ Sequenced { entry, .. }, salt) in entries.iter().zip(salts) {
+        for (sequenced @ Sequenced { entry, .. }, salt) in piece.entries.iter().zip(salts) {
             let payload = self.payloads.payload(entry).as_bytes();
-            if !self.batch.is_empty() && self.batch.len().saturating_add(payload.len()) > BATCH_BYTES {
+            // An atomic group is never split: whether it fits is asked at its first entry.
+            let takes = match sequenced.joint {
+                Joint::Alone => payload.len(),
+                Joint::First(bytes) => bytes,
+                Joint::Next => 0,
+            };
+            if !self.batch.is_empty() && self.batch.len().saturating_add(takes) > BATCH_BYTES {
                 break;
             }
             let committed = commitment(salt, payload);
             let leaf = self.leaves.leaf(entry, &committed.0);
             let hash = leaf_hash(leaf);
             self.batch.push_frame(leaf, salt, payload)?;
-            self.frontier.push(hash);
+            piece.tiles.extend(self.frontier.push(hash));
             leaves.push(hash);
             commitments.push(committed);
             // Always the last of its batch, whose checkpoint both keys sign.
@@ -156,6 +164,9 @@ impl EncodeStage {
 /// Most bytes that a batch on disk is meant to have: a quarter of what its format takes, and as much as the longest payload.
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 4;
 
+/// Most bytes of payload that entries may have which must share one commit: they fit a batch that has nothing else.
+pub const GROUP_BYTES_MAX: usize = BATCH_BYTES;
+
 /// The key that an entry rotates to, and the entry's index.
 fn rotates_to(sequenced: &Sequenced) -> Option<(&str, u64)> {
     match &sequenced.entry.event {
@@ -176,18 +187,44 @@ mod tests {
     use countersign_core::review::ReviewId;
     use rand_chacha::rand_core::SeedableRng as _;
 
-    #[test]
-    fn a_batch_of_many_long_entries_is_made_durable_in_several_steps() {
+    fn stage() -> EncodeStage {
         let key = SigningKey::from_bytes(&[1; 32]);
         let keys = LogKeys::new("test.example/log", HeldKey::from(key)).unwrap();
         let random = ChaCha12Rng::from_seed([2; 32]);
-        let mut stage = EncodeStage::new(Frontier::new(), "test.example/log".to_owned(), Arc::new(keys), random);
-        // More than one batch on disk may hold, and of a kind whose length is not bounded in advance.
-        let long = |index| {
-            let event = Event::Refusal { review: ReviewId(1), reason: "\u{1}".repeat(50_000).into() };
-            let (by, context) = (AgentId::gate(), Context::default());
-            Sequenced { entry: Entry { index, time_ms: 0, by, auth: Auth::None, context, event }, reply: None }
-        };
+        EncodeStage::new(Frontier::new(), "test.example/log".to_owned(), Arc::new(keys), random)
+    }
+
+    /// Of a kind whose length is not bounded in advance.
+    fn long(index: u64) -> Sequenced {
+        let event = Event::Refusal { review: ReviewId(1), reason: "\u{1}".repeat(50_000).into() };
+        let (by, context) = (AgentId::gate(), Context::default());
+        let entry = Entry { index, time_ms: 0, by, auth: Auth::None, context, event };
+        Sequenced { entry: Arc::new(entry), joint: Joint::Alone, reply: None }
+    }
+
+    #[test]
+    fn what_belongs_together_is_never_made_durable_in_several_steps() {
+        let bytes = Encoder::default().payload(&long(0).entry).len();
+        let (count, most) = (32, BATCH_BYTES / bytes);
+        // The group begins so late in a piece that it must not end in the same.
+        for before in [0, 1, most - 40, most - 31, most - 1, most, most + 1] {
+            let mut entries: Vec<Sequenced> = (0..before as u64 + count + 3).map(long).collect();
+            for (at, entry) in entries.iter_mut().skip(before).take(32).enumerate() {
+                entry.joint = if at == 0 { Joint::First(32 * bytes) } else { Joint::Next };
+            }
+            let pieces = stage().encode(Batch { entries, ..Batch::default() }).unwrap();
+            let holds = |piece: &&Encoded| piece.entries.iter().any(|it| it.joint != Joint::Alone);
+            let holding: Vec<&Encoded> = pieces.iter().filter(holds).collect();
+            assert_eq!(holding.len(), 1, "{before} before the group");
+            assert_eq!(holding.iter().flat_map(|it| &it.entries).filter(|it| it.joint != Joint::Alone).count(), 32);
+            assert!(pieces.iter().all(|piece| piece.bytes.len() < BATCH_BYTES_MAX / 2));
+        }
+    }
+
+    #[test]
+    fn a_batch_of_many_long_entries_is_made_durable_in_several_steps() {
+        let mut stage = stage();
+        // More than one batch on disk may hold.
         let entries: Vec<Sequenced> = (0..260).map(long).collect();
         let pieces = stage.encode(Batch { entries, ..Batch::default() }).unwrap();
         assert!(pieces.len() > 4, "{}", pieces.len());

@@ -4,7 +4,7 @@ use super::{CommitError, Encoded};
 use crate::log_key::LogKeys;
 use crate::request::{Answer, Entered};
 use crate::sequence::Sequenced;
-use crate::storage::{LogWriter, StorageError};
+use crate::storage::{Append, Log, StorageError};
 use crate::stream::Stream;
 use crate::view::View;
 use countersign_core::record::Event;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// Syncs, publishes and answers.
 pub struct StoreStage {
-    log: LogWriter,
+    writer: Box<dyn Append>,
+    log: Arc<dyn Log>,
     view: Arc<RwLock<View>>,
     keys: Arc<LogKeys>,
     stream: Arc<Stream>,
@@ -23,8 +24,13 @@ pub struct StoreStage {
 
 impl StoreStage {
     /// Goes on from the end of a log.
-    pub fn new(log: LogWriter, view: Arc<RwLock<View>>, keys: Arc<LogKeys>, stream: Arc<Stream>) -> Self {
-        Self { log, view, keys, stream, bytes: 0 }
+    pub fn new(
+        (writer, log): (Box<dyn Append>, Arc<dyn Log>),
+        view: Arc<RwLock<View>>,
+        keys: Arc<LogKeys>,
+        stream: Arc<Stream>,
+    ) -> Self {
+        Self { writer, log, view, keys, stream, bytes: 0 }
     }
 
     /// Bytes written to the log since it was opened.
@@ -33,7 +39,7 @@ impl StoreStage {
     }
 
     /// The log it writes.
-    pub fn log(&self) -> &LogWriter {
+    pub fn log(&self) -> &Arc<dyn Log> {
         &self.log
     }
 
@@ -44,13 +50,11 @@ impl StoreStage {
             encoded.refuse(&(&error).into());
             return Err(error);
         }
-        let Encoded { bytes, entries, leaves, proof, answers, clock_stepped } = encoded;
+        let Encoded { bytes, entries, leaves, tiles, proof, answers, clock_stepped } = encoded;
         if let Some(proof) = proof {
-            self.publish(&entries, &leaves, &proof.checkpoint, clock_stepped);
-            let (entries, replies): (Vec<_>, Vec<_>) =
-                entries.into_iter().map(|Sequenced { entry, reply }| (Arc::new(entry), reply)).unzip();
+            self.publish(&entries, (&leaves, &tiles), &proof.checkpoint, clock_stepped);
             self.stream.publish(&entries, bytes.len());
-            for (entry, reply) in entries.into_iter().zip(replies) {
+            for Sequenced { entry, reply, .. } in entries {
                 if let Some(reply) = reply {
                     reply(Ok(Answer::Entered(Entered { entry, proof: Arc::clone(&proof) })));
                 }
@@ -66,23 +70,29 @@ impl StoreStage {
         if encoded.entries.is_empty() {
             return Ok(());
         }
-        self.log.append(&encoded.bytes)?;
+        self.writer.append(&encoded.bytes)?;
         self.bytes += encoded.bytes.len() as u64;
         for Sequenced { entry, .. } in &encoded.entries {
             // An erasure is done as soon as it is decided: before anybody is told, and before any later snapshot.
             if let Event::Erasure { entries, .. } = &entry.event {
-                self.log.log().erase(entries)?;
+                self.log.erase(entries)?;
             }
             // Past this, nothing that only the old key signed is needed to open the folder: an anchor from before would be.
             if let Event::Rotation { .. } = &entry.event {
-                self.log.log().anchor_past(entry.index)?;
+                self.log.anchor_past(entry.index)?;
             }
         }
         Ok(())
     }
 
     /// Shows readers what is now durable, in one step.
-    fn publish(&mut self, entries: &[Sequenced], leaves: &[Hash], checkpoint: &Arc<str>, clock_stepped: bool) {
+    fn publish(
+        &mut self,
+        entries: &[Sequenced],
+        (leaves, tiles): (&[Hash], &[Hash]),
+        checkpoint: &Arc<str>,
+        clock_stepped: bool,
+    ) {
         let mut view = self.view.write();
         for Sequenced { entry, .. } in entries {
             view.state.apply(entry);
@@ -93,15 +103,13 @@ impl StoreStage {
             view.position = entry.index + 1;
             view.time_ms = entry.time_ms;
         }
-        for leaf in leaves {
-            view.tree.push(*leaf);
-        }
+        view.tree.extend(leaves, tiles);
         view.checkpoint = Arc::clone(checkpoint);
         view.clock_stepped = clock_stepped;
     }
 
     /// Ends cleanly.
     pub fn close(self) -> Result<(), StorageError> {
-        self.log.close()
+        self.writer.close()
     }
 }

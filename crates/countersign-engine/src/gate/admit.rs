@@ -5,6 +5,7 @@ use crate::delegation::DelegationError;
 use crate::idempotency::Lookup;
 use crate::token::TokenError;
 use countersign_core::action::{Action, ActionRequest, RequestError};
+use countersign_core::body::RawBody;
 use countersign_core::decide::{decide, stranger};
 use countersign_core::decision::Decision;
 use countersign_core::denial::{DenialCode, at_the_door, without_right};
@@ -48,8 +49,12 @@ impl Gate {
     pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
         // A signed body is hashed already: the digest that the signature covers is the id of the action.
         let signed = auth.signed().and_then(|signed| signed.body.clone()).filter(|signed| **signed == *body);
-        let body = signed.unwrap_or_else(|| body.into());
-        let mut request = ActionRequest::parse(&body)?;
+        self.admit_raw(agent, auth, &signed.unwrap_or_else(|| body.into()))
+    }
+
+    /// The same of a body whose digest may be known.
+    pub(super) fn admit_raw(&self, agent: AgentId, auth: Auth, body: &RawBody) -> Result<Action, AdmitError> {
+        let mut request = ActionRequest::parse(body)?;
         let (pact, denied) = {
             let view = self.view();
             (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
@@ -58,12 +63,12 @@ impl Gate {
             self.deny(&agent, code, request.pact.as_str());
             return Err(AdmitError::Denied { code, message: told(&agent, code, &request.pact), hint: None });
         }
-        let auth = auth.without_body(&body);
+        let auth = auth.without_body(body);
         let now_ms = self.now_ms();
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
         let (tokens, params) = (std::mem::take(&mut request.observations), std::mem::take(&mut request.params));
-        let mut action = Action::from_body(agent, auth, &body, request, Vec::new());
+        let mut action = Action::from_body(agent, auth, body, request, Vec::new());
         action.chain = chain;
         self.check_right(&action, now_ms)?;
         let mut observed = Vec::new();

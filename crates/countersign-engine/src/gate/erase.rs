@@ -123,7 +123,7 @@ impl Gate {
             // What is erased already stays so; naming it again is harmless.
             let Some(payload) = &entry.payload else { continue };
             let stored = decoded(&entry, payload)?;
-            if let Some(why) = kept_for_ever(stored.event.kind()) {
+            if let Some(why) = kept_for_ever(stored.event.kind(), stored.event.identity()) {
                 return Err(Refusal::InForce { entry: *index, what: InForce::Kind(why) }.into());
             }
             targets.push(self.target(&stored)?);
@@ -188,7 +188,7 @@ impl Gate {
                 related.insert(entry.index);
                 let Some(payload) = &entry.payload else { continue };
                 let stored = decoded(entry, payload)?;
-                match kept_for_ever(stored.event.kind()) {
+                match kept_for_ever(stored.event.kind(), stored.event.identity()) {
                     Some(why) => found.kept.push((entry.index, InForce::Kind(why))),
                     None => found.targets.push(self.target(&stored)?),
                 }
@@ -246,9 +246,14 @@ impl<'a> Copies<'a> {
     /// resolved. Such an entry had no effect, so rather one too many is erased than one too few.
     fn asks_for(&self, leaf: &Leaf, payload: &Json) -> bool {
         let is_rejected = leaf.verdict == Some(LeafVerdict::Rejected);
-        let body = payload.get("body").and_then(Json::as_str).filter(|_| is_rejected || payload.get("reads").is_none());
-        let body: Json = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
-        body.get("params").is_some_and(|params| holds(params, self.id))
+        // Of a rejected group, each of its actions.
+        let grouped = payload.get("actions").and_then(Json::as_array).into_iter().flatten();
+        let bodies = grouped.chain([payload]).filter_map(|action| action.get("body")?.as_str());
+        let mut bodies = bodies.filter(|_| is_rejected || payload.get("reads").is_none());
+        bodies.any(|body| {
+            let body: Json = serde_json::from_str(body).unwrap_or_default();
+            body.get("params").is_some_and(|params| holds(params, self.id))
+        })
     }
 
     /// Whether a JSON value names the fact: as a member, in a list, or in a message for people.

@@ -1,11 +1,11 @@
-//! What must happen now and then beside the commit loop: the anchor, the next segment, snapshots.
+//! What must happen now and then beside the commit loop: what the log wants done, files of the gate's own, snapshots.
 
 use super::pipeline::Watched;
 use super::{Gate, Shared};
 use crate::request::{Request, Submission};
 use crate::snapshot;
+use crate::storage::StorageError;
 use crate::storage::snapshot::remove_older_than;
-use crate::storage::{Fill, StorageError};
 use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,12 +56,8 @@ impl Shared {
         if self.failed.lock().is_some() {
             return;
         }
-        let done = self.log.anchor_tick(self.clock.monotonic_ms()).and_then(|_| {
-            let wanted = self.wants_segment.swap(false, Ordering::Relaxed);
-            if wanted { self.log.prepare_next(Fill::Reserved) } else { Ok(()) }
-        });
-        let done = done.and_then(|()| {
-            let kept = self.kept_file.write(&self.replays, self.log.disk().as_ref());
+        let done = self.log.tend(self.clock.monotonic_ms()).and_then(|()| {
+            let kept = self.kept_file.write(&self.replays, self.disk.as_ref());
             kept.map_err(|source| StorageError::Io { action: "write", name: "operators-seen".to_owned(), source })
         });
         match done {
@@ -109,7 +105,7 @@ impl Shared {
     pub(crate) fn take_snapshot(&self) -> Result<u64, StorageError> {
         // One at a time: an erasure must know that no older snapshot is still on its way to disk.
         let _one = self.snapshotting.lock();
-        snapshot::take(&self.log, &self.options.origin, &self.log_keys, &self.view, &self.keys)
+        snapshot::take(&*self.log, &self.options.origin, &self.log_keys, &self.view, &self.keys)
     }
 }
 
@@ -121,7 +117,7 @@ impl Shared {
             tracing::warn!(%error, "no snapshot could be taken after an erasure; reopening will replay more");
         }
         let _one = self.snapshotting.lock();
-        remove_older_than(self.log.disk().as_ref(), erasure.saturating_add(1))?;
+        remove_older_than(self.log.snapshots().as_ref(), erasure.saturating_add(1))?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::fold::payload_matches;
-use crate::storage::{self, StorageError};
+use crate::storage::{self, ReadLog as _, StorageError};
 use crate::view::View;
 use countersign_core::record::{Entry, Leaf, ShownEntry, show};
 use countersign_ledger::hash::{Hash, leaf_hash};
@@ -74,6 +74,14 @@ impl Gate {
         }
         let entry = self.shared.log.read_entry(index)?;
         StoredEntry::checked(entry).ok_or_else(|| self.shared.log.altered(index).into())
+    }
+
+    /// One entry, decoded: from memory where it is still there, or else from the log.
+    pub fn entry(&self, index: u64) -> Result<Arc<Entry>, LogError> {
+        match self.shared.stream.recent(index) {
+            Some(entry) => Ok(entry),
+            None => self.read_log(index)?.decode().map(Arc::new),
+        }
     }
 
     /// Entries from `start` on, at most `limit`.

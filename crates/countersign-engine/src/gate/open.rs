@@ -14,7 +14,7 @@ use crate::sequence::Sequencer;
 use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
-use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, SegmentLog, StorageError};
+use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, StorageError, Store};
 use crate::stream::Stream;
 use crate::token::{OldTokenKey, Sealer};
 use crate::view::View;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// What a gate needs from the world.
 pub struct Environment {
-    /// The data folder.
+    /// The data folder: files of the gate's own, and the log where it is kept in files.
     pub disk: Arc<dyn Disk>,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ pub struct Environment {
 pub struct Options {
     /// The log's origin: a name that no other log has.
     pub origin: String,
-    /// Length of a segment file.
+    /// Length of a segment file, where the log is kept in files.
     pub segment_bytes: u64,
     /// How many requests may wait; past it, 503.
     pub queue_len: usize,
@@ -164,11 +164,16 @@ impl Parts {
 
     /// Opens a data folder, or makes a new log in it.
     pub fn open(environment: Environment, options: Options) -> Result<Self, OpenError> {
+        let folder = Folder::lock(Arc::clone(&environment.disk))?;
+        Self::open_on(Box::new(folder), environment, options)
+    }
+
+    /// Opens a log that was taken, wherever it is kept, or makes a new one there.
+    pub fn open_on(store: Box<dyn Store>, environment: Environment, options: Options) -> Result<Self, OpenError> {
         let Environment { disk, clock, seed, log_key, token_key } = environment;
         let log_keys = Arc::new(LogKeys::new(&options.origin, log_key)?);
         let (public, next) = (log_keys.public(), log_keys.next_public());
-        let folder = Folder::lock(disk)?;
-        let (mut fold, snapshot, ignored) = restore(&folder, &public)?;
+        let (mut fold, snapshot, ignored) = restore(&*store, &public)?;
         let start = fold.tree.frontier();
         let from = fold.position;
         let open_options = OpenOptions {
@@ -182,11 +187,13 @@ impl Parts {
             entries.map(|entry| fold::read(entry.index, entry.leaf, entry.payload, Depth::Fold)).collect()
         };
         let apply = |read: fold::Read| fold.apply(&read);
-        let opened = fold::ahead(read_batch, apply, |fold| storage::open(folder, open_options, fold))?;
+        let opened = fold::ahead(read_batch, apply, |fold| store.open(open_options, fold))?;
         let created = fold.position == 0;
         if created && !options.may_begin {
             return Err(OpenError::NoLedger);
         }
+        // Below the snapshot nothing is erased again: what an old copy put back there stays withheld.
+        opened.log.withhold(&fold.state.erased);
         // An erasure that was decided is finished before anything else happens.
         let erasures_finished = opened.log.erase(&fold.erased)?;
         // So is a rotation; one that was not entered is dropped. The anchor comes first, as when a rotation is made: a later
@@ -222,7 +229,12 @@ impl Parts {
         }
         let mut committer = Committer {
             encode: EncodeStage::new(opened.frontier, options.origin.clone(), Arc::clone(&log_keys), random()),
-            store: StoreStage::new(opened.writer, Arc::clone(&view), Arc::clone(&log_keys), Arc::clone(&stream)),
+            store: StoreStage::new(
+                (opened.writer, Arc::clone(&opened.log)),
+                Arc::clone(&view),
+                Arc::clone(&log_keys),
+                Arc::clone(&stream),
+            ),
         };
         if created {
             let first_admin = options.first_admin.as_ref();
@@ -230,12 +242,13 @@ impl Parts {
         }
         let mut secret = [0; 32];
         random().fill_bytes(&mut secret);
-        let replays = replay_window(&opened.log, secret, !created && is_identified, ledger_clock.lock().read(&*clock))?;
+        let replays = replay_window(&*disk, secret, !created && is_identified, ledger_clock.lock().read(&*clock))?;
         let replayed = position - from;
         let report = OpenReport { created, snapshot, ignored, replayed, erasures_finished, storage: opened.report };
         let shared = Arc::new(Shared {
             view,
             log: opened.log,
+            disk,
             log_keys,
             sealer: Sealer::new(&token_key).after(&options.old_token_keys),
             delegations: Delegations::default(),
@@ -247,8 +260,8 @@ impl Parts {
             options,
             failed: Mutex::new(None),
             closing: Mutex::new(None),
-            wants_segment: false.into(),
             wakes_at_ms: sequencer.wakes_at_ms().unwrap_or(u64::MAX).into(),
+            more_places: 0.into(),
             waiting: 0.into(),
             stream,
             tried: LastAttempts::default(),
@@ -267,7 +280,7 @@ impl Parts {
 
 /// The nonces that were seen before, for a log in which signatures count.
 fn replay_window(
-    log: &SegmentLog,
+    disk: &dyn Disk,
     secret: [u8; 32],
     is_identified: bool,
     now_ms: u64,
@@ -275,13 +288,13 @@ fn replay_window(
     if !is_identified {
         return Ok(ReplayWindow::new(secret, now_ms));
     }
-    let reopened = ReplayWindow::reopen(log.disk().as_ref(), secret, now_ms);
+    let reopened = ReplayWindow::reopen(disk, secret, now_ms);
     reopened.map_err(|source| StorageError::Io { action: "read", name: "nonces".to_owned(), source })
 }
 
 /// The newest snapshot that can be used, and those that cannot.
-fn restore(folder: &Folder, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Ignored>), OpenError> {
-    let (found, mut ignored) = newest(folder.disk(), key, None)?;
+fn restore(store: &dyn Store, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Ignored>), OpenError> {
+    let (found, mut ignored) = newest(store.snapshots(), key, None)?;
     let Some(found) = found else { return Ok((Fold::default(), None, ignored)) };
     match snapshot::restore(&found, key.origin()) {
         Ok(fold) => Ok((fold, Some(found.size()), ignored)),
@@ -295,7 +308,20 @@ fn restore(folder: &Folder, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Igno
 impl Gate {
     /// Opens a data folder, or makes a new log in it, and starts.
     pub fn open(environment: Environment, options: Options) -> Result<(Self, OpenReport), OpenError> {
-        let Parts { sequencer, committer, shared, report } = Parts::open(environment, options)?;
+        Self::run(Parts::open(environment, options)?)
+    }
+
+    /// The same with a log that was taken, wherever it is kept. The folder then holds only files of the gate's own.
+    pub fn open_on(
+        store: Box<dyn Store>,
+        environment: Environment,
+        options: Options,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        Self::run(Parts::open_on(store, environment, options)?)
+    }
+
+    fn run(parts: Parts) -> Result<(Self, OpenReport), OpenError> {
+        let Parts { sequencer, committer, shared, report } = parts;
         let snapshot_due = report.snapshot.unwrap_or(0);
         Ok((Self::start(shared, sequencer, committer, snapshot_due)?, report))
     }

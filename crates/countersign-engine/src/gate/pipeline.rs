@@ -184,10 +184,14 @@ impl Pipeline {
     /// Takes what has queued, as far as it fits a batch of which some is there already.
     fn take(&self, first: Submission, there: usize, taken: &mut Vec<Submission>, bytes: &mut usize, queues: &Queues) {
         let mut next = Some(first);
+        let mut places = there;
         while let Some(submission) = next {
             *bytes += body_len(&submission.request);
+            let taken_up = submission.request.places();
+            self.shared.more_places.fetch_sub(taken_up - 1, Ordering::AcqRel);
+            places += taken_up;
             taken.push(submission);
-            let full = there + taken.len() >= self.shared.options.batch_max || *bytes >= BATCH_BODY_BYTES_MAX;
+            let full = places >= self.shared.options.batch_max || *bytes >= BATCH_BODY_BYTES_MAX;
             next = if full { None } else { queues.more() };
         }
     }
@@ -244,9 +248,6 @@ impl Pipeline {
             }
         }
         self.shared.counters.log_bytes.store(stage.bytes(), Ordering::Relaxed);
-        if stage.log().wants_next() {
-            self.shared.wants_segment.store(true, Ordering::Relaxed);
-        }
     }
 
     fn failed(&self, error: &CommitError) {
@@ -284,6 +285,7 @@ impl Idle<'_> {
 fn body_len(request: &Request) -> usize {
     match request {
         Request::Act(action) => action.body.len(),
+        Request::ActMany(many) => many.actions.iter().map(|action| action.body.len()).sum(),
         Request::Publish { pact, .. } => pact.source.len(),
         _ => 1024,
     }
@@ -312,6 +314,7 @@ impl Shared {
                         counters.shadowed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
+                Event::Group(group) => rejected += group.actions.len() as u64,
                 Event::Approval(approved) if approved.is_void() => {}
                 Event::Approval(_) => {
                     committed += 1;

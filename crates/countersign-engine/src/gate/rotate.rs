@@ -50,7 +50,7 @@ impl Gate {
             Ok(Answer::Entered(entered)) => entered,
             // Nobody knows whether the entry is there: both keys must stay.
             Err(refusal @ (Refusal::Poisoned(_) | Refusal::Closed)) => return Err(refusal.into()),
-            Ok(Answer::Repeated(_)) => return Err(Refusal::Closed.into()),
+            Ok(Answer::Repeated(_) | Answer::Many(_)) => return Err(Refusal::Closed.into()),
             Err(refusal) => {
                 keys.settle().map_err(RotateError::Io)?;
                 return Err(refusal.into());

@@ -1,23 +1,33 @@
-//! What a signed request means: which method and path make which kind of entry, and of what.
+//! What a signed request means: which method, path and body make which entry.
 //!
 //! A signature says that its sender asked for this path with this body. The gate's router decides what that does; an audit asks
 //! again here, so that the holder of the log's key cannot put a good signature down under something that was never asked for.
 
+mod body;
+
+pub(crate) use body::claimed_for_ms;
+
+use super::signature::BATCH_PATH;
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
-use countersign_core::record::Event;
+use countersign_core::record::{Entry, Event};
+use countersign_core::state::State;
 use countersign_core::value::Attributes;
 
-/// Checks that a signed request asked for what its entry says.
+/// Checks that a signed request asked for what its entry says, at the entry's place.
 ///
 /// # Errors
 /// Says what was signed, and for what it was taken.
-pub fn check(signed: &Signed, event: &Event) -> Result<(), String> {
-    if asks_for(signed, event) {
-        return Ok(());
+pub fn check(signed: &Signed, entry: &Entry, state: &State) -> Result<(), String> {
+    let event = &entry.event;
+    if !asks_for(signed, event) {
+        let Signed { method, path, .. } = signed;
+        return Err(format!(
+            "what was signed is `{method} {path}`, which makes no such entry of kind `{}`",
+            event.kind()
+        ));
     }
-    let Signed { method, path, .. } = signed;
-    Err(format!("what was signed is `{method} {path}`, which makes no such entry of kind `{}`", event.kind()))
+    body::check(signed, event, state)
 }
 
 fn asks_for(signed: &Signed, event: &Event) -> bool {
@@ -25,6 +35,8 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
     let posts = |path: &str| is("POST", path);
     match event {
         Event::Action(_) | Event::Done(_) => posts("/v1/actions"),
+        Event::Batch { is_atomic, .. } => posts(BATCH_PATH) && asks_atomic(signed) == *is_atomic,
+        Event::Group(_) => posts(BATCH_PATH) && asks_atomic(signed),
         Event::Pact(_) => posts("/v1/pacts"),
         Event::Feed { write, held: None } => feeds(signed, &write.fact, write.value.as_ref()),
         Event::Held { fact, value } => feeds(signed, fact, value.as_ref()),
@@ -52,6 +64,14 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Erased(_) => true,
     }
 }
+
+/// Whether a batch was to commit all or nothing. The query is covered by its signature, and the gate reads it in the same way.
+pub fn asks_atomic(signed: &Signed) -> bool {
+    signed.query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == ATOMIC))
+}
+
+/// The pair of a query that asks for an atomic group.
+pub const ATOMIC: &str = "atomic=true";
 
 fn feeds(signed: &Signed, fact: &FactId, value: Option<&Attributes>) -> bool {
     let method = if value.is_some() { "PUT" } else { "DELETE" };

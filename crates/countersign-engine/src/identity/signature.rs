@@ -14,23 +14,27 @@ mod vectors;
 mod write;
 
 pub use error::SignatureError;
-pub use write::{Headers, Signable, authority, content_digest, sign};
+pub use write::{Headers, Signable, authority, content_digest, digest_field, sign};
 
 use countersign_core::body::RawBody;
-use countersign_core::identity::{KeyName, Signed};
+use countersign_core::identity::{BatchDigests, KeyName, Signed};
 use countersign_core::ids::Digest;
 use ed25519_dalek::{Signature, VerifyingKey};
 use fields::Input;
 use smol_str::SmolStr;
 use std::sync::Arc;
-use write::digest_field;
 
 /// How short a nonce may be: 16 characters of base64 are 96 bits, enough to be drawn at random within any window.
 pub const NONCE_CHARS_MIN: usize = 16;
 /// How long a nonce may be: each is remembered for as long as its signature could come again.
 pub const NONCE_CHARS_MAX: usize = 64;
+/// The component that covers the ids of a batch's actions.
+const ACTIONS: &str = "countersign-actions";
 /// The longest field that is looked at; what is needed takes a third of it.
 const FIELD_BYTES_MAX: usize = 2048;
+
+/// The only path that takes several actions under one signature.
+pub const BATCH_PATH: &str = "/v1/actions/batch";
 
 /// A request as it stood on the wire, as far as its signature speaks of it.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +49,8 @@ pub struct Wire<'a> {
     pub query: Option<&'a str>,
     /// The field `If-Match`: without it, or with another, a feed means something else.
     pub if_match: Option<&'a str>,
+    /// The field `Countersign-Actions`: the digest of the ids of a batch's actions.
+    pub actions: Option<&'a str>,
     /// The body; empty and absent are the same.
     pub body: &'a str,
     /// The field `Content-Digest`.
@@ -122,7 +128,7 @@ pub fn parse_head(wire: &Wire<'_>, has_body: bool, origin: &str) -> Result<Head,
     let (label, text, input) = fields::input(input)?;
     let signature = fields::signature(signature, &label)?;
     let parameters = input.parameters(&tag(origin))?;
-    require_covered(&input, wire.query, wire.if_match, has_body)?;
+    require_covered(&input, wire.query, wire.if_match, wire.actions.is_some(), has_body)?;
     let body = BodyDigest {
         sent: wire.content_digest.map(fields::digest).transpose()?,
         is_covered: input.covers("content-digest"),
@@ -130,6 +136,7 @@ pub fn parse_head(wire: &Wire<'_>, has_body: bool, origin: &str) -> Result<Head,
     if body.is_covered && body.sent.is_none() {
         return Err(SignatureError::Incomplete("content-digest".to_owned()));
     }
+    let batch = wire.actions.map(|actions| batch_digests(wire.path, actions, body.sent)).transpose()?;
     let signed = Signed {
         key: parameters.key,
         input: Arc::from(text),
@@ -139,10 +146,21 @@ pub fn parse_head(wire: &Wire<'_>, has_body: bool, origin: &str) -> Result<Head,
         query: wire.query.map(SmolStr::from),
         if_match: wire.if_match.map(SmolStr::from),
         body: None,
+        batch,
         signature,
     };
     let (created_s, expires_s, nonce) = (parameters.created_s, parameters.expires_s, parameters.nonce);
     Ok(Head { presented: Presented { signed, created_s, expires_s, nonce }, body })
+}
+
+/// What the signature of a batch covers in place of its body. Nothing else that is signed keeps a digest alone.
+fn batch_digests(path: &str, actions: &str, body: Option<Digest>) -> Result<BatchDigests, SignatureError> {
+    if path != BATCH_PATH {
+        let what = format!("the field `Countersign-Actions` belongs to `POST {BATCH_PATH}` alone");
+        return Err(SignatureError::Malformed(what));
+    }
+    let body = body.ok_or_else(|| SignatureError::Incomplete("content-digest".to_owned()))?;
+    Ok(BatchDigests { actions: fields::digest_in("Countersign-Actions", actions)?, body })
 }
 
 /// What every signature must cover, so that nothing of a request can be exchanged, added or taken away.
@@ -150,6 +168,7 @@ fn require_covered(
     input: &Input,
     query: Option<&str>,
     if_match: Option<&str>,
+    has_actions: bool,
     has_body: bool,
 ) -> Result<(), SignatureError> {
     input.require("@method")?;
@@ -167,6 +186,9 @@ fn require_covered(
     if if_match.is_some() != input.covers("if-match") {
         return Err(SignatureError::Incomplete("if-match".to_owned()));
     }
+    if has_actions != input.covers(ACTIONS) {
+        return Err(SignatureError::Incomplete(ACTIONS.to_owned()));
+    }
     Ok(())
 }
 
@@ -179,23 +201,25 @@ pub fn verify_kept(signed: &Signed, kept: Option<&str>, origin: &str) -> Result<
         return Err(SignatureError::Invalid);
     }
     let body = signed.body.as_deref().or(kept).unwrap_or_default();
-    require_covered(&input, signed.query.as_deref(), signed.if_match.as_deref(), !body.is_empty())?;
+    let (is_batch, has_body) = (signed.batch.is_some(), !body.is_empty() || signed.batch.is_some());
+    require_covered(&input, signed.query.as_deref(), signed.if_match.as_deref(), is_batch, has_body)?;
     verify_strict(signed, kept)
 }
 
-/// What makes a kept signature unlike every other by the same key.
+/// When a kept signature was made, in seconds since 1970 by the signer's clock.
 ///
 /// # Errors
 /// If its parameters are not those of a signature for this gate.
-pub fn nonce_of(signed: &Signed, origin: &str) -> Result<SmolStr, SignatureError> {
-    Ok(Input::parse(&signed.input)?.parameters(&tag(origin))?.nonce)
+pub fn signed_at(signed: &Signed, origin: &str) -> Result<u64, SignatureError> {
+    Ok(Input::parse(&signed.input)?.parameters(&tag(origin))?.created_s)
 }
 
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
 pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
-    base_with(signed, || match &signed.body {
-        Some(body) => body.digest(),
-        None => Digest::of(kept.unwrap_or_default().as_bytes()),
+    base_with(signed, || match (&signed.body, signed.batch) {
+        (Some(body), _) => body.digest(),
+        (None, Some(batch)) => batch.body,
+        (None, None) => Digest::of(kept.unwrap_or_default().as_bytes()),
     })
 }
 
@@ -220,6 +244,10 @@ fn base_with(signed: &Signed, digest: impl Fn() -> Digest) -> Result<String, Sig
             "if-match" => {
                 let lacks = || SignatureError::Incomplete("if-match".to_owned());
                 base.push_str(signed.if_match.as_ref().ok_or_else(lacks)?);
+            }
+            ACTIONS => {
+                let lacks = || SignatureError::Incomplete(ACTIONS.to_owned());
+                base.push_str(&digest_field(&signed.batch.ok_or_else(lacks)?.actions));
             }
             other => return Err(SignatureError::Component(other.to_owned())),
         }

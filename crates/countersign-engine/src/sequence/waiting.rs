@@ -131,7 +131,7 @@ impl Sequencer {
             // Anyone who must wait on enters the room again, behind those who came before.
             let Waiter { what, reply, since_ms, .. } = waiter;
             match what {
-                Waits::Action(action) => self.act(batch, keys, *action, reply, now_ms, Some(since_ms)),
+                Waits::Action(action) => self.act(batch, keys, action, reply, now_ms, Some(since_ms)),
                 Waits::Dispatch(effect, _) => self.dispatch(batch, effect, reply, now_ms, Some(since_ms)),
             }
         }

@@ -2,20 +2,20 @@
 //! can write to the folder may have changed the files since they were read (I7).
 
 use crate::fold::payload_matches;
-use crate::storage::{Entry, SegmentLog, StorageError};
+use crate::storage::{Entry, Log, ReadLog as _, StorageError};
 use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::tree::{Frontier, TILE_WIDTH, TileTree};
 
 /// Reads entries and holds each against the tree.
 pub(super) struct Proved<'a> {
-    log: &'a SegmentLog,
+    log: &'a dyn Log,
     tree: &'a TileTree,
     /// The leaf hashes of the full tile that was looked at last, found right.
     tile: Option<(u64, Vec<Hash>)>,
 }
 
 impl<'a> Proved<'a> {
-    pub(super) fn new(log: &'a SegmentLog, tree: &'a TileTree) -> Self {
+    pub(super) fn new(log: &'a dyn Log, tree: &'a TileTree) -> Self {
         Self { log, tree, tile: None }
     }
 

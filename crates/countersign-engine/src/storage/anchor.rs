@@ -80,8 +80,12 @@ pub(super) fn read(disk: &dyn Disk) -> Result<Option<Unproved>, StorageError> {
     let Some(bytes) = read_small(disk, ANCHOR_FILE, ANCHOR_BYTES_MAX).on("read", ANCHOR_FILE)? else {
         return Ok(None);
     };
-    let bad = |reason: String| StorageError::BadAnchor { reason };
-    let note = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
-    let checkpoint = Checkpoint::parse_unverified(&note).map_err(|error| bad(error.to_string()))?;
-    Ok(Some(Unproved { note, checkpoint }))
+    let not_text = |_| StorageError::BadAnchor { reason: "it is not text".to_owned() };
+    parse(&String::from_utf8(bytes).map_err(not_text)?).map(Some)
+}
+
+/// Reads a note that was kept beside a log.
+pub(super) fn parse(note: &str) -> Result<Unproved, StorageError> {
+    let bad = |error: countersign_ledger::CheckpointError| StorageError::BadAnchor { reason: error.to_string() };
+    Ok(Unproved { note: note.to_owned(), checkpoint: Checkpoint::parse_unverified(note).map_err(bad)? })
 }

@@ -11,13 +11,10 @@ use countersign_ledger::segment::SALT_LEN;
 use super::disk::Disk;
 use super::error::IoContext;
 use super::walk::{BatchCursor, Step};
-use super::{Place, SegmentLog, StorageError, segment_name};
+use super::{Log as _, Place, SegmentLog, StorageError, segment_name};
 
 impl SegmentLog {
-    /// Overwrites salt and payload of these entries with zeros and makes that durable. Says how many were not erased before.
-    /// When this returns, no file of the log holds them; snapshots are the caller's to remove. An erasure that names them must be
-    /// in the log already, or the log does not open any more.
-    pub fn erase(&self, indexes: &[u64]) -> Result<u64, StorageError> {
+    pub(super) fn erase_in_place(&self, indexes: &[u64]) -> Result<u64, StorageError> {
         let Some(last) = indexes.iter().max().copied() else {
             return Ok(0);
         };
@@ -27,9 +24,10 @@ impl SegmentLog {
         }
         self.refuse_if_poisoned()?;
         // One erasure at a time, and no reader sees half of one.
-        let _alone = self.erasing.write();
+        let mut withheld = self.erased.write();
         // Beyond the anchor, zeros would be taken for a torn write at the next open.
         self.anchor_past(last)?;
+        indexes.iter().for_each(|index| withheld.insert(*index));
         let erased = self.overwrite_all(indexes);
         if let Err(error) = &erased {
             // A sync that failed here may be one that the writer would have had to hear of.

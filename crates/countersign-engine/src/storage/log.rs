@@ -3,11 +3,11 @@
 //! A reader never sees past the size that the writer published after its sync. What is read here was verified when the log was
 //! opened or written by this process; a reader who wants proof checks the leaf against a checkpoint.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use countersign_ledger::segment::{Batch, BatchHeader, SALT_LEN, parse_batch};
+use countersign_core::state::EntrySet;
+use countersign_ledger::segment::{Batch, BatchHeader, SALT_LEN, parse_batch, parse_batch_header};
 use parking_lot::{Mutex, RwLock};
 
 use super::disk::{Disk, DiskFile, DiskLock};
@@ -15,18 +15,7 @@ use super::error::IoContext;
 use super::index::{self, SparseIndex};
 use super::walk::BatchCursor;
 use super::writer::Prepared;
-use super::{Anchor, StorageError, segment_name};
-
-/// One entry, copied out of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Index in the log.
-    pub index: u64,
-    /// The leaf.
-    pub leaf: Vec<u8>,
-    /// Salt and payload; `None` once erased.
-    pub content: Option<([u8; SALT_LEN], Vec<u8>)>,
-}
+use super::{Anchor, Entry, Fill, Log, StorageError, VisitBatch, segment_name};
 
 /// One batch, copied out of the log.
 #[derive(Clone, Debug)]
@@ -40,6 +29,17 @@ pub struct OwnedBatch {
 }
 
 impl OwnedBatch {
+    /// A batch that was read: its bytes, and where they were found.
+    ///
+    /// # Errors
+    /// If there is no batch in them.
+    pub fn new(bytes: Vec<u8>, segment: String, offset: u64) -> Result<Self, StorageError> {
+        let damaged = |reason: String| index::damaged(&segment, offset, 0, reason);
+        let header = parse_batch_header(&bytes).map_err(|torn| damaged(torn.to_string()))?;
+        let header = header.ok_or_else(|| damaged("there is no batch".to_owned()))?;
+        Ok(Self { bytes, segment, offset, header })
+    }
+
     /// The parsed batch.
     pub fn batch(&self) -> Result<Batch<'_>, StorageError> {
         let damaged = |reason: String| index::damaged(&self.segment, self.offset, self.header.first_index, reason);
@@ -55,6 +55,32 @@ impl OwnedBatch {
     pub fn header(&self) -> BatchHeader {
         self.header
     }
+
+    /// Overwrites salts and payloads of these entries, here in memory: whatever was put back on disk, they are erased.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn withhold(&mut self, erased: &EntrySet) -> Result<(), StorageError> {
+        if erased.is_empty() {
+            return Ok(());
+        }
+        let withheld = self.batch()?.frames().filter(|frame| erased.contains(frame.index));
+        let places = withheld.map(|frame| (frame.salt_offset, SALT_LEN.saturating_add(frame.payload.len())));
+        for (from, len) in places.collect::<Vec<_>>() {
+            let place = self.bytes.get_mut(from..).and_then(|rest| rest.get_mut(..len));
+            place.into_iter().for_each(|place| place.fill(0));
+        }
+        Ok(())
+    }
+
+    /// Its entries from an index on.
+    pub(super) fn entries_from(&self, index: u64) -> Result<impl Iterator<Item = Entry> + '_, StorageError> {
+        Ok(self.batch()?.frames().filter(move |frame| frame.index >= index).map(|frame| Entry {
+            index: frame.index,
+            leaf: frame.leaf.to_vec(),
+            content: (!frame.is_erased()).then(|| (*frame.salt, frame.payload.to_vec())),
+        }))
+    }
 }
 
 /// The readable side of the log; share it with `Arc`.
@@ -63,8 +89,9 @@ pub struct SegmentLog {
     /// Length at which a new segment is started.
     pub(super) segment_bytes: u64,
     pub(super) state: RwLock<State>,
-    /// Held for writing while payloads are overwritten.
-    pub(super) erasing: RwLock<()>,
+    /// The entries whose payloads an erasure names: none of them is handed out, also where an old copy of a file was put back. Held for
+    /// writing while payloads are overwritten.
+    pub(super) erased: RwLock<EntrySet>,
     pub(super) anchor: Mutex<Anchor>,
     pub(super) prepared: Mutex<Option<Prepared>>,
     /// The lock on the folder, until the writer has ended.
@@ -74,6 +101,8 @@ pub struct SegmentLog {
     /// Why the writer waits for room, while it does.
     pub(super) stalled: Mutex<Option<String>>,
     pub(super) is_given_up: AtomicBool,
+    /// Whether the current segment is half full and no next one is ready.
+    pub(super) wants_next: AtomicBool,
 }
 
 /// What the writer has published.
@@ -101,96 +130,14 @@ pub(super) struct Located {
 }
 
 impl SegmentLog {
-    /// The disk that the log is on.
-    #[must_use]
-    pub fn disk(&self) -> &Arc<dyn Disk> {
-        &self.disk
-    }
-
-    /// How many entries are durable.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.state.read().size
-    }
-
-    /// The checkpoint note of the last durable batch, if there is any.
-    #[must_use]
-    pub fn latest_note(&self) -> Option<String> {
-        let state = self.state.read();
-        (!state.note.is_empty()).then(|| state.note.clone())
-    }
-
-    /// The batch that holds an entry.
-    pub fn batch_of(&self, index: u64) -> Result<OwnedBatch, StorageError> {
-        self.batch_at(&self.locate(index)?)
-    }
-
     fn batch_at(&self, found: &Located) -> Result<OwnedBatch, StorageError> {
         let segment = segment_name(found.first_index);
-        let _whole = self.erasing.read();
+        let erased = self.erased.read();
         let mut bytes = vec![0u8; found.header.total_len as usize];
         found.file.read_exact_at(&mut bytes, found.offset).on("read", &segment)?;
-        Ok(OwnedBatch { bytes, segment, offset: found.offset, header: found.header })
-    }
-
-    /// One entry.
-    pub fn read_entry(&self, index: u64) -> Result<Entry, StorageError> {
-        let owned = self.batch_of(index)?;
-        let entry = owned.batch()?.frames().find(|frame| frame.index == index).map(|frame| Entry {
-            index,
-            leaf: frame.leaf.to_vec(),
-            content: (!frame.is_erased()).then(|| (*frame.salt, frame.payload.to_vec())),
-        });
-        entry.ok_or_else(|| index::damaged(&owned.segment, owned.offset, index, "the entry is not there".to_owned()))
-    }
-
-    /// Hands every entry of a range on, in order, until `visit` says stop (`false`) or the durable end is reached.
-    pub fn entries(&self, range: Range<u64>, mut visit: impl FnMut(Entry) -> bool) -> Result<(), StorageError> {
-        self.batches(range.start, |owned| {
-            for frame in owned.batch()?.frames().filter(|frame| frame.index >= range.start) {
-                let entry = Entry {
-                    index: frame.index,
-                    leaf: frame.leaf.to_vec(),
-                    content: (!frame.is_erased()).then(|| (*frame.salt, frame.payload.to_vec())),
-                };
-                if frame.index >= range.end || !visit(entry) {
-                    return Ok(false);
-                }
-            }
-            Ok(owned.header().end_index() < range.end)
-        })
-    }
-
-    /// Hands every batch on, from the one that holds entry `from`, until `visit` says stop or the durable end is reached.
-    pub fn batches(
-        &self,
-        from: u64,
-        mut visit: impl FnMut(&OwnedBatch) -> Result<bool, StorageError>,
-    ) -> Result<(), StorageError> {
-        let size = self.size();
-        let (mut next, mut found) = (from, None);
-        while next < size {
-            let located = match found.take() {
-                Some(located) => located,
-                None => self.locate(next)?,
-            };
-            let owned = self.batch_at(&located)?;
-            if !visit(&owned)? {
-                break;
-            }
-            next = owned.header().end_index();
-            found = if next < size { after(located, next)? } else { None };
-        }
-        Ok(())
-    }
-
-    /// The checkpoint note of the batch that holds an entry: the earliest signature that covers it.
-    pub fn checkpoint_covering(&self, index: u64) -> Result<String, StorageError> {
-        let owned = self.batch_of(index)?;
-        let note = owned.batch()?.note().to_vec();
-        String::from_utf8(note).map_err(|_| {
-            index::damaged(&owned.segment, owned.offset, index, "the checkpoint of its batch is not text".to_owned())
-        })
+        let mut owned = OwnedBatch { bytes, segment, offset: found.offset, header: found.header };
+        owned.withhold(&erased)?;
+        Ok(owned)
     }
 
     /// Writes the anchor if it is due. Call it after appends and a few times a second; `now_mono_ms` is monotonic time.
@@ -198,42 +145,6 @@ impl SegmentLog {
         match self.latest_note() {
             Some(note) => self.anchor.lock().maybe_write(now_mono_ms, &note),
             None => Ok(false),
-        }
-    }
-
-    /// Writes the anchor now if it does not cover an entry yet.
-    pub fn anchor_past(&self, index: u64) -> Result<(), StorageError> {
-        let mut anchor = self.anchor.lock();
-        if anchor.size() <= index
-            && let Some(note) = self.latest_note()
-        {
-            anchor.write(&note)?;
-        }
-        Ok(())
-    }
-
-    /// Why the log takes no more entries, if so.
-    pub fn refuse_if_poisoned(&self) -> Result<(), StorageError> {
-        if self.poisoned.load(Ordering::Acquire) {
-            return Err(StorageError::Poisoned { cause: self.poison_cause.lock().clone() });
-        }
-        Ok(())
-    }
-
-    /// Refuses if the folder is no longer held by this process alone.
-    pub fn check_held(&self) -> Result<(), StorageError> {
-        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_held()) {
-            return Ok(());
-        }
-        Err(StorageError::Moved { cause: "its lock is no longer ours".to_owned() })
-    }
-
-    /// What to say of an entry whose bytes are not those that the log signed.
-    pub fn altered(&self, index: u64) -> StorageError {
-        let reason = "it is not the entry that the log signed".to_owned();
-        match self.locate(index) {
-            Ok(found) => index::damaged(&segment_name(found.first_index), found.offset, index, reason),
-            Err(error) => error,
         }
     }
 
@@ -276,6 +187,89 @@ impl SegmentLog {
             segment.index.get_or_insert_with(|| rows.clone());
         }
         Ok(rows)
+    }
+}
+
+impl Log for SegmentLog {
+    fn size(&self) -> u64 {
+        self.state.read().size
+    }
+
+    fn latest_note(&self) -> Option<String> {
+        let state = self.state.read();
+        (!state.note.is_empty()).then(|| state.note.clone())
+    }
+
+    fn batches(&self, from: u64, visit: &mut VisitBatch<'_>) -> Result<(), StorageError> {
+        let size = self.size();
+        let (mut next, mut found) = (from, None);
+        while next < size {
+            let located = match found.take() {
+                Some(located) => located,
+                None => self.locate(next)?,
+            };
+            let owned = self.batch_at(&located)?;
+            if !visit(&owned)? {
+                break;
+            }
+            next = owned.header().end_index();
+            found = if next < size { after(located, next)? } else { None };
+        }
+        Ok(())
+    }
+
+    /// Overwrites them with zeros. When this returns, no file of the log holds them; snapshots are the caller's to remove.
+    fn erase(&self, indexes: &[u64]) -> Result<u64, StorageError> {
+        self.erase_in_place(indexes)
+    }
+
+    fn withhold(&self, entries: &EntrySet) {
+        let mut erased = self.erased.write();
+        entries.ranges().for_each(|(first, end)| erased.insert_range(first, end));
+    }
+
+    /// They lie beside the segments.
+    fn snapshots(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Writes the anchor now if it does not cover the entry yet.
+    fn anchor_past(&self, index: u64) -> Result<(), StorageError> {
+        let mut anchor = self.anchor.lock();
+        if anchor.size() <= index
+            && let Some(note) = self.latest_note()
+        {
+            anchor.write(&note)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the anchor if it is due, and makes the next segment ready if the current one is half full.
+    fn tend(&self, now_mono_ms: u64) -> Result<(), StorageError> {
+        self.anchor_tick(now_mono_ms)?;
+        if self.wants_next.swap(false, Ordering::Relaxed) { self.prepare_next(Fill::Reserved) } else { Ok(()) }
+    }
+
+    fn refuse_if_poisoned(&self) -> Result<(), StorageError> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(StorageError::Poisoned { cause: self.poison_cause.lock().clone() });
+        }
+        Ok(())
+    }
+
+    /// The folder's lock is the epoch of segment files: whoever holds it leads.
+    fn check_held(&self) -> Result<(), StorageError> {
+        if self.lock.lock().as_ref().is_none_or(|lock| lock.is_held()) {
+            return Ok(());
+        }
+        Err(StorageError::Moved { cause: "its lock is no longer ours".to_owned() })
+    }
+
+    fn stalled(&self, give_up: bool) -> Option<String> {
+        if give_up {
+            self.is_given_up.store(true, Ordering::Release);
+        }
+        self.stalled.lock().clone()
     }
 }
 

@@ -18,8 +18,8 @@ use super::log::{Segment, State};
 use super::walk::{in_pieces, list_segments};
 use super::writer::{prepare, start_segment};
 use super::{
-    Anchor, Fold, Leaves, LogWriter, Place, SEGMENT_BYTES, SegmentLog, StorageError, TornTail, WalkEnd, WalkOptions,
-    segment_name, walk,
+    Anchor, Fold, Leaves, LogWriter, OpenedLog, Place, ReadLog as _, SEGMENT_BYTES, SegmentLog, StorageError, Store,
+    TornTail, WalkEnd, WalkOptions, segment_name, walk,
 };
 
 pub(super) mod clean_mark;
@@ -41,11 +41,16 @@ impl Folder {
             Err(error) => Err(error).on("lock", "the data folder"),
         }
     }
+}
 
-    /// The disk, to read snapshots from before the log is opened.
-    #[must_use]
-    pub fn disk(&self) -> &Arc<dyn Disk> {
+impl Store for Folder {
+    fn snapshots(&self) -> &Arc<dyn Disk> {
         &self.disk
+    }
+
+    fn open(self: Box<Self>, options: OpenOptions<'_>, fold: &mut Fold<'_>) -> Result<OpenedLog, StorageError> {
+        let Opened { writer, log, frontier, keys, report } = open(*self, options, fold)?;
+        Ok(OpenedLog { writer: Box::new(writer), log, frontier, keys, report })
     }
 }
 
@@ -57,7 +62,7 @@ pub struct OpenOptions<'a> {
     pub next: Option<&'a LogKey>,
     /// What leaves mean.
     pub leaves: &'a dyn Leaves,
-    /// Length at which a new segment is started.
+    /// Length at which a new segment is started, where the log is kept in segments.
     pub segment_bytes: u64,
     /// The tree of a verified snapshot, or the empty tree to read everything.
     pub start: Frontier,
@@ -95,7 +100,7 @@ pub struct OpenReport {
     pub leftovers_removed: Vec<String>,
 }
 
-/// An open log.
+/// An open log in segment files.
 pub struct Opened {
     /// Appends.
     pub writer: LogWriter,
@@ -223,7 +228,7 @@ fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, segment_bytes: u64, firsts: impl
         disk: Arc::clone(disk),
         segment_bytes,
         state: RwLock::new(State { size: end.frontier.size(), segments, note: String::new() }),
-        erasing: RwLock::new(()),
+        erased: RwLock::default(),
         anchor: Mutex::new(Anchor::new(Arc::clone(disk), anchor_size)),
         prepared: Mutex::new(None),
         lock: Mutex::new(None),
@@ -231,6 +236,7 @@ fn new_log(disk: &Arc<dyn Disk>, end: &WalkEnd, segment_bytes: u64, firsts: impl
         poison_cause: Mutex::new(String::new()),
         stalled: Mutex::new(None),
         is_given_up: AtomicBool::new(false),
+        wants_next: AtomicBool::new(false),
     }
 }
 

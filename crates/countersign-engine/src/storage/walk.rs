@@ -17,12 +17,14 @@ use super::{Place, StorageError, anchor};
 mod cursor;
 mod gone;
 mod named;
+mod rows;
 mod segments;
 mod tail;
 
 pub(super) use cursor::{BatchCursor, Step};
 use gone::{Gone, not_its_payload};
 use named::Named;
+pub use rows::walk_batches;
 pub(super) use segments::{SegmentFile, list_segments};
 
 /// What leaves mean, as far as the store must know. It asks, because it does not know what entries mean.
@@ -124,6 +126,9 @@ pub struct WalkEnd {
     pub anchor: Option<Checkpoint>,
     /// The keys that the log has had, from where the walk began.
     pub keys: KeyChain,
+    /// Payloads that are there although an erasure names them, each with that erasure: one that a crash interrupted, or an old copy
+    /// that was put back.
+    pub put_back: Vec<(u64, u64)>,
 }
 
 /// Reads the log in a folder from a trusted tree to its end and hands each verified batch to `visit`.
@@ -137,27 +142,8 @@ pub fn walk(
     visit: &mut Fold<'_>,
 ) -> Result<WalkEnd, StorageError> {
     let segments = list_segments(disk, options.key.origin())?;
-    let anchor = anchor::read(disk)?;
-    let anchor_size = anchor.as_ref().map_or(0, |anchor| anchor.checkpoint.size);
-    let keys = KeyChain::new(options.key.clone());
-    let mut walker = Walker {
-        options,
-        erased_below: anchor_size.max(start.size()),
-        gone: Gone::default(),
-        trial: start.clone(),
-        anchor,
-        end: WalkEnd {
-            frontier: start,
-            batches: 0,
-            segments: segments.len(),
-            end: None,
-            tail: None,
-            anchor: None,
-            keys,
-        },
-    };
-    walker.compare_with_anchor()?;
-    let start_size = walker.end.frontier.size();
+    let start_size = start.size();
+    let mut walker = Walker::new(options, start, anchor::read(disk)?, segments.len())?;
     let first = segments.partition_point(|segment| segment.first_index <= start_size).saturating_sub(1);
     let last = segments.len().saturating_sub(1);
     for (at, segment) in segments.iter().enumerate().skip(first) {
@@ -178,7 +164,36 @@ struct Walker<'a> {
     end: WalkEnd,
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
+    fn new(
+        options: WalkOptions<'a>,
+        start: Frontier,
+        anchor: Option<anchor::Unproved>,
+        segments: usize,
+    ) -> Result<Self, StorageError> {
+        let anchor_size = anchor.as_ref().map_or(0, |anchor| anchor.checkpoint.size);
+        let keys = KeyChain::new(options.key.clone());
+        let mut walker = Self {
+            options,
+            erased_below: anchor_size.max(start.size()),
+            gone: Gone::from(start.size()),
+            trial: start.clone(),
+            anchor,
+            end: WalkEnd {
+                frontier: start,
+                batches: 0,
+                segments,
+                end: None,
+                tail: None,
+                anchor: None,
+                keys,
+                put_back: Vec::new(),
+            },
+        };
+        walker.compare_with_anchor()?;
+        Ok(walker)
+    }
+
     fn segment(
         &mut self,
         disk: &dyn Disk,
@@ -217,17 +232,27 @@ impl Walker<'_> {
                         return Err(self.corrupt(place, reason, until));
                     }
                     Err(Wrong { reason, .. }) => break (place, Some(reason)),
-                    Ok((checkpoint, gone)) => {
-                        self.gone.note(&batch, &gone, &place, self.options.leaves)?;
-                        let placed = PlacedBatch { segment: name, offset, batch, checkpoint: &checkpoint, gone: &gone };
-                        visit(placed).map_err(|source| StorageError::Fold { place, source })?;
-                        index = checkpoint.size;
-                        self.compare_with_anchor()?;
-                    }
+                    Ok(verified) => index = self.hand_on(batch, &verified, place, visit)?,
                 },
             }
         };
         self.stop(&*file, stop.0, stop.1, is_last)
+    }
+
+    /// Hands a right batch on. Gives the index of the entry after it.
+    fn hand_on(
+        &mut self,
+        batch: Batch<'_>,
+        (checkpoint, gone): &(Checkpoint, Vec<u64>),
+        place: Place,
+        visit: &mut Fold<'_>,
+    ) -> Result<u64, StorageError> {
+        self.gone.note(&batch, gone, &place, self.options.leaves)?;
+        let placed = PlacedBatch { segment: &place.segment, offset: place.offset, batch, checkpoint, gone };
+        let refused = visit(placed);
+        refused.map_err(|source| StorageError::Fold { place, source })?;
+        self.compare_with_anchor()?;
+        Ok(checkpoint.size)
     }
 
     /// Judges one batch; only a right one moves the tree on.
@@ -389,7 +414,7 @@ impl Walker<'_> {
                 why: self.end.tail.map(|tail| format!(" since {}", tail.reason)).unwrap_or_default(),
             });
         }
-        self.gone.check()?;
+        self.end.put_back = self.gone.finish()?;
         if log_size < start_size {
             let reason = format!("the log ends at {log_size} entries");
             return Err(StorageError::BadStart { start: start_size, reason });

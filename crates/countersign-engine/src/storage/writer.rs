@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign_ledger::segment::{
-    FIRST_SEGMENT, FORMAT_VERSION, SEGMENT_HEADER_LEN, SegmentHeader, parse_batch_header,
+    BatchHeader, FIRST_SEGMENT, FORMAT_VERSION, SEGMENT_HEADER_LEN, SegmentHeader, parse_batch_header,
 };
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use super::error::IoContext;
 use super::index::SparseIndex;
 use super::log::Segment;
 use super::recover::clean_mark;
-use super::{SegmentLog, StorageError, segment_name};
+use super::{Append, Log as _, SegmentLog, StorageError, segment_name};
 
 /// The file in which the next segment is made ready.
 pub(super) const NEXT_FILE: &str = "next.tmp";
@@ -74,32 +74,23 @@ impl LogWriter {
     }
 
     /// Appends one finished batch. When this returns `Ok`, it is durable and readable; when a write or sync fails, the log is
-    /// poisoned. Waits while there is no room, until [`SegmentLog::give_up`]. Gives the new size.
+    /// poisoned. Waits while there is no room, until it is told to give up. Gives the new size.
     pub fn append(&mut self, batch: &[u8]) -> Result<u64, StorageError> {
         self.log.refuse_if_poisoned()?;
         if let Err(moved) = self.log.check_held() {
             self.log.poison(moved.to_string());
             return Err(moved);
         }
-        let not_next = |reason: String| StorageError::NotNext { reason };
-        let header = parse_batch_header(batch)
-            .map_err(|torn| not_next(torn.to_string()))?
-            .ok_or_else(|| not_next("it is empty".to_owned()))?;
-        if header.total_len as usize != batch.len() {
-            return Err(not_next(format!("its header says {} bytes, it has {}", header.total_len, batch.len())));
-        }
-        if header.first_index != self.size {
-            return Err(not_next(format!("it starts at entry {}, the log ends at {}", header.first_index, self.size)));
-        }
-        let note_at = usize::try_from(header.note_offset()).unwrap_or(usize::MAX);
-        let note = batch.get(note_at..).and_then(|note| std::str::from_utf8(note).ok());
-        let note = note.ok_or_else(|| not_next("its checkpoint is not text".to_owned()))?;
+        let (header, note) = check_next(batch, self.size)?;
         self.make_room(batch.len() as u64)?;
         if let Err(error) = self.write(batch) {
             self.log.poison(error.to_string());
             return Err(error);
         }
         self.publish(header.first_index, header.end_index(), batch.len() as u64, note);
+        if self.wants_next() {
+            self.log.wants_next.store(true, Ordering::Relaxed);
+        }
         Ok(self.size)
     }
 
@@ -218,6 +209,37 @@ impl LogWriter {
     }
 }
 
+impl Append for LogWriter {
+    fn append(&mut self, batch: &[u8]) -> Result<u64, StorageError> {
+        LogWriter::append(self, batch)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), StorageError> {
+        LogWriter::close(*self)
+    }
+}
+
+/// Checks that a finished batch is the one that follows a log of this size. Gives its header and its checkpoint note.
+///
+/// # Errors
+/// [`StorageError::NotNext`].
+pub fn check_next(batch: &[u8], size: u64) -> Result<(BatchHeader, &str), StorageError> {
+    let not_next = |reason: String| StorageError::NotNext { reason };
+    let header = parse_batch_header(batch)
+        .map_err(|torn| not_next(torn.to_string()))?
+        .ok_or_else(|| not_next("it is empty".to_owned()))?;
+    if header.total_len as usize != batch.len() {
+        return Err(not_next(format!("its header says {} bytes, it has {}", header.total_len, batch.len())));
+    }
+    if header.first_index != size {
+        return Err(not_next(format!("it starts at entry {}, the log ends at {size}", header.first_index)));
+    }
+    let note_at = usize::try_from(header.note_offset()).unwrap_or(usize::MAX);
+    let note = batch.get(note_at..).and_then(|note| std::str::from_utf8(note).ok());
+    let note = note.ok_or_else(|| not_next("its checkpoint is not text".to_owned()))?;
+    Ok((header, note))
+}
+
 /// How the next segment is made ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
@@ -264,17 +286,6 @@ impl SegmentLog {
         if self.stalled.lock().take().is_some() {
             tracing::info!("the ledger has room again");
         }
-    }
-
-    /// Why nothing is written at the moment, if so: there is no room, and the writer waits for some.
-    #[must_use]
-    pub fn stalled(&self) -> Option<String> {
-        self.stalled.lock().clone()
-    }
-
-    /// Does not wait for room any longer: the gate is about to end.
-    pub fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::Release);
     }
 }
 

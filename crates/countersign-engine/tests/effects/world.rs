@@ -12,10 +12,12 @@ use countersign_engine::audit::audit;
 use countersign_engine::gate::{Gate, Options};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Outbox, Probed};
 use countersign_engine::request::{Answer, Refusal, Request};
+use countersign_engine::storage::Walk;
 use countersign_engine::storage::disk::{Disk, RealDisk};
 use countersign_testing::disk::FaultyDisk;
 use countersign_testing::gate::environment;
 use countersign_testing::hands::Hands;
+use countersign_testing::row_log::RowTable;
 use ed25519_dalek::SigningKey;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value as Json, json};
@@ -105,6 +107,8 @@ pub struct World {
     dir: tempfile::TempDir,
     /// A disk that can fail, in the folder's place.
     pub faulty: Option<FaultyDisk>,
+    /// A table, if the log is not kept in files.
+    pub table: Option<RowTable>,
     clock: Arc<Hands>,
     pub outside: Arc<Outsider>,
     gate: Option<Arc<Gate>>,
@@ -115,16 +119,21 @@ pub struct World {
 impl World {
     /// A gate with agents, and accounts `a` and `b` of 500 each.
     pub fn new() -> Self {
-        Self::furnished(None)
+        Self::furnished(None, None)
+    }
+
+    /// The same with its log in a table.
+    pub fn on_rows() -> Self {
+        Self::furnished(None, Some(RowTable::default()))
     }
 
     /// The same on a disk that can fail.
     pub fn on(disk: FaultyDisk) -> Self {
-        Self::furnished(Some(disk))
+        Self::furnished(Some(disk), None)
     }
 
-    fn furnished(faulty: Option<FaultyDisk>) -> Self {
-        let world = Self::bare(faulty);
+    fn furnished(faulty: Option<FaultyDisk>, table: Option<RowTable>) -> Self {
+        let world = Self::bare(faulty, table);
         let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
         world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
         for (agent, role) in [("payer-1", "payer"), ("payer-2", "payer"), ("fraud-1", "fraud"), ("clerk-1", "clerk")] {
@@ -137,10 +146,11 @@ impl World {
         world
     }
 
-    fn bare(faulty: Option<FaultyDisk>) -> Self {
+    fn bare(faulty: Option<FaultyDisk>, table: Option<RowTable>) -> Self {
         let mut world = Self {
             dir: tempfile::tempdir().unwrap(),
             faulty,
+            table,
             clock: Hands::at(1_700_000_000_000),
             outside: Arc::default(),
             gate: None,
@@ -157,7 +167,12 @@ impl World {
             None => Arc::new(RealDisk::open(self.dir.path()).unwrap()),
         };
         let environment = environment(disk, Arc::<Hands>::clone(&self.clock));
-        let gate = Arc::new(Gate::open(environment, Options::new("test.example/effects")).unwrap().0);
+        let options = Options::new("test.example/effects");
+        let (gate, _) = match &self.table {
+            Some(table) => Gate::open_on(table.take(), environment, options).unwrap(),
+            None => Gate::open(environment, options).unwrap(),
+        };
+        let gate = Arc::new(gate);
         let adapter = Arc::clone(&self.outside) as Arc<dyn Adapter>;
         let adapters = [("payments".into(), adapter)].into_iter().collect();
         self.outbox = Some(Outbox::start(Arc::clone(&gate), adapters).unwrap());
@@ -198,6 +213,22 @@ impl World {
             std::thread::yield_now();
         }
         Arc::into_inner(gate).unwrap().close().unwrap();
+    }
+
+    /// Another gate takes the log while this one still runs; it has an outbox and an outside of its own.
+    pub fn successor(&self) -> Self {
+        let mut successor = Self {
+            dir: tempfile::tempdir().unwrap(),
+            faulty: None,
+            table: self.table.clone(),
+            clock: Arc::clone(&self.clock),
+            outside: Arc::default(),
+            gate: None,
+            outbox: None,
+            keys: self.keys + 1_000,
+        };
+        successor.open();
+        successor
     }
 
     /// Somebody removes the lock and could take the folder.
@@ -328,12 +359,13 @@ impl World {
     pub fn audited(mut self) {
         self.close();
         let disk = RealDisk::open(self.dir.path()).unwrap();
+        let log = self.table.as_ref().map_or(&disk as &dyn Walk, |table| table);
         let key = countersign_ledger::checkpoint::LogKey::new(
             "test.example/effects",
             SigningKey::from_bytes(&[1; 32]).verifying_key(),
         )
         .unwrap();
-        let report = audit(&disk, &key, &mut |_| ()).unwrap();
+        let report = audit(log, &key, &mut |_| ()).unwrap();
         assert_eq!((report.differing, report.unverifiable.len()), (Vec::new(), 0));
         assert_eq!(report.entries, report.verified);
     }
@@ -365,7 +397,7 @@ pub fn account_id(account: &str) -> String {
 pub fn entry(answer: Answer) -> Entry {
     match answer {
         Answer::Entered(entered) => Arc::unwrap_or_clone(entered.entry),
-        Answer::Repeated(entry) => panic!("repeated in {entry}"),
+        other => panic!("no new entry: {other:?}"),
     }
 }
 

@@ -152,11 +152,18 @@ fn what_cannot_be_an_agent_or_operator_is_refused() {
 }
 
 #[test]
-fn who_operated_the_gate_cannot_be_erased() {
+fn who_operated_the_gate_or_acted_cannot_be_erased() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     world.feed("Operator::\"jo\"", Some(operator(&key(3), &["feeder"]))).unwrap();
     world.feed("Operator::\"jo\"", Some(operator(&key(3), &["auditor"]))).unwrap();
     let refused = world.gate.erase(id("admin"), world.auth(&admin_key(), "x"), &[2], "asked for".into());
-    assert!(refused.unwrap_err().to_string().contains("names an operator"));
+    assert!(refused.unwrap_err().to_string().contains("who an operator was"));
+    world.feed("Agent::\"helper\"", Some(agent(&key(4)))).unwrap();
+    world.feed("Agent::\"helper\"", None).unwrap();
+    for entry in [4, 5] {
+        let refused = world.gate.erase(id("admin"), world.auth(&admin_key(), "x"), &[entry], "asked for".into());
+        assert!(refused.unwrap_err().to_string().contains("who an agent was"));
+        assert!(world.gate.read_log(entry).unwrap().payload.is_some());
+    }
 }

@@ -80,7 +80,7 @@ pub fn sign_to(path: &str, key: &SigningKey, body: &str, created_s: u64, nonce: 
 
 /// The same with any method.
 pub fn sign_as(method: &str, path: &str, key: &SigningKey, body: &str, created_s: u64, nonce: &str) -> Presented {
-    let request = Signable { method, authority: "gate.test", path, query: None, if_match: None, body };
+    let request = Signable { method, authority: "gate.test", path, query: None, if_match: None, actions: None, body };
     let headers = signature::sign(key, &request, ORIGIN, created_s, nonce).unwrap();
     let wire = Wire {
         method: request.method,
@@ -88,6 +88,7 @@ pub fn sign_as(method: &str, path: &str, key: &SigningKey, body: &str, created_s
         path: request.path,
         query: None,
         if_match: None,
+        actions: None,
         body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),
@@ -143,7 +144,8 @@ impl World {
 
     pub fn feed_as(&self, by: &str, key: &SigningKey, fact: &str, value: Option<Json>) -> Result<Answer, Refusal> {
         let (id, method): (FactId, _) = (fact.parse().unwrap(), if value.is_some() { "PUT" } else { "DELETE" });
-        let auth = self.auth_to(method, &format!("/v1/facts/{}/{}", id.ty(), id.id()), key, "a feed");
+        let body = value.as_ref().map_or_else(String::new, |value| json!({"value": value}).to_string());
+        let auth = self.auth_to(method, &format!("/v1/facts/{}/{}", id.ty(), id.id()), key, &body);
         let request = feed(by, auth, fact, value);
         self.gate.call(request)
     }

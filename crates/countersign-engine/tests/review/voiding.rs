@@ -180,7 +180,11 @@ fn attack_an_approved_call_outlives_its_reviewer_or_tells_the_agent_what_is_with
         let pact = Arc::new(load(&source).unwrap().pact);
         world
             .gate
-            .call(Request::Publish { by: name("operator"), auth: signed("operator", ("POST", "/v1/pacts")), pact })
+            .call(Request::Publish {
+                by: name("operator"),
+                auth: world.sign("operator", ("POST", "/v1/pacts"), &source),
+                pact,
+            })
             .unwrap();
         let (effect, _) = world.approve(&world.show(world.park("a", 500))).unwrap();
         step(&world);

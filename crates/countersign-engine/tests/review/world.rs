@@ -60,10 +60,13 @@ that = 'resource.risk < 50'
 on_fail = "review"
 "#;
 
+/// How someone signs: by their name, for a method and path, over a body, at a second.
+pub type Signs = fn(&str, (&str, &str), &str, u64) -> Auth;
+
 pub struct World {
     pub gate: Gate,
     pub clock: Arc<Hands>,
-    pub auth: fn(&str, (&str, &str)) -> Auth,
+    pub auth: Signs,
     dir: tempfile::TempDir,
 }
 
@@ -80,11 +83,12 @@ pub fn key_of(who: &str) -> KeyName {
 }
 
 /// A request to a method and path, as an entry keeps it. Its signature is none: nothing here verifies it.
-pub fn signed(who: &str, (method, path): (&str, &str)) -> Auth {
+pub fn signed(who: &str, (method, path): (&str, &str), body: &str, created_s: u64) -> Auth {
     static SENT: AtomicU64 = AtomicU64::new(0);
     let (nonce, tag) = (SENT.fetch_add(1, Ordering::Relaxed), tag(ORIGIN));
     let key = key_of(who);
-    let input = format!(r#"("@method" "@path");created=1;nonce="sent-{nonce:020}";keyid="{key}";tag="{tag}""#);
+    let input =
+        format!(r#"("@method" "@path");created={created_s};nonce="sent-{nonce:020}";keyid="{key}";tag="{tag}""#);
     Auth::Signature(Arc::new(Signed {
         key,
         input: input.into(),
@@ -93,7 +97,8 @@ pub fn signed(who: &str, (method, path): (&str, &str)) -> Auth {
         path: path.into(),
         query: None,
         if_match: None,
-        body: None,
+        batch: None,
+        body: Some(body.into()),
         signature: [3; 64],
     }))
 }
@@ -106,11 +111,16 @@ pub fn open(dir: &Path, clock: &Arc<Hands>) -> Gate {
 impl World {
     pub fn new() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Hands::at(1_800_000_000_000));
-        let world = Self { gate: open(dir.path(), &clock), clock, auth: |_, _| Auth::None, dir };
+        let world = Self { gate: open(dir.path(), &clock), clock, auth: |_, _, _, _| Auth::None, dir };
         world.publish(1);
         world.agent("active");
         world.account("active", 900, "jane", 10);
         world
+    }
+
+    /// How a request of someone is authenticated.
+    pub fn sign(&self, who: &str, line: (&str, &str), body: &str) -> Auth {
+        (self.auth)(who, line, body, self.clock.now_s())
     }
 
     pub fn reopen(self) -> Self {
@@ -152,7 +162,11 @@ impl World {
         let source = format!("pact = \"billing\"\nversion = {version}\n{RULES}");
         let pact = Arc::new(load(&source).unwrap().pact);
         self.gate
-            .call(Request::Publish { by: name("operator"), auth: (self.auth)("operator", ("POST", "/v1/pacts")), pact })
+            .call(Request::Publish {
+                by: name("operator"),
+                auth: self.sign("operator", ("POST", "/v1/pacts"), &source),
+                pact,
+            })
             .unwrap();
     }
 
@@ -160,7 +174,8 @@ impl World {
         let value = Some(Attributes::from_untyped_json(json.as_object().unwrap()).unwrap());
         let fact: FactId = fact.parse().unwrap();
         let path = format!("/v1/facts/{}/{}", fact.ty(), fact.id());
-        let (by, auth) = (name("operator"), (self.auth)("operator", ("PUT", &path)));
+        let (by, auth) =
+            (name("operator"), self.sign("operator", ("PUT", &path), &serde_json::json!({"value": json}).to_string()));
         self.gate.call(Request::Feed { by, auth, fact, value, if_match: None }).unwrap();
     }
 
@@ -205,10 +220,8 @@ impl World {
             "pact": "billing", "action": "refund", "idempotency_key": format!("{key:0>32}"),
             "params": {"account": "42", "amount": amount}, "observations": observations,
         });
-        let action = self
-            .gate
-            .admit(name("refund-1"), (self.auth)("refund-1", ("POST", "/v1/actions")), body.to_string().into())
-            .unwrap();
+        let auth = self.sign("refund-1", ("POST", "/v1/actions"), &body.to_string());
+        let action = self.gate.admit(name("refund-1"), auth, body.to_string().into()).unwrap();
         self.gate.call(Request::Act(Box::new(action))).unwrap()
     }
 
@@ -230,21 +243,25 @@ impl World {
     pub fn approve_within(&self, token: &str, span_ms: u64) -> Result<(u64, Decision), Refusal> {
         let by = name("vera");
         let shown = self.gate.open_shown(token, &by).unwrap();
-        let auth = (self.auth)("vera", ("POST", &format!("/v1/reviews/{}/approve", shown.review)));
+        let auth = self.sign(
+            "vera",
+            ("POST", &format!("/v1/reviews/{}/approve", shown.review)),
+            &serde_json::json!({"shown": token, "expires_in_ms": span_ms}).to_string(),
+        );
         let until_ms = shown.at_ms + span_ms;
         match self.gate.call(Request::Approve { by, auth, shown: Box::new(shown), until_ms })? {
             Answer::Entered(entered) => {
                 let Event::Approval(approved) = &entered.entry.event else { panic!("not an approval") };
                 Ok((entered.entry.index, approved.decision.clone()))
             }
-            Answer::Repeated(entry) => panic!("repeated {entry}"),
+            other => panic!("no new entry: {other:?}"),
         }
     }
 
     pub fn halt(&self, on: bool) {
         let path = if on { "/v1/halts" } else { "/v1/halts/resume" };
         let (by, scope) = (name("operator"), "agent:refund-1".parse().unwrap());
-        let auth = (self.auth)("operator", ("POST", path));
+        let auth = self.sign("operator", ("POST", path), r#"{"scope":"agent:refund-1","reason":"a test"}"#);
         let reason = "a test".into();
         let halt = Request::Halt { by: by.clone(), auth: auth.clone(), scope, reason };
         let (scope, reason) = ("agent:refund-1".parse().unwrap(), "a test".into());

@@ -95,7 +95,7 @@ mod tests {
             for count in [1_u64, 2, 3, 7, 8, 33, 64, 100] {
                 let leaves: Vec<Hash> = (start..start + count).map(|i| leaf_hash(&i.to_be_bytes())).collect();
                 let mut after = before.clone();
-                leaves.iter().for_each(|leaf| after.push(*leaf));
+                leaves.iter().for_each(|leaf| _ = after.push(*leaf));
                 let prover = BatchProver::new(before.clone(), leaves.clone().into());
                 assert_eq!(prover.size(), after.size());
                 for index in start..start + count {

@@ -5,6 +5,9 @@
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tree::{MAX_SIZE, TreeError};
 
+/// The level of a full tile's root, fixed by C2SP tlog-tiles.
+pub(crate) const TILE_LEVEL: u32 = 8;
+
 /// A tree's size and the roots of its complete subtrees, largest first: one for each bit set in the size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frontier {
@@ -55,28 +58,27 @@ impl Frontier {
         &self.nodes
     }
 
-    /// Appends a leaf, given by its [`leaf_hash`](crate::leaf_hash).
-    pub fn push(&mut self, leaf: Hash) {
+    /// Appends a leaf, given by its [`leaf_hash`](crate::leaf_hash). Gives the hash of the tile that it fills, if it fills one.
+    pub fn push(&mut self, leaf: Hash) -> Option<Hash> {
         // Each bit that the carry of `size + 1` clears is a pair of equal subtrees becoming one.
         let mut node = leaf;
-        for _ in 0..self.size.trailing_ones() {
+        let mut tile = None;
+        for level in 1..=self.size.trailing_ones() {
             let Some(left) = self.nodes.pop() else { break };
             node = node_hash(&left, &node);
+            if level == TILE_LEVEL {
+                tile = Some(node);
+            }
         }
         self.nodes.push(node);
         self.size += 1;
+        tile
     }
 
     /// The root of the tree as it stands.
     #[must_use]
     pub fn root(&self) -> Hash {
         fold_root(self.nodes.iter().rev().copied())
-    }
-
-    /// Back to the empty tree, keeping the memory.
-    pub(crate) fn clear(&mut self) {
-        self.size = 0;
-        self.nodes.clear();
     }
 }
 

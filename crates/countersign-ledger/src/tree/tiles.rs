@@ -5,12 +5,12 @@
 //! reads back, and is checked against the tile's own hash first, so that damaged storage gives an error and not a false proof.
 
 use crate::hash::{Hash, node_hash};
-use crate::tree::frontier::fold_root;
+use crate::tree::frontier::{self, fold_root};
 use crate::tree::{Frontier, MAX_SIZE, SubtreeHashes, TreeError};
 
 /// Leaves in a full tile: 2^8, fixed by C2SP tlog-tiles.
 pub const TILE_WIDTH: u64 = 256;
-const TILE_LEVEL: u8 = 8;
+const TILE_LEVEL: u8 = frontier::TILE_LEVEL as u8;
 
 /// A tree with all its hashes from level 8 up and the leaves of its last partial tile.
 #[derive(Clone, Debug)]
@@ -19,8 +19,6 @@ pub struct TileTree {
     upper: Vec<Vec<Hash>>,
     /// The leaf hashes of the partial tile.
     partial: Vec<Hash>,
-    /// The frontier of the partial tile alone, so that its hashes are computed once.
-    tail: Frontier,
 }
 
 impl Default for TileTree {
@@ -33,7 +31,7 @@ impl TileTree {
     /// The empty tree.
     #[must_use]
     pub fn new() -> Self {
-        Self { upper: vec![Vec::new()], partial: Vec::with_capacity(TILE_WIDTH as usize), tail: Frontier::new() }
+        Self { upper: vec![Vec::new()], partial: Vec::with_capacity(TILE_WIDTH as usize) }
     }
 
     /// A tree taken up again from the hashes of its full tiles and the leaf hashes after them.
@@ -61,13 +59,20 @@ impl TileTree {
 
     /// Appends a leaf, given by its [`leaf_hash`](crate::leaf_hash).
     pub fn push(&mut self, leaf: Hash) {
-        self.tail.push(leaf);
-        self.partial.push(leaf);
-        if self.tail.size() == TILE_WIDTH {
-            let tile = self.tail.root();
-            self.tail.clear();
-            self.partial.clear();
-            self.push_tile(tile);
+        self.extend(&[leaf], &[]);
+    }
+
+    /// Appends leaves. The hashes of the tiles that they fill are worked out only where they are not given: whoever pushed the
+    /// same leaves to a [`Frontier`] has them.
+    pub fn extend(&mut self, leaves: &[Hash], tiles: &[Hash]) {
+        let mut tiles = tiles.iter().copied();
+        for leaf in leaves {
+            self.partial.push(*leaf);
+            if self.partial.len() as u64 == TILE_WIDTH {
+                let tile = tiles.next().unwrap_or_else(|| complete_root(&self.partial));
+                self.partial.clear();
+                self.push_tile(tile);
+            }
         }
     }
 
@@ -102,16 +107,21 @@ impl TileTree {
     /// The root of the tree as it stands.
     #[must_use]
     pub fn root(&self) -> Hash {
-        fold_root(self.tail.nodes().iter().rev().copied().chain(self.upper_edge()))
+        fold_root(self.tail().nodes().iter().rev().copied().chain(self.upper_edge()))
     }
 
     /// The right edge, to carry on from or to prove a batch with.
     #[must_use]
     pub fn frontier(&self) -> Frontier {
-        let mut nodes: Vec<Hash> = self.tail.nodes().iter().rev().copied().chain(self.upper_edge()).collect();
+        let mut nodes: Vec<Hash> = self.tail().nodes().iter().rev().copied().chain(self.upper_edge()).collect();
         nodes.reverse();
         // The counts agree by construction; an empty frontier would only make a caller's root comparison fail.
         Frontier::from_parts(self.size(), nodes).unwrap_or_default()
+    }
+
+    /// The frontier of the partial tile alone.
+    fn tail(&self) -> Frontier {
+        frontier_of(&self.partial)
     }
 
     /// The complete subtrees above the tiles that have no parent yet, smallest first: the last one of each odd row.
@@ -209,11 +219,15 @@ pub(crate) fn pair_up(row: &[Hash]) -> Vec<Hash> {
 
 /// The root over 2^n leaves.
 fn complete_root(leaves: &[Hash]) -> Hash {
+    frontier_of(leaves).root()
+}
+
+fn frontier_of(leaves: &[Hash]) -> Frontier {
     let mut frontier = Frontier::new();
     for leaf in leaves {
         frontier.push(*leaf);
     }
-    frontier.root()
+    frontier
 }
 
 #[cfg(test)]
@@ -228,11 +242,14 @@ mod tests {
 
     #[test]
     fn it_agrees_with_the_frontier_and_can_be_taken_up_again() {
-        let (mut tree, mut frontier) = (TileTree::new(), Frontier::new());
+        let (mut tree, mut frontier, mut told) = (TileTree::new(), Frontier::new(), TileTree::new());
         for (i, leaf) in leaves(5 * 256 + 3).into_iter().enumerate() {
             assert_eq!((tree.size(), tree.root(), tree.frontier()), (i as u64, frontier.root(), frontier.clone()));
             tree.push(leaf);
-            frontier.push(leaf);
+            let tile = frontier.push(leaf);
+            assert_eq!(tile.is_some(), (i + 1) % 256 == 0);
+            told.extend(&[leaf], tile.as_slice());
+            assert_eq!((&told.upper, &told.partial), (&tree.upper, &tree.partial));
             if i % 97 == 0 || i % 256 > 253 {
                 let again = TileTree::from_parts(tree.size(), tree.level8().to_vec(), tree.partial().to_vec()).unwrap();
                 assert_eq!((again.root(), &again.upper, &again.partial), (tree.root(), &tree.upper, &tree.partial));

@@ -1,6 +1,7 @@
 //! Whether every answer that was given is borne out by the log, and every entry was asked for.
 
 use super::authority::role_to_feed;
+use super::deed::signer;
 use super::history::{Answered, Asked, LogEntry, Operation, Shown};
 use super::model::Model;
 use serde_json::Value as Json;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// Judges all answers.
 pub(super) fn check(operations: &[Operation], entries: &[LogEntry], model: &Model, complaints: &mut Vec<String>) {
+    let operations = &one_by_one(operations);
     let judge = Judge { operations, entries, model };
     for (at, operation) in operations.iter().enumerate() {
         if let Err(complaint) = judge.operation(operation) {
@@ -17,6 +19,33 @@ pub(super) fn check(operations: &[Operation], entries: &[LogEntry], model: &Mode
     complaints.extend(judge.real_time());
     complaints.extend(judge.asked_for());
     complaints.extend(judge.observations());
+}
+
+/// The actions of batches as operations of their own. A group that was rejected stays one, and so may one of which nobody knows.
+fn one_by_one(operations: &[Operation]) -> Vec<Operation> {
+    let mut each = Vec::new();
+    for operation in operations {
+        let Asked::Many { bodies, atomic } = &operation.asked else {
+            each.push(operation.clone());
+            continue;
+        };
+        let answers = match &operation.answer {
+            Some(Answered::Many(answers)) => answers.clone(),
+            None => vec![None; bodies.len()],
+            Some(_) => {
+                each.push(operation.clone());
+                continue;
+            }
+        };
+        for (body, answer) in bodies.iter().zip(answers) {
+            let (asked, ended) = (Asked::Act { body: body.clone() }, operation.ended.filter(|_| answer.is_some()));
+            each.push(Operation { asked, ended, answer, ..operation.clone() });
+        }
+        if *atomic && operation.answer.is_none() {
+            each.push(operation.clone());
+        }
+    }
+    each
 }
 
 struct Judge<'a> {
@@ -60,8 +89,19 @@ impl Judge<'_> {
     }
 
     fn repeated(&self, operation: &Operation, index: u64, same: bool) -> Result<(), String> {
-        let Asked::Act { body } = &operation.asked else { return Err("only actions repeat".to_owned()) };
         let entry = self.entry(index)?;
+        let body = match &operation.asked {
+            Asked::Act { body } => body,
+            // The first whose key was used in that entry is the one that is in the way.
+            Asked::Many { bodies, .. } => {
+                let uses = |body: &&String| {
+                    let uses = self.model.entries_of_key(&operation.by, &key_of(body));
+                    uses.iter().any(|(used, _)| *used == index)
+                };
+                bodies.iter().find(uses).ok_or("no action of the group was decided there")?
+            }
+            _ => return Err("only actions repeat".to_owned()),
+        };
         let key = key_of(body);
         // Once a person has decided a parked action, its key answers with that.
         let (decided, reviews) = (self.model.reviews.ended_by(index).filter(|_| same), &self.model.reviews);
@@ -74,7 +114,11 @@ impl Judge<'_> {
             return Err(format!("it was told entry {index}, which a person had decided on by then"));
         }
         let entry = if decided.is_some() { self.entry(made)? } else { entry };
-        if (entry.payload["body"].as_str() == Some(body)) != same {
+        let is_in_group = || {
+            let grouped = entry.payload["actions"].as_array().into_iter().flatten();
+            grouped.into_iter().any(|action| action["body"].as_str() == Some(body))
+        };
+        if (entry.payload["body"].as_str() == Some(body) || is_in_group()) != same {
             return Err(format!("whether entry {index} holds the same body was told wrongly"));
         }
         Ok(())
@@ -142,6 +186,13 @@ impl Judge<'_> {
             (Asked::Observe { facts }, Answered::NotObservable { facts: refused }) => {
                 let is_hidden = |fact: &&String| model.granted(&operation.by, fact, position).is_none();
                 !refused.is_empty() && facts.iter().filter(is_hidden).eq(refused)
+            }
+            (Asked::Many { bodies, .. }, Answered::GroupRepeats) => {
+                let known = |now_ms| {
+                    let is_known = |body: &&String| model.is_key_known(&operation.by, &key_of(body), position, now_ms);
+                    bodies.iter().filter(is_known).count()
+                };
+                model.times_at(position).into_iter().any(|now_ms| (1..bodies.len()).contains(&known(now_ms)))
             }
             (asked, Answered::NotAuthorised) => {
                 let may = |now_ms| {
@@ -211,6 +262,8 @@ impl Judge<'_> {
                 // The admin that a log begins with.
                 Some("feed") => index == 1 && entry.leaf["by"] == "countersign",
                 Some("clock") => entry.payload["confirmed"] == false,
+                // An action of it was asked for, and says so.
+                Some("batch") => self.entry(index + 1).is_ok_and(|next| next.leaf["batch"] == index),
                 Some("expiry" | "denials") => entry.leaf["by"] == "countersign",
                 _ => false,
             };
@@ -240,7 +293,9 @@ impl Judge<'_> {
         };
         let mut complaints = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            for observed in entry.payload["observed"].as_array().into_iter().flatten() {
+            let grouped = entry.payload["actions"].as_array().into_iter().flatten().map(|action| &action["observed"]);
+            let lists = grouped.chain([&entry.payload["observed"]]);
+            for observed in lists.filter_map(Json::as_array).flatten() {
                 if entry.leaf["kind"] != "approval" && !was_given(&entry.leaf["by"], observed) {
                     complaints.push(format!("entry {index} rests on an observation that was never given: {observed}"));
                 }
@@ -291,6 +346,10 @@ fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
     let (leaf, payload) = (&entry.leaf, &entry.payload);
     let is_same = match &operation.asked {
         Asked::Act { body } => payload["body"].as_str() == Some(body),
+        Asked::Many { bodies, .. } => {
+            let grouped = payload["actions"].as_array().into_iter().flatten().map(|action| action["body"].as_str());
+            leaf["kind"] == "group" && grouped.eq(bodies.iter().map(|body| Some(body.as_str())))
+        }
         Asked::Feed { fact, value, if_match } => {
             let write = &payload["writes"][0];
             let fits = if_match.is_none_or(|version| write["version"] == version + 1);
@@ -313,7 +372,7 @@ fn is_of(operation: &Operation, entry: &LogEntry) -> Result<(), String> {
         Asked::Refuse { review } => leaf["kind"] == "refusal" && leaf["review"] == *review,
         Asked::Show { .. } | Asked::Observe { .. } => false,
     };
-    let is_same = is_same && payload["signed"]["key"].as_str() == operation.signed_with.as_deref();
+    let is_same = is_same && signer(payload) == operation.signed_with.as_deref();
     if is_same && leaf["by"] == operation.by.as_str() {
         return Ok(());
     }

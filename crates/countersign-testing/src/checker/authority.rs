@@ -1,5 +1,6 @@
 //! Who may do what: signatures, keys and the roles of operators, and what agents may see.
 
+use super::deed::signer;
 use super::history::LogEntry;
 use super::model::{Model, text};
 use super::rules::holds_key;
@@ -36,15 +37,15 @@ impl Model {
 
     /// Whether the sender of an entry signed it, where somebody must, and could make it.
     pub(super) fn check_authority(&self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<(), String> {
-        let (by, signed) = (text(&entry.leaf, "by")?, &entry.payload["signed"]);
+        let (by, key) = (text(&entry.leaf, "by")?, signer(&entry.payload));
         let auth = text(&entry.leaf, "auth")?;
-        if (auth != "none") != signed.is_object() {
+        if (auth != "none") != key.is_some() {
             return Err("whether it is signed is said in two ways".to_owned());
         }
         let agent = self.value_at(&format!("Agent::\"{by}\""), index);
         let is_held = agent.is_some_and(|agent| {
-            let is_its_key = [&agent["key"], &agent["old_key"]].contains(&&signed["key"]);
-            agent["held_by"] == "gateway" && signed.is_object() && is_its_key
+            let is_its_key = [&agent["key"], &agent["old_key"]].into_iter().any(|held| held.as_str() == key);
+            agent["held_by"] == "gateway" && key.is_some() && is_its_key
         });
         if is_held && auth == "signature" || !is_held && auth == "gateway" {
             return Err(format!("it says `{auth}`, which is not who held the key"));
@@ -52,7 +53,6 @@ impl Model {
         if by == "countersign" {
             return Ok(());
         }
-        let key = signed["key"].as_str();
         match role_of(entry) {
             Some(role) if !self.may(by, role, key, (index, time_ms)) => {
                 Err(format!("{by} may not do this, which takes {role}"))

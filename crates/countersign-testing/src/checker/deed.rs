@@ -22,7 +22,14 @@ impl<'a> Deed<'a> {
     pub(super) fn of_entry(entry: &'a LogEntry, body: &'a Json) -> Result<Self, String> {
         let (agent, payload) = (text(&entry.leaf, "by")?, &entry.payload);
         let chain = delegation::recorded(body, &payload["chain"])?;
-        Ok(Self { agent, body, observed: &payload["observed"], chain, key: payload["signed"]["key"].as_str() })
+        Ok(Self { agent, body, observed: &payload["observed"], chain, key: signer(payload) })
+    }
+
+    /// One action of the entry of a rejected group.
+    pub(super) fn of_group(entry: &'a LogEntry, action: &'a Json, body: &'a Json) -> Result<Self, String> {
+        let agent = text(&entry.leaf, "by")?;
+        let chain = delegation::recorded(body, &action["chain"])?;
+        Ok(Self { agent, body, observed: &action["observed"], chain, key: signer(&entry.payload) })
     }
 
     /// Everybody that it rests on, root first, the one who acts last.
@@ -33,6 +40,11 @@ impl<'a> Deed<'a> {
         }
         members
     }
+}
+
+/// The key that signed an entry, or the batch that its action came in.
+pub(super) fn signer(payload: &Json) -> Option<&str> {
+    payload["signed"]["key"].as_str().or_else(|| payload["signer"].as_str())
 }
 
 /// What a reviewer was shown and waives.

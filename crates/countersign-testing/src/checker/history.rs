@@ -24,6 +24,8 @@ pub struct Operation {
 pub enum Asked {
     /// An action, by its raw body.
     Act { body: String },
+    /// Several actions at once, by their raw bodies; with `atomic`, all or none.
+    Many { bodies: Vec<String>, atomic: bool },
     /// A new value for a fact; `None` deletes.
     Feed {
         fact: String,
@@ -94,6 +96,10 @@ pub enum Answered {
         /// In this entry.
         index: u64,
     },
+    /// Of several actions, what each came to; `None` where nobody can know. A group that was rejected is `Entered`.
+    Many(Vec<Option<Answered>>),
+    /// A part of a group had been decided before.
+    GroupRepeats,
     /// The key had been used for another action.
     KeyReused {
         /// In this entry.

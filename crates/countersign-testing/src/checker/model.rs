@@ -1,5 +1,6 @@
 //! The checker's own account of the state: every version of every fact, replayed from the entries one by one.
 
+use super::batches::Batches;
 use super::deed::Deed;
 use super::history::LogEntry;
 use super::reviews::Reviews;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const KEY_KEPT_MS: u64 = 86_400_000;
 
 /// The state, with its past.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Model {
     facts: BTreeMap<String, Vec<Version>>,
     /// For each version of the pact: its entry, its number, the limit it sets.
@@ -23,6 +24,7 @@ pub struct Model {
     /// For each scope, the entries that halted or resumed it, and which of the two.
     halts: BTreeMap<String, Vec<(u64, bool)>>,
     pub(super) reviews: Reviews,
+    pub(super) batches: Batches,
     /// The time of each entry.
     times_ms: Vec<u64>,
 }
@@ -149,13 +151,15 @@ impl Model {
             return Err(format!("time goes back from {before_ms} to {time_ms}"));
         }
         self.check_authority(index, time_ms, entry)?;
+        self.batches.check(index, entry)?;
         match text(leaf, "kind")? {
             "genesis" if index == 0 => Ok(None),
             "genesis" => Err("a second beginning".to_owned()),
             "pact" => self.replay_pact(index, entry).map(|()| None),
             "feed" => self.replay_writes(index, entry).map(|()| None),
             "erasure" => self.replay_erasure(index, entry).map(|()| None),
-            "clock" | "rotation" | "denials" => Ok(None),
+            "clock" | "rotation" | "denials" | "batch" => Ok(None),
+            "group" => self.replay_group(index, time_ms, entry).map(Some),
             kind @ ("halt" | "resume") => {
                 let (scope, on) = (text(leaf, "scope")?, kind == "halt");
                 if !on && !self.is_halted(scope, index) {
@@ -218,6 +222,11 @@ impl Model {
             if let Some((fact, _)) = holds {
                 return Err(format!("it erases entry {erased}, which holds the current version of {fact}"));
             }
+            let is_identity = |fact: &str| fact.starts_with("Agent::") || fact.starts_with("Operator::");
+            let mut written = self.facts.iter().filter(|(_, versions)| versions.iter().any(|it| it.entry == erased));
+            if let Some((fact, _)) = written.find(|(fact, _)| is_identity(fact)) {
+                return Err(format!("it erases entry {erased}, which says who {fact} was"));
+            }
             if self.is_in_force(erased, index, now_ms) {
                 return Err(format!(
                     "it erases entry {erased}, which counts against an open window or waits for a person"
@@ -234,13 +243,7 @@ impl Model {
 
     fn replay_action(&mut self, index: u64, time_ms: u64, entry: &LogEntry) -> Result<&'static str, String> {
         let body: Json = serde_json::from_str(text(&entry.payload, "body")?).map_err(|error| error.to_string())?;
-        let agent = text(&entry.leaf, "by")?;
-        let key = (agent.to_owned(), text(&body, "idempotency_key")?.to_owned());
-        let uses = self.keys.entry(key).or_default();
-        if let Some((first, _)) = uses.last().filter(|(_, at_ms)| time_ms - at_ms <= KEY_KEPT_MS) {
-            return Err(format!("its key was used before, in entry {first}"));
-        }
-        uses.push((index, time_ms));
+        self.use_key(index, time_ms, text(&entry.leaf, "by")?, &body)?;
         let deed = Deed::of_entry(entry, &body)?;
         let expected = outcome(self, index, &deed, None, time_ms);
         let kind = if expected.is_shadowed { "shadow" } else { "action" };
@@ -250,6 +253,33 @@ impl Model {
         }
         self.take(index, &expected, compared, entry)?;
         Ok(expected.verdict.as_str())
+    }
+
+    pub(super) fn use_key(&mut self, index: u64, time_ms: u64, agent: &str, body: &Json) -> Result<(), String> {
+        let key = (agent.to_owned(), text(body, "idempotency_key")?.to_owned());
+        let uses = self.keys.entry(key).or_default();
+        if let Some((first, _)) = uses.last().filter(|(_, at_ms)| time_ms - at_ms <= KEY_KEPT_MS) {
+            return Err(format!("its key was used before, in entry {first}"));
+        }
+        uses.push((index, time_ms));
+        Ok(())
+    }
+
+    /// Whether a key is known before the entry at `position`, at a time.
+    pub(super) fn is_key_known(&self, agent: &str, key: &str, position: u64, now_ms: u64) -> bool {
+        let mut uses = self.entries_of_key(agent, key).iter();
+        uses.any(|(entry, at_ms)| *entry < position && now_ms.saturating_sub(*at_ms) <= KEY_KEPT_MS)
+    }
+
+    /// Goes on as if something that was never entered had been: for actions of a group that came before the one that failed.
+    pub(super) fn assume(&mut self, index: u64, expected: &Outcome) {
+        for (fact, value) in &expected.writes {
+            let version = self.version_at(fact, index) + 1;
+            self.facts.entry(fact.clone()).or_default().push(Version { entry: index, version, value: value.clone() });
+        }
+        if !expected.spent.is_empty() {
+            self.charged.insert(index, expected.spent.clone());
+        }
     }
 
     /// Takes what an entry writes and charges in any case, so that one wrong entry is not reported again for each that follows.

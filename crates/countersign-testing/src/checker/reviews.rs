@@ -13,7 +13,7 @@ const WAITS_MS: u64 = 3_600_000;
 const APPROVAL_MS: u64 = 600_000;
 
 /// The reviews, with their past.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Reviews {
     parked: BTreeMap<u64, Parked>,
     /// For each review that ended: the entry that ended it, and whether a person did.

@@ -6,7 +6,7 @@ use cbor4ii::core::dec::Decode as _;
 use cbor4ii::core::utils::SliceReader;
 use serde_json::{Map, Value as Json, json};
 
-const MEMBERS: [&str; 26] = [
+const MEMBERS: [&str; 33] = [
     "v",
     "kind",
     "commitment",
@@ -33,9 +33,17 @@ const MEMBERS: [&str; 26] = [
     "severity",
     "confidence",
     "score",
+    // A number that no member has.
+    "",
+    "deletes",
+    "identity",
+    "request",
+    "batch",
+    "actions",
+    "keys",
 ];
 
-const KINDS: [&str; 21] = [
+const KINDS: [&str; 23] = [
     "action",
     "approval",
     "claim",
@@ -57,11 +65,15 @@ const KINDS: [&str; 21] = [
     "settle",
     "shadow",
     "withdrawal",
+    "batch",
+    "group",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];
 
 const AUTH: [&str; 3] = ["none", "signature", "gateway"];
+
+const IDENTITIES: [&str; 2] = ["agent", "operator"];
 
 /// A leaf as JSON.
 ///
@@ -72,7 +84,7 @@ pub fn leaf(bytes: &[u8]) -> Result<Json, String> {
     let mut leaf = Map::new();
     let Value::Map(members) = &read else { return Err("a leaf is no map".to_owned()) };
     for (member, value) in members {
-        let name = MEMBERS.get(number(member)? as usize).ok_or("an unknown member")?;
+        let name = MEMBERS.get(number(member)? as usize).filter(|name| !name.is_empty()).ok_or("an unknown member")?;
         let word = |words: &[&str], from: u64| {
             let at = number(value)?.checked_sub(from).ok_or("a number that is too low")?;
             words.get(at as usize).map(|word| json!(word)).ok_or_else(|| format!("an unknown {name}"))
@@ -81,6 +93,7 @@ pub fn leaf(bytes: &[u8]) -> Result<Json, String> {
             "kind" => word(&KINDS, 1)?,
             "verdict" => word(&VERDICTS, 1)?,
             "auth" => word(&AUTH, 0)?,
+            "identity" => word(&IDENTITIES, 1)?,
             "pact" => match plain(value)?.as_array().map(Vec::as_slice) {
                 Some([name, version, hash]) => json!({"hash": hash, "name": name, "version": version}),
                 _ => return Err("a pact has three parts".to_owned()),
@@ -135,6 +148,9 @@ pub fn payload(leaf: &Json, bytes: &[u8]) -> Result<Json, String> {
     if let Some(body) = payload.get_mut("body") {
         *body = take(body)?;
     }
+    for action in items(&mut payload, "actions") {
+        action["body"] = take(&action["body"])?;
+    }
     if let Some(body) = payload.get_mut("signed").and_then(|signed| signed.get_mut("body")) {
         *body = take(body)?;
     }
@@ -164,9 +180,14 @@ pub fn payload(leaf: &Json, bytes: &[u8]) -> Result<Json, String> {
             observed["fact"] = fact(&observed["fact"])?;
         }
     }
+    for action in items(&mut payload, "actions") {
+        for observed in action.get_mut("observed").and_then(Json::as_array_mut).into_iter().flatten() {
+            observed["fact"] = fact(&observed["fact"])?;
+        }
+    }
     match leaf["kind"].as_str() {
         Some("claim") => drop(payload.insert("facts".to_owned(), json!(facts))),
-        Some("action" | "shadow" | "approval" | "dispatch") => {
+        Some("action" | "shadow" | "approval" | "dispatch" | "group") => {
             let decision = payload.entry("decision").or_insert_with(|| json!({}));
             decision["verdict"] = leaf["verdict"].clone();
         }

@@ -136,7 +136,8 @@ impl Clients {
     /// The next thing that some client asks.
     pub(super) fn next(&mut self, view: &View) -> (&'static str, Asked) {
         match self.rng.below(100) {
-            0..64 => self.action(),
+            0..54 => self.action(),
+            54..64 => self.many(),
             64..70 => self.repeat(),
             70..80 => (OPERATOR, self.feed(view)),
             80..94 => self.review(view),
@@ -219,6 +220,25 @@ impl Clients {
         let body = body.to_string();
         self.sent.push((agent, body.clone()));
         (agent, Asked::Act { body })
+    }
+
+    /// Several actions of one agent at once, half of the time as an atomic group; now and then one that was sent before.
+    fn many(&mut self) -> (&'static str, Asked) {
+        let mut of_agent: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        for _ in 0..=self.rng.below(5) {
+            if let (agent, Asked::Act { body }) = self.action() {
+                of_agent.entry(agent).or_default().push(body);
+            }
+        }
+        let Some((agent, mut bodies)) = of_agent.into_iter().max_by_key(|(_, bodies)| bodies.len()) else {
+            return self.action();
+        };
+        let atomic = self.rng.below(2) == 0;
+        if self.rng.below(8) == 0 {
+            let before = self.sent.iter().find(|(by, body)| *by == agent && !bodies.contains(body));
+            bodies.extend(before.map(|(_, body)| body.clone()));
+        }
+        (agent, Asked::Many { bodies, atomic })
     }
 
     /// Sometimes a delegation: who acts with it, which kinds of action it is mostly good for, and the token.

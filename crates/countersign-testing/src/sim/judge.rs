@@ -59,6 +59,9 @@ impl Simulation<'_> {
         self.stats.refused = count(&|entry| entry.leaf["kind"] == "refusal");
         self.stats.delegated =
             count(&|entry| entry.leaf["verdict"] == "committed" && entry.payload["chain"].is_object());
+        self.stats.batched = count(&|entry| entry.leaf["batch"].is_u64());
+        self.stats.groups = count(&|entry| entry.payload["atomic"] == true);
+        self.stats.groups_rejected = count(&|entry| entry.leaf["kind"] == "group");
         self.stats.signed = count(&|entry| entry.leaf["auth"] == "signature");
         self.stats.signed_by_gateway = count(&|entry| entry.leaf["auth"] == "gateway");
         let view = parts.view().read();

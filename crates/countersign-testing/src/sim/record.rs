@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use super::clients::OPERATOR;
-use super::reviews::refused;
+use super::reviews::{reason, refused};
 use crate::checker::{Answered, Asked, Operation, Shown, stored};
 use countersign_core::action::{Action, ActionRequest, Observed};
 use countersign_core::delegation::Chain;
@@ -20,7 +20,8 @@ use countersign_engine::clock::LedgerClock;
 use countersign_engine::delegation::Delegations;
 use countersign_engine::gate::Parts;
 use countersign_engine::log_key::NextKey;
-use countersign_engine::request::{Answer, Refusal, Request, Submission};
+use countersign_engine::request::{ActMany, Answer, Refusal, Request, Submission};
+use countersign_engine::storage::ReadLog as _;
 use countersign_engine::token::{Length, Observation};
 use serde_json::Value as Json;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -94,6 +95,8 @@ impl Simulation<'_> {
 
     /// Takes a batch of wishes from the clients.
     pub(super) fn ask(&mut self, parts: &Parts, slot: &Slot) -> Result<Vec<Submission>, String> {
+        // Callers sign by the time that the gate judges by.
+        self.signing_ms = parts.sequencer.time_ms(&*self.clock);
         let is_new = parts.view().read().whole_state().pacts.is_empty();
         let mut asked = Vec::new();
         if is_new && self.rng.below(10) > 0 {
@@ -124,7 +127,7 @@ impl Simulation<'_> {
         let asked = Asked::Rotate { log_key: next.public().to_string() };
         let (by, auth) = (agent_id(OPERATOR)?, self.auth(OPERATOR, &asked)?);
         let signed_with = auth.signed().map(|signed| signed.key.to_string());
-        let request = Request::RotateLogKey { by, auth, next, reason: "it is time".to_owned() };
+        let request = Request::RotateLogKey { by, auth, next, reason: reason(&asked).to_owned() };
         Ok(self.submission(slot, OPERATOR, signed_with, asked, request))
     }
 
@@ -151,13 +154,20 @@ impl Simulation<'_> {
         let by = agent_id(by)?;
         Ok(Some(match asked {
             Asked::Act { body } => Request::Act(Box::new(self.admit(parts, by, auth, body)?)),
+            Asked::Many { bodies, atomic } => {
+                let of_each = auth.of_batch();
+                let admitted = bodies.iter().map(|body| self.admit(parts, by.clone(), of_each.clone(), body));
+                let actions = admitted.collect::<Result<Vec<_>, _>>()?;
+                let ids = actions.iter().map(|action| action.id).collect();
+                Request::ActMany(Box::new(ActMany { by, auth: auth.by_digests(), ids, actions, is_atomic: *atomic }))
+            }
             Asked::Approve { review, shown_at_ms, until_ms } => {
                 let shown = self.clients.showing(by.as_str(), *review, *shown_at_ms).cloned();
                 let Some(shown) = shown.map(Box::new) else { return Ok(None) };
                 Request::Approve { by, auth, shown, until_ms: *until_ms }
             }
             Asked::Refuse { review } => {
-                Request::Refuse { by, auth, review: ReviewId(*review), reason: "not today".into() }
+                Request::Refuse { by, auth, review: ReviewId(*review), reason: reason(asked).into() }
             }
             Asked::Feed { fact, value, if_match } => {
                 let value = value.as_ref().and_then(Json::as_object).map(Attributes::from_untyped_json);
@@ -168,21 +178,21 @@ impl Simulation<'_> {
             Asked::Erase { entries } => {
                 let mut targets = Vec::new();
                 for entry in entries {
-                    let stored = parts.committer.log().log().read_entry(*entry).map_err(|error| error.to_string())?;
+                    let stored = parts.committer.log().read_entry(*entry).map_err(|error| error.to_string())?;
                     let Some((_, payload)) = stored.content else { return Ok(None) };
                     let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
                     let entry = Entry::decode(leaf, Some(&payload)).map_err(|error| error.to_string())?;
                     targets.push(EraseTarget::new(&entry));
                 }
-                Request::Erase { by, auth, targets, reason: "a customer asked".to_owned() }
+                Request::Erase { by, auth, targets, reason: reason(asked).to_owned() }
             }
             Asked::Halt { scope } => {
                 let scope = scope.parse().map_err(|error| format!("{scope}: {error}"))?;
-                Request::Halt { by, auth, scope, reason: "something is wrong".into() }
+                Request::Halt { by, auth, scope, reason: reason(asked).into() }
             }
             Asked::Resume { scope } => {
                 let scope = scope.parse().map_err(|error| format!("{scope}: {error}"))?;
-                Request::Resume { by, auth, scope, reason: "it is mended".into() }
+                Request::Resume { by, auth, scope, reason: reason(asked).into() }
             }
             Asked::ConfirmClock => Request::ConfirmClock { by, auth },
             Asked::Rotate { .. } | Asked::Observe { .. } | Asked::Show { .. } => return Ok(None),
@@ -211,17 +221,17 @@ impl Simulation<'_> {
         self.note_payloads()?;
         let position = parts.view().read().position;
         let entry = self.rng.below(position);
-        let read = parts.committer.log().log().read_entry(entry).map_err(|error| error.to_string())?;
+        let read = parts.committer.log().read_entry(entry).map_err(|error| error.to_string())?;
         let leaf = stored::leaf(&read.leaf)?;
         let Some((_, content)) = read.content else { return Ok(None) };
-        if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed" | "approval")) {
+        if !matches!(leaf["kind"].as_str(), Some("action" | "shadow" | "feed" | "approval" | "group")) {
+            return Ok(None);
+        }
+        // Who might do what must stay provable.
+        if !leaf["identity"].is_null() {
             return Ok(None);
         }
         let payload = stored::payload(&leaf, &content)?;
-        // Who might do what must stay provable.
-        if payload["writes"][0]["fact"].as_str().is_some_and(|fact| fact.starts_with("Operator::")) {
-            return Ok(None);
-        }
         let body: Json = payload["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
         self.clients.erasing = Some(body["idempotency_key"].as_str().map(str::to_owned));
         Ok(Some((OPERATOR, Asked::Erase { entries: vec![entry] })))
@@ -248,6 +258,10 @@ impl Simulation<'_> {
 
     fn answered(&mut self, answer: Result<Answer, Refusal>) -> Result<Option<Answered>, String> {
         Ok(Some(match answer {
+            Ok(Answer::Many(answers)) => {
+                Answered::Many(answers.into_iter().map(|answer| self.answered(answer)).collect::<Result<_, _>>()?)
+            }
+            Err(Refusal::GroupRepeats { .. }) => Answered::GroupRepeats,
             Ok(Answer::Repeated(index)) => Answered::Repeated { index },
             Ok(Answer::Entered(entered)) => {
                 if self.rng.below(4) == 0 {

@@ -3,13 +3,14 @@
 use super::clients::ADMIN;
 use super::{ORIGIN, Simulation};
 use crate::checker::{Answered, Asked, ReviewRefused};
-use crate::identities::{signed, signing_key};
+use crate::identities::{signed, signed_batch, signing_key};
 use countersign_core::decide::show;
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::review::{ReviewId, ReviewRefusal};
-use countersign_engine::clock::{Clock as _, LedgerClock};
+use countersign_engine::clock::LedgerClock;
 use countersign_engine::gate::Parts;
+use serde_json::json;
 
 impl Simulation<'_> {
     /// Shows an action that waits to somebody, as the gate does.
@@ -46,14 +47,14 @@ impl Simulation<'_> {
             return Ok(Auth::None);
         }
         let number = u8::from(may_err && self.rng.below(16) == 0);
-        let body = match asked {
-            Asked::Act { body } => body.clone(),
-            other => format!("{other:?}"),
-        };
+        if let Asked::Many { bodies, atomic } = asked {
+            self.nonce += 1;
+            let key = signing_key(by, number);
+            return signed_batch(&key, ORIGIN, bodies, *atomic, self.signing_ms / 1000, self.nonce);
+        }
         self.nonce += 1;
-        let (method, path) = request_line(asked);
-        let created_s = self.clock.wall_ms() / 1000;
-        signed(&signing_key(by, number), ORIGIN, (method, &path), &body, created_s, self.nonce)
+        let ((method, path), body) = (request_line(asked), request_body(asked));
+        signed(&signing_key(by, number), ORIGIN, (method, &path), &body, self.signing_ms / 1000, self.nonce)
     }
 }
 
@@ -61,6 +62,7 @@ impl Simulation<'_> {
 fn request_line(asked: &Asked) -> (&'static str, String) {
     let path = match asked {
         Asked::Act { .. } => "/v1/actions".to_owned(),
+        Asked::Many { .. } => "/v1/actions/batch".to_owned(),
         Asked::Feed { fact, value, .. } => {
             let method = if value.is_some() { "PUT" } else { "DELETE" };
             return (method, format!("/v1/facts/{}", fact.replace("::", "/").replace('"', "")));
@@ -77,6 +79,35 @@ fn request_line(asked: &Asked) -> (&'static str, String) {
         Asked::Show { review } => format!("/v1/reviews/rev_{review}"),
     };
     ("POST", path)
+}
+
+/// What is sent with it.
+fn request_body(asked: &Asked) -> String {
+    let body = match asked {
+        Asked::Act { body } => return body.clone(),
+        Asked::Many { bodies, .. } => return format!("[{}]", bodies.join(",")),
+        Asked::Publish { source, .. } => return source.clone(),
+        Asked::Feed { value: Some(value), .. } => json!({"value": value}),
+        Asked::Erase { entries } => json!({"entries": entries, "reason": reason(asked)}),
+        Asked::Halt { scope } | Asked::Resume { scope } => json!({"scope": scope, "reason": reason(asked)}),
+        Asked::Approve { shown_at_ms, until_ms, .. } => {
+            json!({"shown": "sealed", "expires_in_ms": until_ms.saturating_sub(*shown_at_ms)})
+        }
+        Asked::Refuse { .. } | Asked::Rotate { .. } => json!({"reason": reason(asked)}),
+        Asked::Feed { value: None, .. } | Asked::ConfirmClock | Asked::Observe { .. } | Asked::Show { .. } => json!({}),
+    };
+    body.to_string()
+}
+
+/// Why it is asked.
+pub(super) fn reason(asked: &Asked) -> &'static str {
+    match asked {
+        Asked::Erase { .. } => "a customer asked",
+        Asked::Halt { .. } => "something is wrong",
+        Asked::Resume { .. } => "it is mended",
+        Asked::Refuse { .. } => "not today",
+        _ => "it is time",
+    }
 }
 
 /// Why a review could not be decided, as the history has it.

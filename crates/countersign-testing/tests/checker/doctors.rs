@@ -202,6 +202,22 @@ pub const DOCTORS: &[(&str, Doctor)] = &[
         *index -= 1;
         Some(())
     }),
+    ("a group failed at another action", |history| {
+        let at = find(history, |entry| entry.payload["failed"].as_u64().is_some_and(|failed| failed > 0))?;
+        history.entries[at].payload["failed"] = json!(0);
+        Some(())
+    }),
+    ("an action came in a batch that does not list it", |history| {
+        let at = find(history, |entry| committed(entry) && entry.leaf["batch"].is_null())?;
+        let batch = find(history, |entry| entry.leaf["kind"] == "batch").filter(|batch| *batch < at)?;
+        history.entries[at].leaf["batch"] = json!(batch);
+        Some(())
+    }),
+    ("a part of a group is told as rejected", |history| {
+        let batch = find(history, |entry| entry.payload["atomic"] == true)?;
+        history.entries[batch + 1].leaf["verdict"] = json!("rejected");
+        Some(())
+    }),
     ("a pact version is skipped", |history| {
         let at = find(history, |entry| entry.leaf["kind"] == "pact")?;
         history.entries[at].leaf["pact"]["version"] = json!(7);

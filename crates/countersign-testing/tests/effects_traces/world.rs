@@ -101,6 +101,7 @@ impl World {
         match self.life().gate.call(request)? {
             Answer::Entered(entered) => Ok(entered.entry.index),
             Answer::Repeated(entry) => Ok(entry),
+            Answer::Many(_) => panic!("one request was answered as several"),
         }
     }
 

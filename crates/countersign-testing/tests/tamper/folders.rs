@@ -75,7 +75,7 @@ pub fn requests() -> Vec<Vec<Request>> {
 
 /// How one who acts signs a body, as the gate would keep it.
 pub fn signed(key: &SigningKey, (method, path): (&str, &str), body: &str, nonce: u64) -> Auth {
-    let request = Signable { method, authority: "tamper.test", path, query: None, if_match: None, body };
+    let request = Signable { method, authority: "tamper.test", path, query: None, if_match: None, actions: None, body };
     let headers = signature::sign(key, &request, ORIGIN, 1_800_000_000, &format!("nonce-{nonce:020}")).unwrap();
     let wire = Wire {
         method: request.method,
@@ -83,6 +83,7 @@ pub fn signed(key: &SigningKey, (method, path): (&str, &str), body: &str, nonce:
         path: request.path,
         query: None,
         if_match: None,
+        actions: None,
         body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),
@@ -114,8 +115,10 @@ pub fn signed_requests() -> Vec<Vec<Request>> {
                     _ => value,
                 };
                 let path = format!("/v1/facts/{}/{}", fact.ty(), fact.id());
-                let auth = signed(&admin, ("PUT", &path), "{\"value\":…}", nonce);
-                Request::Feed { by, auth, value: value.map(with_key), fact, if_match }
+                let value = value.map(with_key);
+                let body = json!({"value": value.as_ref().map(Attributes::to_json)}).to_string();
+                let auth = signed(&admin, ("PUT", &path), &body, nonce);
+                Request::Feed { by, auth, value, fact, if_match }
             }
             other => other,
         }
@@ -149,8 +152,14 @@ pub fn folder_of(requests: Vec<Vec<Request>>, first_admin: Option<KeyName>) -> (
         let submissions = batch.into_iter().map(|request| {
             let receipts = Arc::clone(&receipts);
             let reply = Box::new(move |answer: Result<Answer, _>| {
-                let Ok(Answer::Entered(entered)) = answer else { panic!("{answer:?}") };
-                receipts.lock().unwrap().push(entered.proof.receipt(&entered.entry).unwrap());
+                let answers = match answer {
+                    Ok(Answer::Many(answers)) => answers,
+                    one => vec![one],
+                };
+                for answer in answers {
+                    let Ok(Answer::Entered(entered)) = answer else { panic!("{answer:?}") };
+                    receipts.lock().unwrap().push(entered.proof.receipt(&entered.entry).unwrap());
+                }
             });
             Submission { request, reply }
         });

@@ -14,7 +14,7 @@ use countersign_testing::folder::verify;
 use ed25519_dalek::SigningKey;
 
 /// Writes the whole log anew: `change` may alter each entry, `key` signs.
-fn rewrite(disk: &FaultyDisk, key: &SigningKey, change: impl Fn(u64, &mut Vec<u8>, &[u8; SALT_LEN], &mut Vec<u8>)) {
+pub fn rewrite(disk: &FaultyDisk, key: &SigningKey, change: impl Fn(u64, &mut Vec<u8>, &[u8; SALT_LEN], &mut Vec<u8>)) {
     let mut frontier = Frontier::new();
     let mut encoder = BatchEncoder::new();
     for name in disk.list().unwrap().into_iter().filter(|name| name.contains("anchor") || name.contains("clean")) {
@@ -139,7 +139,7 @@ fn an_entry_that_its_operator_had_no_right_to_is_found_by_an_audit() {
 }
 
 /// Puts another entry in the place of one, as whoever holds the log's key can.
-fn put(leaf: &mut Vec<u8>, salt: &[u8; SALT_LEN], payload: &mut Vec<u8>, entry: &Entry) {
+pub fn put(leaf: &mut Vec<u8>, salt: &[u8; SALT_LEN], payload: &mut Vec<u8>, entry: &Entry) {
     *payload = Encoder::default().payload(entry).as_bytes().to_vec();
     *leaf = Encoder::default().leaf(entry, &commitment(salt, payload).0).to_vec();
 }

@@ -92,6 +92,11 @@ impl Attempts {
         }
     }
 
+    /// Whether an attempt that was not answered may have arrived.
+    pub(super) fn may_have_arrived(&self) -> bool {
+        self.unanswered > 0
+    }
+
     /// It certainly did not arrive: send it again as long as there is patience left.
     fn later(&self, pause: Duration, elapsed: Duration, failure: Failure) -> Next {
         if elapsed + pause <= self.patient_until { Next::Again(pause) } else { self.failed(failure) }
@@ -125,7 +130,7 @@ fn said(answer: &Answer) -> Refused {
     };
     let after = answer.retry_after_s.map(Duration::from_secs);
     match code {
-        ErrorCode::IdempotencyKeyReused => Refused::Never,
+        ErrorCode::IdempotencyKeyReused | ErrorCode::GroupRepeats => Refused::Never,
         ErrorCode::SignatureExpired => Refused::SignAgain,
         // A gate that does not say for how long it is not ready waits for a person.
         code if after.is_none() && (*code == ErrorCode::NotReady || code.status() == 429) => Refused::ForGood,
@@ -185,7 +190,9 @@ mod tests {
     #[test]
     fn once_an_attempt_may_have_arrived_no_refusal_says_that_nothing_was_done() {
         for code in ErrorCode::ALL {
-            if *code == ErrorCode::IdempotencyKeyReused || end(&action(), vec![answer(*code, None)]).is_none() {
+            // Of these the gate has looked for the keys.
+            let is_never = matches!(code, ErrorCode::IdempotencyKeyReused | ErrorCode::GroupRepeats);
+            if is_never || end(&action(), vec![answer(*code, None)]).is_none() {
                 continue;
             }
             let failed =

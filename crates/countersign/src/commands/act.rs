@@ -1,5 +1,6 @@
 //! `countersign act`: one action of an agent, and the verdict on it.
 
+mod batch;
 mod interrupt;
 mod repeat;
 
@@ -38,25 +39,35 @@ Examples:
   countersign act --key refund-1.key --pact billing --action refund \\
       --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
+  countersign act --batch refunds.jsonl --json       one action a line; one result a line
+  countersign act --batch transfer.jsonl --atomic    all of them, or none
   countersign act --agent refund-1 … in an open gate (`init --open`), which believes the name
 
 Exit codes: 0 committed or settled, 1 rejected, 4 waiting for a person, 5 in doubt, 6 in flight,
 7 the call failed, 2 not understood, 3 not done. 5 also where no answer came, or Ctrl-C ended the
 wait, and the action may have committed: the message has the command that finds out, by the same
---idempotency-key, and never does it twice")]
+--idempotency-key, and never does it twice. With --batch: 0 if all committed or settled, otherwise the
+code of the worst: 5, then 7, 1 (rejected or refused), 4, 6; the same file can be sent again")]
 pub struct ActArgs {
     /// The agent that acts, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
     agent: Option<String>,
     /// The pact
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", required_unless_present = "batch", default_value = "", hide_default_value = true)]
     pact: String,
     /// The action type within the pact
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", required_unless_present = "batch", default_value = "", hide_default_value = true)]
     action: String,
     /// Parameters, as NAME=VALUE or NAME:=JSON
     #[arg(value_name = "NAME=VALUE", conflicts_with = "params")]
     pairs: Vec<String>,
+    /// Send every line of this file, or of standard input (`-`), as an action: JSON with `pact`, `action`, `params` and an
+    /// `idempotency_key` of its own
+    #[arg(long, value_name = "FILE", conflicts_with_all = SINGLE)]
+    batch: Option<String>,
+    /// With --batch: all of them commit, or none; at most 32
+    #[arg(long, requires = "batch")]
+    atomic: bool,
     /// All parameters as one JSON object, or @FILE
     #[arg(long, value_name = "JSON")]
     params: Option<String>,
@@ -88,9 +99,16 @@ pub struct ActArgs {
     connection: Connection,
 }
 
+/// What speaks of one action, and not of a batch.
+const SINGLE: [&str; 9] =
+    ["pact", "action", "pairs", "params", "observe", "observation", "delegation", "claim", "idempotency_key"];
+
 /// Acts.
 pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
     let agent = agent(args.agent.as_deref(), &args.connection, config)?;
+    if let Some(given) = &args.batch {
+        return batch::run(args, given, &agent, config);
+    }
     let client = args.connection.client(config)?;
     let request = ActionRequest {
         pact: args.pact.clone(),

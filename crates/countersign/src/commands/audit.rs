@@ -78,6 +78,7 @@ fn show(report: &AuditReport, is_same: bool) {
             entry.entry, entry.depends_on
         ));
     }
+    verify::say_put_back(&report.put_back);
     if report.torn_tail {
         note("note: after the last whole batch follow bytes that were never acknowledged");
     }
@@ -92,5 +93,6 @@ fn to_json(report: &AuditReport, is_same: bool) -> serde_json::Value {
     });
     json!({"ok": is_same, "entries": report.entries, "verified": report.verified,
         "differing_count": report.differing_count, "differing": differing.collect::<Vec<_>>(),
-        "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail})
+        "unverifiable": unverifiable.collect::<Vec<_>>(), "torn_tail": report.torn_tail,
+        "put_back": report.put_back.iter().map(|(entry, _)| entry).collect::<Vec<_>>()})
 }

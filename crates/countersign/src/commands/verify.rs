@@ -33,7 +33,7 @@ Examples:
   countersign verify --log-key gate.vkey --against checkpoint-from-may.txt --against entry-812.receipt
 
 `countersign init` prints the log's key. Get it from someone you trust, not from the folder you check.
-Exit codes: 0 the log holds, 1 it is broken or disagrees with what you hold, 3 it cannot be read")]
+Exit codes: 0 the log holds, 1 it is broken, disagrees with what you hold, or has a payload that an erasure names, 3 it cannot be read")]
 pub struct VerifyArgs {
     #[command(flatten)]
     folder: Folder,
@@ -76,7 +76,7 @@ pub fn run(args: &VerifyArgs, config: &Config) -> Result<Outcome> {
     match judge(&folder, &key, &held)? {
         Ok(found) => {
             show(&found, args.json);
-            Ok(Outcome::Yes)
+            Ok(if found.end.put_back.is_empty() { Outcome::Yes } else { Outcome::No })
         }
         Err(flaw) if args.json => {
             say_json(&flaw.to_json());
@@ -182,17 +182,15 @@ fn examine(folder: &LogFolder, key: &LogKey, mut verifier: LogVerifier) -> Resul
     let disk = folder.disk()?;
     let bar = progress(folder.expected_size(), "verifying");
     let (mut erased, mut signed, mut gateway) = (0, 0, 0);
+    let mut signatures = stored::Signatures::default();
     let walked = walk(&disk, walk_options(key), Frontier::new(), &mut |placed| {
         verifier.at_offset(placed.offset);
         for entry in placed.entries() {
             verifier.entry(entry.index, entry.leaf)?;
             named_key(entry.leaf)?.into_iter().for_each(|key| verifier.names_key(key));
-            let Some(payload) = entry.payload else {
-                erased += 1;
-                continue;
-            };
+            erased += u64::from(entry.payload.is_none());
             let leaf = Leaf::decode(entry.leaf)?;
-            let checked = stored::check(&leaf, payload, key.origin());
+            let checked = signatures.check(&leaf, entry.payload, key.origin());
             let checked = checked.map_err(|source| format!("entry {}: {source}", entry.index))?;
             signed += u64::from(checked == stored::Checked::Verified);
             gateway += u64::from(checked == stored::Checked::VerifiedOfGateway);
@@ -238,16 +236,34 @@ impl Flaw {
     }
 }
 
+/// Payloads that are there although an erasure names them.
+pub fn say_put_back(put_back: &[(u64, u64)]) {
+    for (entry, erasure) in put_back {
+        say(format_args!("  entry {entry} has its payload, although entry {erasure} erased it"));
+    }
+    if !put_back.is_empty() {
+        note(
+            "hint: an erasure was interrupted, or an old copy of a file was put back; stop the gate, remove the `.snap` files and start \
+             it: it then reads the whole log and erases what its erasures name",
+        );
+    }
+}
+
 fn show(found: &Found, json: bool) {
     let Found { summary, erased, signed, gateway, end } = found;
     if json {
         let tail = end.tail.as_ref();
         let tail =
             tail.map(|tail| json!({"segment": tail.place.segment, "offset": tail.place.offset, "bytes": tail.bytes}));
-        say_json(&json!({"ok": true, "origin": summary.origin, "size": summary.size, "root": summary.root.to_string(),
+        let put_back: Vec<_> =
+            end.put_back.iter().map(|(entry, erasure)| json!({"entry": entry, "erased_by": erasure})).collect();
+        say_json(
+            &json!({"ok": put_back.is_empty(), "put_back": put_back, "origin": summary.origin, "size": summary.size,
+            "root": summary.root.to_string(),
             "checkpoints": summary.checkpoints, "segments": end.segments, "evidence": summary.evidence, "erased": erased,
             "signatures": signed, "gateway_signatures": gateway, "torn_tail": tail, "rotations": summary.keys.rotations(),
-            "log_key": summary.keys.current().to_string()}));
+            "log_key": summary.keys.current().to_string()}),
+        );
         return;
     }
     let paint = Paint::of(Stream::Out);
@@ -282,6 +298,7 @@ fn show(found: &Found, json: bool) {
             count(*erased, "payload was", "payloads were")
         ));
     }
+    say_put_back(&end.put_back);
     if let Some(tail) = &end.tail {
         note(format_args!(
             "note: after the last whole batch, {} bytes in {} that were never acknowledged: {}",

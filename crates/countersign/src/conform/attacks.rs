@@ -156,8 +156,15 @@ impl<'a> Attack<'a> {
             host.split_once('/').map_or((host, String::new()), |(host, path)| (host, format!("/{path}")));
         let authority = authority(host);
         let path = format!("{prefix}/v1/actions");
-        let request =
-            Signable { method: "POST", authority: &authority, path: &path, query: None, if_match: None, body };
+        let request = Signable {
+            method: "POST",
+            authority: &authority,
+            path: &path,
+            query: None,
+            if_match: None,
+            actions: None,
+            body,
+        };
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let origin = self.subject.origin()?;
         let signed = sign(&self.agent.key, &request, &origin, now_s, &random(18)?)?;

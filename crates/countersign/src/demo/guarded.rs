@@ -132,6 +132,7 @@ impl GatedWorld {
     fn enter(&self, request: Request) -> Result<Entered> {
         match self.gate.call(request)? {
             Answer::Entered(entered) => Ok(entered),
+            Answer::Many(_) => bail!("one request was answered as several"),
             Answer::Repeated(entry) => {
                 bail!("the gate knows this request from entry {entry}; the demo never repeats one")
             }

@@ -99,7 +99,7 @@ pub async fn act(
     let wait = effects::wait_of(query)?;
     let body = body::text(request).await?;
     let action = app.gate.admit(caller.name, caller.auth, body)?;
-    let agent = action.agent.clone();
+    let (agent, id) = (action.agent.clone(), action.id);
     let submitted = app.submit(request::Request::Act(Box::new(action))).await.inspect_err(|error| {
         if error.code == ErrorCode::TooManyKeys {
             app.gate.deny(&agent, DenialCode::TooManyKeys, "");
@@ -108,7 +108,9 @@ pub async fn act(
     let verdict = match submitted? {
         Answer::Entered(entered) => verdict::of_entry(&app.gate, &entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
-        Answer::Repeated(entry) => app.stored_verdict(entry).await?,
+        // Of a rejected group that it was part of, what is said of this action.
+        Answer::Repeated(entry) => app.stored_verdict_on(entry, Some(id)).await?,
+        Answer::Many(_) => return Err(HttpError::internal("one action was answered as several")),
     };
     app.metrics.action_took(started.elapsed());
     json(&app.settled_verdict(verdict, &agent, wait).await?)
@@ -136,7 +138,7 @@ pub async fn show(
         Some(parked) => app.blocking(move |gate| leaf_of(gate, parked)).await?,
         None => asked,
     };
-    if !matches!(leaf.kind, Kind::Action | Kind::Shadow) || leaf.by != caller.name {
+    if !matches!(leaf.kind, Kind::Action | Kind::Shadow | Kind::Group) || leaf.by != caller.name {
         return Err(not_found());
     }
     let latest = app.gate.view().latest_of(entry);
@@ -165,7 +167,12 @@ impl App {
     }
 
     /// The verdict, or what became of its call within this time.
-    async fn settled_verdict(&self, verdict: Verdict, agent: &AgentId, wait: Duration) -> Result<Verdict, HttpError> {
+    pub(super) async fn settled_verdict(
+        &self,
+        verdict: Verdict,
+        agent: &AgentId,
+        wait: Duration,
+    ) -> Result<Verdict, HttpError> {
         let effect = verdict.effect.as_ref().and_then(|effect| effect.parse::<EffectId>().ok());
         let Some(effect) = effect.filter(|_| !wait.is_zero() && verdict.verdict == VerdictKind::InFlight) else {
             return Ok(verdict);

@@ -16,7 +16,7 @@ use countersign_api::{EffectList, ErrorCode, Verdict};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{ActionId, AgentId};
 use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::{self, Refusal};
@@ -141,6 +141,11 @@ impl App {
 
     /// The verdict on an action whose latest entry is this one.
     pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Verdict, HttpError> {
+        self.stored_verdict_on(entry, None).await
+    }
+
+    /// The same on one of the actions that an entry speaks of: a rejected group has several.
+    pub(super) async fn stored_verdict_on(&self, entry: u64, action: Option<ActionId>) -> Result<Verdict, HttpError> {
         let read = move |gate: &Gate| {
             let latest = gate.read_log(entry)?;
             let receipt = gate.receipt(entry)?.encode();
@@ -160,7 +165,7 @@ impl App {
         }
         let told = match &intent {
             Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
-            None => verdict::of_stored(&self.gate, &latest, Some(receipt)),
+            None => verdict::of_stored_action(&self.gate, &latest, Some(receipt), action),
         };
         Ok(told.map_err(damaged)?)
     }

@@ -142,6 +142,10 @@ impl From<Refusal> for HttpError {
                 Code::IdempotencyKeyReused,
                 "use a new random key for each action, and the very same body bytes for each retry",
             ),
+            Refusal::GroupRepeats { .. } => {
+                (Code::GroupRepeats, "nothing was decided; send the very same group, or one with new idempotency keys")
+            }
+            Refusal::GroupTooLarge(_) => (Code::BodyTooLarge, "nothing was decided; send a smaller group"),
             Refusal::TooManyKeys(..) => (Code::TooManyKeys, TOO_MANY_KEYS_HINT),
             Refusal::VersionMismatch { .. } => {
                 (Code::VersionMismatch, "read the fact again, and send its version in `If-Match`")
@@ -170,7 +174,7 @@ impl From<Refusal> for HttpError {
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };
         let entry = match &refusal {
-            Refusal::KeyReused(entry) => Some(*entry),
+            Refusal::KeyReused(entry) | Refusal::GroupRepeats { entry, .. } => Some(*entry),
             _ => None,
         };
         Self { entry, ..Self::new(code, refusal.to_string(), hint) }

@@ -1,7 +1,7 @@
 //! Each operation with its handler. Everything else about an operation is in the table of `countersign-api`, from which the router is
 //! built, the guard decides and bodies are read.
 
-use super::{App, actions, agents, claims, effects, facts, halts, keys, ledger, log, pacts, reviews, service};
+use super::{App, actions, agents, batch, claims, effects, facts, halts, keys, ledger, log, pacts, reviews, service};
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use countersign_api::routes::{self, Method, Operation, ROUTES, Route};
@@ -24,6 +24,7 @@ fn handler(route: &Route) -> MethodRouter<Arc<App>> {
     match route.operation {
         Operation::Observe => on(method, actions::observe),
         Operation::Act => on(method, actions::act),
+        Operation::ActMany => on(method, batch::act_many),
         Operation::Check => on(method, actions::check),
         Operation::GetAction => on(method, actions::show),
         Operation::ListFacts => on(method, facts::list),

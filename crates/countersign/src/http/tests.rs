@@ -10,6 +10,7 @@
 
 mod access;
 mod attacks;
+mod batches;
 mod client;
 mod delegated;
 mod effects;

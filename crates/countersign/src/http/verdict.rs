@@ -15,11 +15,11 @@ use countersign_core::call;
 use countersign_core::decision::{self, Decision, InFlight};
 use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::{ActionId, AgentId, FactId};
 use countersign_core::pact;
 use countersign_core::pact::catalogue::AGENT;
 use countersign_core::reason::{self, Expected, Reason};
-use countersign_core::record::{Event, Kind, LeafVerdict};
+use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 use countersign_engine::view::View;
@@ -62,6 +62,24 @@ pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
     Some(verdict)
 }
 
+/// The verdict on the action at a place, from 0, of a group that an entry rejected as a whole.
+pub fn of_group(gate: &Gate, group: &Grouped, entry: u64, at: usize) -> Verdict {
+    of_grouped(group, entry, at).in_entry(gate, entry)
+}
+
+fn of_grouped(group: &Grouped, entry: u64, at: usize) -> Said {
+    let Grouped { actions, failed, decision } = group;
+    let Some(action) = actions.get(at) else { return of_nothing(VerdictKind::Rejected, AgentId::gate()) };
+    let mut said = of_decision(action, decision);
+    if at != *failed {
+        // Its own decision was never made, or was undone.
+        let failed = (*failed as u64).saturating_add(1);
+        (said.pact, said.gap_ms, said.reads) = (None, None, Vec::new());
+        said.blocked = Some(Reason::GroupRejected { failed, entry });
+    }
+    said
+}
+
 /// The verdict of a check, which no entry holds and which guarantees nothing.
 pub fn of_check(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
     Verdict { checked: true, ..of_decision(action, decision).tell(gate) }
@@ -69,7 +87,17 @@ pub fn of_check(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
 
 /// The verdict that an entry holds which was made before, under the same idempotency key.
 pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
-    let said = Said::read(stored)?;
+    of_stored_action(gate, stored, receipt, None)
+}
+
+/// The same on one of the actions that the entry speaks of.
+pub fn of_stored_action(
+    gate: &Gate,
+    stored: &StoredEntry,
+    receipt: Option<String>,
+    action: Option<ActionId>,
+) -> Result<Verdict, String> {
+    let said = Said::read_action(stored, action)?;
     let mut verdict = said.in_entry(gate, stored.index);
     verdict.erased = stored.payload.is_none();
     verdict.receipt = receipt;
@@ -128,7 +156,7 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
         pact: decision.pact.as_ref().map(pact_ref),
         reads: decision.reads.iter().map(|read| read.fact.clone()).collect(),
         blocked: decision.blocked().cloned(),
-        shadowed: decision.shadowed.clone(),
+        shadowed: decision.shadowed.as_deref().cloned(),
         wrote: decision.writes.iter().map(|write| (write.fact.clone(), write.version)).collect(),
         waived_by: decision.waived_by.as_ref().map(|waived| WaivedBy {
             reviewer: waived.reviewer.to_string(),
@@ -138,6 +166,26 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
         gap_ms: decision.gap_ms,
         expires_at,
         dispatch_at,
+        is_of_call: false,
+    }
+}
+
+/// A verdict of which nothing else is known.
+fn of_nothing(verdict: VerdictKind, agent: AgentId) -> Said {
+    Said {
+        verdict,
+        id: String::new(),
+        action: String::new(),
+        agent,
+        pact: None,
+        reads: Vec::new(),
+        blocked: None,
+        shadowed: None,
+        wrote: Vec::new(),
+        waived_by: None,
+        gap_ms: None,
+        expires_at: None,
+        dispatch_at: None,
         is_of_call: false,
     }
 }
@@ -154,10 +202,19 @@ fn evidence(evidence: &call::Evidence) -> Evidence {
 impl Said {
     /// What an entry of an action or an approval says; of one whose payload is erased, what its leaf says.
     fn read(stored: &StoredEntry) -> Result<Self, String> {
+        Self::read_action(stored, None)
+    }
+
+    /// The same on one of the actions that it speaks of; of a rejected group, on the one that failed unless another is asked for.
+    fn read_action(stored: &StoredEntry, action: Option<ActionId>) -> Result<Self, String> {
         let entry = stored.decode().map_err(|error| error.to_string())?;
         let leaf = match entry.event {
             Event::Action(decided) => return Ok(of_decision(&decided.action, &decided.decision)),
             Event::Approval(approved) => return Ok(of_decision(&approved.action, &approved.decision)),
+            Event::Group(group) => {
+                let at = action.and_then(|id| group.actions.iter().position(|action| action.id == id));
+                return Ok(of_grouped(&group, stored.index, at.unwrap_or(group.failed)));
+            }
             Event::Erased(leaf) => leaf,
             other => return Err(format!("entry {} of kind `{}` holds no verdict", stored.index, other.kind())),
         };
@@ -168,22 +225,8 @@ impl Said {
             Some(LeafVerdict::InFlight) => VerdictKind::InFlight,
             other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
         };
-        Ok(Self {
-            verdict,
-            pact: leaf.pact.as_ref().map(pact_ref),
-            agent: leaf.by,
-            id: leaf.action.map(|id| id.to_string()).unwrap_or_default(),
-            action: String::new(),
-            reads: Vec::new(),
-            blocked: None,
-            shadowed: None,
-            wrote: Vec::new(),
-            waived_by: None,
-            gap_ms: None,
-            expires_at: None,
-            dispatch_at: None,
-            is_of_call: false,
-        })
+        let id = leaf.action.or(action).map(|id| id.to_string()).unwrap_or_default();
+        Ok(Self { pact: leaf.pact.as_ref().map(pact_ref), id, ..of_nothing(verdict, leaf.by) })
     }
 
     /// Takes over what a dispatch or settlement says later.

@@ -22,7 +22,7 @@ fn announce(world: &World, signed: Option<&Headers>) -> TcpStream {
     let addr = world.url().strip_prefix("http://").unwrap();
     let mut head = format!("POST {APPROVE} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/json\r\n");
     head += &format!("Content-Length: {LARGE}\r\n");
-    if let Some(Headers { content_digest, input, signature }) = signed {
+    if let Some(Headers { content_digest, input, signature, .. }) = signed {
         let digest = content_digest.as_deref().unwrap();
         head += &format!("Content-Digest: {digest}\r\nSignature-Input: {input}\r\nSignature: {signature}\r\n");
     }

@@ -226,7 +226,7 @@ impl Caller {
         let nonce = format!("attacks-{}-{:020}", std::process::id(), NONCES.fetch_add(1, Ordering::SeqCst));
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let request = Signable { method, authority: &self.host, path, query, if_match, body };
+        let request = Signable { method, authority: &self.host, path, query, if_match, actions: None, body };
         sign(&self.key, &request, ORIGIN, now_s, &nonce).unwrap()
     }
 

@@ -46,7 +46,7 @@ impl Caller {
         let nonce = format!("grants-{:020}", NONCES.fetch_add(1, Ordering::SeqCst));
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let request = Signable { method, authority: &self.host, path, query, if_match: None, body };
+        let request = Signable { method, authority: &self.host, path, query, if_match: None, actions: None, body };
         let signed = sign(&self.key, &request, ORIGIN, now_s, &nonce).unwrap();
         let request = ureq::http::Request::builder().method(method).uri(format!("http://{}{target}", self.host));
         let request = request.header("signature-input", signed.input).header("signature", signed.signature);

@@ -54,6 +54,10 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
     match event {
         Event::Action(decided) => decided.action.observed.iter().for_each(|observed| name(&observed.fact)),
         Event::Approval(approved) => approved.shown.facts.iter().for_each(|shown| name(&shown.fact)),
+        Event::Group(group) => {
+            let observed = group.actions.iter().flat_map(|action| &action.observed);
+            observed.for_each(|observed| name(&observed.fact));
+        }
         _ => {}
     }
     facts

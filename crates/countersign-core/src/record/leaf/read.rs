@@ -8,23 +8,23 @@ use crate::decision::PactRef;
 use crate::ids::{Digest, Tag};
 use crate::record::context::{Context, Given};
 use crate::record::decode::DecodeError;
-use crate::record::{FORMAT, Kind, LeafAuth, LeafVerdict};
+use crate::record::{FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use minicbor::Decoder;
 use minicbor::encode::Write as Sink;
 
 /// Whether a leaf of this kind may have this member.
 fn may_have(kind: Kind, member: u8) -> bool {
     use Kind::{
-        Action, Approval, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Halt, Pact, Refusal, Resume,
-        Rotation, Settle, Shadow, Withdrawal,
+        Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held, Pact,
+        Refusal, Resume, Rotation, Settle, Shadow, Withdrawal,
     };
     match member {
-        0..=6 | 20..=25 => true,
+        0..=6 | 20..=25 | 29 => true,
         7 => matches!(kind, Action | Shadow | Approval),
         8 => matches!(kind, Action | Shadow),
-        9 => matches!(kind, Action | Shadow | Approval | Dispatch | Settle),
-        10 => matches!(kind, Action | Shadow | Approval | Dispatch | Pact),
-        11 => matches!(kind, Action | Shadow | Approval | Dispatch | Confirm),
+        9 => matches!(kind, Action | Shadow | Approval | Dispatch | Settle | Group),
+        10 => matches!(kind, Action | Shadow | Approval | Dispatch | Pact | Group),
+        11 => matches!(kind, Action | Shadow | Approval | Dispatch | Confirm | Group),
         12 => matches!(kind, Action | Shadow | Approval | Settle | Feed),
         13 => matches!(kind, Approval | Refusal | Expiry),
         14 => matches!(kind, Dispatch | Settle),
@@ -33,6 +33,11 @@ fn may_have(kind: Kind, member: u8) -> bool {
         17 => kind == Erasure,
         18 => matches!(kind, Halt | Resume),
         19 => matches!(kind, Genesis | Rotation),
+        27 => may_have(kind, 12),
+        28 => matches!(kind, Feed | Held | Confirm | Genesis),
+        30 => matches!(kind, Action | Shadow),
+        31 => matches!(kind, Batch | Group),
+        32 => kind == Group,
         _ => false,
     }
 }
@@ -101,7 +106,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leaf, DecodeError> {
             }
             10 => leaf.pact = Some(read_pact(&mut from)?),
             11 => leaf.reads = Some(read_versions(&mut from)?),
-            12 => leaf.writes = Some(read_versions(&mut from)?),
+            12 => leaf.writes = Some(read_versions(&mut from)?).filter(|writes| !writes.is_empty()),
             13 => leaf.review = Some(from.u64()?),
             14 => leaf.effect = Some(from.u64()?),
             15 => leaf.claim = Some(from.u64()?),
@@ -114,10 +119,29 @@ pub(super) fn read(bytes: &[u8]) -> Result<Leaf, DecodeError> {
             22 => given.labels = read_list(&mut from, 1, |from| Ok(from.str()?.into()))?,
             23 => given.severity = Some(from.u64()?),
             24 => given.confidence = Some(from.u64()?),
-            _ => given.score = read_list(&mut from, 2, |from| Ok((from.str()?.into(), from.i64()?)))?,
+            25 => given.score = read_list(&mut from, 2, |from| Ok((from.str()?.into(), from.i64()?)))?,
+            27 => leaf.deletes = read_list(&mut from, 1, |from| Ok(from.u64()?))?,
+            28 => {
+                let code = from.u8()?;
+                leaf.identity = Some(LeafIdentity::from_code(code).ok_or(DecodeError::Identity(code))?);
+            }
+            29 => leaf.request = Some(read_array(&mut from)?),
+            30 => leaf.batch = Some(from.u64()?),
+            31 => leaf.actions = Some(read_list(&mut from, 1, |from| Ok(Digest(read_array(from)?)))?),
+            _ => leaf.keys = Some(read_list(&mut from, 1, read_array)?),
         }
     }
     leaf.context = Context::new(given)?;
+    if leaf.erased.as_ref().is_some_and(|erased| erased.is_empty() || !erased.is_sorted_by(|a, b| a < b)) {
+        return Err(DecodeError::Erased);
+    }
+    if !leaf.deletes.is_sorted_by(|a, b| a < b) {
+        return Err(DecodeError::NotCanonical);
+    }
+    // The request that brought the actions of a batch is told by the batch's own leaf.
+    if leaf.request.is_some() != (leaf.auth.is_signed() && leaf.batch.is_none()) {
+        return Err(DecodeError::Signed("request"));
+    }
     match Fields::of_leaf(&leaf).write(Same(bytes)) {
         Ok(Same([])) => Ok(leaf),
         _ => Err(DecodeError::NotCanonical),
@@ -140,20 +164,26 @@ fn read_common(from: &mut Decoder<'_>) -> Result<(u64, Leaf), DecodeError> {
     let auth = LeafAuth::from_code(code).ok_or(DecodeError::Auth(code))?;
     let leaf = Leaf {
         action: None,
+        actions: None,
         auth,
+        batch: None,
         by,
         claim: None,
         commitment,
         context: Context::default(),
+        deletes: Vec::new(),
         effect: None,
         erased: None,
         held: None,
+        identity: None,
         index,
         key: None,
+        keys: None,
         kind,
         log_key: None,
         pact: None,
         reads: None,
+        request: None,
         review: None,
         scope: None,
         time,

@@ -1,11 +1,12 @@
 //! Writing leaves. Members have numbers and come in ascending order; the table is in docs/formats/entry.md.
 
 use super::Leaf;
-use crate::action::KeyDigest;
+use crate::action::{Action, KeyDigest};
 use crate::decision::{PactRef, ReadVersion, Write};
+use crate::identity::{Auth, RequestDigest, Signed};
 use crate::ids::{Digest, PactName, Tag};
 use crate::record::context::{Context, Given};
-use crate::record::{Entry, Event, FORMAT, Kind, LeafAuth, LeafVerdict};
+use crate::record::{Entry, Event, FORMAT, Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use minicbor::Encoder;
 use minicbor::encode::{Error, Write as Sink};
 use std::borrow::Cow;
@@ -32,6 +33,24 @@ pub(in crate::record) struct Fields<'a> {
     scope: Option<Cow<'a, str>>,
     log_key: Option<&'a str>,
     context: &'a Context,
+    identity: Option<LeafIdentity>,
+    request: Option<RequestDigest>,
+    deletes: Cow<'a, [u64]>,
+    batch: Option<u64>,
+    actions: Option<Ids<'a>>,
+    keys: Option<Keys<'a>>,
+}
+
+/// The ids of actions, wherever they are.
+enum Ids<'a> {
+    List(&'a [Digest]),
+    Group(&'a [Action]),
+}
+
+/// The digests of idempotency keys, wherever they are.
+enum Keys<'a> {
+    List(&'a [KeyDigest]),
+    Group(&'a [Action]),
 }
 
 /// Tags with versions, wherever they are.
@@ -62,9 +81,9 @@ impl<'a> Fields<'a> {
     pub(in crate::record) fn of_entry(entry: &'a Entry, commitment: &'a [u8; 32]) -> Self {
         let event = &entry.event;
         let auth = match &entry.auth {
-            crate::identity::Auth::None => LeafAuth::None,
-            crate::identity::Auth::Signature(_) => LeafAuth::Signature,
-            crate::identity::Auth::Gateway(_) => LeafAuth::Gateway,
+            Auth::None => LeafAuth::None,
+            Auth::Signature(_) | Auth::Batch { by_gateway: false, .. } => LeafAuth::Signature,
+            Auth::Gateway(_) | Auth::Batch { by_gateway: true, .. } => LeafAuth::Gateway,
         };
         let mut fields = Self {
             kind: event.kind(),
@@ -87,6 +106,12 @@ impl<'a> Fields<'a> {
             scope: None,
             log_key: None,
             context: &entry.context,
+            identity: event.identity(),
+            request: entry.auth.signed().map(Signed::digest),
+            deletes: Cow::Owned(deletes(event.writes())),
+            batch: event.batch(),
+            actions: None,
+            keys: None,
         };
         if let Some(decision) = event.decision() {
             fields.pact = decision.pact.as_ref().map(lend);
@@ -108,6 +133,10 @@ impl<'a> Fields<'a> {
             Event::Pact(pact) => fields.pact = Some((&pact.name, pact.version, &pact.hash)),
             Event::Halt { scope, .. } | Event::Resume { scope, .. } => {
                 fields.scope = Some(Cow::Owned(scope.to_string()));
+            }
+            Event::Batch { actions, .. } => fields.actions = Some(Ids::List(actions)),
+            Event::Group(group) => {
+                (fields.actions, fields.keys) = (Some(Ids::Group(&group.actions)), Some(Keys::Group(&group.actions)));
             }
             Event::Held { .. }
             | Event::Clock { .. }
@@ -143,6 +172,12 @@ impl<'a> Fields<'a> {
             scope: leaf.scope.as_deref().map(Cow::Borrowed),
             log_key: leaf.log_key.as_deref(),
             context: &leaf.context,
+            identity: leaf.identity,
+            request: leaf.request,
+            deletes: Cow::Borrowed(&leaf.deletes),
+            batch: leaf.batch,
+            actions: leaf.actions.as_deref().map(Ids::List),
+            keys: leaf.keys.as_deref().map(Keys::List),
         }
     }
 
@@ -168,6 +203,12 @@ impl<'a> Fields<'a> {
             given.is_some_and(|given| given.severity.is_some()),
             given.is_some_and(|given| given.confidence.is_some()),
             given.is_some_and(|given| !given.score.is_empty()),
+            self.identity.is_some(),
+            self.request.is_some(),
+            !self.deletes.is_empty(),
+            self.batch.is_some(),
+            self.actions.is_some(),
+            self.keys.is_some(),
         ];
         7 + optional.into_iter().filter(|is_there| *is_there).fold(0, |count, _| count + 1)
     }
@@ -219,8 +260,49 @@ impl<'a> Fields<'a> {
         if let Some(given) = self.context.given() {
             write_context(&mut out, given)?;
         }
+        if !self.deletes.is_empty() {
+            out.u8(27)?;
+            write_numbers(&mut out, &self.deletes)?;
+        }
+        if let Some(identity) = self.identity {
+            out.u8(28)?.u8(identity.code())?;
+        }
+        if let Some(request) = &self.request {
+            out.u8(29)?.bytes(request)?;
+        }
+        self.write_batch(&mut out)?;
         Ok(out.into_writer())
     }
+
+    fn write_batch<W: Sink>(&self, out: &mut Encoder<W>) -> Result<(), Error<W::Error>> {
+        if let Some(batch) = self.batch {
+            out.u8(30)?.u64(batch)?;
+        }
+        match &self.actions {
+            None => {}
+            Some(Ids::List(ids)) => write_bytes(out, 31, ids.iter().map(|id| id.0.as_slice()))?,
+            Some(Ids::Group(actions)) => write_bytes(out, 31, actions.iter().map(|action| action.id.0.as_slice()))?,
+        }
+        match &self.keys {
+            None => Ok(()),
+            Some(Keys::List(keys)) => write_bytes(out, 32, keys.iter().map(<[u8; 16]>::as_slice)),
+            Some(Keys::Group(actions)) => write_bytes(out, 32, actions.iter().map(|action| action.key.as_slice())),
+        }
+    }
+}
+
+fn write_bytes<'a, W: Sink>(
+    out: &mut Encoder<W>,
+    member: u8,
+    mut items: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> Result<(), Error<W::Error>> {
+    out.u8(member)?.array(len(items.len()))?;
+    items.try_for_each(|item| out.bytes(item)?.ok())
+}
+
+/// Which of these writes delete, by place.
+pub(in crate::record) fn deletes(writes: &[Write]) -> Vec<u64> {
+    (0..).zip(writes).filter(|(_, write)| write.value.is_none()).map(|(place, _)| place).collect()
 }
 
 fn lend(pact: &PactRef) -> (&PactName, u64, &Digest) {

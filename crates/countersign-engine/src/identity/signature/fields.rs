@@ -1,14 +1,15 @@
 //! The three fields, read strictly. Parsing is `sfv`'s; what is added here is that each field must be written the one
 //! canonical way, which leaves no room for a second member, a repeated parameter or anything a reader could take otherwise.
 
-use super::{FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError};
+use super::{ACTIONS, FIELD_BYTES_MAX, NONCE_CHARS_MAX, NONCE_CHARS_MIN, SignatureError};
 use countersign_core::identity::KeyName;
 use countersign_core::ids::Digest;
 use sfv::{Dictionary, FieldType as _, InnerList, Key, List, ListEntry, Parameters, Parser};
 use smol_str::SmolStr;
 
 /// What can be covered: what an entry keeps, or what follows from it.
-const KNOWN: [&str; 7] = ["@method", "@authority", "@path", "@query", "@request-target", "content-digest", "if-match"];
+const KNOWN: [&str; 8] =
+    ["@method", "@authority", "@path", "@query", "@request-target", "content-digest", "if-match", ACTIONS];
 
 /// What a signature covers, and with which parameters.
 pub(super) struct Input {
@@ -70,12 +71,17 @@ pub(super) fn signature(field: &str, label: &Key) -> Result<[u8; 64], SignatureE
 
 /// Reads `Content-Digest`.
 pub(super) fn digest(field: &str) -> Result<Digest, SignatureError> {
-    let (algorithm, member) = only_member("Content-Digest", field)?;
+    digest_in("Content-Digest", field)
+}
+
+/// Reads a field of the same form.
+pub(super) fn digest_in(name: &str, field: &str) -> Result<Digest, SignatureError> {
+    let (algorithm, member) = only_member(name, field)?;
     let digest = match &member {
         ListEntry::Item(item) if algorithm.as_str() == "sha-256" && item.params.is_empty() => {
             item.bare_item.as_byte_sequence()
         }
-        _ => return Err(malformed("`Content-Digest` must be of the form sha-256=:…: and have nothing else")),
+        _ => return Err(malformed(format!("`{name}` must be of the form sha-256=:…: and have nothing else"))),
     };
     digest.and_then(|digest| digest.try_into().ok()).map(Digest).ok_or(SignatureError::Digest)
 }

@@ -13,6 +13,7 @@ fn signable() -> Signable<'static> {
         path: "/v1/actions",
         query: None,
         if_match: None,
+        actions: None,
         body: "{\"a\":1}",
     }
 }
@@ -24,6 +25,7 @@ fn wire<'a>(request: &Signable<'a>, headers: &'a Headers) -> Wire<'a> {
         path: request.path,
         query: request.query,
         if_match: request.if_match,
+        actions: headers.actions.as_deref(),
         body: request.body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),

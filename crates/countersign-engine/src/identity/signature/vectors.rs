@@ -21,7 +21,15 @@ fn key() -> SigningKey {
 
 fn action() -> Signable<'static> {
     let body = "{\"pact\":\"billing\",\"action\":\"refund\"}";
-    Signable { method: "POST", authority: "gate.example:8420", path: "/v1/actions", query: None, if_match: None, body }
+    Signable {
+        method: "POST",
+        authority: "gate.example:8420",
+        path: "/v1/actions",
+        query: None,
+        if_match: None,
+        actions: None,
+        body,
+    }
 }
 
 fn read() -> Signable<'static> {
@@ -31,6 +39,15 @@ fn read() -> Signable<'static> {
 fn feed() -> Signable<'static> {
     let body = "{\"value\":{\"status\":\"active\"}}";
     Signable { method: "PUT", path: "/v1/facts/Account/42", if_match: Some("\"7\""), body, ..action() }
+}
+
+/// Two actions, each with its id: the digest of its text in the array.
+fn batch() -> Signable<'static> {
+    let body = "[{\"pact\":\"billing\",\"action\":\"refund\"}, {\"pact\":\"billing\",\"action\":\"payout\"}]";
+    let ids = ["{\"pact\":\"billing\",\"action\":\"refund\"}", "{\"pact\":\"billing\",\"action\":\"payout\"}"];
+    let ids = ids.map(|action| Digest::of(action.as_bytes()));
+    let actions = Some(BatchDigests::of_actions(&ids));
+    Signable { path: BATCH_PATH, query: Some("atomic=true"), actions, body, ..action() }
 }
 
 fn case(name: &str, request: &Signable<'_>, headers: &Headers, expect: &str) -> Value {
@@ -48,6 +65,9 @@ fn case(name: &str, request: &Signable<'_>, headers: &Headers, expect: &str) -> 
     let mut fields = Map::new();
     if let Some(if_match) = request.if_match {
         fields.insert("If-Match".to_owned(), json!(if_match));
+    }
+    if let Some(actions) = &headers.actions {
+        fields.insert("Countersign-Actions".to_owned(), json!(actions));
     }
     if let Some(digest) = &headers.content_digest {
         fields.insert("Content-Digest".to_owned(), json!(digest));
@@ -69,6 +89,7 @@ fn wire<'a>(request: &Signable<'a>, headers: &'a Headers) -> Wire<'a> {
         path: request.path,
         query: request.query,
         if_match: request.if_match,
+        actions: headers.actions.as_deref(),
         body: request.body,
         content_digest: headers.content_digest.as_deref(),
         input: Some(&headers.input),
@@ -109,11 +130,24 @@ fn cases() -> Vec<Value> {
     let forged = Headers { signature: forged.signature, ..good.clone() };
     let twice = Headers { input: format!("{0}, {0}", good.input), ..good.clone() };
     let undigested = Headers { content_digest: None, ..good.clone() };
+    let many = batch();
+    let unlisted = Headers { actions: None, ..signed(&many) };
+    let other = Signable { actions: Some(Digest::of(b"another list")), ..many };
+    let relisted = Headers { actions: signed(&other).actions, ..signed(&many) };
     let alg = ";tag=\"countersign:gate.example/log\"";
     vec![
         case("an action", &act, &good, "ok"),
         case("a read with a query", &get, &signed(&get), "ok"),
         case("a feed with a condition", &put, &signed(&put), "ok"),
+        case("a batch, all or nothing", &many, &signed(&many), "ok"),
+        case(
+            "a batch whose actions are not covered",
+            &many,
+            &altered(&many, " \"countersign-actions\"", ""),
+            "signature_incomplete",
+        ),
+        case("a batch whose list was taken away", &many, &unlisted, "signature_incomplete"),
+        case("a batch whose list was exchanged", &many, &relisted, "signature_invalid"),
         case("another order", &act, &altered(&act, "\"@method\" \"@authority\"", "\"@authority\" \"@method\""), "ok"),
         case("the algorithm named", &act, &altered(&act, alg, &format!("{alg};alg=\"ed25519\"")), "ok"),
         case("an empty query covered", &act, &altered(&act, "\"@path\"", "\"@path\" \"@query\""), "ok"),
@@ -169,6 +203,7 @@ fn the_vectors_are_those_checked_in_and_say_what_becomes_of_each() {
             path: case["path"].as_str().unwrap(),
             query: case["query"].as_str(),
             if_match: field("If-Match"),
+            actions: field("Countersign-Actions"),
             body: case["body"].as_str().unwrap_or_default(),
             content_digest: field("Content-Digest"),
             input: field("Signature-Input"),

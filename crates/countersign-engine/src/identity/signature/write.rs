@@ -1,9 +1,9 @@
 //! The other side: signing a request, as clients do.
 
-use super::{SignatureError, base, key_name, tag};
+use super::{ACTIONS, SignatureError, base, key_name, tag};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use countersign_core::identity::Signed;
+use countersign_core::identity::{BatchDigests, Signed};
 use countersign_core::ids::Digest;
 use ed25519_dalek::{Signer as _, SigningKey};
 use sfv::{KeyRef, ListSerializer, StringRef};
@@ -26,6 +26,8 @@ pub struct Signable<'a> {
     pub query: Option<&'a str>,
     /// The field `If-Match`, where it is sent.
     pub if_match: Option<&'a str>,
+    /// Of a batch, the digest of the ids of its actions: [`BatchDigests::of_actions`].
+    pub actions: Option<Digest>,
     /// The body; empty for none.
     pub body: &'a str,
 }
@@ -35,6 +37,8 @@ pub struct Signable<'a> {
 pub struct Headers {
     /// `Content-Digest`, where there is a body.
     pub content_digest: Option<String>,
+    /// `Countersign-Actions`, of a batch.
+    pub actions: Option<String>,
     /// `Signature-Input`.
     pub input: String,
     /// `Signature`.
@@ -52,8 +56,8 @@ pub fn content_digest(body: &[u8]) -> String {
     digest_field(&Digest::of(body))
 }
 
-/// The same of a body with this digest.
-pub(super) fn digest_field(digest: &Digest) -> String {
+/// The same of a body with this digest; `Countersign-Actions` has the same form.
+pub fn digest_field(digest: &Digest) -> String {
     format!("sha-256=:{}:", STANDARD.encode(digest.0))
 }
 
@@ -74,11 +78,13 @@ pub fn sign(
         path: request.path.into(),
         query: request.query.map(SmolStr::from),
         if_match: request.if_match.map(SmolStr::from),
+        batch: request.actions.map(|actions| BatchDigests { actions, body: Digest::of(request.body.as_bytes()) }),
         body: (!request.body.is_empty()).then(|| request.body.into()),
         signature: [0; 64],
     };
     signed.signature = key.sign(base(&signed, None)?.as_bytes()).to_bytes();
     Ok(Headers {
+        actions: request.actions.as_ref().map(digest_field),
         content_digest: signed.body.as_ref().map(|body| digest_field(&body.digest())),
         input: format!("{LABEL}={}", signed.input),
         signature: format!("{LABEL}=:{}:", STANDARD.encode(signed.signature)),
@@ -111,6 +117,9 @@ fn input(
     }
     if request.if_match.is_some() {
         let _ = covered.bare_item(text("if-match")?);
+    }
+    if request.actions.is_some() {
+        let _ = covered.bare_item(text(ACTIONS)?);
     }
     let _ = covered
         .finish()

@@ -238,6 +238,7 @@ impl Asked<'_> {
             path: parts.uri.path(),
             query: parts.uri.query(),
             if_match: field(&parts.headers, "if-match")?,
+            actions: field(&parts.headers, "countersign-actions")?,
             body: "",
             content_digest: field(&parts.headers, "content-digest")?,
             input: field(&parts.headers, "signature-input")?,

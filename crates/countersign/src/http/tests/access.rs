@@ -25,6 +25,7 @@ const KNOWN: &str = "agent publisher feeder reviewer auditor admin";
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/observe", "/v1/observe", "agent"),
     ("POST", "/v1/actions", "/v1/actions", "agent"),
+    ("POST", "/v1/actions/batch", "/v1/actions/batch", "agent"),
     ("POST", "/v1/actions/check", "/v1/actions/check", "agent"),
     ("GET", "/v1/actions/{entry}", "/v1/actions/1", "agent"),
     ("GET", "/v1/facts/{type}", "/v1/facts/Account", "feeder auditor admin"),

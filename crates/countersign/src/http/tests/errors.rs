@@ -59,6 +59,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::ShuttingDown,
     ErrorCode::LedgerFailed,
     ErrorCode::NotReady,
+    ErrorCode::ActionsMismatch,
 ];
 
 const JSON: &str = "Content-Type: application/json";
@@ -67,6 +68,8 @@ const AGENT: &str = "Countersign-Agent: refund-1";
 fn actions(stolen: &str) -> Vec<Row> {
     use ErrorCode as Code;
     let post = |code, body: String| row(code, "POST", "/v1/actions", &[JSON, AGENT], body);
+    let batch =
+        |code, query: &str, body: String| row(code, "POST", &format!("/v1/actions/batch{query}"), &[JSON, AGENT], body);
     let deep = format!("{}1{}", "{\"a\":".repeat(17), "}".repeat(17));
     let mut long = refund("long", 1, &[]);
     long.push_str(&" ".repeat(48 * 1024));
@@ -118,6 +121,17 @@ fn actions(stolen: &str) -> Vec<Row> {
         row(Code::UnsupportedMediaType, "POST", "/v1/actions", &[AGENT], refund("x", 1, &[])),
         row(Code::UnsupportedMediaType, "POST", "/v1/pacts", &[JSON], PACT),
         post(Code::IdempotencyKeyReused, refund("used", 2, &[])),
+        batch(Code::InvalidJson, "", "{}".to_owned()),
+        batch(Code::InvalidPath, "?atomic=yes", "[]".to_owned()),
+        batch(Code::InvalidPath, "?wait_ms=60001", "[]".to_owned()),
+        batch(Code::BatchSize, "", "[]".to_owned()),
+        batch(Code::BatchSize, "", format!("[{}1]", "1,".repeat(256))),
+        batch(Code::BatchSize, "?atomic=true", format!("[{}1]", "1,".repeat(32))),
+        batch(Code::InvalidField, "?atomic=true", format!("[{0},{0}]", refund("x", 1, &[]))),
+        batch(Code::InvalidJson, "?atomic=true", format!("[{},7]", refund("x", 1, &[]))),
+        batch(Code::BodyTooLarge, "", format!("[{}]", " ".repeat(1 << 20))),
+        batch(Code::GroupRepeats, "?atomic=true", format!("[{},{}]", refund("used", -1, &[]), refund("x", 1, &[]))),
+        batch(Code::IdempotencyKeyReused, "?atomic=true", format!("[{}]", refund("used", 2, &[]))),
         row(
             Code::CrossOrigin,
             "POST",
@@ -267,7 +281,8 @@ fn every_error_has_one_shape_and_leaves_nothing() {
             assert!(reply.header("allow").is_some(), "{reply:?}");
         }
         // The entry that is in the way is there as a number; no one has to look for it in the message.
-        let entry = (code == ErrorCode::IdempotencyKeyReused).then_some(used);
+        let is_in_the_way = matches!(code, ErrorCode::IdempotencyKeyReused | ErrorCode::GroupRepeats);
+        let entry = is_in_the_way.then_some(used);
         assert_eq!(reply.json()["error"]["entry"].as_u64(), entry, "{reply:?}");
         met.insert(code);
     }

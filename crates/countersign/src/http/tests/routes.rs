@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 fn well_formed(operation: Operation) -> String {
     let body = match operation {
         Operation::Act | Operation::Check => return refund("routes", 1, &[]),
+        Operation::ActMany => return format!("[{}]", refund("routes-batch", 1, &[])),
         Operation::PublishPact | Operation::CheckPact => return PACT.to_owned(),
         Operation::Observe => json!({"facts": ["Account::\"42\""]}),
         Operation::PutFact => account("active", 1),
@@ -98,7 +99,20 @@ fn faults(route: &Route) -> Vec<Fault> {
         faults.push((Some(Code::InvalidUtf8), path.clone(), usual.clone(), b"\xff".to_vec()));
         faults.push((Some(Code::UnsupportedMediaType), path.clone(), octets, body.clone()));
     }
-    if let Body::Json { shape, .. } = route.body {
+    if route.operation == Operation::ActMany {
+        // A list: what is wrong with one action of a group is wrong with all of it.
+        let path = format!("{path}?atomic=true");
+        for (code, body) in [
+            (
+                Code::UnknownField,
+                r#"[{"nonsense":1,"pact":"billing","action":"refund","idempotency_key":"0000000000000000000000"}]"#,
+            ),
+            (Code::InvalidJson, "{}"),
+            (Code::InvalidField, "[{}]"),
+        ] {
+            faults.push((Some(code), path.clone(), usual.clone(), body.as_bytes().to_vec()));
+        }
+    } else if let Body::Json { shape, .. } = route.body {
         let more = String::from_utf8(body).unwrap().replacen('{', "{\"nonsense\":1,", 1).replace(",}", "}");
         faults.push((Some(Code::UnknownField), path.clone(), usual.clone(), more.into_bytes()));
         faults.push((Some(Code::InvalidJson), path.clone(), usual.clone(), b"[]".to_vec()));

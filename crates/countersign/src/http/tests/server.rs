@@ -34,6 +34,11 @@ impl Server {
     }
 
     pub fn start_with(options: Options) -> Self {
+        Self::start_at(options, RateSettings::default())
+    }
+
+    /// The same with other limits on how often one may ask.
+    pub fn start_at(options: Options, rates: RateSettings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(Hands::default());
         let clock = Arc::new(Wall::default());
@@ -51,8 +56,7 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let with_fault: Router<Arc<App>> = routes::router().route("/panic", get(fault));
-        let router =
-            finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false, RateSettings::default());
+        let router = finish(with_fault, Arc::clone(&gate), Reach::Loopback, Arc::default(), false, rates);
         let serving = runtime.spawn(async move {
             let shutdown = async move { drop(stopped.await) };
             serve_router(router, listener, shutdown).await.unwrap();

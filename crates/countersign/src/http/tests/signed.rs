@@ -1,11 +1,13 @@
 //! An identified gate, and callers that sign: with the library, or by hand where a test wants a signature that is wrong.
 
 use super::*;
+use crate::http::rate::RateSettings;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use countersign_core::identity::{KeyName, Signed};
+use countersign_core::identity::{BatchDigests, KeyName, Signed};
+use countersign_core::ids::Digest;
 use countersign_engine::gate::Options;
-use countersign_engine::identity::signature::{Headers, Signable, base, content_digest, sign, tag};
+use countersign_engine::identity::signature::{Headers, Signable, base, content_digest, digest_field, sign, tag};
 use ed25519_dalek::{Signer as _, SigningKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +39,12 @@ pub fn nonce() -> String {
 
 /// A server with an admin, the pact, one agent and one account.
 pub fn identified() -> Server {
-    let server = Server::start_with(Options { first_admin: Some(name(ADMIN)), ..Options::new(ORIGIN) });
+    identified_at(RateSettings::default())
+}
+
+/// The same with other limits on how often one may ask.
+pub fn identified_at(rates: RateSettings) -> Server {
+    let server = Server::start_at(Options { first_admin: Some(name(ADMIN)), ..Options::new(ORIGIN) }, rates);
     let published = send(&server, ADMIN, "POST", "/v1/pacts", &["Content-Type: application/toml"], PACT);
     assert_eq!(published.status, 200, "{published:?}");
     let agent = json!({"value": {
@@ -53,14 +60,15 @@ pub fn signable<'a>(method: &'a str, target: &'a str, authority: &'a str, body: 
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    Signable { method, authority, path, query, if_match: None, body }
+    Signable { method, authority, path, query, if_match: None, actions: None, body }
 }
 
 /// The lines that make a request a signed one.
 pub fn lines(headers: &Headers) -> Vec<String> {
     let digest = headers.content_digest.iter().map(|digest| format!("Content-Digest: {digest}"));
+    let actions = headers.actions.iter().map(|actions| format!("Countersign-Actions: {actions}"));
     let rest = [format!("Signature-Input: {}", headers.input), format!("Signature: {}", headers.signature)];
-    digest.chain(rest).collect()
+    digest.chain(actions).chain(rest).collect()
 }
 
 /// Sends a request with these fields and signature.
@@ -98,11 +106,13 @@ pub fn forge(by: u8, request: &Signable<'_>, covered: &[&str], parameters: &str)
         path: request.path.into(),
         query: request.query.map(Into::into),
         if_match: request.if_match.map(Into::into),
+        batch: request.actions.map(|actions| BatchDigests { actions, body: Digest::of(request.body.as_bytes()) }),
         body: Some(request.body.into()),
         signature: [0; 64],
     };
     signed.signature = key(by).sign(base(&signed, None).unwrap().as_bytes()).to_bytes();
     Headers {
+        actions: request.actions.as_ref().map(digest_field),
         content_digest: (!request.body.is_empty()).then(|| content_digest(request.body.as_bytes())),
         input: format!("sig1={}", signed.input),
         signature: format!("sig1=:{}:", BASE64_STANDARD.encode(signed.signature)),

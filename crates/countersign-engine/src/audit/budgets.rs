@@ -1,0 +1,117 @@
+//! What an audit no longer knows of budgets, because entries that may have charged them are erased.
+//!
+//! An entry is excused only if it comes out byte for byte as it is recorded once the budget holds what the entry says it held, or, where
+//! it says nothing of that, nothing. And only until the windows that the erased entry may have charged are over.
+
+use countersign_core::decide::Snapshot;
+use countersign_core::decision::BudgetKey;
+use countersign_core::fact::Fact;
+use countersign_core::fence::Fences;
+use countersign_core::halt::Halts;
+use countersign_core::ids::{AgentId, FactId, PactName};
+use countersign_core::pact::Pact;
+use countersign_core::reason::Reason;
+use countersign_core::record::{Leaf, LeafVerdict};
+use countersign_core::review::Reviews;
+use countersign_core::state::State;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What was charged by erased entries.
+#[derive(Debug, Default)]
+pub(super) struct Charged {
+    /// By pact; `None` where the leaf does not say which.
+    pacts: BTreeMap<Option<PactName>, Charges>,
+}
+
+/// What an erased entry may have charged.
+#[derive(Debug, Clone, Copy)]
+struct Charges {
+    /// The first such entry.
+    since: u64,
+    /// When the last of the windows is over.
+    until_ms: u64,
+}
+
+impl Charged {
+    /// An entry is erased; the state is the one in front of it.
+    pub(super) fn erased(&mut self, leaf: &Leaf, state: &State) {
+        if !matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
+            return;
+        }
+        let pact = leaf.pact.as_ref().map(|pact| pact.name.clone());
+        let pacts = state.pacts.values().filter(|held| pact.as_ref().is_none_or(|pact| *pact == held.name));
+        let budgets = pacts.flat_map(|pact| pact.actions.values()).flat_map(|action| &action.budgets);
+        let ends_ms = |per_ms: u64| (leaf.time / per_ms.max(1)).saturating_add(1).saturating_mul(per_ms);
+        let Some(until_ms) = budgets.map(|budget| ends_ms(budget.per_ms)).max() else { return };
+        let charges = self.pacts.entry(pact).or_insert(Charges { since: leaf.index, until_ms });
+        charges.until_ms = charges.until_ms.max(until_ms);
+    }
+
+    /// What is over is known again.
+    pub(super) fn passed(&mut self, time_ms: u64) {
+        if !self.pacts.is_empty() {
+            self.pacts.retain(|_, charges| time_ms < charges.until_ms);
+        }
+    }
+
+    /// The erased entry that may have charged a budget of a pact.
+    pub(super) fn to(&self, pact: &PactName) -> Option<u64> {
+        let charges = self.pacts.get(&Some(pact.clone())).or_else(|| self.pacts.get(&None));
+        charges.map(|charges| charges.since)
+    }
+}
+
+/// A state whose budgets held what an entry says.
+pub(super) struct Supposed<'a> {
+    state: &'a State,
+    /// The budget that the entry names, and what it held.
+    said: Option<(&'a SmolStr, i64)>,
+}
+
+impl<'a> Supposed<'a> {
+    pub(super) fn new(state: &'a State, recorded: Option<&'a Reason>) -> Self {
+        let said = match recorded {
+            Some(Reason::BudgetExceeded { budget, used, .. }) => Some((budget, *used)),
+            _ => None,
+        };
+        Self { state, said }
+    }
+}
+
+impl Snapshot for Supposed<'_> {
+    fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.state.fact(id)
+    }
+    fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
+        self.state.pact(name)
+    }
+    fn version_floor(&self) -> u64 {
+        self.state.version_floor()
+    }
+    fn origin(&self) -> &str {
+        self.state.origin()
+    }
+    fn next_entry(&self) -> u64 {
+        self.state.next_entry()
+    }
+    fn budget_used(&self, budget: &BudgetKey, _: u64) -> i64 {
+        self.said.filter(|(named, _)| **named == budget.id).map_or(0, |(_, used)| used)
+    }
+    fn is_identified(&self) -> bool {
+        self.state.is_identified()
+    }
+    fn halts(&self) -> &Halts {
+        self.state.halts()
+    }
+    fn reviews(&self) -> &Reviews {
+        self.state.reviews()
+    }
+    fn fences(&self) -> &Fences {
+        self.state.fences()
+    }
+    fn effects_at_capacity(&self, agent: &AgentId) -> bool {
+        self.state.effects_at_capacity(agent)
+    }
+}
