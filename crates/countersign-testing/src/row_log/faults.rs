@@ -17,7 +17,13 @@ pub enum Fault {
 #[derive(Clone, Default)]
 pub(super) struct Faults {
     next: Arc<Mutex<Option<Fault>>>,
-    pause: Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>,
+    pause: Arc<Mutex<Option<Pause>>>,
+}
+
+/// The leader's side of a pause: it says that it has come there, and waits to be woken.
+struct Pause {
+    reached: Sender<()>,
+    is_resumed: Receiver<()>,
 }
 
 impl Faults {
@@ -31,14 +37,14 @@ impl Faults {
 
     pub(super) fn pause(&self) -> Paused {
         let ((reached, is_reached), (resume, is_resumed)) = (bounded(1), bounded(1));
-        *self.pause.lock() = Some((reached, is_resumed));
+        *self.pause.lock() = Some(Pause { reached, is_resumed });
         Paused { is_reached, resume }
     }
 
     /// Waits, if this append is the one that is paused.
     pub(super) fn wait(&self) {
         let pause = self.pause.lock().take();
-        if let Some((reached, is_resumed)) = pause {
+        if let Some(Pause { reached, is_resumed }) = pause {
             // If the test has ended, no one waits for either.
             let _ = reached.send(());
             let _ = is_resumed.recv();

@@ -147,7 +147,7 @@ fn attack_an_action_of_a_batch_is_recorded_twice() {
         let Event::Action(decided) = &mut entry.event else { panic!("{entry:?}") };
         let mut again = Action::new(entry.by.clone(), entry.auth.clone(), first.as_str().into(), request, Vec::new());
         again.batch = Some(BATCH);
-        decided.action = Box::new(again);
+        *decided.action = again;
     });
     assert!(verified.unwrap().contains("has brought it in before"));
     assert_eq!(audited.unwrap().0, BATCH + 2);
