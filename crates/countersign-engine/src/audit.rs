@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use taint::Taint;
 
 /// What an audit found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct AuditReport {
     /// Entries read.
     pub entries: u64,
@@ -256,8 +256,12 @@ impl Auditor {
             return self.unsure.get(&settle.effect.0).copied();
         }
         let decisions = [entry.event.decision()?, again.event.decision()?];
-        // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong.
-        if decisions.iter().filter_map(|decision| decision.reason()).any(|reason| is_always_known(reason.code())) {
+        // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong. Where both have the
+        // same, the decision is right, and only the versions that it read may be gone: a group reads facts before it says that one of
+        // its actions cannot be part of any.
+        let [said, made] = decisions.map(|decision| (&decision.verdict, &decision.shadowed));
+        let is_known = |decision: &Decision| decision.reason().is_some_and(|reason| is_always_known(reason.code()));
+        if said != made && decisions.into_iter().any(is_known) {
             return None;
         }
         let of_fence = decisions.iter().filter_map(|decision| decision.reason());

@@ -51,7 +51,9 @@ impl Batches {
         let Some(batch) = entry.event.batch() else { return Ok(()) };
         let Some(action) = entry.event.keys().next().map(|(_, action)| action) else { return Ok(()) };
         let not_vouched = |why: &str| Err(format!("it refers to the batch of entry {batch}, {why}"));
-        let Some(listed) = self.listed.get_mut(&batch) else { return not_vouched("and there is none before it") };
+        let Some(listed) = self.listed.get_mut(&batch) else {
+            return not_vouched("which is no batch before it, or has brought in all of its actions");
+        };
         if listed.by != entry.by {
             return not_vouched("which another agent sent");
         }

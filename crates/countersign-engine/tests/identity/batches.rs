@@ -303,7 +303,8 @@ fn who_is_halted_revoked_or_lost_its_key_gets_nothing_through_in_a_batch_either(
     };
     let halt = |on: bool| {
         let (path, scope) = (if on { "/v1/halts" } else { "/v1/halts/resume" }, "agent:refund-1".parse().unwrap());
-        let (by, auth) = (id("admin"), world.auth_to("POST", path, &admin_key(), "a halt"));
+        let body = json!({"scope": "agent:refund-1", "reason": "a test"}).to_string();
+        let (by, auth) = (id("admin"), world.auth_to("POST", path, &admin_key(), &body));
         let reason = "a test".into();
         let request = match on {
             true => Request::Halt { by, auth, scope, reason },
@@ -335,7 +336,8 @@ fn one_action_of_a_batch_is_erased_alone_and_its_signature_still_verifies() {
     send(&world, &[body("d", 900_000), body("e", 1)], true);
     let (batch, second, group) = (start, start + 2, start + 4);
     let erase = |entries: &[u64]| {
-        let auth = world.auth_to("POST", "/v1/ledger/erasures", &admin_key(), "an erasure");
+        let body = json!({"entries": entries, "reason": "asked for"}).to_string();
+        let auth = world.auth_to("POST", "/v1/ledger/erasures", &admin_key(), &body);
         world.gate.erase(id("admin"), auth, entries, "asked for".into())
     };
     // Found by a fact that only a parameter of a rejected group names.

@@ -100,15 +100,14 @@ fn refer(entry: &mut Entry, batch: u64) {
 
 #[test]
 fn attack_an_action_refers_to_a_batch_that_does_not_list_it() {
-    // An action that no one has to have signed: the batch is to vouch for it.
-    let (verified, audited) = told(ALONE, |entry| refer(entry, BATCH));
-    assert!(verified.unwrap().contains("does not list this action"));
-    let (at, what) = audited.unwrap();
-    assert!(at == ALONE && what.contains("does not list this action"), "{at}: {what}");
-    // Nor does an entry vouch that is no batch, or comes later.
-    for other in [REJECTED, ALONE + 1] {
+    // An action that no one has to have signed: the batch is to vouch for it. Nor does an entry vouch that is no batch, or comes
+    // later.
+    for other in [BATCH, REJECTED, ALONE + 1] {
         let (verified, audited) = told(ALONE, |entry| refer(entry, other));
-        assert!(verified.unwrap().contains("there is none before it") && audited.is_some());
+        let (verified, (at, what)) = (verified.unwrap(), audited.unwrap());
+        let said = format!("it refers to the batch of entry {other}, which is no batch before it, or has brought in all");
+        assert!(verified.contains(&said), "{verified}");
+        assert!(at == ALONE && what.contains(&said), "{at}: {what}");
     }
 }
 
