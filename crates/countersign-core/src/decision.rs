@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::canonical::Canonical;
-use crate::fact::Fact;
+use crate::effect::Context;
 use crate::fence::Fenced;
 use crate::ids::{ActionName, AgentId, Digest, FactId, PactName, Tag};
 use crate::reason::Reason;
@@ -83,6 +83,34 @@ pub struct Dispatched {
     pub fenced: Vec<Fenced>,
     /// What its settlement writes.
     pub writes: Vec<Write>,
+    /// What it was decided on, where external facts are still to be read.
+    pub rests_on: RestsOn,
+}
+
+/// The pact and the facts that a dispatch was decided on, as the first state that applied it found them: a state that does not keep all
+/// facts takes them over. They follow from the log and say nothing of their own, so all are equal.
+#[derive(Clone, Default)]
+pub struct RestsOn(OnceLock<Option<Arc<Context>>>);
+
+impl RestsOn {
+    /// What was found first, or is found now.
+    pub fn get(&self, find: impl FnOnce() -> Option<Context>) -> Option<Arc<Context>> {
+        self.0.get_or_init(|| find().map(Arc::new)).clone()
+    }
+}
+
+impl PartialEq for RestsOn {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RestsOn {}
+
+impl fmt::Debug for RestsOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// A pact as a decision names it.
@@ -120,34 +148,6 @@ pub struct Write {
     pub value: Option<Attributes>,
     /// The entry that made the version before.
     pub previous_entry: Option<u64>,
-    /// The version that it made.
-    pub made: Made,
-}
-
-/// The version of a fact that a write made, so that states which follow the same log share it. It follows from the write and says
-/// nothing of its own, so all are equal.
-#[derive(Clone, Default)]
-pub struct Made(OnceLock<Arc<Fact>>);
-
-impl Made {
-    /// The version made by the first state that applied the write, or made now.
-    pub fn get(&self, make: impl FnOnce() -> Arc<Fact>) -> Arc<Fact> {
-        Arc::clone(self.0.get_or_init(make))
-    }
-}
-
-impl PartialEq for Made {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Made {}
-
-impl fmt::Debug for Made {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
 }
 
 /// One charge to a budget.

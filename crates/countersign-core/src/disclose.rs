@@ -8,7 +8,7 @@ use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
 use crate::ids::{AgentId, Digest, FactId, FactType};
 use crate::pact::{ActionType, SendRule, TemplatePart};
-use crate::state::State;
+use crate::state::ReadState;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::borrow::Cow;
@@ -42,22 +42,22 @@ impl Disclosed {
 }
 
 /// What an agent may see of a fact now. The grants of all pacts add up; its own `Agent` fact an agent sees whole.
-pub fn disclose(state: &State, agent: &AgentId, id: &FactId) -> Disclosed {
-    let value = state.facts.get(id).and_then(|fact| fact.value.as_ref());
+pub fn disclose(state: &dyn ReadState, agent: &AgentId, id: &FactId) -> Disclosed {
+    let value = state.current(id).and_then(|fact| fact.value.as_ref());
     disclose_value(state, agent, id, value)
 }
 
 /// What an agent may see of a fact that has this value, wherever it lives.
-pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&Attributes>) -> Disclosed {
+pub fn disclose_value(state: &dyn ReadState, agent: &AgentId, id: &FactId, of: Option<&Attributes>) -> Disclosed {
     let own = FactId::of_agent(agent);
     if *id == own {
         return Disclosed::Whole;
     }
-    let value = |id: &FactId| state.facts.get(id).and_then(|fact| fact.value.as_ref());
+    let value = |id: &FactId| state.current(id).and_then(|fact| fact.value.as_ref());
     let Some(subject) = Subject::new(&own, value(&own), id, of) else {
         return Disclosed::Nothing;
     };
-    let grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
+    let grants = state.pacts().values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
     let mut shown = BTreeSet::new();
     for grant in grants.filter(|grant| subject.holds(&grant.who)) {
         shown.extend(grant.attributes.iter().cloned());
@@ -66,11 +66,11 @@ pub fn disclose_value(state: &State, agent: &AgentId, id: &FactId, of: Option<&A
 }
 
 /// Whether an agent could see something of a fact, whatever its value is: asked before an external fact is read for it.
-pub fn could_disclose(state: &State, agent: &AgentId, id: &FactId) -> bool {
+pub fn could_disclose(state: &dyn ReadState, agent: &AgentId, id: &FactId) -> bool {
     let own = FactId::of_agent(agent);
-    let value = state.facts.get(&own).and_then(|fact| fact.value.as_ref());
+    let value = state.current(&own).and_then(|fact| fact.value.as_ref());
     let Some(subject) = Subject::new(&own, value, id, None) else { return false };
-    let mut grants = state.pacts.values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
+    let mut grants = state.pacts().values().filter_map(|pact| pact.observe.get(id.ty())).flatten();
     *id == own || grants.any(|grant| subject.could_hold(&grant.who))
 }
 
@@ -85,7 +85,7 @@ pub struct ShownClaim<'a> {
 
 /// What an agent may see of a claim; `None` if nothing. That a fact is claimed, and by whom, is part of what can be observed of
 /// it. The reason is free text, and may say what the fact's values do not.
-pub fn disclose_claim<'a>(state: &State, agent: &AgentId, claim: &'a Claim) -> Option<ShownClaim<'a>> {
+pub fn disclose_claim<'a>(state: &dyn ReadState, agent: &AgentId, claim: &'a Claim) -> Option<ShownClaim<'a>> {
     let is_own = claim.by == *agent;
     let is_shown = |fact: &&FactId| is_own || disclose(state, agent, fact).is_observable();
     let facts: Vec<&FactId> = claim.facts.iter().filter(is_shown).collect();
@@ -95,8 +95,8 @@ pub fn disclose_claim<'a>(state: &State, agent: &AgentId, claim: &'a Claim) -> O
 
 /// The attributes of a type that an agent is not shown. Told by the type and not by the fact: whether an optional
 /// attribute is there is part of what is withheld.
-pub fn withheld(state: &State, ty: &FactType, disclosed: &Disclosed) -> Vec<SmolStr> {
-    let types = state.catalogue.types().get(ty);
+pub fn withheld(state: &dyn ReadState, ty: &FactType, disclosed: &Disclosed) -> Vec<SmolStr> {
+    let types = state.catalogue().types().get(ty);
     let names = types.into_iter().flat_map(|attributes| attributes.keys());
     names.filter(|name| !disclosed.shows(name)).cloned().collect()
 }
@@ -159,9 +159,8 @@ impl Source for Subject<'_> {
 }
 
 /// What an agent may be told of the action that it asked for.
-#[derive(Debug)]
 pub struct Disclosure<'a> {
-    state: &'a State,
+    state: &'a dyn ReadState,
     agent: &'a AgentId,
     /// Facts that the agent did not name itself, and whose ids are made of attributes that it may not see.
     hidden: Vec<FactId>,
@@ -183,7 +182,7 @@ pub struct DecidedBy<'a> {
 impl<'a> Disclosure<'a> {
     /// What `agent` may be told of an action that was decided by `by` and read `reads`: the members of its delegation, its
     /// own fact, then the facts in the order of the action type.
-    pub fn new(state: &'a State, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
+    pub fn new(state: &'a dyn ReadState, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
         let mut disclosure = Self { state, agent, hidden: Vec::new(), shows_sent: false };
         let kind = by.and_then(|by| disclosure.kind(by));
         disclosure.hidden = disclosure.hide(kind, reads);
@@ -247,7 +246,7 @@ impl<'a> Disclosure<'a> {
     /// The action type, if it is still the one that is published.
     fn kind(&self, by: DecidedBy<'_>) -> Option<&'a ActionType> {
         let hash: Digest = by.hash.parse().ok()?;
-        let pact = self.state.pacts.iter().find(|(name, pact)| name.as_str() == by.pact && pact.hash == hash);
+        let pact = self.state.pacts().iter().find(|(name, pact)| name.as_str() == by.pact && pact.hash == hash);
         let (_, pact) = pact?;
         pact.actions.iter().find(|(name, _)| name.as_str() == by.action).map(|(_, kind)| kind)
     }

@@ -87,7 +87,7 @@ pub struct Flight {
     /// What it charged to budgets.
     pub charges: Vec<Charge>,
     /// What it was decided on, where external facts are still to be read: a judgement rests on these and not on what is current by then.
-    pub context: Option<Context>,
+    pub context: Option<Arc<Context>>,
 }
 
 /// The pact and the facts of the gate at a dispatch.
@@ -270,7 +270,7 @@ impl Effects {
     pub(crate) fn restore_context(&mut self, id: EffectId, context: Context) {
         let Some(effect) = self.open.get_mut(&id.0) else { return };
         if let Phase::Dispatched(flight) | Phase::InDoubt { flight, .. } = &mut effect.phase {
-            Arc::make_mut(flight).context = Some(context);
+            Arc::make_mut(flight).context = Some(Arc::new(context));
         }
     }
 

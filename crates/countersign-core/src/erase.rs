@@ -11,7 +11,7 @@ use crate::fence::ClaimId;
 use crate::ids::{FactId, Tag};
 use crate::record::{Entry, Event, Kind, Leaf, LeafIdentity};
 use crate::review::ReviewId;
-use crate::state::State;
+use crate::state::{ReadState, State};
 use crate::utc::Utc;
 use std::collections::BTreeMap;
 
@@ -191,14 +191,16 @@ impl EraseTarget {
 /// Checks targets against a state at one time.
 pub struct Eraser<'a> {
     state: &'a State,
+    /// Where the facts are.
+    facts: &'a dyn ReadState,
     now_ms: u64,
     /// The entries of every effect under way.
     under_way: BTreeMap<u64, EffectId>,
 }
 
 impl<'a> Eraser<'a> {
-    /// On this state, at this time.
-    pub fn new(state: &'a State, now_ms: u64) -> Self {
+    /// On this state, with these facts, at this time.
+    pub fn new(state: &'a State, facts: &'a dyn ReadState, now_ms: u64) -> Self {
         let mut under_way = BTreeMap::new();
         for (id, effect) in state.effects.open() {
             let review = effect.approval.as_ref().map(|approval| approval.shown.review.0);
@@ -206,7 +208,7 @@ impl<'a> Eraser<'a> {
             let entries = [Some(id.0), dispatch, review, Some(effect.latest)];
             under_way.extend(entries.into_iter().flatten().map(|entry| (entry, id)));
         }
-        Self { state, now_ms, under_way }
+        Self { state, facts, now_ms, under_way }
     }
 
     /// Refuses what is still in force; gives what is forgotten with the payload.
@@ -219,7 +221,7 @@ impl<'a> Eraser<'a> {
         let current = target
             .writes
             .iter()
-            .filter(|(fact, version)| self.state.facts.get(fact).is_some_and(|held| held.version() == *version));
+            .filter(|(fact, version)| self.facts.current(fact).is_some_and(|held| held.version() == *version));
         let mut forgotten = Vec::new();
         for (fact, version) in current {
             forgotten.extend(self.forget(target, fact, *version)?);
@@ -256,7 +258,7 @@ impl<'a> Eraser<'a> {
 
     /// The current version of a fact goes only where it says that there is none.
     fn forget(&self, target: &EraseTarget, fact: &FactId, version: u64) -> Result<Option<Forgotten>, InForce> {
-        let Some(held) = self.state.facts.get(fact) else { return Ok(None) };
+        let Some(held) = self.facts.current(fact) else { return Ok(None) };
         if held.value.is_some() || !target.is_last {
             return Err(InForce::Current(fact.clone()));
         }

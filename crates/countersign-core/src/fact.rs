@@ -110,6 +110,12 @@ impl Fact {
         self.written.version
     }
 
+    /// The entry that last changed anything about it: the one that made this version, or a later one that confirmed it.
+    pub fn latest_entry(&self) -> u64 {
+        let confirmed = self.confirmed.as_ref().map_or(0, |confirmed| confirmed.entry);
+        self.written.entry.max(confirmed)
+    }
+
     /// What an observation of the fact is compared with.
     pub fn current(&self) -> Version {
         match &self.value {

@@ -19,7 +19,7 @@ use crate::identity::{ACTIVE, Auth, holds_key};
 use crate::ids::{AgentId, FactId, numbered};
 use crate::limits::{CLAIM_FACTS_MAX, CLAIMS_MAX, CLAIMS_PER_AGENT_MAX, REASON_BYTES_MAX};
 use crate::pact::ClaimRule;
-use crate::state::State;
+use crate::state::{ReadState, State};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -350,16 +350,16 @@ pub fn own_claim<'a>(state: &'a State, by: &AgentId, id: ClaimId, now_ms: u64) -
 }
 
 /// Whether some rule lets an agent announce a change of a fact.
-pub fn may_claim(state: &State, by: &AgentId, fact: &FactId) -> bool {
+pub fn may_claim(state: &dyn ReadState, by: &AgentId, fact: &FactId) -> bool {
     rule(state, by, fact).is_ok()
 }
 
 /// The rule that lets an agent announce a change of a fact: of those that do, the one with the highest priority.
-fn rule<'a>(state: &'a State, by: &AgentId, fact: &FactId) -> Result<&'a ClaimRule, ClaimRefusal> {
+fn rule<'a>(state: &'a dyn ReadState, by: &AgentId, fact: &FactId) -> Result<&'a ClaimRule, ClaimRefusal> {
     let own = FactId::of_agent(by);
-    let value = |id: &FactId| state.facts.get(id).and_then(|fact: &Arc<Fact>| fact.value.as_ref());
+    let value = |id: &FactId| state.current(id).and_then(|fact: &Arc<Fact>| fact.value.as_ref());
     let subject = Subject::new(&own, value(&own), fact, value(fact));
-    let rules = state.pacts.values().filter_map(|pact| pact.claims.get(fact.ty())).flatten();
+    let rules = state.pacts().values().filter_map(|pact| pact.claims.get(fact.ty())).flatten();
     let granted = rules.filter(|rule| subject.as_ref().is_some_and(|subject| subject.holds(&rule.who)));
     let best = granted.max_by_key(|rule| (rule.priority, rule.max_ms));
     best.ok_or_else(|| ClaimRefusal::NotAllowed { by: by.clone(), fact: fact.clone() })

@@ -14,7 +14,7 @@ pub use erased::EntrySet;
 pub use facts::{FactMap, SHARDS};
 
 use crate::decide::Snapshot;
-use crate::decision::{BudgetKey, Made, Write};
+use crate::decision::{BudgetKey, Write};
 use crate::effect::Effects;
 use crate::fact::Fact;
 use crate::fence::Fences;
@@ -128,6 +128,21 @@ impl State {
         self.effects.latest(current).unwrap_or(current)
     }
 
+    /// The same without the facts, but for those of agents and operators: what readers keep for themselves, who find all other facts
+    /// in the one table that there is.
+    pub fn without_facts(&mut self) -> Self {
+        let facts = std::mem::take(&mut self.facts);
+        let identities = facts.of_identities();
+        let rest = Self { facts: identities, ..self.clone() };
+        self.facts = facts;
+        rest
+    }
+
+    /// The state as of a position, with the facts of another that is further.
+    pub fn with_facts_of(&self, further: &Self, position: u64) -> Self {
+        Self { facts: further.facts.as_of(position), ..self.clone() }
+    }
+
     /// How a sender was authenticated, told by who holds its key at this place in the order.
     pub fn with_custody(&self, auth: Auth) -> Auth {
         let Some(key) = auth.key() else { return auth };
@@ -199,7 +214,6 @@ impl State {
             version: before.map_or(self.version_floor, |fact| fact.version()).saturating_add(1),
             value,
             previous_entry: before.map(|fact| fact.written.entry),
-            made: Made::default(),
         }
     }
 
@@ -224,6 +238,28 @@ impl State {
     /// Whether a feed of this fact must wait: a call relies on the fact, or an earlier feed waits already.
     pub fn must_hold(&self, fact: &FactId) -> bool {
         self.fences.is_steady(fact) || self.fences.is_held(fact)
+    }
+}
+
+/// What readers may ask of a state, wherever its facts are kept.
+pub trait ReadState {
+    /// The current version of a fact; deleted ones included.
+    fn current(&self, id: &FactId) -> Option<&Arc<Fact>>;
+    /// The pacts by name, each at its current version.
+    fn pacts(&self) -> &BTreeMap<PactName, Arc<Pact>>;
+    /// The fact types of all pacts, and where their facts live.
+    fn catalogue(&self) -> &Catalogue;
+}
+
+impl ReadState for State {
+    fn current(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        self.facts.get(id)
+    }
+    fn pacts(&self) -> &BTreeMap<PactName, Arc<Pact>> {
+        &self.pacts
+    }
+    fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
     }
 }
 

@@ -39,13 +39,14 @@ use crate::storage::Log;
 use crate::storage::disk::Disk;
 use crate::stream::Stream;
 use crate::token::Sealer;
-use crate::view::View;
+use crate::view::{Synced, View};
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::AgentId;
+use countersign_core::state::State;
 use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use crossbeam_channel::{Sender, TrySendError, bounded};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock};
 use pipeline::Pipeline;
 use rand_chacha::ChaCha12Rng;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct Gate {
 /// What all threads of a gate share.
 pub(crate) struct Shared {
     view: Arc<RwLock<View>>,
+    /// The one state, which the sequencer is ahead with.
+    live: Arc<RwLock<State>>,
     log: Arc<dyn Log>,
     /// The gate's own files.
     disk: Arc<dyn Disk>,
@@ -232,8 +235,8 @@ impl Gate {
     }
 
     /// What is durable, as of now. Held only briefly: the commit stage waits for readers.
-    pub fn view(&self) -> RwLockReadGuard<'_, View> {
-        self.shared.view.read()
+    pub fn view(&self) -> Synced<'_> {
+        self.shared.view()
     }
 
     /// The log's name.
@@ -354,7 +357,7 @@ impl Gate {
 
     /// Nobody can be authenticated any more, and the folder is still ours: what was seen is final.
     fn save_nonces(&self) {
-        if !self.view().state.is_identified() {
+        if !self.view().is_identified() {
             return;
         }
         let (disk, now_ms) = (self.disk().as_ref(), self.now_ms());

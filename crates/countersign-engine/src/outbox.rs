@@ -57,12 +57,12 @@ impl Outbox {
         for adapter in shared.adapters.values() {
             // Not held: an outbox that has ended must not keep its gate open.
             let gate = Arc::downgrade(&shared.gate);
-            adapter.connect(Arc::new(move |fact| gate.upgrade()?.view().state.facts.get(fact)?.value.clone()));
+            adapter.connect(Arc::new(move |fact| gate.upgrade()?.view().fact(fact)?.value.clone()));
         }
         // What is under way before anybody can act through this outbox may have left in an earlier life; what comes later has not.
         let (found, position) = {
             let view = shared.gate.view();
-            let found: Vec<EffectId> = view.state.effects.open().map(|(id, _)| id).collect();
+            let found: Vec<EffectId> = view.rest.effects.open().map(|(id, _)| id).collect();
             (found, view.position)
         };
         let entries = shared.gate.follow(position).map_err(std::io::Error::other)?;

@@ -12,6 +12,7 @@ mod waiting;
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Idempotency, Lookup};
 use crate::request::{Refusal, Reply, Request, Submission};
+use crate::view::Live;
 use countersign_core::action::Action;
 use countersign_core::call::Evidence;
 use countersign_core::decide::Approval;
@@ -37,7 +38,7 @@ const EXPIRED_AT_ONCE: usize = 256;
 
 /// The sequencer: the state ahead of the disk, and the order.
 pub struct Sequencer {
-    state: State,
+    state: Live,
     waiting: WaitingRoom,
     keys: Arc<Mutex<Idempotency>>,
     keys_per_agent: u32,
@@ -103,7 +104,7 @@ pub enum Joint {
 impl Sequencer {
     /// A sequencer that goes on from a state.
     pub fn new(
-        state: State,
+        state: Live,
         keys: Arc<Mutex<Idempotency>>,
         clock: Arc<Mutex<LedgerClock>>,
         random: ChaCha12Rng,
@@ -150,6 +151,7 @@ impl Sequencer {
         submissions: impl IntoIterator<Item = Submission>,
         clock: &dyn Clock,
     ) {
+        self.state.release();
         let (now_ms, stepped) = {
             let mut ledger_clock = self.clock.lock();
             (ledger_clock.read(clock), ledger_clock.stepped())
@@ -215,7 +217,7 @@ impl Sequencer {
         #[cfg(feature = "sabotage")]
         let asked = asked.filter(|_| !self.sabotaged.is(crate::sabotage::Control::Roles));
         if let Some((by, auth, role)) = asked
-            && let Err(refused) = authorise(&self.state, by, auth, role, now_ms)
+            && let Err(refused) = authorise(&*self.state, by, auth, role, now_ms)
         {
             return batch.answers.push((reply, Err(refused.into())));
         }
@@ -324,9 +326,9 @@ impl Sequencer {
         }
         action.auth = self.state.with_custody(action.auth);
         #[cfg(not(feature = "sabotage"))]
-        let decision = decide(&action, &self.state, now_ms);
+        let decision = decide(&action, &*self.state, now_ms);
         #[cfg(feature = "sabotage")]
-        let decision = self.sabotaged.decide(&action, &self.state, now_ms);
+        let decision = self.sabotaged.decide(&action, &*self.state, now_ms);
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
@@ -352,9 +354,9 @@ impl Sequencer {
         let approval = Approval { by: &by, shown: &shown, until_ms };
         let waiting = self.state.reviews.waiting(shown.review, now_ms);
         #[cfg(not(feature = "sabotage"))]
-        let approve = |parked| approve(&approval, parked, &self.state, now_ms);
+        let approve = |parked| approve(&approval, parked, &*self.state, now_ms);
         #[cfg(feature = "sabotage")]
-        let approve = |parked| self.sabotaged.approve(&approval, parked, &self.state, now_ms);
+        let approve = |parked| self.sabotaged.approve(&approval, parked, &*self.state, now_ms);
         let decided = waiting.map(|parked| (Arc::clone(&parked.action), approve(parked)));
         match decided {
             Ok((action, Ok(decision))) => {
@@ -450,7 +452,7 @@ impl Sequencer {
         if targets.len() > ERASED_MAX {
             return Err(Refusal::TooManyErased(targets.len()));
         }
-        let eraser = Eraser::new(&self.state, now_ms);
+        let eraser = Eraser::new(&self.state, &*self.state, now_ms);
         let mut forgotten = Vec::new();
         for target in targets {
             if target.entry >= self.state.next_entry {

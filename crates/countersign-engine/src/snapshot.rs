@@ -14,7 +14,7 @@ use crate::idempotency::{Idempotency, Seen};
 use crate::log_key::LogKeys;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
 use crate::storage::{Log, StorageError};
-use crate::view::View;
+use crate::view::Synced;
 use countersign_core::action::KeyDigest;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
@@ -25,7 +25,7 @@ use countersign_core::pact::load::load;
 use countersign_core::state::{BudgetUse, EntrySet, SHARDS};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -34,24 +34,24 @@ use std::sync::Arc;
 const CHUNK: usize = 256 * 1024;
 
 /// Takes a snapshot of what readers see. Gives its position.
-pub fn take(
+pub fn take<'a>(
     log: &dyn Log,
     origin: &str,
     log_keys: &LogKeys,
-    view: &RwLock<View>,
+    view: &dyn Fn() -> Synced<'a>,
     keys: &Mutex<Idempotency>,
 ) -> Result<u64, StorageError> {
     let (position, time_ms, floor, erased, tree, pacts, stops, key) = {
-        let view = view.read();
-        let pacts: Vec<_> = view.state.pacts.values().cloned().collect();
+        let view = view();
+        let pacts: Vec<_> = view.rest.pacts.values().cloned().collect();
         (
             view.position,
             view.time_ms,
-            view.state.version_floor,
-            view.state.erased.clone(),
+            view.rest.version_floor,
+            view.rest.erased.clone(),
             view.tree.clone(),
             pacts,
-            OpenWork::of(&view.state),
+            OpenWork::of(&view.rest),
             log_keys.private(),
         )
     };
@@ -76,13 +76,13 @@ pub fn take(
     lines.section("facts")?;
     for shard in 0..SHARDS {
         // Only pointers are copied under the lock.
-        let facts: Vec<Arc<Fact>> = view.read().state.facts.shard(shard).cloned().collect();
+        let facts: Vec<Arc<Fact>> = view().shard(shard).cloned().collect();
         for fact in facts {
             lines.push(|out| write_fact(out, &fact))?;
         }
     }
     lines.section("budgets")?;
-    let budgets = view.read().state.budgets.clone();
+    let budgets = view().rest.budgets.clone();
     for (budget, held) in &budgets {
         lines.push(|out| write_budget(out, budget, held))?;
     }

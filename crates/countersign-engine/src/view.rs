@@ -1,7 +1,12 @@
 //! What readers see: the state at the last synced position, and nothing later.
+//!
+//! There is one table of facts, the sequencer's, which is ahead of what is synced by what is on its way. Readers look into the same
+//! table as of their position. Everything else is small, and readers have it for themselves.
 
+mod live;
 mod questions;
 
+pub use live::Live;
 pub use questions::Counts;
 
 use countersign_core::decide::Snapshot;
@@ -11,16 +16,21 @@ use countersign_core::fence::Fences;
 use countersign_core::halt::Halts;
 use countersign_core::ids::{AgentId, FactId, PactName};
 use countersign_core::pact::Pact;
+use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::review::Reviews;
-use countersign_core::state::State;
+use countersign_core::state::{ReadState, State};
 use countersign_ledger::tree::TileTree;
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// The state at a synced position.
+/// The state at a synced position, but for the facts; those of agents and operators are here too, because every request asks for them.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Facts, pacts and budgets.
-    pub(crate) state: State,
+    /// Pacts, budgets, halts and all that is under way.
+    pub(crate) rest: State,
     /// How many entries it covers.
     pub position: u64,
     /// The time of the last of them.
@@ -33,38 +43,95 @@ pub struct View {
     pub clock_stepped: bool,
 }
 
-impl Snapshot for View {
+/// The whole state at a synced position, while a reader holds it.
+///
+/// The table of facts is locked when the first fact is asked for. Held only briefly: the sequencer waits for whoever reads a fact,
+/// and the commit stage for all readers. One thread holds one at a time.
+pub struct Synced<'a> {
+    view: RwLockReadGuard<'a, View>,
+    live: &'a RwLock<State>,
+    locked: OnceCell<RwLockReadGuard<'a, State>>,
+    whole: OnceCell<State>,
+}
+
+impl<'a> Synced<'a> {
+    /// Holds what is synced now.
+    pub fn new(view: &'a RwLock<View>, live: &'a RwLock<State>) -> Self {
+        // In this order: while a view is held, nothing that it needs is released.
+        Self { view: view.read(), live, locked: OnceCell::new(), whole: OnceCell::new() }
+    }
+
+    fn live(&self) -> &State {
+        self.locked.get_or_init(|| self.live.read())
+    }
+
+    /// The facts of one shard of the table.
+    pub(crate) fn shard(&self, shard: usize) -> impl Iterator<Item = &Arc<Fact>> {
+        self.live().facts.shard_as_of(shard, self.view.position)
+    }
+
+    /// A copy of the whole state, for what compares it: the simulator, the bench and tests.
+    pub fn whole_state(&self) -> &State {
+        self.whole.get_or_init(|| self.view.rest.with_facts_of(self.live(), self.view.position))
+    }
+}
+
+impl Deref for Synced<'_> {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+impl ReadState for Synced<'_> {
+    fn current(&self, id: &FactId) -> Option<&Arc<Fact>> {
+        let View { rest, position, .. } = &*self.view;
+        match rest.facts.keeps(id) {
+            true => rest.facts.get(id),
+            false => self.live().facts.get_as_of(id, *position),
+        }
+    }
+    fn pacts(&self) -> &BTreeMap<PactName, Arc<Pact>> {
+        &self.view.rest.pacts
+    }
+    fn catalogue(&self) -> &Catalogue {
+        &self.view.rest.catalogue
+    }
+}
+
+impl Snapshot for Synced<'_> {
     fn fact(&self, id: &FactId) -> Option<&Arc<Fact>> {
-        self.state.fact(id)
+        self.current(id)
     }
     fn pact(&self, name: &PactName) -> Option<&Arc<Pact>> {
-        self.state.pact(name)
+        self.rest.pact(name)
     }
     fn version_floor(&self) -> u64 {
-        self.state.version_floor()
+        self.rest.version_floor()
     }
     fn origin(&self) -> &str {
-        self.state.origin()
+        self.rest.origin()
     }
     fn next_entry(&self) -> u64 {
-        self.state.next_entry()
+        self.rest.next_entry()
     }
     fn budget_used(&self, budget: &BudgetKey, window: u64) -> i64 {
-        self.state.budget_used(budget, window)
+        self.rest.budget_used(budget, window)
     }
     fn is_identified(&self) -> bool {
-        self.state.is_identified()
+        self.rest.is_identified()
     }
     fn halts(&self) -> &Halts {
-        self.state.halts()
+        self.rest.halts()
     }
     fn reviews(&self) -> &Reviews {
-        self.state.reviews()
+        self.rest.reviews()
     }
     fn fences(&self) -> &Fences {
-        self.state.fences()
+        self.rest.fences()
     }
     fn effects_at_capacity(&self, agent: &AgentId) -> bool {
-        self.state.effects_at_capacity(agent)
+        self.rest.effects_at_capacity(agent)
     }
 }

@@ -297,7 +297,7 @@ impl Simulation<'_> {
 
     /// Lets the clients act until something fails or enough happened.
     fn act(&mut self, mut parts: Parts) -> Result<End, String> {
-        let mut ledger_clock = LedgerClock::start(&*self.clock, parts.view().read().time_ms);
+        let mut ledger_clock = LedgerClock::start(&*self.clock, parts.view().time_ms);
         for _ in 0..2 + self.rng.below(16) {
             self.clock.pass(&mut self.rng);
             if let Some(why) = self.keep_house(&parts) {

@@ -80,7 +80,7 @@ fn group() -> Request {
 }
 
 fn frozen(parts: &Parts) -> usize {
-    let view = parts.view().read();
+    let view = parts.view();
     let is_frozen = |account: &&&str| {
         let fact = view.whole_state().facts.get(&format!("Account::\"{account}\"").parse().unwrap()).unwrap();
         fact.value.as_ref().unwrap().to_json()["status"] == "frozen"
@@ -96,7 +96,7 @@ fn a_crash_at_every_step_leaves_all_of_a_group_or_none_of_it() {
         let disk = FaultyDisk::new(seed, faults);
         let mut parts = open(&disk).unwrap();
         furnish(&mut parts).unwrap();
-        let (before, position) = (disk.steps(), parts.view().read().position);
+        let (before, position) = (disk.steps(), parts.view().position);
         assert_eq!(enter(&mut parts, vec![group()]).unwrap().len(), 1);
         let after = disk.steps();
         drop(parts);
@@ -109,14 +109,14 @@ fn a_crash_at_every_step_leaves_all_of_a_group_or_none_of_it() {
             drop(parts);
             let survived = disk.crash(seed ^ crash_at << 8);
             let mut parts = open(&survived).unwrap_or_else(|error| panic!("seed {seed}, step {crash_at}: {error}"));
-            let (found, reached) = (frozen(&parts), parts.view().read().position);
+            let (found, reached) = (frozen(&parts), parts.view().position);
             assert!([0, ACCOUNTS.len()].contains(&found), "seed {seed}, step {crash_at}: {found} of the group");
             let entries = if found == 0 { 0 } else { 1 + ACCOUNTS.len() as u64 };
             assert_eq!(reached, position + entries, "seed {seed}, step {crash_at}");
             assert!(told.is_err() || found > 0, "seed {seed}, step {crash_at}: it was told, and is lost");
             // Sent again it is done once, whichever of the two it was.
             assert_eq!(enter(&mut parts, vec![group()]).unwrap().len(), 1);
-            assert_eq!((frozen(&parts), parts.view().read().position), (ACCOUNTS.len(), position + 5));
+            assert_eq!((frozen(&parts), parts.view().position), (ACCOUNTS.len(), position + 5));
             runs += 1;
             (whole, none) = (whole + usize::from(found > 0), none + usize::from(found == 0));
         }

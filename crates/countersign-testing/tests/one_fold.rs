@@ -211,7 +211,7 @@ impl History {
             self.contexts.insert(entry.index, entry.context.clone());
         }
         self.parts.committer.commit(batch).unwrap();
-        let view = self.parts.view().read();
+        let view = self.parts.view();
         assert!(self.parts.sequencer.state() == view.whole_state(), "readers see another state at {}", view.position);
     }
 
@@ -258,14 +258,14 @@ impl History {
     /// What an agent observed: mostly the current version, sometimes an older one.
     fn observed(&mut self, fact: &str) -> Option<Observed> {
         let id: FactId = fact.parse().unwrap();
-        let (how, view) = (self.rng.below(4), self.parts.view().read());
+        let (how, view) = (self.rng.below(4), self.parts.view());
         let held = view.whole_state().facts.get(&id).filter(|_| how > 0)?;
         let version = if how == 1 { held.version().saturating_sub(1) } else { held.version() };
         Some(Observed { fact: id, version: Version::Number(version), at_ms: view.time_ms, value: held.value.clone() })
     }
 
     fn review(&mut self) {
-        let view = self.parts.view().read();
+        let view = self.parts.view();
         let open: Vec<_> =
             view.whole_state().reviews.open().map(|(id, parked)| (id, Arc::clone(&parked.action))).collect();
         let (at_ms, pact) = (view.time_ms, view.whole_state().pacts.values().next().cloned().unwrap());
@@ -278,7 +278,7 @@ impl History {
         let facts =
             ["Note::\"1\"", "Note::\"2\"", "Note::\"3\""].iter().filter(|note| action.body.contains(&note[7..8]));
         let notes: Vec<&str> = facts.copied().collect();
-        let view = self.parts.view().read();
+        let view = self.parts.view();
         let shown = |fact: &&str| {
             let fact: FactId = fact.parse().unwrap();
             let held = view.whole_state().facts.get(&fact);
@@ -297,7 +297,7 @@ impl History {
     }
 
     fn call(&mut self) {
-        let view = self.parts.view().read();
+        let view = self.parts.view();
         let open: Vec<_> = view.whole_state().effects.open().map(|(id, effect)| (id, effect.phase.as_str())).collect();
         drop(view);
         let Some((effect, phase)) = self.pick(&open) else { return };
@@ -319,7 +319,7 @@ impl History {
 
     fn claim(&mut self) {
         let (by, auth) = (self.agent(), Auth::None);
-        let view = self.parts.view().read();
+        let view = self.parts.view();
         let open: Vec<(ClaimId, AgentId)> =
             view.whole_state().fences.claims().map(|(id, claim)| (id, claim.by.clone())).collect();
         drop(view);
@@ -338,7 +338,7 @@ impl History {
         if !self.erases {
             return;
         }
-        let position = self.parts.view().read().position;
+        let position = self.parts.view().position;
         let index = self.rng.below(position);
         let stored = self.parts.committer.log().read_entry(index).unwrap();
         let Some((_, payload)) = stored.content else { return };
@@ -368,7 +368,7 @@ impl History {
             15..17 => self.claim(),
             17 => {
                 let fact: FactId = format!("Note::\"{}\"", self.note()).parse().unwrap();
-                let version = self.parts.view().read().whole_state().facts.get(&fact).map_or(1, |held| held.version());
+                let version = self.parts.view().whole_state().facts.get(&fact).map_or(1, |held| held.version());
                 self.enter(Request::Confirm { by, auth, fact, version });
             }
             18 => {
@@ -411,10 +411,10 @@ impl History {
 
     /// Restarts: from the newest snapshot and the tail of the log. Compares with the state before, and with the whole log folded.
     fn restart(&mut self, seed: u8) {
-        let before = self.parts.view().read().whole_state().clone();
+        let before = self.parts.view().whole_state().clone();
         self.disk = self.disk.restart();
         self.parts = open(&self.disk, self.table.as_ref(), &self.clock, seed);
-        let position = self.parts.view().read().position;
+        let position = self.parts.view().position;
         let restarted = self.parts.sequencer.state();
         let folded = self.folded();
         if self.erases {
@@ -424,7 +424,7 @@ impl History {
             same(restarted, &before, "restarted", position);
             same(&folded, &before, "folded", position);
         }
-        assert!(self.parts.sequencer.state() == self.parts.view().read().whole_state());
+        assert!(self.parts.sequencer.state() == self.parts.view().whole_state());
     }
 
     /// The log as anyone reads it, wherever it is kept.
@@ -453,7 +453,7 @@ impl History {
     }
 
     fn kinds(&self) -> BTreeSet<Kind> {
-        let position = self.parts.view().read().position;
+        let position = self.parts.view().position;
         let log = self.parts.committer.log();
         let kind = |index| Leaf::decode(&log.read_entry(index).unwrap().leaf).unwrap().kind;
         (0..position).map(kind).collect()
@@ -508,7 +508,7 @@ fn live(history: &mut History) -> (usize, usize) {
         for _ in 0..history.rng.below(40) {
             history.step();
         }
-        let view = history.parts.view().read();
+        let view = history.parts.view();
         undone.0 += view.whole_state().reviews.open().count();
         let effects = view.whole_state().effects.open();
         undone.1 += effects.filter(|(_, it)| it.flight().is_some_and(|it| it.context.is_some())).count();

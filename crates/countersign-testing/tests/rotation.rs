@@ -34,7 +34,7 @@ fn close(parts: Parts) {
 
 /// A receipt of the last entry, under the checkpoint that readers see.
 fn receipt(parts: &Parts) -> Receipt {
-    let view = parts.view().read();
+    let view = parts.view();
     let index = view.position - 1;
     let leaf = parts.committer.log().read_entry(index).unwrap().leaf;
     let proof = countersign_ledger::inclusion_proof(index, view.position, &view.tree).unwrap();
@@ -235,7 +235,7 @@ fn live(disk: &FaultyDisk, told: &mut Vec<u64>, rotated: &mut Vec<u8>) -> Result
 /// Opens what a crash left and holds it against what was told.
 fn survive(disk: &FaultyDisk, told: &[u64], rotated: &[u8], what: &str) {
     let parts = open_parts(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let size = parts.view().read().position;
+    let size = parts.view().position;
     assert!(told.last().is_none_or(|last| *last < size), "{what}: {told:?} were told, {size} are there");
     let current = parts.log_keys().public();
     let known: Vec<u8> = (1..=3).filter(|number| key(*number) == current).collect();

@@ -2,7 +2,7 @@
 
 use super::{Deciding, Snapshot, Stage};
 use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
-use crate::decision::{Dispatched, InFlight, Write};
+use crate::decision::{Dispatched, InFlight, RestsOn, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::FactId;
 use crate::limits::CALL_TEXT_BYTES_MAX;
@@ -45,7 +45,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             undo: rule.undo.as_ref().map(|(undo, _)| undo.clone()),
             outside,
         };
-        Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes }))
+        Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes, rests_on: RestsOn::default() }))
     }
 
     /// The external facts, in the order in which they are read: by their ids, so that no two workers wait for each other.

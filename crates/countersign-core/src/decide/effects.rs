@@ -1,7 +1,7 @@
 //! What a committed action does: the new values of facts, and the charges to budgets.
 
 use super::{Deciding, Snapshot};
-use crate::decision::{BudgetKey, Charge, Made, Write};
+use crate::decision::{BudgetKey, Charge, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::AgentId;
 use crate::limits::FACT_BYTES_MAX;
@@ -35,7 +35,6 @@ impl<S: Snapshot> Deciding<'_, S> {
                 .saturating_add(1),
             value,
             previous_entry: resolved.record.map(|fact| fact.written.entry),
-            made: Made::default(),
         }))
     }
 

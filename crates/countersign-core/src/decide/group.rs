@@ -107,8 +107,8 @@ impl<'a, S: Snapshot> Grouping<'a, S> {
         for write in &decision.writes {
             let before = self.fact(&write.fact).cloned();
             let place = (self.next_entry, self.now_ms);
-            let make = || Arc::new(after(before.as_deref(), write, place, &action.agent, None));
-            self.facts.insert(write.fact.clone(), write.made.get(make));
+            let made = after(before.as_deref(), write, place, &action.agent, None);
+            self.facts.insert(write.fact.clone(), Arc::new(made));
         }
         for Charge { budget, window, amount } in &decision.charges {
             let held = self.charged.entry((budget.clone(), *window)).or_default();

@@ -5,7 +5,7 @@ use super::encode::{Form, write_list};
 use super::payload::DueWrite;
 use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Probe, Send, Statement};
 use crate::canonical::Canonical;
-use crate::decision::{Dispatched, InFlight};
+use crate::decision::{Dispatched, InFlight, RestsOn};
 use crate::fence::Fenced;
 use crate::ids::{ActionName, FactId};
 use crate::value::Value;
@@ -263,6 +263,7 @@ impl StoredInFlight {
                     call: call.decode()?,
                     fenced: self.fences.into_iter().map(fenced).collect(),
                     writes: self.writes.into_iter().map(DueWrite::decode).collect(),
+                    rests_on: RestsOn::default(),
                 }))
             }
             _ => Err(DecodeError::Missing("call")),

@@ -5,7 +5,7 @@ use super::decode::DecodeError;
 use super::leaf::deletes;
 use super::{Leaf, LeafVerdict};
 use crate::action::Observed;
-use crate::decision::{BudgetKey, Charge, Decision, Made, ReadVersion, Verdict, WaivedBy, Write};
+use crate::decision::{BudgetKey, Charge, Decision, ReadVersion, Verdict, WaivedBy, Write};
 use crate::delegation::StoredChain;
 use crate::denial::{DenialCode, Denied};
 use crate::fact::Version;
@@ -325,7 +325,7 @@ pub(super) struct DueWrite {
 impl DueWrite {
     pub(super) fn decode(self) -> Write {
         let Self { fact, previous: previous_entry, tag, value, version } = self;
-        Write { fact, tag, version, value, previous_entry, made: Made::default() }
+        Write { fact, tag, version, value, previous_entry }
     }
 }
 
@@ -337,8 +337,8 @@ pub(super) fn decode_writes(leaf: &Leaf, facts: &Facts, writes: Vec<StoredWrite>
     }
     let decode =
         |(StoredWrite { fact, previous: previous_entry, value }, (tag, version)): (StoredWrite, &(Tag, u64))| {
-            let (fact, tag, version, made) = (facts.at(fact)?, Some(*tag), *version, Made::default());
-            Ok(Write { fact, tag, version, value, previous_entry, made })
+            let (fact, tag, version) = (facts.at(fact)?, Some(*tag), *version);
+            Ok(Write { fact, tag, version, value, previous_entry })
         };
     let writes = writes.into_iter().zip(versions).map(decode).collect::<Result<Vec<_>, DecodeError>>()?;
     // Whether something was deleted is told by what is left of it, and the leaf must say the same: an erasure leaves only that.

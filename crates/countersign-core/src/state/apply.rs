@@ -20,6 +20,7 @@ impl State {
     /// Applies an entry. Applying one again that is in the state already changes nothing, which is what lets a snapshot be taken
     /// while entries go on. Whether the entry may be made at all was asked before.
     pub fn apply(&mut self, entry: &Entry) {
+        self.facts.begin(entry.index);
         self.write_facts(entry);
         self.charge(entry);
         self.next_entry = self.next_entry.max(entry.index.saturating_add(1));
@@ -149,12 +150,7 @@ impl State {
                     return None;
                 }
                 let place = (entry.index, entry.time_ms);
-                let make = || Arc::new(after(before.map(AsRef::as_ref), write, place, &by, confirmed_at_ms));
-                let made = write.made.get(make);
-                // States that follow one log share it. Over a snapshot that is ahead, what it follows may be another.
-                let previous = before.map(|it| it.written.entry);
-                let is_this = made.written.entry == entry.index && made.previous_entry == previous;
-                Some(if is_this { made } else { make() })
+                Some(Arc::new(after(before.map(AsRef::as_ref), write, place, &by, confirmed_at_ms)))
             });
         }
     }
@@ -162,7 +158,7 @@ impl State {
     /// Puts the next version of a fact in the place of the one before, if there is a next one.
     fn advance(&mut self, id: &FactId, next: impl FnOnce(Option<&Arc<Fact>>) -> Option<Arc<Fact>>) {
         let Self { facts, keys, .. } = self;
-        let is_identity = matches!(id.ty().as_str(), AGENT | OPERATOR);
+        let is_identity = is_identity(id);
         facts.advance(id, |before| {
             let fact = next(before)?;
             if is_identity {
@@ -255,9 +251,10 @@ impl State {
         Decision { reads, charges, .. }: &Decision,
     ) -> Flight {
         let outside = !dispatched.call.outside.is_empty();
-        let context = self.pacts.get(&action.pact).filter(|_| outside).map(|pact| Context {
-            pact: Arc::clone(pact),
-            facts: reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned()).collect(),
+        let context = dispatched.rests_on.get(|| {
+            let pact = self.pacts.get(&action.pact).filter(|_| outside)?;
+            let facts = reads.iter().filter_map(|read| self.facts.get(&read.fact).cloned());
+            Some(Context { pact: Arc::clone(pact), facts: facts.collect() })
         });
         let key = external_key(&self.origin, effect, &action.id);
         Flight { entry, at_ms, dispatched: dispatched.clone(), key, charges: charges.clone(), context }
@@ -295,6 +292,11 @@ impl State {
         self.facts.forget(tag);
         self.version_floor = self.version_floor.max(version);
     }
+}
+
+/// Whether a fact is of an agent or an operator.
+pub(super) fn is_identity(id: &FactId) -> bool {
+    matches!(id.ty().as_str(), AGENT | OPERATOR)
 }
 
 /// The version that a write makes.

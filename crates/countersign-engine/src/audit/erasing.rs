@@ -54,7 +54,7 @@ impl Erasable {
         taint: &Taint,
         lost: &Lost,
     ) -> Result<(), String> {
-        let eraser = Eraser::new(state, time_ms);
+        let eraser = Eraser::new(state, state, time_ms);
         let mut facts = Facts::default();
         for entry in entries {
             let refused = |why: &str| Err(format!("entry {entry} was in force when it was erased: {why}"));

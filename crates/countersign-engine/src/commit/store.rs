@@ -11,6 +11,7 @@ use countersign_core::record::Event;
 use countersign_ledger::hash::Hash;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Syncs, publishes and answers.
 pub struct StoreStage {
@@ -19,6 +20,8 @@ pub struct StoreStage {
     view: Arc<RwLock<View>>,
     keys: Arc<LogKeys>,
     stream: Arc<Stream>,
+    /// How far readers have come: what they needed of earlier positions can be dropped.
+    synced: Arc<AtomicU64>,
     bytes: u64,
 }
 
@@ -29,8 +32,9 @@ impl StoreStage {
         view: Arc<RwLock<View>>,
         keys: Arc<LogKeys>,
         stream: Arc<Stream>,
+        synced: Arc<AtomicU64>,
     ) -> Self {
-        Self { writer, log, view, keys, stream, bytes: 0 }
+        Self { writer, log, view, keys, stream, synced, bytes: 0 }
     }
 
     /// Bytes written to the log since it was opened.
@@ -95,7 +99,7 @@ impl StoreStage {
     ) {
         let mut view = self.view.write();
         for Sequenced { entry, .. } in entries {
-            view.state.apply(entry);
+            view.rest.apply(entry);
             if let Event::Rotation { .. } = &entry.event {
                 // Under the view's lock: a snapshot must be signed by the key that the log has at its position.
                 self.keys.advance();
@@ -106,6 +110,7 @@ impl StoreStage {
         view.tree.extend(leaves, tiles);
         view.checkpoint = Arc::clone(checkpoint);
         view.clock_stepped = clock_stepped;
+        self.synced.store(view.position, Ordering::Release);
     }
 
     /// Ends cleanly.

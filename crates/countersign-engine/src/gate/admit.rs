@@ -57,7 +57,7 @@ impl Gate {
         let mut request = ActionRequest::parse(body)?;
         let (pact, denied) = {
             let view = self.view();
-            (view.state.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &*view))
+            (view.rest.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &view))
         };
         if let Some(code) = denied {
             self.deny(&agent, code, request.pact.as_str());
@@ -92,11 +92,11 @@ impl Gate {
     fn check_right(&self, action: &Action, now_ms: u64) -> Result<(), AdmitError> {
         let denied = {
             let view = self.view();
-            if let Some(agent) = action.chain.as_ref().and_then(|chain| stranger(chain, &*view, now_ms)) {
+            if let Some(agent) = action.chain.as_ref().and_then(|chain| stranger(chain, &view, now_ms)) {
                 return Err(DelegationError::Stranger(agent.clone()).into());
             }
-            without_right(action, &*view, now_ms).map(|(code, mut reason)| {
-                reason.withhold(&Disclosure::new(&view.state, &action.agent, None, &[]));
+            without_right(action, &view, now_ms).map(|(code, mut reason)| {
+                reason.withhold(&Disclosure::new(&view, &action.agent, None, &[]));
                 (code, reason)
             })
         };
@@ -111,7 +111,7 @@ impl Gate {
     /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.
     pub fn check(&self, action: &Action) -> Decision {
         let now_ms = self.now_ms();
-        decide(action, &*self.view(), now_ms)
+        decide(action, &self.view(), now_ms)
     }
 }
 

@@ -62,7 +62,7 @@ impl Gate {
         let mut plan = ErasePlan { entries: Vec::new(), kept };
         let deletion = self.fact(fact).filter(|held| held.value.is_none()).map(|held| held.written.entry);
         let view = self.view();
-        let eraser = Eraser::new(&view.state, self.now_ms());
+        let eraser = Eraser::new(&view.rest, &view, self.now_ms());
         let mut earlier = None;
         for target in &targets {
             // The deletion goes last: while an earlier version is kept, a fold of the log would bring that back.
@@ -88,7 +88,7 @@ impl Gate {
     pub fn check_erase(&self, entries: &[u64]) -> Result<Vec<u64>, EraseError> {
         let targets = self.erase_targets(entries)?;
         let view = self.view();
-        let eraser = Eraser::new(&view.state, self.now_ms());
+        let eraser = Eraser::new(&view.rest, &view, self.now_ms());
         for target in &targets {
             eraser.check(target).map_err(|what| Refusal::InForce { entry: target.entry, what })?;
         }

@@ -2,6 +2,7 @@
 
 use super::{Gate, LogError, Shared};
 use crate::stream::{Follower, Moves};
+use crate::view::Synced;
 use std::sync::Arc;
 
 impl Gate {
@@ -29,6 +30,11 @@ impl Gate {
 }
 
 impl Shared {
+    /// What is durable, as of now.
+    pub(super) fn view(&self) -> Synced<'_> {
+        Synced::new(&self.view, &self.live)
+    }
+
     /// Why the gate has failed, if so. The log may have failed by itself, before anything was to be appended.
     pub(super) fn failure(&self) -> Option<String> {
         let failed = self.failed.lock().clone();

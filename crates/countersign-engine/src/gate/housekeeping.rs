@@ -105,7 +105,7 @@ impl Shared {
     pub(crate) fn take_snapshot(&self) -> Result<u64, StorageError> {
         // One at a time: an erasure must know that no older snapshot is still on its way to disk.
         let _one = self.snapshotting.lock();
-        snapshot::take(&*self.log, &self.options.origin, &self.log_keys, &self.view, &self.keys)
+        snapshot::take(&*self.log, &self.options.origin, &self.log_keys, &|| self.view(), &self.keys)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::storage::snapshot::{Ignored, newest};
 use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, StorageError, Store};
 use crate::stream::Stream;
 use crate::token::{OldTokenKey, Sealer};
-use crate::view::View;
+use crate::view::{Live, Synced, View};
 use countersign_core::identity::KeyName;
 use countersign_ledger::checkpoint::{KeyError, LogKey};
 use parking_lot::{Mutex, RwLock};
@@ -148,8 +148,8 @@ pub struct Parts {
 
 impl Parts {
     /// What readers see.
-    pub fn view(&self) -> &Arc<RwLock<View>> {
-        &self.shared.view
+    pub fn view(&self) -> Synced<'_> {
+        self.shared.view()
     }
 
     /// The keys of the gate.
@@ -213,7 +213,8 @@ impl Parts {
         let is_identified = fold.state.is_identified();
         let Fold { state, keys, tree, position, time_ms, erasure, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
-        let view = View { state: state.clone(), position, time_ms, tree, checkpoint, clock_stepped: false };
+        let mut state = state;
+        let view = View { rest: state.without_facts(), position, time_ms, tree, checkpoint, clock_stepped: false };
         let view = Arc::new(RwLock::new(view));
         let keys = Arc::new(Mutex::new(keys));
         let stream = Arc::new(Stream::new(position, options.recent_bytes_max));
@@ -221,7 +222,9 @@ impl Parts {
         #[cfg(feature = "sabotage")]
         let ledger_clock = ledger_clock.following_the_wall(options.without == Some(crate::sabotage::Control::Clock));
         let ledger_clock = Arc::new(Mutex::new(ledger_clock));
-        let sequencer = Sequencer::new(state, Arc::clone(&keys), Arc::clone(&ledger_clock), random());
+        let live = Live::new(state, position);
+        let (shared_state, synced) = (live.shared(), live.synced());
+        let sequencer = Sequencer::new(live, Arc::clone(&keys), Arc::clone(&ledger_clock), random());
         let mut sequencer = sequencer.with_keys_per_agent(options.keys_per_agent);
         #[cfg(feature = "sabotage")]
         {
@@ -234,6 +237,7 @@ impl Parts {
                 Arc::clone(&view),
                 Arc::clone(&log_keys),
                 Arc::clone(&stream),
+                synced,
             ),
         };
         if created {
@@ -247,6 +251,7 @@ impl Parts {
         let report = OpenReport { created, snapshot, ignored, replayed, erasures_finished, storage: opened.report };
         let shared = Arc::new(Shared {
             view,
+            live: shared_state,
             log: opened.log,
             disk,
             log_keys,

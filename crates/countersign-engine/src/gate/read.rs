@@ -4,6 +4,7 @@ use super::Gate;
 use super::log_reader::LogError;
 use crate::outbox::{Adapters, Reading};
 use crate::token::{Length, Observation};
+use crate::view::Synced;
 use countersign_core::action::Observed;
 use countersign_core::decide::{external_fact, external_read};
 use countersign_core::denial::DenialCode;
@@ -12,7 +13,7 @@ use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
 use countersign_core::record::{Entry, Event, Leaf};
-use countersign_core::state::{SHARDS, State};
+use countersign_core::state::SHARDS;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
 use smol_str::SmolStr;
@@ -136,10 +137,9 @@ impl Gate {
     pub fn may_observe(&self, agent: &AgentId, ids: &[FactId]) -> Result<(), NotObservable> {
         let refused: Vec<FactId> = {
             let view = self.view();
-            let state = &view.state;
-            let may = |id: &&FactId| match state.catalogue.source(id.ty()) {
-                Some(_) => disclose::could_disclose(state, agent, id),
-                None => disclose::disclose(state, agent, id).is_observable(),
+            let may = |id: &&FactId| match view.rest.catalogue.source(id.ty()) {
+                Some(_) => disclose::could_disclose(&view, agent, id),
+                None => disclose::disclose(&view, agent, id).is_observable(),
             };
             ids.iter().filter(|id| !may(id)).cloned().collect()
         };
@@ -152,8 +152,8 @@ impl Gate {
         for id in ids {
             let (source, schema) = {
                 let view = self.view();
-                let schema = view.state.catalogue.types().get(id.ty()).cloned().unwrap_or_default();
-                (view.state.catalogue.source(id.ty()).cloned(), schema)
+                let schema = view.rest.catalogue.types().get(id.ty()).cloned().unwrap_or_default();
+                (view.rest.catalogue.source(id.ty()).cloned(), schema)
             };
             let Some(source) = source else { continue };
             let not_read = |why: String| NotRead { fact: id.clone(), why };
@@ -176,7 +176,7 @@ impl Gate {
     /// Whether an agent may be told that a fact could not be read, and why: only if a grant shows the fact whatever its value is.
     /// Others must not find out by an error whether there is such a fact.
     pub fn may_be_told_of(&self, agent: &AgentId, id: &FactId) -> bool {
-        disclose_value(&self.view().state, agent, id, None).is_observable()
+        disclose_value(&self.view(), agent, id, None).is_observable()
     }
 
     /// Shows facts to an agent; those that live outside as they were read right before.
@@ -193,9 +193,9 @@ impl Gate {
             let (mut facts, mut observed, mut refused) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
             for id in ids {
                 let read = outside.facts.get(&id);
-                let fact = read.map_or_else(|| view.state.facts.get(&id), |read| read.fact.as_ref());
+                let fact = read.map_or_else(|| view.fact(&id), |read| read.fact.as_ref());
                 let answer = read.and_then(|read| read.answer.clone());
-                match show(&view.state, &agent, &id, fact, answer) {
+                match show(&view, &agent, &id, fact, answer) {
                     Some(shown) => {
                         let value = fact.and_then(|fact| fact.value.clone());
                         observed.push(Observed { fact: id, version: shown.version, at_ms: observed_at_ms, value });
@@ -227,13 +227,13 @@ impl Gate {
 
     /// The current version of a fact.
     pub fn fact(&self, id: &FactId) -> Option<Arc<Fact>> {
-        self.view().state.facts.get(id).cloned()
+        self.view().fact(id).cloned()
     }
 
     /// Looks at every fact of a type, deleted ones among them, in no order. Writers are held up for one shard at a time.
     pub fn each_fact_of(&self, ty: &str, mut look: impl FnMut(&Arc<Fact>)) {
         for shard in 0..SHARDS {
-            self.view().state.facts.shard(shard).filter(|fact| fact.id.ty().as_str() == ty).for_each(&mut look);
+            self.view().shard(shard).filter(|fact| fact.id.ty().as_str() == ty).for_each(&mut look);
         }
     }
 
@@ -290,7 +290,7 @@ impl Gate {
 
 /// A fact as an agent may see it; `None` if not at all.
 fn show(
-    state: &State,
+    state: &Synced<'_>,
     agent: &AgentId,
     id: &FactId,
     fact: Option<&Arc<Fact>>,
@@ -307,6 +307,6 @@ fn show(
         answer: answer.filter(|_| withheld.is_empty()),
         withheld: if value.is_some() { withheld } else { Vec::new() },
         written_at_ms: fact.map(|fact| fact.written.at_ms),
-        atomicity: state.atomicity_on(id.ty()),
+        atomicity: state.rest.atomicity_on(id.ty()),
     })
 }

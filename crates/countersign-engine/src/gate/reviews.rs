@@ -26,7 +26,7 @@ impl Gate {
     pub fn reviews(&self) -> Vec<(ReviewId, Parked)> {
         let now_ms = self.now_ms();
         let view = self.view();
-        let waiting = view.state.reviews.open().filter(|(_, parked)| now_ms <= parked.expires_at_ms);
+        let waiting = view.rest.reviews.open().filter(|(_, parked)| now_ms <= parked.expires_at_ms);
         waiting.map(|(review, parked)| (review, parked.clone())).collect()
     }
 
@@ -34,9 +34,9 @@ impl Gate {
     pub fn external_of_review(&self, review: ReviewId) -> Result<Vec<FactId>, ReviewRefusal> {
         let now_ms = self.now_ms();
         let view = self.view();
-        let parked = view.state.reviews.waiting(review, now_ms)?;
-        let reads = decide(&parked.action, &view.state, now_ms).reads.into_iter().map(|read| read.fact);
-        Ok(reads.filter(|fact| view.state.catalogue.source(fact.ty()).is_some()).collect())
+        let parked = view.rest.reviews.waiting(review, now_ms)?;
+        let reads = decide(&parked.action, &view, now_ms).reads.into_iter().map(|read| read.fact);
+        Ok(reads.filter(|fact| view.rest.catalogue.source(fact.ty()).is_some()).collect())
     }
 
     /// Shows a parked action that reads no external facts to a reviewer.
@@ -55,8 +55,8 @@ impl Gate {
         let now_ms = outside.began_ms().unwrap_or_else(|| self.now_ms());
         let (parked, shown) = {
             let view = self.view();
-            let parked = view.state.reviews.waiting(review, now_ms)?.clone();
-            let shown = show(review, &parked, to, &view.state, &outside.values(), now_ms);
+            let parked = view.rest.reviews.waiting(review, now_ms)?.clone();
+            let shown = show(review, &parked, to, &view, &outside.values(), now_ms);
             (parked, shown)
         };
         let (shown, decision) = shown.ok_or_else(|| ReviewRefusal::NotFound(review.to_string()))?;

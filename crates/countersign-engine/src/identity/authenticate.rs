@@ -45,7 +45,7 @@ pub struct HeadAuthenticated {
 impl HeadAuthenticated {
     /// Whether the holder may do what takes this role, as far as that can be said before its place in the order.
     pub fn authorise(&self, gate: &Gate, role: Role) -> Result<(), NoAuthority> {
-        authorise_key(&*gate.view(), &self.holder.name, Some(&self.signed.key), role, gate.now_ms())
+        authorise_key(&gate.view(), &self.holder.name, Some(&self.signed.key), role, gate.now_ms())
     }
 
     /// The whole, with the body that came, if it is the one that was signed.
@@ -191,8 +191,8 @@ impl Gate {
     fn holder_of(&self, key: &KeyName, now_ms: u64) -> Result<(Holder, bool), SignatureError> {
         let unknown = || SignatureError::KeyUnknown(key.to_string());
         let view = self.view();
-        let holder = view.state.keys().holder(key).cloned().ok_or_else(unknown)?;
-        let fact = view.state.facts.get(&holder.fact()).filter(|fact| holds_key(fact, key, now_ms));
+        let holder = view.rest.keys().holder(key).cloned().ok_or_else(unknown)?;
+        let fact = view.fact(&holder.fact()).filter(|fact| holds_key(fact, key, now_ms));
         let value = fact.and_then(|fact| fact.value.as_ref()).ok_or_else(unknown)?;
         let standing = value.get("standing");
         Ok((holder, matches!(standing, Some(Value::String(standing)) if standing == ACTIVE)))
@@ -248,8 +248,8 @@ impl Gate {
     /// Whether it is the key of an active admin: what others sign here is refused, and must not use up what is kept for these.
     pub fn is_admins(&self, key: &KeyName) -> bool {
         let view = self.view();
-        let holder = view.state.keys().holder(key).filter(|holder| holder.kind == HolderKind::Operator);
-        holder.is_some_and(|holder| view.state.keys().admins().contains(&holder.name))
+        let holder = view.rest.keys().holder(key).filter(|holder| holder.kind == HolderKind::Operator);
+        holder.is_some_and(|holder| view.rest.keys().admins().contains(&holder.name))
     }
 
     /// What is signed later passes, so this says nothing against the caller as long as no one could have done better.

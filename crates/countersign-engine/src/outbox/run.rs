@@ -82,7 +82,7 @@ impl Inner {
     /// The effect with its dispatch, if it is where the work expects it.
     fn flight(&self, work: &Work) -> Option<(Effect, Arc<Flight>)> {
         let view = self.gate.view();
-        let effect = view.state.effects.find(work.effect).ok()?;
+        let effect = view.rest.effects.find(work.effect).ok()?;
         let flight = match (&effect.phase, work.kind) {
             (Phase::Dispatched(flight), Kind::Call | Kind::Recover) | (Phase::InDoubt { flight, .. }, Kind::Probe) => {
                 flight
@@ -168,7 +168,7 @@ impl Inner {
 
     /// Why an effect must not leave now, by what is synced.
     fn stopped(&self, effect: &Effect) -> Option<Reason> {
-        stop_on(&effect.action, effect.approval.as_deref(), &*self.gate.view(), self.gate.now_ms())
+        stop_on(&effect.action, effect.approval.as_deref(), &self.gate.view(), self.gate.now_ms())
     }
 
     /// Nothing more is sent, because it must not leave; the sequencer says why. What was lifted meanwhile is tried again.
@@ -281,7 +281,7 @@ struct Judging<'a> {
 
 impl Judge for Judging<'_> {
     fn stopped(&self) -> Option<Reason> {
-        stop_on(&self.effect.action, self.effect.approval.as_deref(), &*self.gate.view(), self.gate.now_ms())
+        stop_on(&self.effect.action, self.effect.approval.as_deref(), &self.gate.view(), self.gate.now_ms())
     }
 
     fn barred(&self) -> Option<String> {
@@ -295,13 +295,13 @@ impl Judge for Judging<'_> {
         let deadline_ms = self.deadline_ms;
         Leave::new(move || {
             let Some(gate) = gate.upgrade() else { return Some("the gate has ended".to_owned()) };
-            let stopped = stop_on(&action, approval.as_deref(), &*gate.view(), gate.now_ms());
+            let stopped = stop_on(&action, approval.as_deref(), &gate.view(), gate.now_ms());
             stopped.map(|reason| reason.code().to_string()).or_else(|| barred(&gate, deadline_ms))
         })
     }
 
     fn schema(&self, fact: &FactId) -> FactSchema {
-        self.gate.view().state.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
+        self.gate.view().rest.catalogue.types().get(fact.ty()).cloned().unwrap_or_default()
     }
 
     fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason> {

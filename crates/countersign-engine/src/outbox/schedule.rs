@@ -109,7 +109,7 @@ impl Schedule {
         self.inner.gate.tried().forget(id);
         let next = {
             let view = self.inner.gate.view();
-            let Ok(effect) = view.state.effects.find(id) else {
+            let Ok(effect) = view.rest.effects.find(id) else {
                 for kind in [CALL, PROBE] {
                     self.taken.remove(&(id.0, kind));
                 }
@@ -163,7 +163,7 @@ impl Schedule {
     fn hand_over(&self, work: Work) {
         let adapter = {
             let view = self.inner.gate.view();
-            let flight = view.state.effects.find(work.effect).ok().and_then(|effect| effect.flight().cloned());
+            let flight = view.rest.effects.find(work.effect).ok().and_then(|effect| effect.flight().cloned());
             flight.map(|flight| flight.dispatched.call.adapter.clone())
         };
         match adapter.and_then(|adapter| self.queues.get(&adapter)) {
@@ -176,7 +176,7 @@ impl Schedule {
 
 impl Inner {
     fn is_cooling(&self, effect: EffectId) -> bool {
-        self.gate.view().state.effects.cooling(effect).is_ok()
+        self.gate.view().rest.effects.cooling(effect).is_ok()
     }
 
     /// Whether somebody can be asked what became of a call.

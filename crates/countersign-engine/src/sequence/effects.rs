@@ -66,7 +66,7 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refusal.into())));
         }
         #[cfg(not(feature = "sabotage"))]
-        let decision = decide::dispatch(effect, &self.state, now_ms);
+        let decision = decide::dispatch(effect, &*self.state, now_ms);
         #[cfg(feature = "sabotage")]
         let decision = self.sabotaged.dispatch(effect, &self.state, now_ms);
         let since_ms = since.unwrap_or(now_ms);
@@ -138,7 +138,7 @@ impl Sequencer {
             }
             // The worker looked at what was synced; why it stops is decided here, at the entry's own place, so that an audit
             // finds the same. What was lifted in between stops nothing.
-            let stopped = decide::stop_on(&effect.action, effect.approval.as_deref(), &self.state, now_ms);
+            let stopped = decide::stop_on(&effect.action, effect.approval.as_deref(), &*self.state, now_ms);
             stopped.map(|stopped| (effect, Some(stopped))).ok_or(EffectRefusal::NotStopped(id))
         });
         let (effect, stopped) = match settling {

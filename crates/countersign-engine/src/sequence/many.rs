@@ -145,7 +145,7 @@ impl Sequencer {
     fn decide_group(&mut self, actions: &[Action], now_ms: u64) -> Result<Vec<Decision>, Box<GroupBlocked>> {
         let Self { state, random, .. } = self;
         // The entry of the batch comes first.
-        let mut group = Grouping::new(&*state, state.next_entry.saturating_add(1), now_ms);
+        let mut group = Grouping::new(&**state, state.next_entry.saturating_add(1), now_ms);
         let mut decisions = Vec::with_capacity(actions.len());
         for (failed, action) in actions.iter().enumerate() {
             match group.decide(action) {
@@ -157,7 +157,7 @@ impl Sequencer {
                 }
                 // Once more, at the place of the one entry that it becomes: that is how an audit decides it.
                 Err(decision) => {
-                    let blocked = decide_group(actions, &*state, now_ms);
+                    let blocked = decide_group(actions, &**state, now_ms);
                     return Err(Box::new(blocked.unwrap_or(GroupBlocked { failed, decision: *decision })));
                 }
             }

@@ -8,7 +8,7 @@ use crate::identities::key_name;
 use crate::{bank, delegations};
 use countersign_core::review::Shown;
 use countersign_engine::token::Sealer;
-use countersign_engine::view::View;
+use countersign_engine::view::Synced;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ impl Clients {
     }
 
     /// What an agent wants to see.
-    pub(super) fn curiosity(&mut self, agent: &str, view: &View) -> Vec<String> {
+    pub(super) fn curiosity(&mut self, agent: &str, view: &Synced<'_>) -> Vec<String> {
         let account = |id: &str| format!("Account::\"{id}\"");
         if !["pay-1", "clerk-1"].contains(&agent) || self.rng.below(4) == 0 {
             let mut facts = vec![account(self.account())];
@@ -134,7 +134,7 @@ impl Clients {
     }
 
     /// The next thing that some client asks.
-    pub(super) fn next(&mut self, view: &View) -> (&'static str, Asked) {
+    pub(super) fn next(&mut self, view: &Synced<'_>) -> (&'static str, Asked) {
         match self.rng.below(100) {
             0..54 => self.action(),
             54..64 => self.many(),
@@ -271,7 +271,7 @@ impl Clients {
     }
 
     /// An action that waits for a person; now and then one that does not, or no longer.
-    pub(super) fn waiting(&mut self, view: &View) -> Option<u64> {
+    pub(super) fn waiting(&mut self, view: &Synced<'_>) -> Option<u64> {
         let open: Vec<u64> = view.whole_state().reviews.open().map(|(review, _)| review.0).collect();
         if open.is_empty() || self.rng.below(10) == 0 {
             return self.showings.first().map(|(_, shown)| shown.review.0);
@@ -294,7 +294,7 @@ impl Clients {
     }
 
     /// A reviewer approves what it was shown, lately or not, or refuses.
-    fn review(&mut self, view: &View) -> (&'static str, Asked) {
+    fn review(&mut self, view: &Synced<'_>) -> (&'static str, Asked) {
         let back = usize::try_from(self.rng.below(2) * self.rng.below(5)).unwrap_or(0);
         let until = match self.rng.below(8) {
             0 => 500,
@@ -339,7 +339,7 @@ impl Clients {
         (agent, Asked::Act { body })
     }
 
-    fn feed(&mut self, view: &View) -> Asked {
+    fn feed(&mut self, view: &Synced<'_>) -> Asked {
         if self.rng.below(8) == 0 {
             let (agent, roles) = self.pick(&AGENTS, ("refund-1", &["refunder"]));
             let standing = if self.rng.below(3) == 0 { "quarantined" } else { "active" };
@@ -380,7 +380,7 @@ impl Clients {
     }
 
     /// Halts something; more often lets go on what is halted, or little else would ever happen.
-    fn stop(&mut self, view: &View) -> Asked {
+    fn stop(&mut self, view: &Synced<'_>) -> Asked {
         let halted = view.whole_state().halts.iter().next().map(|(scope, _)| scope.to_string());
         match halted {
             Some(scope) if self.rng.below(5) > 0 => Asked::Resume { scope },
@@ -393,7 +393,7 @@ impl Clients {
         }
     }
 
-    fn publish(&mut self, view: &View) -> Asked {
+    fn publish(&mut self, view: &Synced<'_>) -> Asked {
         let current = view.whole_state().pacts.values().next().map_or(0, |pact| pact.version);
         let version = current + 1 - u64::from(current > 0 && self.rng.below(6) == 0);
         let limit = if version == 1 { FIRST_LIMIT } else { 40_000 + self.rng.below(60_000) };

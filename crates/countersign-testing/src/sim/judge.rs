@@ -10,7 +10,7 @@ use countersign_engine::fold::walk_options;
 use countersign_engine::gate::Parts;
 use countersign_engine::storage::disk::Disk as _;
 use countersign_engine::storage::walk;
-use countersign_engine::view::View;
+use countersign_engine::view::Synced;
 use countersign_ledger::{Checkpoint, Frontier};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Simulation<'_> {
         self.stats.groups_rejected = count(&|entry| entry.leaf["kind"] == "group");
         self.stats.signed = count(&|entry| entry.leaf["auth"] == "signature");
         self.stats.signed_by_gateway = count(&|entry| entry.leaf["auth"] == "gateway");
-        let view = parts.view().read();
+        let view = parts.view();
         compare(&view, &judged.model, entries.len() as u64)?;
         self.entries = entries;
         let checkpoint =
@@ -122,7 +122,7 @@ impl Simulation<'_> {
 }
 
 /// Compares what readers see with what the checker made of the log.
-fn compare(view: &View, model: &Model, entries: u64) -> Result<(), String> {
+fn compare(view: &Synced<'_>, model: &Model, entries: u64) -> Result<(), String> {
     if view.position != entries {
         return Err(format!("{} entries are visible, the log has {entries}", view.position));
     }

@@ -54,7 +54,7 @@ impl Simulation<'_> {
         let by = self.clients.observer();
         let started = self.now();
         let at_ms = ledger_clock.read(&*self.clock);
-        let view = parts.view().read();
+        let view = parts.view();
         let facts = self.clients.curiosity(by, &view);
         let Ok(agent) = agent_id(by) else { return };
         let (mut shown, mut observed, mut refused) = (Vec::new(), Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ impl Simulation<'_> {
     pub(super) fn ask(&mut self, parts: &Parts, slot: &Slot) -> Result<Vec<Submission>, String> {
         // Callers sign by the time that the gate judges by.
         self.signing_ms = parts.sequencer.time_ms(&*self.clock);
-        let is_new = parts.view().read().whole_state().pacts.is_empty();
+        let is_new = parts.view().whole_state().pacts.is_empty();
         let mut asked = Vec::new();
         if is_new && self.rng.below(10) > 0 {
             asked = self.clients.opening();
@@ -105,7 +105,7 @@ impl Simulation<'_> {
             asked.extend(self.pick_erasure(parts)?);
         } else {
             for _ in 0..=self.rng.below(6) {
-                asked.push(self.clients.next(&parts.view().read()));
+                asked.push(self.clients.next(&parts.view()));
             }
         }
         let mut submissions = Vec::new();
@@ -206,7 +206,7 @@ impl Simulation<'_> {
         for token in &request.observations {
             observed.extend(self.clients.sealer.open(token, &agent, 0).map_err(|error| error.to_string())?.observed);
         }
-        let pact = parts.view().read().whole_state().pacts.get(&request.pact).cloned();
+        let pact = parts.view().whole_state().pacts.get(&request.pact).cloned();
         let chain = request.delegation.as_deref().map(reduced).transpose()?;
         let mut action = Action::new(agent, auth.without_body(body), body.into(), request, observed);
         action.chain = chain;
@@ -219,7 +219,7 @@ impl Simulation<'_> {
     /// Some entry to erase. What the log holds is noted first: afterwards nobody can know it.
     fn pick_erasure(&mut self, parts: &Parts) -> Result<Option<(&'static str, Asked)>, String> {
         self.note_payloads()?;
-        let position = parts.view().read().position;
+        let position = parts.view().position;
         let entry = self.rng.below(position);
         let read = parts.committer.log().read_entry(entry).map_err(|error| error.to_string())?;
         let leaf = stored::leaf(&read.leaf)?;

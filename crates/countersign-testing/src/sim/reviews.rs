@@ -18,7 +18,7 @@ impl Simulation<'_> {
         let by = self.clients.reviewer();
         let started = self.now();
         let at_ms = ledger_clock.read(&*self.clock);
-        let view = parts.view().read();
+        let view = parts.view();
         let Some(review) = self.clients.waiting(&view).map(ReviewId) else { return };
         let Ok(to) = AgentId::new(by) else { return };
         let parked = view.whole_state().reviews.waiting(review, at_ms).ok();

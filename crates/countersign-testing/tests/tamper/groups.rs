@@ -105,7 +105,8 @@ fn attack_an_action_refers_to_a_batch_that_does_not_list_it() {
     for other in [BATCH, REJECTED, ALONE + 1] {
         let (verified, audited) = told(ALONE, |entry| refer(entry, other));
         let (verified, (at, what)) = (verified.unwrap(), audited.unwrap());
-        let said = format!("it refers to the batch of entry {other}, which is no batch before it, or has brought in all");
+        let said =
+            format!("it refers to the batch of entry {other}, which is no batch before it, or has brought in all");
         assert!(verified.contains(&said), "{verified}");
         assert!(at == ALONE && what.contains(&said), "{at}: {what}");
     }

@@ -22,7 +22,7 @@ use countersign_core::state;
 use countersign_core::value::Attributes;
 use countersign_engine::gate::Gate;
 use countersign_engine::request::{Refusal, Request as GateRequest};
-use countersign_engine::view::View;
+use countersign_engine::view::Synced;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ fn found(gate: &Gate, id: &FactId) -> Option<FactResponse> {
     })
 }
 
-fn fenced_by(view: &View, id: &FactId) -> Vec<String> {
+fn fenced_by(view: &Synced<'_>, id: &FactId) -> Vec<String> {
     view.fenced_by(id).map(|effect| effect.to_string()).collect()
 }
 

@@ -22,7 +22,7 @@ use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
-use countersign_engine::view::View;
+use countersign_engine::view::Synced;
 pub use refused::{of_refused, refusal};
 pub use withheld::withhold_effect;
 use withheld::withhold_evidence;
@@ -297,7 +297,7 @@ impl Said {
         self.also_read(facts);
     }
 
-    fn disclosure<'a>(&'a self, view: &'a View) -> Disclosure<'a> {
+    fn disclosure<'a>(&'a self, view: &'a Synced<'_>) -> Disclosure<'a> {
         let by = self.pact.as_ref();
         let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
         view.disclosure(&self.agent, by, &self.reads)

@@ -1,0 +1,91 @@
+//! What entries replaced in the table of facts, oldest first, for those who read the table as of an earlier position.
+
+use crate::fact::Fact;
+use crate::ids::FactId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What was replaced since the last release. Short: it holds what is decided and not synced, some hundreds of facts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Replaced {
+    /// The entry that replaces now.
+    entry: u64,
+    records: VecDeque<Record>,
+}
+
+/// What one entry replaced.
+#[derive(Debug, Clone)]
+struct Record {
+    entry: u64,
+    before: Before,
+}
+
+/// What there was before an entry.
+#[derive(Debug, Clone)]
+enum Before {
+    /// Nothing: the entry made the first version.
+    Nothing(FactId),
+    /// This version.
+    Version(Arc<Fact>),
+}
+
+impl Before {
+    fn id(&self) -> &FactId {
+        match self {
+            Self::Nothing(id) => id,
+            Self::Version(fact) => &fact.id,
+        }
+    }
+
+    fn version(&self) -> Option<&Arc<Fact>> {
+        match self {
+            Self::Nothing(_) => None,
+            Self::Version(fact) => Some(fact),
+        }
+    }
+}
+
+impl Replaced {
+    pub(super) fn begin(&mut self, entry: u64) {
+        self.entry = entry;
+    }
+
+    pub(super) fn push_old(&mut self, fact: Arc<Fact>) {
+        self.records.push_back(Record { entry: self.entry, before: Before::Version(fact) });
+    }
+
+    pub(super) fn push_new(&mut self, id: &FactId) {
+        self.records.push_back(Record { entry: self.entry, before: Before::Nothing(id.clone()) });
+    }
+
+    /// What there was of a fact as of a position: what the first entry from there on replaced. `None` where none did.
+    pub(super) fn as_of(&self, id: &FactId, position: u64) -> Option<Option<&Arc<Fact>>> {
+        let first = self.since(position).find(|record| record.before.id() == id)?;
+        Some(first.before.version())
+    }
+
+    /// The facts as of a position that are in no table any more.
+    pub(super) fn gone_since(
+        &self,
+        position: u64,
+        is_gone: impl Fn(&FactId) -> bool,
+    ) -> impl Iterator<Item = &Arc<Fact>> {
+        let gone = self.since(position).map(|record| record.before.id()).filter(move |id| is_gone(id));
+        gone.filter_map(move |id| self.as_of(id, position).flatten())
+    }
+
+    /// How many facts had their first version made from a position on.
+    pub(super) fn made_since(&self, position: u64) -> usize {
+        self.since(position).filter(|record| record.before.version().is_none()).count()
+    }
+
+    pub(super) fn release(&mut self, position: u64) {
+        let kept = self.records.partition_point(|record| record.entry < position);
+        self.records.drain(..kept);
+    }
+
+    fn since(&self, position: u64) -> impl Iterator<Item = &Record> {
+        let from = self.records.partition_point(|record| record.entry < position);
+        self.records.range(from..)
+    }
+}
