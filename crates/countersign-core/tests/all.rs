@@ -10,6 +10,7 @@
 )]
 
 mod bad_pacts;
+mod behind;
 mod decide;
 mod examples;
 mod good_pacts;

@@ -162,9 +162,13 @@ impl FactMap {
 
     /// How many there were as of a position.
     pub fn len_as_of(&self, position: u64) -> usize {
-        let Some(replaced) = &self.replaced else { return self.count };
-        let gone = replaced.gone_since(position, |id| self.get(id).is_none()).count();
-        (self.count + gone).saturating_sub(replaced.made_since(position))
+        let touched = self.replaced.iter().flat_map(|replaced| replaced.touched_since(position));
+        let more = |count: usize, (id, before): (&FactId, Option<&Arc<Fact>>)| match (before, self.get(id)) {
+            (Some(_), None) => count + 1,
+            (None, Some(_)) => count.saturating_sub(1),
+            _ => count,
+        };
+        touched.fold(self.count, more)
     }
 
     /// Whether there are none.
@@ -187,7 +191,8 @@ impl FactMap {
     pub(super) fn as_of(&self, position: u64) -> Self {
         let mut copy = Self::default();
         let now = self.iter().filter_map(|fact| self.older(&fact.id, Some(fact), position));
-        let gone = self.replaced.iter().flat_map(|replaced| replaced.gone_since(position, |id| self.get(id).is_none()));
+        let touched = self.replaced.iter().flat_map(|replaced| replaced.touched_since(position));
+        let gone = touched.filter(|(id, _)| self.get(id).is_none()).filter_map(|(_, before)| before);
         for fact in now.chain(gone) {
             copy.advance(&fact.id, |_| Some(Arc::clone(fact)));
         }

@@ -2,7 +2,7 @@
 
 use crate::fact::Fact;
 use crate::ids::FactId;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// What was replaced since the last release. Short: it holds what is decided and not synced, some hundreds of facts.
@@ -64,19 +64,11 @@ impl Replaced {
         Some(first.before.version())
     }
 
-    /// The facts as of a position that are in no table any more.
-    pub(super) fn gone_since(
-        &self,
-        position: u64,
-        is_gone: impl Fn(&FactId) -> bool,
-    ) -> impl Iterator<Item = &Arc<Fact>> {
-        let gone = self.since(position).map(|record| record.before.id()).filter(move |id| is_gone(id));
-        gone.filter_map(move |id| self.as_of(id, position).flatten())
-    }
-
-    /// How many facts had their first version made from a position on.
-    pub(super) fn made_since(&self, position: u64) -> usize {
-        self.since(position).filter(|record| record.before.version().is_none()).count()
+    /// The facts that were touched from a position on, each once, with what there was as of that position.
+    pub(super) fn touched_since(&self, position: u64) -> impl Iterator<Item = (&FactId, Option<&Arc<Fact>>)> {
+        let mut seen = HashSet::new();
+        let firsts = self.since(position).filter(move |record| seen.insert(record.before.id()));
+        firsts.map(|record| (record.before.id(), record.before.version()))
     }
 
     pub(super) fn release(&mut self, position: u64) {
