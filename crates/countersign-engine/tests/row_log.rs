@@ -146,3 +146,39 @@ fn swap(row: &mut [u8], from: &[u8], to: &[u8]) {
     let at = row.windows(from.len()).position(|part| part == from).unwrap();
     row[at..at + to.len()].copy_from_slice(to);
 }
+
+#[test]
+fn attack_a_reader_or_a_snapshot_looks_while_an_entry_is_decided_and_not_yet_synced() {
+    let (table, own, other) = (RowTable::default(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (gate, _) = open(&table, own.path());
+    set_up(&gate);
+    let position = gate.view().position;
+    let paused = table.pause();
+    std::thread::scope(|scope| {
+        let lost = scope.spawn(|| {
+            let body = serde_json::json!({
+                "pact": "notes", "action": "write", "idempotency_key": format!("{:032}", 1),
+                "params": {"note": "1", "text": "closed"},
+            });
+            let action = gate.admit(AgentId::new("ann").unwrap(), Auth::None, body.to_string().into()).unwrap();
+            gate.call(Request::Act(Box::new(action)))
+        });
+        paused.until_reached().unwrap();
+        // The sequencer has it, and no one else.
+        assert_eq!(text(&gate), "begun");
+        assert_eq!(gate.view().whole_state().facts.len(), 2);
+        let mut seen = Vec::new();
+        gate.each_fact_of("Note", |fact| seen.push(fact.value.clone()));
+        assert_eq!(seen, [gate.fact(&"Note::\"1\"".parse().unwrap()).unwrap().value.clone()]);
+        assert_eq!(gate.snapshot().unwrap(), position);
+        // Another takes over: what was never synced is gone, and the snapshot knows nothing of it.
+        let (next, report) = open(&table, other.path());
+        assert_eq!((report.snapshot, report.replayed), (Some(position), 0));
+        assert_eq!(text(&next), "begun");
+        drop(paused);
+        let told = lost.join().unwrap().unwrap_err();
+        assert!(told.to_string().contains("lead") || told.to_string().contains("moved"), "{told}");
+        assert_eq!(text(&gate), "begun", "nor after the sync has failed");
+        assert_eq!(entered(&write(&next, 1, "closed")), position);
+    });
+}
