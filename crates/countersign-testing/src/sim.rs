@@ -217,7 +217,10 @@ impl Simulation<'_> {
         };
         let first_admin =
             self.identified.then(|| KeyName::of(identities::signing_key(ADMIN, 0).verifying_key().to_bytes()));
-        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, ..Options::new(ORIGIN) };
+        // So few that a run has keys in files, and merges them.
+        let table_keys = 1 + usize::try_from(self.rng.below(8)).unwrap_or(0);
+        let usual = Options::new(ORIGIN);
+        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, table_keys, ..usual };
         self.stats.opened += 1;
         Parts::open(environment, options).map_err(|error| error.to_string())
     }
@@ -315,7 +318,7 @@ impl Simulation<'_> {
                 return Ok(End::Fault(why));
             }
             let mut batch = Batch::default();
-            parts.sequencer.sequence(&mut batch, submissions, &*self.clock);
+            parts.sequence(&mut batch, submissions);
             let committed = parts.committer.commit(batch);
             self.take_answers(&slot)?;
             if let Err(error) = committed {
@@ -335,6 +338,7 @@ impl Simulation<'_> {
         let done = match self.rng.below(8) {
             0..=2 => log.tend(self.clock.monotonic_ms()).map(|()| "looks after the log"),
             3 => parts.snapshot().map(|_| "takes a snapshot"),
+            4 | 5 => parts.tend_keys().map(|()| "looks after the keys"),
             _ => return None,
         };
         self.say(|| {
