@@ -33,9 +33,11 @@ fn a_key_is_known_for_exactly_a_day_in_memory_in_a_file_and_after_a_merge() {
             }
             assert_eq!(world.act(1), Told::Repeated(first));
             assert_eq!(world.act_otherwise(1), Told::Refused(Refusal::KeyReused(first)));
-            // What is merged by now still holds it: this is its last millisecond.
-            world.act(50).entered();
-            world.parts.tend_keys().unwrap();
+            // What is merged in its last millisecond still holds it.
+            for key in 1_000..1_300 {
+                world.act(key).entered();
+                world.parts.tend_keys().unwrap();
+            }
             assert_eq!(world.act(1), Told::Repeated(first), "{others} others");
             world.clock.pass(1);
             let second = world.act(1).entered();
@@ -68,6 +70,26 @@ fn what_is_forgotten_is_removed_from_the_files() {
     }
     let (runs, _) = world.parts.keys().in_runs();
     assert!(world.run_names().len() <= runs + 2, "{:?}", world.run_names());
+}
+
+#[test]
+fn the_files_that_an_older_snapshot_names_stay_as_long_as_it_does() {
+    let mut world = World::new();
+    world.act_all(0..20);
+    world.parts.snapshot().unwrap();
+    let named = world.parts.keys().run_names();
+    let is_there = |world: &World| named.iter().filter(|name| world.run_names().contains(name)).count();
+    for key in 20..100 {
+        world.act(key).entered();
+        world.parts.tend_keys().unwrap();
+    }
+    assert!(world.parts.keys().run_names().iter().all(|name| !named.contains(name)), "they were merged");
+    assert_eq!(is_there(&world), named.len());
+    world.parts.snapshot().unwrap();
+    assert_eq!(is_there(&world), named.len(), "of two snapshots, the older names them");
+    world.act_all(100..101);
+    world.parts.snapshot().unwrap();
+    assert_eq!(is_there(&world), 0);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A disk that fails at every step while keys are moved to files, merged, and named by snapshots.
 
-use super::world::{Told, World, furniture, options};
+use super::world::{Told, World, furniture, options, submission};
 use countersign_engine::gate::Parts;
+use countersign_engine::sequence::Batch;
 use countersign_testing::disk::{Faults, FaultyDisk};
 use countersign_testing::gate::environment;
 use countersign_testing::hands::Hands;
@@ -82,6 +83,30 @@ fn a_crash_at_every_step_lets_no_key_act_twice_and_forgets_none_that_was_told() 
         assert_eq!((uses.len(), uses.values().copied().max()), (KEYS as usize, Some(1)), "step {crash_at}");
     }
     assert!(crashes > 100 && runs_left > 100, "{crashes} crashes, which left {runs_left} runs");
+}
+
+#[test]
+fn a_snapshot_names_no_key_of_an_entry_that_is_not_durable() {
+    let mut world = World::new();
+    let entries: Vec<u64> = (0..6).map(|key| world.act(key).entered()).collect();
+    // Decided, and lost before anybody was told: a key that was seen here was never used.
+    let (mut batch, answers) = (Batch::default(), Arc::default());
+    for key in 6..30 {
+        world.parts.sequence(&mut batch, [submission(act(key), &answers)]);
+        world.parts.tend_keys().unwrap();
+    }
+    let position = world.parts.snapshot().unwrap();
+    world.parts.tend_keys().unwrap();
+    assert!(batch.entries.iter().all(|sequenced| sequenced.entry.index >= position));
+    drop(batch);
+    world.disk = world.disk.crash(5);
+    world.disk = world.disk.restart();
+    world = World::on(world.disk, &world.clock).unwrap();
+    assert_eq!(world.parts.report.snapshot, Some(position));
+    for (key, entry) in (0..).zip(entries) {
+        assert_eq!(world.act(key), Told::Repeated(entry));
+    }
+    world.act_all(6..30);
 }
 
 #[test]
