@@ -1,8 +1,9 @@
 //! What ten million idempotency keys cost: memory, and how long a snapshot keeps the commit loop waiting.
 //!
 //! The keys are made of numbers and entered as the log would enter them; the facts are fed. What is timed are the locks that the
-//! sequencer and the commit stage need, taken over and over on another thread while a snapshot is taken. Whoever shares the machine
-//! adds to that, so the shortest of several rounds counts.
+//! sequencer and the commit stage need, taken over and over on another thread while a snapshot is taken: by trying, which tells how long
+//! they are held, and by waiting, to which being woken adds. Whoever shares the machine adds to both, so the median of several rounds
+//! is held against the bar, and the worst is printed.
 
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -38,6 +39,7 @@ that = 'resource.text != ""'
 const FACTS: u64 = 1_000_000;
 const KEYS: u64 = 10_000_000;
 const NOW_MS: u64 = 1_800_000_000_000;
+const ROUNDS: usize = 11;
 const STALL_MAX: Duration = Duration::from_millis(5);
 const RESIDENT_MAX: u64 = 64 << 20;
 
@@ -65,15 +67,18 @@ fn enter(parts: &mut Parts, requests: Vec<Request>) {
 }
 
 /// How long the locks of the commit loop were waited for at most while a snapshot was taken: the view's, and the window's.
-fn longest_waits(parts: &Parts) -> (Duration, Duration, Duration) {
+fn longest_waits(parts: &Parts, is_blocking: bool) -> (Duration, Duration, Duration) {
     let (view, keys, is_done) = (parts.view(), parts.keys(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let (mut of_view, mut of_window) = (Duration::ZERO, Duration::ZERO);
             while !is_done.load(Ordering::Acquire) {
-                // Tried over and over: being woken takes longer than waiting.
                 let started = Instant::now();
-                while view.try_write().is_none() {}
+                if is_blocking {
+                    drop(view.write());
+                } else {
+                    while view.try_write().is_none() {}
+                }
                 of_view = of_view.max(started.elapsed());
                 let started = Instant::now();
                 drop(keys.window());
@@ -125,16 +130,18 @@ fn ten_million_keys_fit_little_memory_and_a_snapshot_stalls_no_one() {
         });
         enter(&mut parts, feeds.collect());
     }
-    let mut waits: Vec<_> = (0..10).map(|_| longest_waits(&parts)).collect();
-    for (of_view, of_window, took) in &waits {
+    for (how, is_blocking) in [("tried", false), ("waited", true)] {
+        let mut waits: Vec<_> = (0..ROUNDS).map(|_| longest_waits(&parts, is_blocking)).collect();
+        waits.sort_by_key(|(of_view, of_window, _)| *of_view.max(of_window));
+        let ((of_view, of_window, took), worst) = (waits[ROUNDS / 2], waits[ROUNDS - 1]);
         println!(
-            "a snapshot of {FACTS} facts took {took:.1?}: waited for the view {of_view:?}, for the window {of_window:?}"
+            "a snapshot of {FACTS} facts took {took:.1?}: {how} for the view {of_view:?}, for the window {of_window:?} \
+             (median of {ROUNDS}; worst {:?}, {:?})",
+            worst.0, worst.1
         );
+        assert!(of_view <= STALL_MAX && of_window <= STALL_MAX, "view {of_view:?}, window {of_window:?}");
     }
-    waits.sort_by_key(|(of_view, of_window, _)| *of_view.max(of_window));
-    let (of_view, of_window, _) = waits[0];
     assert!(resident <= RESIDENT_MAX, "{resident} bytes are resident");
-    assert!(of_view <= STALL_MAX && of_window <= STALL_MAX, "view {of_view:?}, window {of_window:?}");
 }
 
 /// What a caller's thread pays for a look into the runs.
