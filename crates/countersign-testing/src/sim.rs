@@ -217,8 +217,8 @@ impl Simulation<'_> {
         };
         let first_admin =
             self.identified.then(|| KeyName::of(identities::signing_key(ADMIN, 0).verifying_key().to_bytes()));
-        // So few that a run has keys in files, and merges them.
-        let table_keys = 1 + usize::try_from(self.rng.below(8)).unwrap_or(0);
+        // So few that a life has keys in files.
+        let table_keys = 4 + self.stats.opened % 8;
         let usual = Options::new(ORIGIN);
         let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, table_keys, ..usual };
         self.stats.opened += 1;
@@ -230,7 +230,7 @@ impl Simulation<'_> {
         match self.rng.below(8) {
             // Soon, while the folder is being opened or filled.
             0 => faults.crash_at = Some(1 + self.rng.below(24)),
-            1..=3 => faults.crash_at = Some(1 + self.rng.below(160)),
+            1..=3 => faults.crash_at = Some(1 + self.rng.below(200)),
             4 | 5 => {
                 let how = if self.rng.below(2) == 0 { FailedSync::Dropped } else { FailedSync::KeptClean };
                 faults.fail_sync = Some((1 + self.rng.below(40), how));
@@ -338,7 +338,7 @@ impl Simulation<'_> {
         let done = match self.rng.below(8) {
             0..=2 => log.tend(self.clock.monotonic_ms()).map(|()| "looks after the log"),
             3 => parts.snapshot().map(|_| "takes a snapshot"),
-            4 | 5 => parts.tend_keys().map(|()| "looks after the keys"),
+            4 => parts.tend_keys().map(|()| "looks after the keys"),
             _ => return None,
         };
         self.say(|| {

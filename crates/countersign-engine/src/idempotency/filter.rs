@@ -1,7 +1,7 @@
 //! A filter over the keys of a run: it says "no" or "maybe", so that most runs are not read at all.
 //!
-//! A Bloom filter in lines of 64 bytes. All bits of a key are in one line, so that asking costs one access to memory. The digests of keys are
-//! as good as random, so their own bytes are the hashes.
+//! A Bloom filter in lines of 64 bytes. All bits of a key are in one line, so that asking costs one access to memory. The digests of
+//! keys are as good as random, so their own bytes are the hashes.
 
 use countersign_core::action::KeyDigest;
 

@@ -1,8 +1,8 @@
 //! A run: keys in a file, in the order of their digests, and in memory what it takes to find one with a single verified read.
 //!
 //! The file has the records, 102 to a block, and behind them the tail: range, counts, filter, and of every block its first key and its
-//! SHA-256. The SHA-256 of the tail stands for the whole; a signed snapshot names the run by it. So every byte that is believed was signed, or
-//! was made by this process. docs/formats/keys.md has the bytes.
+//! SHA-256. The SHA-256 of the tail stands for the whole; a signed snapshot names the run by it. So every byte that is believed was
+//! signed, or was made by this process. docs/formats/keys.md has the bytes.
 
 mod read;
 mod write;
