@@ -124,14 +124,8 @@ pub const DOCTORS: &[(&str, Doctor)] = &[
     }),
     ("an entry was asked for by nobody", |history| {
         // An action's body is its own. A halt like another that was never answered could have been that one.
-        // One that was sent again is still asked for by the other sending.
-        let body =
-            |operation: &Operation| if let Asked::Act { body } = &operation.asked { Some(body.clone()) } else { None };
-        let sent: Vec<String> = history.operations.iter().filter_map(body).collect();
-        let is_alone = |operation: &Operation| {
-            body(operation).is_some_and(|body| sent.iter().filter(|other| **other == body).count() == 1)
-        };
-        let answered = |operation: &Operation| is_alone(operation) && index_of(&operation.answer).is_some();
+        let is_action = |operation: &Operation| matches!(operation.asked, Asked::Act { .. });
+        let answered = |operation: &Operation| is_action(operation) && index_of(&operation.answer).is_some();
         let at = history.operations.iter().position(answered)?;
         history.operations.remove(at);
         Some(())
