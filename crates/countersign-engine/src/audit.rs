@@ -185,6 +185,7 @@ impl Auditor {
         self.erasable.note(&entry.event);
         self.fold.apply(&recorded.read)?;
         self.taint.applied(entry, &self.fold.state);
+        self.once.applied(entry);
         Ok(())
     }
 

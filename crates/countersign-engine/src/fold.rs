@@ -6,7 +6,6 @@ mod ahead;
 
 pub use ahead::ahead;
 
-use crate::idempotency::Idempotency;
 use crate::storage::{Leaves, WalkOptions};
 use countersign_core::erase::kept_for_ever;
 use countersign_core::ids::Digest;
@@ -24,8 +23,6 @@ use countersign_ledger::tree::TileTree;
 pub struct Fold {
     /// Facts, pacts and budgets.
     pub state: State,
-    /// Idempotency keys.
-    pub keys: Idempotency,
     /// The tree over the leaves.
     pub tree: TileTree,
     /// How many entries were folded.
@@ -206,9 +203,6 @@ impl Fold {
         if let Event::Erasure { entries, .. } = &entry.event {
             self.erased.extend(entries);
             self.erasure = Some(entry.index);
-        }
-        for (key, action) in entry.event.keys() {
-            self.keys.insert(entry.by.smol(), key, &action, entry.index, entry.time_ms);
         }
         self.state.apply(entry);
         self.tree.push(*leaf_hash);

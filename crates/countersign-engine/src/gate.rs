@@ -7,6 +7,7 @@ mod admit;
 mod erase;
 mod follow;
 mod housekeeping;
+mod keys;
 mod log_reader;
 mod many;
 mod open;
@@ -28,7 +29,7 @@ use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
 use crate::delegation::Delegations;
 use crate::denials::Denials;
-use crate::idempotency::Idempotency;
+use crate::idempotency::Keys;
 use crate::identity::replay::ReplayWindow;
 use crate::identity::{KeptFile, SigningTime};
 use crate::log_key::LogKeys;
@@ -69,6 +70,7 @@ pub struct Gate {
     pipeline: Arc<Pipeline>,
     threads: Vec<JoinHandle<()>>,
     housekeeper: Option<housekeeping::Housekeeper>,
+    key_threads: Option<keys::KeyThreads>,
     shared: Arc<Shared>,
 }
 
@@ -86,7 +88,7 @@ pub(crate) struct Shared {
     denials: Denials,
     clock: Arc<dyn Clock>,
     ledger_clock: Arc<Mutex<LedgerClock>>,
-    keys: Arc<Mutex<Idempotency>>,
+    keys: Arc<Keys>,
     nonces: Mutex<ChaCha12Rng>,
     options: Options,
     failed: Mutex<Option<String>>,
@@ -170,6 +172,7 @@ impl Gate {
             Priority::Queued => (&self.queue, self.queue_len),
         };
         let Some(queue) = queue else { return Err(Refusal::Closed) };
+        let known = self.shared.keys.look_up(&request)?;
         let busy = || {
             self.shared.counters.busy.fetch_add(1, Ordering::Relaxed);
             Refusal::Busy(len)
@@ -182,7 +185,7 @@ impl Gate {
             return Err(busy());
         }
         before.fetch_add(more, Ordering::AcqRel);
-        queue.try_send(Submission { request, reply }).map_err(|error| {
+        queue.try_send(Submission { known, ..Submission::new(request, reply) }).map_err(|error| {
             before.fetch_sub(more, Ordering::AcqRel);
             match error {
                 TrySendError::Full(_) => busy(),
@@ -196,8 +199,12 @@ impl Gate {
         let is_empty = |queue: &Option<Sender<_>>| queue.as_ref().is_some_and(Sender::is_empty);
         let is_urgent = request.priority() == Priority::Urgent;
         let is_idle = is_empty(&self.urgent) && (is_urgent || is_empty(&self.own) && is_empty(&self.queue));
-        if let Some(idle) = is_idle.then(|| self.pipeline.take_idle()).flatten() {
-            return idle.call(request);
+        if is_idle {
+            // Before the pipeline is taken: no one is to wait for a disk.
+            let known = self.shared.keys.look_up(&request)?;
+            if let Some(idle) = self.pipeline.take_idle() {
+                return idle.call(request, known);
+            }
         }
         let (answer, answered) = bounded(1);
         self.submit(
@@ -216,7 +223,7 @@ impl Gate {
             return Err(Refusal::Poisoned(cause));
         }
         let own = self.own.as_ref().ok_or(Refusal::Closed)?;
-        own.send(Submission { request, reply }).map_err(|_| Refusal::Closed)
+        own.send(Submission::new(request, reply)).map_err(|_| Refusal::Closed)
     }
 
     /// What the outbox last tried in vain.
@@ -333,7 +340,7 @@ impl Gate {
     }
 
     fn shut(&mut self) {
-        drop(self.housekeeper.take());
+        drop((self.housekeeper.take(), self.key_threads.take()));
         if self.queue.is_some() {
             self.save_nonces();
             self.write_denials();
@@ -351,7 +358,7 @@ impl Gate {
     fn write_denials(&self) {
         if let (Some(denied), Some(own)) = (self.shared.denials.rest(), &self.own) {
             // Only a gate that has failed does not take it, and then nothing can be written any more.
-            drop(own.send(Submission { request: Request::Denials(denied), reply: Box::new(|_| {}) }));
+            drop(own.send(Submission::new(Request::Denials(denied), Box::new(|_| {}))));
         }
     }
 
@@ -398,9 +405,11 @@ impl Gate {
         let (queue, queued) = bounded(shared.options.queue_len);
         let (to_urgent, urgent) = bounded(URGENT_LEN);
         let (to_own, own) = bounded(OWN_LEN);
-        let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer));
+        let (again, to_look_up) = bounded(keys::AGAIN_LEN);
+        let pipeline = Arc::new(Pipeline::new(Arc::clone(&shared), sequencer, committer, again));
         let threads = pipeline.start(pipeline::Queues { urgent, own, queued })?;
         let housekeeper = housekeeping::start(Arc::clone(&shared), to_own.clone(), snapshot_due)?;
+        let key_threads = keys::start(&shared, to_own.clone(), to_look_up)?;
         let queue_len = shared.options.queue_len;
         Ok(Self {
             queue: Some(queue),
@@ -410,6 +419,7 @@ impl Gate {
             pipeline,
             threads,
             housekeeper: Some(housekeeper),
+            key_threads: Some(key_threads),
             shared,
         })
     }

@@ -1,15 +1,42 @@
 //! Which actions were seen under which keys: the same key answers with the same action for a day of ledger time.
 //!
-//! Two generations, each of a day: a key is looked for in both, and the older is dropped whole when a new day of ledger
-//! time begins. So forgetting costs nothing while running, and a key is remembered for one to two days (never less than
-//! promised; the exact age decides, so a replay decides the same).
+//! The latest keys are in memory, in the [`Window`], which belongs to the sequencer. Older ones are in sorted files, the runs, of which
+//! memory holds a filter and the digest of every block. A caller's thread looks into the runs, as of the position up to which they
+//! cover the log ([`Known`]), and the sequencer, which never waits for a disk, looks only into the window. If the window no longer
+//! goes back to that position, the action is looked up again.
+//!
+//! Runs are derived from the leaves of the log, and from nothing else. What is read of one is held against digests that this process
+//! made or the log's key signed, with the snapshot that names the run. A run that is missing or altered is made again from the leaves,
+//! each proved by the tree: no one who can write to the folder can have an action done twice, or have it said that it was done (I1, I7).
+
+mod counts;
+mod filter;
+mod keys;
+mod known;
+mod merge;
+mod rebuild;
+mod remembered;
+mod retired;
+mod run;
+mod window;
+
+pub use keys::{Kept, Keys};
+pub use known::{Known, Sought};
+pub use remembered::Remembered;
+pub use run::{NamedRun, Run};
+pub use window::Window;
+
+pub(crate) use counts::Count;
 
 use countersign_core::action::KeyDigest;
 use countersign_core::ids::ActionId;
 use countersign_core::limits::IDEMPOTENCY_KEPT_MS;
-use smol_str::SmolStr;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+
+/// Keys that are in memory before they are written to a run. With what one turn of the sequencer may add, a table of so many fills its
+/// memory, some 5 MiB, and never grows beyond it: growing would stall the sequencer.
+pub const TABLE_KEYS: usize = 110_000;
 
 /// Takes the digest itself as the hash.
 #[derive(Debug, Default, Clone)]
@@ -26,7 +53,7 @@ impl Hasher for Front {
     }
 }
 
-type Generation = HashMap<KeyDigest, Seen, BuildHasherDefault<Front>>;
+type Table = HashMap<KeyDigest, Seen, BuildHasherDefault<Front>>;
 
 /// An action seen under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +65,25 @@ pub struct Seen {
     pub action: [u8; 8],
 }
 
-/// The keys seen.
-#[derive(Debug, Default)]
-pub struct Idempotency {
-    day: u64,
-    current: Generation,
-    before: Generation,
-    /// How many keys of each agent are in the current generation, and in the one before.
-    by_agent: HashMap<SmolStr, [u32; 2]>,
+impl Seen {
+    /// An action that was decided in an entry.
+    pub fn new(action: &ActionId, entry: u64, at_ms: u64) -> Self {
+        Self { entry, at_ms, action: front(action) }
+    }
+
+    /// Whether the key may be used again.
+    fn is_forgotten(&self, now_ms: u64) -> bool {
+        is_past(self.at_ms, now_ms)
+    }
+}
+
+/// Whether a key of this time is no longer remembered.
+fn is_past(at_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_sub(at_ms) > IDEMPOTENCY_KEPT_MS
+}
+
+fn front(action: &ActionId) -> [u8; 8] {
+    action.0.first_chunk().copied().unwrap_or_default()
 }
 
 /// What is known of a key.
@@ -59,110 +97,13 @@ pub enum Lookup {
     Other(u64),
 }
 
-fn front(action: &ActionId) -> [u8; 8] {
-    action.0.first_chunk().copied().unwrap_or_default()
-}
-
-impl Idempotency {
-    /// Looks a key up.
-    pub fn lookup(&self, key: &KeyDigest, action: &ActionId, now_ms: u64) -> Lookup {
-        let seen = self.current.get(key).or_else(|| self.before.get(key));
-        match seen.filter(|seen| now_ms.saturating_sub(seen.at_ms) <= IDEMPOTENCY_KEPT_MS) {
-            None => Lookup::New,
-            Some(seen) if seen.action == front(action) => Lookup::Same(seen.entry),
-            Some(seen) => Lookup::Other(seen.entry),
+impl Lookup {
+    /// What the latest use of a key means for an action now. The exact age decides, wherever the key was found.
+    pub fn of(seen: Option<Seen>, action: &ActionId, now_ms: u64) -> Self {
+        match seen.filter(|seen| !seen.is_forgotten(now_ms)) {
+            None => Self::New,
+            Some(seen) if seen.action == front(action) => Self::Same(seen.entry),
+            Some(seen) => Self::Other(seen.entry),
         }
-    }
-
-    /// Remembers a key of an agent.
-    pub fn insert(&mut self, agent: &SmolStr, key: KeyDigest, action: &ActionId, entry: u64, at_ms: u64) {
-        if !self.put(key, Seen { entry, at_ms, action: front(action) }) {
-            return;
-        }
-        let generation = usize::from(at_ms / IDEMPOTENCY_KEPT_MS < self.day);
-        let counts = match self.by_agent.get_mut(agent) {
-            Some(counts) => counts,
-            None => self.by_agent.entry(agent.clone()).or_default(),
-        };
-        if let Some(count) = counts.get_mut(generation) {
-            *count = count.saturating_add(1);
-        }
-    }
-
-    /// Puts a remembered key back, in order of time; whether it was not there yet. Whose it is is said by [`Self::put_count`].
-    pub fn put(&mut self, key: KeyDigest, seen: Seen) -> bool {
-        let day = seen.at_ms / IDEMPOTENCY_KEPT_MS;
-        if day > self.day {
-            let current = std::mem::take(&mut self.current);
-            let is_next = day == self.day + 1;
-            self.before = if is_next { current } else { Generation::default() };
-            self.by_agent.retain(|_, counts| {
-                let [current, _] = *counts;
-                *counts = [0, if is_next { current } else { 0 }];
-                *counts != [0, 0]
-            });
-            self.day = day;
-        }
-        let generation = if day == self.day { &mut self.current } else { &mut self.before };
-        generation.insert(key, seen).is_none()
-    }
-
-    /// How many keys of an agent are remembered.
-    pub fn of_agent(&self, agent: &SmolStr) -> u32 {
-        self.by_agent.get(agent).map_or(0, |[current, before]| current.saturating_add(*before))
-    }
-
-    /// How many keys of each agent there are, in the current generation and in the one before.
-    pub fn counts(&self) -> impl Iterator<Item = (&SmolStr, [u32; 2])> {
-        self.by_agent.iter().map(|(agent, counts)| (agent, *counts))
-    }
-
-    /// Puts back how many keys of an agent there are, after all keys were put back.
-    pub fn put_count(&mut self, agent: SmolStr, counts: [u32; 2]) {
-        self.by_agent.insert(agent, counts);
-    }
-
-    /// All keys before an entry, older first.
-    pub fn before(&self, entry: u64) -> impl Iterator<Item = (&KeyDigest, &Seen)> {
-        self.before.iter().chain(&self.current).filter(move |(_, seen)| seen.entry < entry)
-    }
-
-    /// How many keys are remembered.
-    pub fn len(&self) -> usize {
-        self.current.len() + self.before.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use countersign_core::ids::Digest;
-
-    #[test]
-    fn a_key_is_known_for_exactly_a_day() {
-        let mut keys = Idempotency::default();
-        let key = [9; 16];
-        let (action, other) = (Digest::of(b"1"), Digest::of(b"2"));
-        let at = 10 * IDEMPOTENCY_KEPT_MS + 5;
-        let (agent, idle) = (SmolStr::new("a"), SmolStr::new("b"));
-        keys.insert(&agent, key, &action, 3, at);
-        keys.insert(&agent, key, &action, 3, at);
-        assert_eq!((keys.of_agent(&agent), keys.of_agent(&idle)), (1, 0), "a key counts once");
-        assert_eq!(keys.lookup(&key, &action, at), Lookup::Same(3));
-        assert_eq!(keys.lookup(&key, &other, at), Lookup::Other(3));
-        keys.insert(&agent, [1; 16], &other, 4, at + IDEMPOTENCY_KEPT_MS);
-        assert_eq!(keys.of_agent(&agent), 2, "both days");
-        assert_eq!(keys.lookup(&key, &action, at + IDEMPOTENCY_KEPT_MS), Lookup::Same(3));
-        assert_eq!(keys.lookup(&key, &action, at + IDEMPOTENCY_KEPT_MS + 1), Lookup::New);
-        keys.insert(&idle, [2; 16], &other, 5, at + 2 * IDEMPOTENCY_KEPT_MS);
-        assert_eq!(keys.len(), 2);
-        assert_eq!((keys.of_agent(&agent), keys.of_agent(&idle)), (1, 1), "what is forgotten no longer counts");
-        keys.insert(&idle, [3; 16], &other, 6, at + 9 * IDEMPOTENCY_KEPT_MS);
-        assert_eq!(keys.counts().collect::<Vec<_>>(), [(&idle, [1, 0])], "nor are agents kept that have none");
     }
 }

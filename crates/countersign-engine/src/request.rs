@@ -1,6 +1,7 @@
 //! What can be asked of the sequencer, and what it answers.
 
 use crate::commit::{BatchProof, GROUP_BYTES_MAX};
+use crate::idempotency::Known;
 use crate::log_key::NextKey;
 use countersign_core::action::Action;
 use countersign_core::call::{EffectId, Evidence, Outcome};
@@ -318,6 +319,9 @@ pub enum Refusal {
     /// The agent has as many idempotency keys as are kept for one.
     #[error("{0} has used {1} idempotency keys within two days, which is as many as are kept for one agent")]
     TooManyKeys(AgentId, u32),
+    /// Nobody can say whether the action was decided before.
+    #[error("the idempotency keys cannot be looked up now: {0}")]
+    KeysUnread(String),
     /// The fact is not at the version that was asked for.
     #[error("{fact} is at version {current}, not {expected}")]
     VersionMismatch {
@@ -406,4 +410,17 @@ pub struct Submission {
     pub request: Request,
     /// Where the answer goes.
     pub reply: Reply,
+    /// What is known of its idempotency keys.
+    pub known: Known,
+    /// Since when it has waited for a fence, if it has.
+    pub(crate) since_ms: Option<u64>,
+    /// How often it was looked up again.
+    pub(crate) tries: u8,
+}
+
+impl Submission {
+    /// A request that has no idempotency keys, or whose keys are still to be looked up.
+    pub fn new(request: Request, reply: Reply) -> Self {
+        Self { request, reply, known: Known::default(), since_ms: None, tries: 0 }
+    }
 }

@@ -10,7 +10,7 @@ mod many;
 mod waiting;
 
 use crate::clock::{Clock, LedgerClock, Step};
-use crate::idempotency::{Idempotency, Lookup};
+use crate::idempotency::{Keys, Lookup, Seen, Sought, Window};
 use crate::request::{Refusal, Reply, Request, Submission};
 use crate::view::Live;
 use countersign_core::action::Action;
@@ -40,7 +40,7 @@ const EXPIRED_AT_ONCE: usize = 256;
 pub struct Sequencer {
     state: Live,
     waiting: WaitingRoom,
-    keys: Arc<Mutex<Idempotency>>,
+    keys: Arc<Keys>,
     keys_per_agent: u32,
     clock: Arc<Mutex<LedgerClock>>,
     step_entered: bool,
@@ -65,6 +65,8 @@ pub struct Batch {
     pub entries: Vec<Sequenced>,
     /// Answers that need no entry, but must wait for what they rest on.
     pub answers: Vec<(Reply, Result<u64, Refusal>)>,
+    /// Actions whose keys were looked up too long ago: nothing was decided, and whoever may wait for a disk looks again.
+    pub again: Vec<Submission>,
     /// Whether the wall clock has stepped and waits for confirmation.
     pub clock_step: Option<Step>,
 }
@@ -103,12 +105,7 @@ pub enum Joint {
 
 impl Sequencer {
     /// A sequencer that goes on from a state.
-    pub fn new(
-        state: Live,
-        keys: Arc<Mutex<Idempotency>>,
-        clock: Arc<Mutex<LedgerClock>>,
-        random: ChaCha12Rng,
-    ) -> Self {
+    pub fn new(state: Live, keys: Arc<Keys>, clock: Arc<Mutex<LedgerClock>>, random: ChaCha12Rng) -> Self {
         let waiting = WaitingRoom::default();
         Self {
             state,
@@ -170,12 +167,13 @@ impl Sequencer {
         #[cfg(feature = "sabotage")]
         self.sabotaged.begin(&self.state);
         let keys = Arc::clone(&self.keys);
-        let mut keys = keys.lock();
+        let mut keys = keys.window();
+        keys.freeze_if_full();
         // Those that wait come before what has queued since: a claim that has run out must not be followed by the next
         // before they had their turn.
         self.try_waiting(batch, &mut keys, now_ms);
-        for Submission { request, reply } in submissions {
-            self.one(batch, &mut keys, request, reply, now_ms, clock);
+        for submission in submissions {
+            self.one(batch, &mut keys, submission, now_ms, clock);
             if self.waiting.is_freed() {
                 self.try_waiting(batch, &mut keys, now_ms);
             }
@@ -203,15 +201,12 @@ impl Sequencer {
         batch
     }
 
-    fn one(
-        &mut self,
-        batch: &mut Batch,
-        keys: &mut Idempotency,
-        request: Request,
-        reply: Reply,
-        now_ms: u64,
-        clock: &dyn Clock,
-    ) {
+    fn one(&mut self, batch: &mut Batch, keys: &mut Window, submission: Submission, now_ms: u64, clock: &dyn Clock) {
+        let is_action = matches!(submission.request, Request::Act(_) | Request::ActMany(_));
+        if is_action && submission.known.as_of() < keys.start() {
+            return batch.again.push(submission);
+        }
+        let Submission { request, reply, known, since_ms, .. } = submission;
         // Asked here, at the request's own place: who lost a role one entry earlier has lost it.
         let asked = request.authority();
         #[cfg(feature = "sabotage")]
@@ -222,8 +217,8 @@ impl Sequencer {
             return batch.answers.push((reply, Err(refused.into())));
         }
         match request {
-            Request::Act(action) => self.act(batch, keys, action, reply, now_ms, None),
-            Request::ActMany(many) => self.act_many(batch, keys, *many, reply, now_ms),
+            Request::Act(action) => self.act(batch, keys, (action, known.of(0)), reply, now_ms, since_ms),
+            Request::ActMany(many) => self.act_many(batch, keys, (*many, &known), reply, now_ms),
             Request::Claim { .. } | Request::ExtendClaim { .. } | Request::WithdrawClaim { .. } => {
                 self.claim(batch, request, reply, now_ms);
             }
@@ -301,18 +296,19 @@ impl Sequencer {
         }
     }
 
-    /// Decides an action. One that is in front of a fence waits, if its action type says so; `since` is when it began to.
+    /// Decides an action. One that is in front of a fence waits, if its action type says so; `since` is when it began to. Its key was
+    /// sought as of a position that the window goes back to.
     fn act(
         &mut self,
         batch: &mut Batch,
-        keys: &mut Idempotency,
-        mut action: Box<Action>,
+        keys: &mut Window,
+        (mut action, sought): (Box<Action>, Sought),
         reply: Reply,
         now_ms: u64,
         since: Option<u64>,
     ) {
         let key = action.key;
-        match keys.lookup(&key, &action.id, now_ms) {
+        match Lookup::of(keys.find(&key).or(sought.seen), &action.id, now_ms) {
             Lookup::New => {}
             // The same key answers with what became of the action.
             Lookup::Same(entry) => {
@@ -320,7 +316,7 @@ impl Sequencer {
             }
             Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
         }
-        if keys.of_agent(action.agent.smol()) >= self.keys_per_agent {
+        if keys.of_agent(action.agent.smol(), now_ms) >= self.keys_per_agent {
             let refusal = Refusal::TooManyKeys(action.agent.clone(), self.keys_per_agent);
             return batch.answers.push((reply, Err(refusal)));
         }
@@ -332,9 +328,9 @@ impl Sequencer {
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
-            return self.waiting.enter(Waiter { what: Waits::Action(action), reply, since_ms, wakes_at_ms });
+            return self.waiting.enter(Waiter { what: Waits::Action(action, sought), reply, since_ms, wakes_at_ms });
         }
-        keys.insert(action.agent.smol(), key, &action.id, self.state.next_entry, now_ms);
+        keys.insert(action.agent.smol(), key, Seen::new(&action.id, self.state.next_entry, now_ms));
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
         self.enter(batch, now_ms, by, auth, event, Some(reply));

@@ -1,8 +1,9 @@
-//! What a snapshot holds: facts, budgets, pacts, halts and idempotency keys, one canonical record a line; and the entries of what waits or
-//! is under way, which are applied again.
+//! What a snapshot holds: facts, budgets, pacts, halts and the names of the runs of idempotency keys, one canonical record a line; and the
+//! entries of what waits or is under way, which are applied again.
 //!
-//! It is taken while the gate goes on, shard by shard, so facts may be newer than the position it is named for. That is
-//! sound because applying an entry twice changes nothing: the tail is replayed over it from that position.
+//! It is taken while the gate goes on, piece by piece, so facts may be newer than the position it is named for. That is
+//! sound because applying an entry twice changes nothing: the tail is replayed over it from that position. No lock that the
+//! commit loop needs is held for longer than it takes to copy a few thousand pointers.
 
 mod open_work;
 mod proved;
@@ -10,28 +11,30 @@ mod proved;
 use self::open_work::OpenWork;
 use self::proved::Proved;
 use crate::fold::Fold;
-use crate::idempotency::{Idempotency, Seen};
+use crate::idempotency::{Count, Kept, Keys, NamedRun};
 use crate::log_key::LogKeys;
 use crate::storage::snapshot::{Snapshot, SnapshotWriter};
 use crate::storage::{Log, StorageError};
 use crate::view::Synced;
-use countersign_core::action::KeyDigest;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::state::{BudgetUse, EntrySet, SHARDS};
+use countersign_core::state::{BudgetUse, EntrySet, SHARDS, State};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use smol_str::SmolStr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Bytes gathered before they are handed to the writer.
 const CHUNK: usize = 256 * 1024;
+
+/// Budgets that are copied under one lock.
+const BUDGETS_AT_ONCE: usize = 4096;
 
 /// Takes a snapshot of what readers see. Gives its position.
 pub fn take<'a>(
@@ -39,8 +42,10 @@ pub fn take<'a>(
     origin: &str,
     log_keys: &LogKeys,
     view: &dyn Fn() -> Synced<'a>,
-    keys: &Mutex<Idempotency>,
+    keys: &Keys,
 ) -> Result<u64, StorageError> {
+    // No key of an entry after the position may be in a run that it names: that entry may be lost in a crash.
+    let held = keys.hold();
     let (position, time_ms, floor, erased, tree, pacts, stops, key) = {
         let view = view();
         let pacts: Vec<_> = view.rest.pacts.values().cloned().collect();
@@ -55,6 +60,8 @@ pub fn take<'a>(
             log_keys.private(),
         )
     };
+    let naming = keys.name(&held, position)?;
+    drop(held);
     let mut lines =
         Lines { writer: SnapshotWriter::begin(Arc::clone(log.snapshots()), origin, &tree)?, buffer: String::new() };
     lines.section("head")?;
@@ -82,40 +89,47 @@ pub fn take<'a>(
         }
     }
     lines.section("budgets")?;
-    let budgets = view().rest.budgets.clone();
-    for (budget, held) in &budgets {
-        lines.push(|out| write_budget(out, budget, held))?;
+    let mut after = None;
+    loop {
+        let budgets = some_budgets(&view().rest, after.as_ref());
+        for (budget, held) in &budgets {
+            lines.push(|out| write_budget(out, budget, held))?;
+        }
+        let Some((last, _)) = budgets.into_iter().next_back() else { break };
+        after = Some(last);
     }
-    lines.section("keys")?;
-    let (seen, counts) = {
-        let keys = keys.lock();
-        let seen: Vec<(KeyDigest, Seen)> = keys.before(position).map(|(key, seen)| (*key, *seen)).collect();
-        // They may count keys of later entries, which are counted again when the tail is replayed: a few too many, never too few.
-        let counts: Vec<(SmolStr, [u32; 2])> = keys.counts().map(|(agent, counts)| (agent.clone(), counts)).collect();
-        (seen, counts)
-    };
-    for (key, seen) in seen {
-        lines.push(|out| write_key(out, &key, &seen))?;
+    lines.section("key_runs")?;
+    for run in &naming.runs {
+        lines.push(|out| write_run(out, run))?;
     }
     lines.section("key_counts")?;
-    for (agent, [current, before]) in counts {
+    for (agent, Count { day, current, before }) in keys.counts(time_ms) {
         lines.push(|out| {
             out.open('[');
             out.element();
             out.string(&agent);
-            for count in [current, before] {
+            for number in [day, current.into(), before.into()] {
                 out.element();
-                out.u64(count.into());
+                out.u64(number);
             }
             out.close(']');
         })?;
     }
     lines.finish(&key)?;
+    keys.named(&naming);
     Ok(position)
 }
 
+/// The budgets after one, a few thousand at most: they are copied under the lock. Later ones may be of later entries, as facts may.
+fn some_budgets(state: &State, after: Option<&BudgetKey>) -> Vec<(BudgetKey, BudgetUse)> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let budgets = state.budgets.range::<BudgetKey, _>((from, Bound::Unbounded));
+    budgets.take(BUDGETS_AT_ONCE).map(|(budget, held)| (budget.clone(), *held)).collect()
+}
+
 /// Reads a verified snapshot of the log with this origin back.
-pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<Fold, RestoreError> {
+pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<(Fold, Kept), RestoreError> {
+    let mut kept = Kept::default();
     let mut fold = Fold { tree: snapshot.tree().clone(), position: snapshot.size(), ..Fold::default() };
     // First of all: the keys of the effects that it holds are made of it.
     fold.state.origin = origin.into();
@@ -135,7 +149,7 @@ pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<Fold, RestoreError> 
         let mut from = 0;
         while let Some(length) = rest.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n')) {
             let line = rest.get(from..from + length).unwrap_or_default();
-            if let Err(error) = restore_line(&mut fold, name, line) {
+            if let Err(error) = restore_line((&mut fold, &mut kept), name, line) {
                 failed = Some(error);
                 break;
             }
@@ -146,7 +160,7 @@ pub fn restore(snapshot: &Snapshot, origin: &str) -> Result<Fold, RestoreError> 
     })?;
     match failed {
         Some(error) => Err(error),
-        None => Ok(fold),
+        None => Ok((fold, kept)),
     }
 }
 
@@ -272,23 +286,15 @@ fn write_budget(out: &mut Canonical, budget: &BudgetKey, held: &BudgetUse) {
     out.close('}');
 }
 
-fn write_key(out: &mut Canonical, key: &KeyDigest, seen: &Seen) {
+fn write_run(out: &mut Canonical, run: &NamedRun) {
     out.open('[');
     out.element();
-    out.string(&hex(key));
+    out.string(&run.name);
     out.element();
-    out.u64(seen.entry);
+    out.u64(run.tail_bytes);
     out.element();
-    out.u64(seen.at_ms);
-    out.element();
-    out.string(&hex(&seen.action));
+    out.hex_string(&run.digest);
     out.close(']');
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut out = Canonical::new();
-    out.hex_string(bytes);
-    out.as_str().trim_matches('"').to_owned()
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
@@ -342,7 +348,7 @@ struct StoredBudget {
     window: u64,
 }
 
-fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), RestoreError> {
+fn restore_line((fold, kept): (&mut Fold, &mut Kept), section: &str, line: &[u8]) -> Result<(), RestoreError> {
     let bad = |why: String| RestoreError::Record { section: section.to_owned(), why };
     let json = |error: serde_json::Error| bad(error.to_string());
     match section {
@@ -365,16 +371,14 @@ fn restore_line(fold: &mut Fold, section: &str, line: &[u8]) -> Result<(), Resto
             let (budget, held) = restore_budget(stored).map_err(bad)?;
             fold.state.restore_budget(budget, held);
         }
-        "keys" => {
-            let (key, entry, at_ms, action): (String, u64, u64, String) = serde_json::from_slice(line).map_err(json)?;
-            let (Some(key), Some(action)) = (unhex(&key), unhex(&action)) else {
-                return Err(bad("not a key".to_owned()));
-            };
-            fold.keys.put(key, Seen { entry, at_ms, action });
+        "key_runs" => {
+            let (name, tail_bytes, digest): (String, u64, String) = serde_json::from_slice(line).map_err(json)?;
+            let digest = unhex(&digest).ok_or_else(|| bad("not the digest of a run".to_owned()))?;
+            kept.runs.push(NamedRun { name, digest, tail_bytes });
         }
         "key_counts" => {
-            let (agent, current, before): (SmolStr, u32, u32) = serde_json::from_slice(line).map_err(json)?;
-            fold.keys.put_count(agent, [current, before]);
+            let (agent, day, current, before): (SmolStr, u64, u32, u32) = serde_json::from_slice(line).map_err(json)?;
+            kept.counts.push((agent, Count { day, current, before }));
         }
         _ if open_work::restore(fold, section, line).map_err(bad)? => {}
         _ => return Err(bad("this version does not know the section".to_owned())),

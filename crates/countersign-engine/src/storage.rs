@@ -22,6 +22,7 @@ mod walk;
 mod writer;
 
 pub use anchor::{ANCHOR_INTERVAL_MS, Anchor};
+pub(crate) use error::IoContext;
 pub use error::{Place, StorageError};
 pub use log::{OwnedBatch, SegmentLog};
 pub use recover::{Folder, OpenOptions, OpenReport, Opened, open};

@@ -15,7 +15,6 @@ use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Encoder, Event, Kind, Leaf};
 use countersign_core::review::ReviewId;
 use countersign_engine::audit::{AuditReport, Unknown, audit, replay};
-use countersign_engine::clock::SystemClock;
 use countersign_engine::fold::walk_options;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
 use countersign_engine::log_key::{HeldKey, KeyFiles};
@@ -297,9 +296,9 @@ fn lied_about(
     gate.close().unwrap();
 
     let mut parts = Parts::open(on_folder(dir), Options::new(ORIGIN)).unwrap();
-    let submission = Submission { request: Request::Act(Box::new(action)), reply: Box::new(|_| ()) };
+    let submission = Submission::new(Request::Act(Box::new(action)), Box::new(|_| ()));
     let mut batch = Batch::default();
-    parts.sequencer.sequence(&mut batch, [submission], &SystemClock::default());
+    parts.sequence(&mut batch, [submission]);
     let Event::Action(decided) = &mut Arc::get_mut(&mut batch.entries[0].entry).unwrap().event else { panic!() };
     tell(decided);
     let entry = batch.entries[0].entry.index;

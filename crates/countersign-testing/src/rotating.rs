@@ -127,10 +127,10 @@ pub fn call_all(parts: &mut Parts, requests: Vec<Request>) -> Vec<Result<u64, Re
                 *slot = entry;
             }
         });
-        Submission { request, reply }
+        Submission::new(request, reply)
     });
     let mut batch = Batch::default();
-    parts.sequencer.sequence(&mut batch, submissions, &SystemClock::default());
+    parts.sequence(&mut batch, submissions);
     // Everyone waiting was told.
     let _ = parts.committer.commit(batch);
     answers.lock().map(|answers| answers.clone()).unwrap_or_default()

@@ -119,6 +119,8 @@ struct Simulation<'t> {
     clients: Clients,
     /// Whether the log begins with an admin, so that everybody signs.
     identified: bool,
+    /// Whether so few idempotency keys are in memory that most are in files.
+    keys_in_files: bool,
     /// How many requests were signed.
     nonce: u64,
     /// The time that callers sign by.
@@ -150,7 +152,7 @@ pub struct History {
 /// # Errors
 /// Says which promise was broken.
 pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
-    play(seed, trace).map(|simulation| simulation.stats)
+    play(seed, true, trace).map(|simulation| simulation.stats)
 }
 
 /// Runs one seed and gives the history it left.
@@ -159,11 +161,11 @@ pub fn run(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Stats, String> {
 /// Says which promise was broken.
 pub fn record(seed: u64) -> Result<History, String> {
     let mut silent = |_| ();
-    let Simulation { operations, entries, .. } = play(seed, &mut silent)?;
+    let Simulation { operations, entries, .. } = play(seed, false, &mut silent)?;
     Ok(History { operations, entries })
 }
 
-fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, String> {
+fn play(seed: u64, keys_in_files: bool, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, String> {
     let mut rng = SplitMix::new(seed ^ 0x51a1_0000_0000_0000);
     let key = LogKey::new(ORIGIN, signing_key().verifying_key()).map_err(|error| error.to_string())?;
     let lives = 1 + rng.below(4);
@@ -176,6 +178,7 @@ fn play(seed: u64, trace: &mut dyn FnMut(String)) -> Result<Simulation<'_>, Stri
         key,
         clients: Clients::new(rng.fork(), &TOKEN_KEY, identified),
         identified,
+        keys_in_files,
         nonce: 0,
         signing_ms: 0,
         operations: Vec::new(),
@@ -217,7 +220,9 @@ impl Simulation<'_> {
         };
         let first_admin =
             self.identified.then(|| KeyName::of(identities::signing_key(ADMIN, 0).verifying_key().to_bytes()));
-        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, ..Options::new(ORIGIN) };
+        let usual = Options::new(ORIGIN);
+        let table_keys = if self.keys_in_files { 4 + self.stats.opened % 8 } else { usual.table_keys };
+        let options = Options { segment_bytes: SEGMENT_BYTES, snapshot_every: 0, first_admin, table_keys, ..usual };
         self.stats.opened += 1;
         Parts::open(environment, options).map_err(|error| error.to_string())
     }
@@ -227,7 +232,8 @@ impl Simulation<'_> {
         match self.rng.below(8) {
             // Soon, while the folder is being opened or filled.
             0 => faults.crash_at = Some(1 + self.rng.below(24)),
-            1..=3 => faults.crash_at = Some(1 + self.rng.below(160)),
+            // Files of keys take steps of their own.
+            1..=3 => faults.crash_at = Some(1 + self.rng.below(if self.keys_in_files { 200 } else { 160 })),
             4 | 5 => {
                 let how = if self.rng.below(2) == 0 { FailedSync::Dropped } else { FailedSync::KeptClean };
                 faults.fail_sync = Some((1 + self.rng.below(40), how));
@@ -315,7 +321,7 @@ impl Simulation<'_> {
                 return Ok(End::Fault(why));
             }
             let mut batch = Batch::default();
-            parts.sequencer.sequence(&mut batch, submissions, &*self.clock);
+            parts.sequence(&mut batch, submissions);
             let committed = parts.committer.commit(batch);
             self.take_answers(&slot)?;
             if let Err(error) = committed {
@@ -335,6 +341,7 @@ impl Simulation<'_> {
         let done = match self.rng.below(8) {
             0..=2 => log.tend(self.clock.monotonic_ms()).map(|()| "looks after the log"),
             3 => parts.snapshot().map(|_| "takes a snapshot"),
+            4 if self.keys_in_files => parts.tend_keys().map(|()| "looks after the keys"),
             _ => return None,
         };
         self.say(|| {

@@ -36,11 +36,11 @@ fn enter(parts: &mut Parts, requests: Vec<Request>) -> Result<Vec<Answer>, Strin
         .into_iter()
         .map(|request| {
             let answers = Arc::clone(&answers);
-            Submission { request, reply: Box::new(move |answer| answers.lock().unwrap().push(answer)) }
+            Submission::new(request, Box::new(move |answer| answers.lock().unwrap().push(answer)))
         })
         .collect();
     let mut batch = Batch::default();
-    parts.sequencer.sequence(&mut batch, submissions, &*Hands::at(1_800_000_000_000));
+    parts.sequence(&mut batch, submissions);
     parts.committer.commit(batch).map_err(|error| error.to_string())?;
     let answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.into_iter().map(|answer| answer.map_err(|refusal| refusal.to_string())).collect()

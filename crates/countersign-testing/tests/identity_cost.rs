@@ -86,8 +86,8 @@ impl World {
 
     fn run(&mut self, requests: impl IntoIterator<Item = Request>) -> Batch {
         let mut batch = Batch::default();
-        let submissions = requests.into_iter().map(|request| Submission { request, reply: Box::new(|_| ()) });
-        self.parts.sequencer.sequence(&mut batch, submissions, &*Hands::at(NOW_MS));
+        let submissions = requests.into_iter().map(|request| Submission::new(request, Box::new(|_| ())));
+        self.parts.sequence(&mut batch, submissions);
         batch
     }
 

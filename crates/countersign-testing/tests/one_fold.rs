@@ -154,7 +154,7 @@ fn open(disk: &FaultyDisk, table: Option<&RowTable>, clock: &Arc<Hands>, seed: u
     let log_key = HeldKey::load(files).unwrap();
     let environment =
         Environment { disk, clock: Arc::clone(clock) as _, seed: [seed; 32], log_key, token_key: [2; 32] };
-    let options = Options { segment_bytes: 1 << 20, snapshot_every: 0, ..Options::new(ORIGIN) };
+    let options = Options { segment_bytes: 1 << 20, snapshot_every: 0, table_keys: 3, ..Options::new(ORIGIN) };
     match table {
         Some(table) => Parts::open_on(table.take(), environment, options).unwrap(),
         None => Parts::open(environment, options).unwrap(),
@@ -199,8 +199,7 @@ impl History {
         let mut batch = Batch::default();
         let answers = Arc::clone(&self.answers);
         let answered = move |answer: Result<Answer, Refusal>| answers.lock().push(told(&answer));
-        let submission = Submission { request, reply: Box::new(answered) };
-        self.parts.sequencer.sequence(&mut batch, [submission], &*self.clock);
+        self.parts.sequence(&mut batch, [Submission::new(request, Box::new(answered))]);
         // Nothing writes a context yet; what is said in one must come back from the log, whoever reads it.
         for sequenced in &mut batch.entries {
             let labels = vec![format!("label-{}", self.rng.below(9)).into()];
@@ -211,6 +210,7 @@ impl History {
             self.contexts.insert(entry.index, entry.context.clone());
         }
         self.parts.committer.commit(batch).unwrap();
+        self.parts.tend_keys().unwrap();
         let view = self.parts.view();
         assert!(self.parts.sequencer.state() == view.whole_state(), "readers see another state at {}", view.position);
     }

@@ -15,8 +15,8 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// How many shards there are. A background snapshot holds up writers for the copy of one shard only: with a million facts,
-/// four thousand pointers.
-pub const SHARDS: usize = 256;
+/// a thousand pointers.
+pub const SHARDS: usize = 1024;
 
 /// Facts by id. Each fact is its own key, so a fact costs one pointer here.
 #[derive(Debug, Clone)]

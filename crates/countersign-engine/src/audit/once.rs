@@ -5,7 +5,7 @@
 
 use super::signing_time::SigningTimes;
 use crate::fold::Fold;
-use crate::idempotency::Lookup;
+use crate::idempotency::{Lookup, Remembered};
 use crate::identity::batches::Batches;
 use crate::identity::signature::signed_at;
 use countersign_core::decide::not_groupable;
@@ -18,6 +18,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Once {
     requests: HashMap<RequestDigest, u64>,
+    keys: Remembered,
     times: SigningTimes,
     batches: Batches,
 }
@@ -28,11 +29,16 @@ impl Once {
         self.batches.unfinished()
     }
 
+    /// Remembers the keys of an entry.
+    pub(super) fn applied(&mut self, entry: &Entry) {
+        self.keys.note(entry);
+    }
+
     /// Whether an entry is the first of its request: of its idempotency key within a day, and of its signature at all; and whether the
     /// signature was fresh.
     pub(super) fn check(&mut self, entry: &Entry, fold: &Fold, origin: &str) -> Result<(), String> {
         for (key, action) in entry.event.keys() {
-            if let Lookup::Same(before) | Lookup::Other(before) = fold.keys.lookup(&key, &action, entry.time_ms) {
+            if let Lookup::Same(before) | Lookup::Other(before) = self.keys.lookup(&key, &action, entry.time_ms) {
                 return Err(format!("its idempotency key was used in entry {before}, and it was decided all the same"));
             }
         }

@@ -86,7 +86,7 @@ impl Shared {
         let wakes_at_ms = self.wakes_at_ms.load(Ordering::Acquire);
         if wakes_at_ms <= self.ledger_clock.lock().read(&*self.clock) {
             // If its queue is full, the sequencer is about to look anyway.
-            drop(own.try_send(Submission { request: Request::Wake, reply: Box::new(|_| {}) }));
+            drop(own.try_send(Submission::new(Request::Wake, Box::new(|_| {}))));
         }
     }
 
@@ -94,7 +94,7 @@ impl Shared {
     fn write_denials(&self, own: &Sender<Submission>) {
         let now_ms = self.ledger_clock.lock().read(&*self.clock);
         let Some(denied) = self.denials.due(now_ms) else { return };
-        let sent = own.try_send(Submission { request: Request::Denials(denied), reply: Box::new(|_| {}) });
+        let sent = own.try_send(Submission::new(Request::Denials(denied), Box::new(|_| {})));
         // If their queue is full, it is counted on and written later.
         if let Err(TrySendError::Full(Submission { request: Request::Denials(denied), .. })) = sent {
             self.denials.put_back(denied);

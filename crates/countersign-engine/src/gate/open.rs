@@ -6,11 +6,13 @@ use crate::commit::{CommitError, Committer, EncodeStage, StoreStage};
 use crate::delegation::Delegations;
 use crate::denials::Denials;
 use crate::fold::{self, Depth, EntryLeaves, Fold};
+use crate::idempotency::{Kept, Keys, TABLE_KEYS};
 use crate::identity::KeptFile;
 use crate::identity::replay::ReplayWindow;
 use crate::log_key::{HeldKey, LogKeys};
 use crate::outbox::LastAttempts;
-use crate::sequence::Sequencer;
+use crate::request::Submission;
+use crate::sequence::{Batch, Sequencer};
 use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
@@ -54,8 +56,10 @@ pub struct Options {
     pub snapshot_every: u64,
     /// Most bytes of new entries that are kept in memory for those that follow the log; a follower further behind reads the log.
     pub recent_bytes_max: usize,
-    /// Most idempotency keys that are kept for one agent, for one to two days; each takes some 60 bytes of memory.
+    /// Most idempotency keys that are kept for one agent, for one to two days; each takes some 40 bytes on the disk.
     pub keys_per_agent: u32,
+    /// Idempotency keys that are in memory before they are written to a file. Only tests set it.
+    pub table_keys: usize,
     /// The key of the first operator. Used only when a log is made: it begins identified, with this one admin.
     pub first_admin: Option<KeyName>,
     /// Whether a log is made where there is none. A gate that goes on with a log must not: an empty folder is a lost or a
@@ -80,8 +84,9 @@ impl Options {
             snapshot_every: 500_000,
             // Some 10,000 actions: more than a follower misses while its thread waits for a core.
             recent_bytes_max: 8 << 20,
-            // More than a hundred actions a second, day and night; 1.2 GB.
+            // More than a hundred actions a second, day and night; 800 MB on the disk.
             keys_per_agent: 20_000_000,
+            table_keys: TABLE_KEYS,
             first_admin: None,
             may_begin: true,
             old_token_keys: Vec::new(),
@@ -152,9 +157,39 @@ impl Parts {
         self.shared.view()
     }
 
+    /// The lock that readers hold the view by, for what measures how long they do.
+    pub fn view_lock(&self) -> &RwLock<View> {
+        &self.shared.view
+    }
+
     /// The keys of the gate.
     pub fn log_keys(&self) -> &LogKeys {
         &self.shared.log_keys
+    }
+
+    /// Decides requests at one reading of the clock and adds them to a batch, as a gate does: their keys are looked up first, and again
+    /// where that was too long ago.
+    pub fn sequence(&mut self, batch: &mut Batch, submissions: impl IntoIterator<Item = Submission>) {
+        let mut submissions: Vec<Submission> = submissions.into_iter().collect();
+        loop {
+            let looked_up = submissions.into_iter().filter_map(|submission| self.shared.look_up(submission));
+            let looked_up: Vec<Submission> = looked_up.collect();
+            self.sequencer.sequence(batch, looked_up, &*self.shared.clock);
+            submissions = std::mem::take(&mut batch.again);
+            if submissions.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The idempotency keys.
+    pub fn keys(&self) -> &Keys {
+        &self.shared.keys
+    }
+
+    /// Looks after the idempotency keys, as a thread of the gate does.
+    pub fn tend_keys(&self) -> Result<(), StorageError> {
+        self.shared.keys.tend(&*self.shared.log, &self.shared.view)
     }
 
     /// Takes a snapshot now.
@@ -173,7 +208,8 @@ impl Parts {
         let Environment { disk, clock, seed, log_key, token_key } = environment;
         let log_keys = Arc::new(LogKeys::new(&options.origin, log_key)?);
         let (public, next) = (log_keys.public(), log_keys.next_public());
-        let (mut fold, snapshot, ignored) = restore(&*store, &public)?;
+        let (mut fold, kept, snapshot, ignored) = restore(&*store, &public)?;
+        let keys = Keys::restore(Arc::clone(&disk), options.table_keys, fold.position, kept)?;
         let start = fold.tree.frontier();
         let from = fold.position;
         let open_options = OpenOptions {
@@ -186,8 +222,17 @@ impl Parts {
             let entries = placed.entries().filter(|entry| entry.index >= from);
             entries.map(|entry| fold::read(entry.index, entry.leaf, entry.payload, Depth::Fold)).collect()
         };
-        let apply = |read: fold::Read| fold.apply(&read);
+        let mut unkept = None;
+        let apply = |read: fold::Read| {
+            fold.apply(&read)?;
+            unkept = unkept.take().or_else(|| keys.replay(&read.entry).err());
+            Ok(())
+        };
         let opened = fold::ahead(read_batch, apply, |fold| store.open(open_options, fold))?;
+        if let Some(error) = unkept {
+            return Err(error.into());
+        }
+        keys.mend(&*opened.log, || fold.tree.clone(), fold.time_ms)?;
         let created = fold.position == 0;
         if created && !options.may_begin {
             return Err(OpenError::NoLedger);
@@ -211,12 +256,12 @@ impl Parts {
             ChaCha12Rng::from_seed(seed)
         };
         let is_identified = fold.state.is_identified();
-        let Fold { state, keys, tree, position, time_ms, erasure, .. } = fold;
+        let Fold { state, tree, position, time_ms, erasure, .. } = fold;
         let checkpoint = opened.log.latest_note().unwrap_or_default().into();
         let mut state = state;
         let view = View { rest: state.without_facts(), position, time_ms, tree, checkpoint, clock_stepped: false };
         let view = Arc::new(RwLock::new(view));
-        let keys = Arc::new(Mutex::new(keys));
+        let keys = Arc::new(keys);
         let stream = Arc::new(Stream::new(position, options.recent_bytes_max));
         let ledger_clock = LedgerClock::start(&*clock, time_ms);
         #[cfg(feature = "sabotage")]
@@ -297,15 +342,17 @@ fn replay_window(
     reopened.map_err(|source| StorageError::Io { action: "read", name: "nonces".to_owned(), source })
 }
 
-/// The newest snapshot that can be used, and those that cannot.
-fn restore(store: &dyn Store, key: &LogKey) -> Result<(Fold, Option<u64>, Vec<Ignored>), OpenError> {
+/// What the newest snapshot that can be used holds, its position, and the snapshots that cannot be used.
+type Restored = (Fold, Kept, Option<u64>, Vec<Ignored>);
+
+fn restore(store: &dyn Store, key: &LogKey) -> Result<Restored, OpenError> {
     let (found, mut ignored) = newest(store.snapshots(), key, None)?;
-    let Some(found) = found else { return Ok((Fold::default(), None, ignored)) };
+    let Some(found) = found else { return Ok((Fold::default(), Kept::default(), None, ignored)) };
     match snapshot::restore(&found, key.origin()) {
-        Ok(fold) => Ok((fold, Some(found.size()), ignored)),
+        Ok((fold, kept)) => Ok((fold, kept, Some(found.size()), ignored)),
         Err(error) => {
             ignored.push(Ignored { name: found.name().to_owned(), reason: error.to_string() });
-            Ok((Fold::default(), None, ignored))
+            Ok((Fold::default(), Kept::default(), None, ignored))
         }
     }
 }

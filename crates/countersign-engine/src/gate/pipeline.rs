@@ -6,7 +6,9 @@
 //! change of threads.
 
 use super::Shared;
+use super::keys::AGAIN_LEN;
 use crate::commit::{CommitError, Committer, EncodeStage, Encoded, StoreStage};
+use crate::idempotency::Known;
 use crate::request::{Answer, Refusal, Request, Submission};
 use crate::sequence::{Batch, Sequencer};
 use countersign_core::call::Outcome;
@@ -91,12 +93,19 @@ pub(super) struct Pipeline {
     store: Mutex<Option<StoreStage>>,
     /// Memory of batches that are on disk.
     spare: Mutex<Vec<u8>>,
+    /// Where actions go whose keys are to be looked up again.
+    again: Sender<Submission>,
     /// Batches decided and handed over, not yet durable. Changed upwards only by whoever holds the sequencer.
     handed_over: AtomicU64,
 }
 
 impl Pipeline {
-    pub(super) fn new(shared: Arc<Shared>, sequencer: Sequencer, committer: Committer) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        sequencer: Sequencer,
+        committer: Committer,
+        again: Sender<Submission>,
+    ) -> Self {
         let Committer { encode, store } = committer;
         Self {
             shared,
@@ -104,6 +113,7 @@ impl Pipeline {
             encode: Mutex::new(encode),
             store: Mutex::new(Some(store)),
             spare: Mutex::default(),
+            again,
             handed_over: AtomicU64::new(0),
         }
     }
@@ -152,7 +162,7 @@ impl Pipeline {
             }
             let is_alone = taken.len() == 1;
             sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
-            self.note_waiting(&sequencer);
+            self.after_turn(&sequencer, &mut batch);
             // For a lone caller, handing over to another thread would only add to the wait. Under load it must be handed
             // over: the next batch is decided while this one is made durable.
             let before_too = std::mem::replace(&mut was_alone, is_alone);
@@ -169,13 +179,13 @@ impl Pipeline {
                 // However full the batch is, a halt joins it.
                 if !queues.urgent.is_empty() {
                     sequencer.sequence(&mut batch, queues.urgent.try_iter(), &*self.shared.clock);
-                    self.note_waiting(&sequencer);
+                    self.after_turn(&sequencer, &mut batch);
                 }
                 let full = batch.len() >= self.shared.options.batch_max || bytes >= BATCH_BODY_BYTES_MAX;
                 let Some(first) = (if full { None } else { queues.more() }) else { continue };
                 self.take(first, batch.len(), &mut taken, &mut bytes, queues);
                 sequencer.sequence(&mut batch, queues.urgent_first(taken.drain(..)), &*self.shared.clock);
-                self.note_waiting(&sequencer);
+                self.after_turn(&sequencer, &mut batch);
             }
         }
         self.sequencer.lock().abandon_waiting();
@@ -196,8 +206,14 @@ impl Pipeline {
         }
     }
 
-    /// Lets the housekeeper know when somebody that waits must be looked after.
-    fn note_waiting(&self, sequencer: &Sequencer) {
+    /// Lets the housekeeper know when somebody that waits must be looked after, and hands on what is to be looked up again.
+    fn after_turn(&self, sequencer: &Sequencer, batch: &mut Batch) {
+        for submission in batch.again.drain(..) {
+            if let Err(error) = self.again.try_send(submission) {
+                let refusal = if error.is_full() { Refusal::Busy(AGAIN_LEN) } else { Refusal::Closed };
+                (error.into_inner().reply)(Err(refusal));
+            }
+        }
         let wakes_at_ms = sequencer.wakes_at_ms().unwrap_or(u64::MAX);
         self.shared.wakes_at_ms.store(wakes_at_ms, Ordering::Release);
         self.shared.waiting.store(sequencer.waiting(), Ordering::Release);
@@ -264,7 +280,7 @@ pub(super) struct Idle<'a> {
 
 impl Idle<'_> {
     /// Does a request on this thread, from its decision to its answer.
-    pub(super) fn call(mut self, request: Request) -> Result<Answer, Refusal> {
+    pub(super) fn call(mut self, request: Request, known: Known) -> Result<Answer, Refusal> {
         let shared = &self.pipeline.shared;
         if let Some(cause) = shared.failure() {
             return Err(Refusal::Poisoned(cause));
@@ -273,8 +289,8 @@ impl Idle<'_> {
         // There is room for the one answer, and this thread takes it.
         let reply = Box::new(move |result| drop(answer.try_send(result)));
         let mut batch = Batch::default();
-        self.sequencer.sequence(&mut batch, [Submission { request, reply }], &*shared.clock);
-        self.pipeline.note_waiting(&self.sequencer);
+        self.sequencer.sequence(&mut batch, [Submission { known, ..Submission::new(request, reply) }], &*shared.clock);
+        self.pipeline.after_turn(&self.sequencer, &mut batch);
         self.pipeline.commit_here(batch);
         // Usually the answer is there. If a fence is in the way, it comes when others have used the sequencer.
         drop(self.sequencer);

@@ -6,7 +6,7 @@
 
 use super::{Batch, Joint, Sequenced, Sequencer, draw_tags};
 use crate::commit::GROUP_BYTES_MAX;
-use crate::idempotency::{Idempotency, Lookup};
+use crate::idempotency::{Known, Lookup, Seen, Sought, Window};
 use crate::request::{ActMany, Answer, Refusal, Reply};
 use countersign_core::action::Action;
 use countersign_core::decide::{GroupBlocked, Grouping, decide_group};
@@ -56,45 +56,53 @@ impl Sequencer {
     pub(super) fn act_many(
         &mut self,
         batch: &mut Batch,
-        keys: &mut Idempotency,
-        many: ActMany,
+        keys: &mut Window,
+        (many, known): (ActMany, &Known),
         reply: Reply,
         now_ms: u64,
     ) {
         if many.is_atomic {
-            return self.act_as_group(batch, keys, many, reply, now_ms);
+            return self.act_as_group(batch, keys, (many, known), reply, now_ms);
         }
         let ActMany { by, auth, ids, actions, is_atomic } = many;
         // Entered only if an action of it is: one that was sent again in whole leaves nothing.
         let mut waiting = Some((by, auth, Event::Batch { actions: ids, is_atomic }));
         let mut entry = None;
         let replies = gather(actions.len(), reply);
-        for (mut action, reply) in actions.into_iter().zip(replies) {
-            if waiting.is_some() && self.is_new(keys, &action, now_ms) {
+        for (place, (mut action, reply)) in actions.into_iter().zip(replies).enumerate() {
+            let sought = known.of(place);
+            if waiting.is_some() && self.is_new(keys, &action, sought, now_ms) {
                 entry = Some(self.state.next_entry);
                 if let Some((by, auth, event)) = waiting.take() {
                     self.enter(batch, now_ms, by, auth, event, None);
                 }
             }
             action.batch = entry;
-            self.act(batch, keys, Box::new(action), reply, now_ms, None);
+            self.act(batch, keys, (Box::new(action), sought), reply, now_ms, None);
         }
     }
 
     /// Whether an action will be decided, now or when a fence is freed.
-    fn is_new(&self, keys: &Idempotency, action: &Action, now_ms: u64) -> bool {
-        keys.lookup(&action.key, &action.id, now_ms) == Lookup::New
-            && keys.of_agent(action.agent.smol()) < self.keys_per_agent
+    fn is_new(&self, keys: &Window, action: &Action, sought: Sought, now_ms: u64) -> bool {
+        Lookup::of(keys.find(&action.key).or(sought.seen), &action.id, now_ms) == Lookup::New
+            && keys.of_agent(action.agent.smol(), now_ms) < self.keys_per_agent
     }
 
     /// Decides a group: all of its actions commit, in one storage batch, or one entry says which of them was rejected.
-    fn act_as_group(&mut self, batch: &mut Batch, keys: &mut Idempotency, many: ActMany, reply: Reply, now_ms: u64) {
-        let known = match self.known_in_group(keys, &many, now_ms) {
-            Ok(known) => known,
+    fn act_as_group(
+        &mut self,
+        batch: &mut Batch,
+        keys: &mut Window,
+        (many, known): (ActMany, &Known),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        let before = match self.known_in_group(keys, (&many, known), now_ms) {
+            Ok(before) => before,
             Err(refusal) => return batch.answers.push((reply, Err(refusal))),
         };
-        if !known.is_empty() {
-            let latest = known.into_iter().map(|entry| Ok(self.state.latest_of(entry)));
+        if !before.is_empty() {
+            let latest = before.into_iter().map(|entry| Ok(self.state.latest_of(entry)));
             return batch.answers.extend(gather(many.actions.len(), reply).zip(latest));
         }
         let ActMany { by, auth, ids, mut actions, .. } = many;
@@ -109,7 +117,8 @@ impl Sequencer {
             Err(blocked) => {
                 let GroupBlocked { failed, decision } = *blocked;
                 for action in &actions {
-                    keys.insert(action.agent.smol(), action.key, &action.id, self.state.next_entry, now_ms);
+                    let seen = Seen::new(&action.id, self.state.next_entry, now_ms);
+                    keys.insert(action.agent.smol(), action.key, seen);
                 }
                 let event = Event::Group(Box::new(Grouped { actions, failed, decision }));
                 self.enter(batch, now_ms, by, auth, event, Some(reply));
@@ -118,10 +127,15 @@ impl Sequencer {
     }
 
     /// The entries of a group that was decided before; none if all of it is new. What is neither cannot be decided as one.
-    fn known_in_group(&self, keys: &Idempotency, many: &ActMany, now_ms: u64) -> Result<Vec<u64>, Refusal> {
+    fn known_in_group(
+        &self,
+        keys: &Window,
+        (many, sought): (&ActMany, &Known),
+        now_ms: u64,
+    ) -> Result<Vec<u64>, Refusal> {
         let mut known = Vec::new();
         for (at, action) in many.actions.iter().enumerate() {
-            match keys.lookup(&action.key, &action.id, now_ms) {
+            match Lookup::of(keys.find(&action.key).or(sought.of(at).seen), &action.id, now_ms) {
                 Lookup::Other(entry) => return Err(Refusal::KeyReused(entry)),
                 Lookup::Same(entry) if known.len() == at => known.push(entry),
                 Lookup::Same(entry) => return Err(Refusal::GroupRepeats { at: at + 1, entry }),
@@ -135,7 +149,7 @@ impl Sequencer {
             _ => {}
         }
         let more = u32::try_from(many.actions.len() - known.len()).unwrap_or(u32::MAX);
-        if more > 0 && keys.of_agent(many.by.smol()).saturating_add(more) > self.keys_per_agent {
+        if more > 0 && keys.of_agent(many.by.smol(), now_ms).saturating_add(more) > self.keys_per_agent {
             return Err(Refusal::TooManyKeys(many.by.clone(), self.keys_per_agent));
         }
         Ok(known)
@@ -186,7 +200,7 @@ impl Sequencer {
     }
 
     /// Enters a group that commits. What does not fit one commit is not decided at all.
-    fn enter_group(&mut self, batch: &mut Batch, keys: &mut Idempotency, entries: Vec<Entry>, reply: Reply) {
+    fn enter_group(&mut self, batch: &mut Batch, keys: &mut Window, entries: Vec<Entry>, reply: Reply) {
         let mut encoder = Encoder::default();
         let bytes = entries.iter().map(|entry| encoder.payload(entry).len()).sum();
         if bytes > GROUP_BYTES_MAX {
@@ -195,9 +209,7 @@ impl Sequencer {
         let replies = std::iter::once(None).chain(gather(entries.len().saturating_sub(1), reply).map(Some));
         let mut joint = Joint::First(bytes);
         for (entry, reply) in entries.into_iter().zip(replies) {
-            for (key, action) in entry.event.keys() {
-                keys.insert(entry.by.smol(), key, &action, entry.index, entry.time_ms);
-            }
+            keys.note(&entry);
             self.state.apply(&entry);
             batch.entries.push(Sequenced { entry: Arc::new(entry), joint, reply });
             joint = Joint::Next;

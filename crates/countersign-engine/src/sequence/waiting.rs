@@ -2,8 +2,8 @@
 //! came, and rejected when its time is up.
 
 use super::{Batch, Sequencer};
-use crate::idempotency::Idempotency;
-use crate::request::{Refusal, Reply};
+use crate::idempotency::{Sought, Window};
+use crate::request::{Refusal, Reply, Request, Submission};
 use countersign_core::action::Action;
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
@@ -21,8 +21,8 @@ const WAITERS_PER_AGENT_MAX: usize = 64;
 
 /// What waits.
 pub(super) enum Waits {
-    /// An action, to be decided.
-    Action(Box<Action>),
+    /// An action, to be decided, and what was found under its key.
+    Action(Box<Action>, Sought),
     /// An effect that has cooled, to be dispatched, and whose it is.
     Dispatch(EffectId, AgentId),
 }
@@ -31,7 +31,7 @@ impl Waits {
     /// Whose place it takes.
     fn agent(&self) -> &AgentId {
         match self {
-            Self::Action(action) => &action.agent,
+            Self::Action(action, _) => &action.agent,
             Self::Dispatch(_, agent) => agent,
         }
     }
@@ -122,7 +122,7 @@ impl Sequencer {
     }
 
     /// Gives everyone that waits a turn, if a fence was freed or someone's time has come.
-    pub(super) fn try_waiting(&mut self, batch: &mut Batch, keys: &mut Idempotency, now_ms: u64) {
+    pub(super) fn try_waiting(&mut self, batch: &mut Batch, keys: &mut Window, now_ms: u64) {
         let is_due = self.waiting.wakes_at_ms().is_some_and(|wakes_at_ms| wakes_at_ms <= now_ms);
         if !std::mem::take(&mut self.waiting.freed) && !is_due {
             return;
@@ -131,7 +131,14 @@ impl Sequencer {
             // Anyone who must wait on enters the room again, behind those who came before.
             let Waiter { what, reply, since_ms, .. } = waiter;
             match what {
-                Waits::Action(action) => self.act(batch, keys, action, reply, now_ms, Some(since_ms)),
+                // It has waited longer than the window goes back.
+                Waits::Action(action, sought) if sought.as_of < keys.start() => {
+                    let again = Submission::new(Request::Act(action), reply);
+                    batch.again.push(Submission { since_ms: Some(since_ms), ..again });
+                }
+                Waits::Action(action, sought) => {
+                    self.act(batch, keys, (action, sought), reply, now_ms, Some(since_ms));
+                }
                 Waits::Dispatch(effect, _) => self.dispatch(batch, effect, reply, now_ms, Some(since_ms)),
             }
         }

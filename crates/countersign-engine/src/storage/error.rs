@@ -36,6 +36,16 @@ pub enum StorageError {
         /// What the system said.
         source: io::Error,
     },
+    /// A run of idempotency keys is not the one that it should be.
+    #[error(
+        "the idempotency keys in {name} cannot be used: {reason} (hint: the gate makes the file again from the log)"
+    )]
+    KeyRun {
+        /// The file.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// Another process has the folder.
     #[error("{holder} (hint: one gate a folder; stop that process first)")]
     Locked {
@@ -202,7 +212,7 @@ pub enum StorageError {
 }
 
 /// Adds what was tried to an error of the disk.
-pub(super) trait IoContext<T> {
+pub(crate) trait IoContext<T> {
     fn on(self, action: &'static str, name: &str) -> Result<T, StorageError>;
 }
 

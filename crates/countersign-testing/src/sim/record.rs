@@ -147,7 +147,7 @@ impl Simulation<'_> {
         self.stats.operations += 1;
         let by = by.to_owned();
         self.operations.push(Operation { by, signed_with, asked, started, ended: None, answer: None });
-        Submission { request, reply }
+        Submission::new(request, reply)
     }
 
     fn request(&mut self, parts: &Parts, by: &str, auth: Auth, asked: &Asked) -> Result<Option<Request>, String> {

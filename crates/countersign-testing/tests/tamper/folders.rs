@@ -161,10 +161,10 @@ pub fn folder_of(requests: Vec<Vec<Request>>, first_admin: Option<KeyName>) -> (
                     receipts.lock().unwrap().push(entered.proof.receipt(&entered.entry).unwrap());
                 }
             });
-            Submission { request, reply }
+            Submission::new(request, reply)
         });
         let mut batch = Batch::default();
-        parts.sequencer.sequence(&mut batch, submissions.collect::<Vec<_>>(), &*clock);
+        parts.sequence(&mut batch, submissions);
         parts.committer.commit(batch).unwrap();
     }
     let Parts { committer, .. } = parts;

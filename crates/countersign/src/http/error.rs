@@ -147,6 +147,9 @@ impl From<Refusal> for HttpError {
             }
             Refusal::GroupTooLarge(_) => (Code::BodyTooLarge, "nothing was decided; send a smaller group"),
             Refusal::TooManyKeys(..) => (Code::TooManyKeys, TOO_MANY_KEYS_HINT),
+            Refusal::KeysUnread(_) => {
+                (Code::NotReady, "nothing was decided; retry in a second with the same idempotency key")
+            }
             Refusal::VersionMismatch { .. } => {
                 (Code::VersionMismatch, "read the fact again, and send its version in `If-Match`")
             }
