@@ -6,7 +6,7 @@ use countersign::measured::serve_on;
 use countersign_core::identity::{BatchDigests, KeyName};
 use countersign_core::ids::{AgentId, Digest};
 use countersign_engine::gate::Gate;
-use countersign_engine::identity::signature::{BATCH_PATH, Signable, sign};
+use countersign_signature::{BATCH_PATH, Signable, sign};
 use ed25519_dalek::SigningKey;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -9,7 +9,6 @@ mod freshness;
 mod kept;
 pub mod meaning;
 pub mod replay;
-pub mod signature;
 pub mod stored;
 
 pub use authenticate::{AuthError, Authenticated, HeadAuthenticated};

@@ -2,7 +2,7 @@
 
 use countersign_core::identity::{Auth, BatchDigests, KeyName, Signed};
 use countersign_core::ids::Digest;
-use countersign_engine::identity::signature::{BATCH_PATH, base, tag};
+use countersign_signature::{BATCH_PATH, base, tag};
 use ed25519_dalek::{Signer as _, SigningKey};
 use std::sync::Arc;
 

@@ -12,12 +12,26 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("countersign-core", &[]),
     ("countersign-ledger", &[]),
     ("countersign-api", &[]),
-    ("countersign-engine", &["countersign-core", "countersign-ledger"]),
-    ("countersign", &["countersign-core", "countersign-ledger", "countersign-engine", "countersign-api"]),
-    ("countersign-testing", &["countersign-core", "countersign-ledger", "countersign-engine", "countersign-api"]),
+    ("countersign-signature", &["countersign-core"]),
+    ("countersign-engine", &["countersign-core", "countersign-ledger", "countersign-signature"]),
+    (
+        "countersign",
+        &["countersign-core", "countersign-ledger", "countersign-signature", "countersign-engine", "countersign-api"],
+    ),
+    (
+        "countersign-testing",
+        &["countersign-core", "countersign-ledger", "countersign-signature", "countersign-engine", "countersign-api"],
+    ),
     (
         "countersign-bench",
-        &["countersign", "countersign-core", "countersign-ledger", "countersign-engine", "countersign-testing"],
+        &[
+            "countersign",
+            "countersign-core",
+            "countersign-ledger",
+            "countersign-signature",
+            "countersign-engine",
+            "countersign-testing",
+        ],
     ),
     (
         "xtask",

@@ -7,11 +7,11 @@ use super::signing_time::SigningTimes;
 use crate::fold::Fold;
 use crate::idempotency::{Lookup, Remembered};
 use crate::identity::batches::Batches;
-use crate::identity::signature::signed_at;
 use countersign_core::decide::not_groupable;
 use countersign_core::identity::RequestDigest;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Entry, Event};
+use countersign_signature::signed_at;
 use std::collections::HashMap;
 
 /// The signed requests of a log, each with its entry.

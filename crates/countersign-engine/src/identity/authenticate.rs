@@ -4,7 +4,6 @@
 use super::freshness::{AHEAD_MAX_S, SigningTime};
 use super::kept::{self, KEPT_MAX, Kind};
 use super::replay::NotTaken;
-use super::signature::{BodyDigest, Head, Presented, SignatureError, verify_head, verify_strict};
 use crate::gate::Gate;
 use crate::identity::replay::NONCES_MAX;
 use countersign_core::body::RawBody;
@@ -13,6 +12,7 @@ use countersign_core::identity::{
 };
 use countersign_core::utc::{Span, Utc};
 use countersign_core::value::Value;
+use countersign_signature::{BodyDigest, Head, Presented, SignatureError, verify_head, verify_strict};
 use std::sync::Arc;
 
 /// How long an unclean end alone can keep fresh signatures out: as far as clocks may be ahead, and the seconds noted with them.

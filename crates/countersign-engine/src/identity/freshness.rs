@@ -5,7 +5,7 @@
 //! why still nothing counts twice.
 
 use super::AuthError;
-use super::signature::{Presented, SignatureError};
+use countersign_signature::{Presented, SignatureError};
 
 /// How old a signature may be, in seconds: long enough for a slow network and a retry, short enough that nonces of all
 /// that could still be taken fit in memory.

@@ -7,12 +7,12 @@ mod body;
 
 pub(crate) use body::claimed_for_ms;
 
-use super::signature::BATCH_PATH;
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
 use countersign_core::record::{Entry, Event};
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
+use countersign_signature::BATCH_PATH;
 
 /// Checks that a signed request asked for what its entry says, at the entry's place.
 ///

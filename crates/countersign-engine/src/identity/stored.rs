@@ -1,9 +1,9 @@
 //! Signatures that stand in a log, verified again by whoever reads it.
 
 use super::batches::Batches;
-use super::signature::{SignatureError, verify_kept};
 use countersign_core::identity::Auth;
 use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf, LeafAuth};
+use countersign_signature::{SignatureError, verify_kept};
 
 /// What became of the signature of one stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use countersign_core::identity::BatchDigests;
-use countersign_engine::identity::signature::{Signable, authority, sign};
+use countersign_signature::{Signable, authority, sign};
 use ed25519_dalek::SigningKey;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -7,7 +7,7 @@ use crate::client::{Call, Client};
 use crate::examples::BILLING;
 use anyhow::{Context as _, Result, ensure};
 use countersign_api::{ErrorCode, Verdict};
-use countersign_engine::identity::signature::{Signable, authority, sign};
+use countersign_signature::{Signable, authority, sign};
 use serde_json::{Value as Json, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 

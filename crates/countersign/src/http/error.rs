@@ -13,8 +13,8 @@ use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead};
 use countersign_engine::identity::AuthError;
-use countersign_engine::identity::signature::SignatureError;
 use countersign_engine::request::Refusal;
+use countersign_signature::SignatureError;
 use std::borrow::Cow;
 
 const TOO_MANY_KEYS_HINT: &str =

@@ -1,7 +1,7 @@
 //! Callers that the gate does not know yet: what they make it hold and count, and what those it knows make it skip.
 
 use crate::attacks::world::{Answer, Caller, World, wait_until};
-use countersign_engine::identity::signature::Headers;
+use countersign_signature::Headers;
 use serde_json::json;
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! An identified gate in a folder of its own, the command line there, and callers who sign with their own keys.
 
-use countersign_engine::identity::signature::{Headers, Signable, sign};
+use countersign_signature::{Headers, Signable, sign};
 use countersign_testing::pacts::whole;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;

@@ -6,7 +6,7 @@
 //! stood before it was refused for it.
 
 use crate::race::server::{Server, command, run};
-use countersign_engine::identity::signature::{Signable, sign};
+use countersign_signature::{Signable, sign};
 use countersign_testing::checker::{LogEntry, check_grants};
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::DecodePrivateKey as _;

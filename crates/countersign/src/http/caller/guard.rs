@@ -24,8 +24,8 @@ use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
 use countersign_core::identity::{Auth, HolderKind};
 use countersign_core::ids::AgentId;
-use countersign_engine::identity::signature::{self, Head, SignatureError, Wire, authority};
 use countersign_engine::identity::{Authenticated, HeadAuthenticated};
+use countersign_signature::{self as signature, Head, SignatureError, Wire, authority};
 use std::net::IpAddr;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use super::signed::*;
 use super::*;
-use countersign_engine::identity::signature::{Headers, sign};
+use countersign_signature::{Headers, sign};
 
 const BODY_PATH: &str = "/v1/actions";
 
@@ -68,7 +68,7 @@ fn an_altered_body_does_not_fit_the_old_signature() {
     let (body, altered) = (refund("altered", 1, &[]), refund("altered", 100_000, &[]));
     let headers = good(&server, &body);
     attack(&server, &headers, &altered, "digest_mismatch");
-    let digest = countersign_engine::identity::signature::content_digest(altered.as_bytes());
+    let digest = countersign_signature::content_digest(altered.as_bytes());
     let headers = Headers { content_digest: Some(digest), ..good(&server, &body) };
     attack(&server, &headers, &altered, "signature_invalid");
     let headers = Headers { content_digest: None, ..good(&server, &body) };

@@ -7,7 +7,7 @@ use countersign_core::denial::DenialCode;
 use countersign_core::identity::BatchDigests;
 use countersign_core::ids::Digest;
 use countersign_core::record::Kind;
-use countersign_engine::identity::signature::{Headers, Signable, sign};
+use countersign_signature::{Headers, Signable, sign};
 
 const PATH: &str = "/v1/actions/batch";
 

@@ -4,7 +4,7 @@ use super::client::{exchange, send};
 use super::*;
 use crate::http::listen;
 use countersign_engine::gate::Options;
-use countersign_engine::identity::signature::sign;
+use countersign_signature::sign;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 

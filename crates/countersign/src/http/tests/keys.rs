@@ -39,8 +39,8 @@ fn an_admin_replaces_the_log_key_with_a_signed_request_and_nobody_else_does() {
     assert_error(&send_with(&server, "POST", ROTATE, &[JSON], &headers, &reason), 401, "signature_replayed");
 }
 
-fn sign_once(server: &Server, body: &str) -> countersign_engine::identity::signature::Headers {
+fn sign_once(server: &Server, body: &str) -> countersign_signature::Headers {
     let authority = server.addr.to_string();
     let request = signable("POST", ROTATE, &authority, body);
-    countersign_engine::identity::signature::sign(&key(ADMIN), &request, ORIGIN, now_s(), &nonce()).unwrap()
+    countersign_signature::sign(&key(ADMIN), &request, ORIGIN, now_s(), &nonce()).unwrap()
 }

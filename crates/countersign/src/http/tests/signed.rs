@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use countersign_core::identity::{BatchDigests, KeyName, Signed};
 use countersign_core::ids::Digest;
 use countersign_engine::gate::Options;
-use countersign_engine::identity::signature::{Headers, Signable, base, content_digest, digest_field, sign, tag};
+use countersign_signature::{Headers, Signable, base, content_digest, digest_field, sign, tag};
 use ed25519_dalek::{Signer as _, SigningKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,6 +5,17 @@
 //! fields must be in canonical form, so that what was signed can be rebuilt from what an entry keeps, byte for byte, years
 //! later. Whether the key is known, the time right and the nonce new is for the gate to say; nothing here asks a clock.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
 mod error;
 mod fields;
 #[cfg(test)]
@@ -77,20 +88,20 @@ pub struct Presented {
 /// The same of a request whose body has not been read: the signature covers its digest, so it can be judged before.
 #[derive(Debug, Clone)]
 pub struct Head {
-    pub(super) presented: Presented,
-    pub(super) body: BodyDigest,
+    pub presented: Presented,
+    pub body: BodyDigest,
 }
 
 /// What the head of a request says of its body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BodyDigest {
+pub struct BodyDigest {
     sent: Option<Digest>,
     is_covered: bool,
 }
 
 impl BodyDigest {
     /// The body as it is kept, if it is the one that was signed.
-    pub(super) fn check(self, body: RawBody) -> Result<Option<RawBody>, SignatureError> {
+    pub fn check(self, body: RawBody) -> Result<Option<RawBody>, SignatureError> {
         if !body.is_empty() && !self.is_covered {
             return Err(SignatureError::Incomplete("content-digest".to_owned()));
         }
@@ -265,7 +276,7 @@ pub fn verify_strict(signed: &Signed, kept: Option<&str>) -> Result<(), Signatur
 }
 
 /// The same before the body is read, by the digest that was sent for it.
-pub(super) fn verify_head(signed: &Signed, body: BodyDigest) -> Result<(), SignatureError> {
+pub fn verify_head(signed: &Signed, body: BodyDigest) -> Result<(), SignatureError> {
     // Without a digest none is covered, and this one is not asked for.
     let digest = || body.sent.unwrap_or_else(|| Digest::of(b""));
     verify_base(signed, &base_with(signed, digest)?)
