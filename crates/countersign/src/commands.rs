@@ -205,7 +205,7 @@ pub struct Connection {
     /// Open this data folder instead of talking to a server; no other process may hold it
     #[arg(long, value_name = "DIR", help_heading = "Gate")]
     pub data: Option<PathBuf>,
-    /// Sign with the key in this file: who signs is who calls
+    /// Sign with this key file; the signer is the caller
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true, help_heading = "Gate")]
     pub key: Option<PathBuf>,
 }

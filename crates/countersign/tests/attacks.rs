@@ -11,6 +11,7 @@ mod clients;
 mod connections;
 mod erasure;
 mod external;
+mod files;
 mod gateway;
 mod rightless;
 mod scripts;

@@ -39,15 +39,16 @@ Examples:
   countersign act --key refund-1.key --pact billing --action refund \\
       --params @refund.json --observation $TOKEN
   countersign act --check …          what would the verdict be now? writes nothing
-  countersign act --batch refunds.jsonl --json       one action a line; one result a line
-  countersign act --batch transfer.jsonl --atomic    all of them, or none
+  countersign act --key refund-1.key --batch refunds.jsonl --json   one result a line
+  countersign act --key refund-1.key --batch transfer.jsonl --atomic   all of them, or none
   countersign act --agent refund-1 … in an open gate (`init --open`), which believes the name
 
 Exit codes: 0 committed or settled, 1 rejected, 4 waiting for a person, 5 in doubt, 6 in flight,
-7 the call failed, 2 not understood, 3 not done. 5 also where no answer came, or Ctrl-C ended the
-wait, and the action may have committed: the message has the command that finds out, by the same
---idempotency-key, and never does it twice. With --batch: 0 if all committed or settled, otherwise the
-code of the worst: 5, then 7, 1 (rejected or refused), 4, 6; the same file can be sent again")]
+7 the call failed, 2 not understood, 3 not done. Also 5 if no answer came or Ctrl-C ended the wait
+and the action may have committed: the message has the command that finds out, by the same
+--idempotency-key, without doing it twice. With --batch: 0 if all committed or settled, otherwise
+that of the worst result: 5, then 7, 1 (rejected or refused), 4, 6. The same file can be sent again
+within 24 hours; nothing is done twice")]
 pub struct ActArgs {
     /// The agent that acts, in an open gate; elsewhere it is the one whose --key signs
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_AGENT", hide_env_values = true)]
@@ -66,7 +67,7 @@ pub struct ActArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = SINGLE)]
     batch: Option<String>,
     /// With --batch: all of them commit, or none; at most 32
-    #[arg(long, requires = "batch")]
+    #[arg(long)]
     atomic: bool,
     /// All parameters as one JSON object, or @FILE
     #[arg(long, value_name = "JSON")]
@@ -83,7 +84,7 @@ pub struct ActArgs {
     /// Act under this claim: rejected if it no longer holds
     #[arg(long, value_name = "CLAIM")]
     claim: Option<String>,
-    /// Wait up to so long for a call to be settled: 10, 10s or 1m at most
+    /// How long to wait for a call to settle, such as 10s; at most 1m
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = super::wait_seconds)]
     wait: u32,
     /// The idempotency key; the same key and body never act twice [default: a random one]
@@ -92,7 +93,7 @@ pub struct ActArgs {
     /// Only check: say what the verdict would be now, and write nothing
     #[arg(long)]
     check: bool,
-    /// Print the verdict as one JSON object
+    /// Print the verdict as one JSON object; with --batch, one a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -105,6 +106,9 @@ const SINGLE: [&str; 9] =
 
 /// Acts.
 pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
+    if args.atomic && args.batch.is_none() {
+        return Err(Failure::usage("--atomic is for several actions").hint("give them with --batch FILE").into());
+    }
     let agent = agent(args.agent.as_deref(), &args.connection, config)?;
     if let Some(given) = &args.batch {
         return batch::run(args, given, &agent, config);

@@ -5,46 +5,55 @@ use crate::cli::fail;
 use crate::commands::Exit;
 use crate::commands::serve::is_ignored;
 use anyhow::{Context as _, Result};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a shell expects of a command that Ctrl-C ended.
 const BY_SIGINT: i32 = 130;
 
-/// Watches for Ctrl-C; until it is dropped, the answer is not known.
+/// Watches for Ctrl-C. One is enough for a command, whatever it sends: what it would say changes as answers come.
 pub struct Interrupt {
-    is_answered: Arc<AtomicBool>,
+    /// What is not known now, and what to do about it; nothing where every answer is in.
+    unknown: Arc<Mutex<Option<anyhow::Error>>>,
 }
 
 impl Interrupt {
     /// From here on Ctrl-C ends the process with this error.
     pub fn watch(error: anyhow::Error, json: bool) -> Result<Self> {
-        let is_answered = Arc::new(AtomicBool::new(false));
+        let unknown = Arc::new(Mutex::new(Some(error)));
         if is_ignored(SignalKind::interrupt()) {
-            return Ok(Self { is_answered });
+            return Ok(Self { unknown });
         }
-        let watched = Arc::clone(&is_answered);
+        let watched = Arc::clone(&unknown);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("the system gives no runtime")?;
+        let runtime = runtime.context("cannot start the signal handler")?;
         let mut interrupted = {
             let _inside = runtime.enter();
             signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?
         };
         std::thread::spawn(move || {
             runtime.block_on(interrupted.recv());
-            if watched.load(Ordering::SeqCst) {
-                std::process::exit(BY_SIGINT);
-            }
-            fail(&error, Exit::Unknown, json);
+            // Held until the process ends: no answer takes it back any more.
+            let unknown = held(&watched);
+            let Some(error) = &*unknown else { std::process::exit(BY_SIGINT) };
+            fail(error, Exit::Unknown, json);
             std::process::exit(Exit::Unknown as i32);
         });
-        Ok(Self { is_answered })
+        Ok(Self { unknown })
+    }
+
+    /// From here on it ends with another error.
+    pub fn now(&self, error: anyhow::Error) {
+        *held(&self.unknown) = Some(error);
     }
 }
 
 impl Drop for Interrupt {
     fn drop(&mut self) {
-        self.is_answered.store(true, Ordering::SeqCst);
+        *held(&self.unknown) = None;
     }
+}
+
+fn held(unknown: &Mutex<Option<anyhow::Error>>) -> MutexGuard<'_, Option<anyhow::Error>> {
+    unknown.lock().unwrap_or_else(PoisonError::into_inner)
 }
