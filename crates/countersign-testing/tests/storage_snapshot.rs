@@ -71,6 +71,23 @@ fn the_log_opens_from_a_snapshot_and_folds_only_the_rest() {
 }
 
 #[test]
+fn attack_a_snapshot_is_exchanged_after_it_was_verified() {
+    let faulty = FaultyDisk::new(1, Faults::default());
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let mut tree = TileTree::new();
+    tree.push(leaf_hash(b"an entry"));
+    take(&disk, &tree, b"balance 9999999");
+    let other = faulty.contents(&snapshot_name(1)).unwrap();
+    take(&disk, &tree, b"balance 1000000");
+    let (found, _) = newest(&disk, &log_key(), None).unwrap();
+    let found = found.unwrap();
+    // Whole in itself: its hash is right, and so would be a signature that nobody looks at any more.
+    faulty.tamper(&snapshot_name(1), other);
+    let refused = found.read(|_, _| Ok(())).unwrap_err();
+    assert!(refused.to_string().contains("replaced after it had been verified"), "{refused}");
+}
+
+#[test]
 fn a_bad_snapshot_is_passed_over_with_a_reason_and_old_ones_go() {
     let faulty = FaultyDisk::new(1, Faults::default());
     let disk: Arc<dyn Disk> = Arc::new(faulty.clone());

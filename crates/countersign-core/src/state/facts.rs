@@ -145,7 +145,7 @@ impl FactMap {
             let (before, _) = held.remove();
             self.count -= 1;
             if let Some(replaced) = &mut self.replaced {
-                replaced.push_old(before);
+                replaced.push_gone(before);
             }
         }
     }
@@ -181,19 +181,26 @@ impl FactMap {
         self.shards.iter().flatten()
     }
 
-    /// The facts of one shard as of a position. One that was forgotten since is not among them.
+    /// The facts of one shard as of a position, also those that were forgotten since: a snapshot without them would make an erasure
+    /// last that was never synced.
     pub fn shard_as_of(&self, shard: usize, position: u64) -> impl Iterator<Item = &Arc<Fact>> {
         let now = self.shards.get(shard).into_iter().flatten();
-        now.filter_map(move |fact| self.older(&fact.id, Some(fact), position))
+        let now = now.filter_map(move |fact| self.older(&fact.id, Some(fact), position));
+        let is_here = move |fact: &&Arc<Fact>| Self::shard_of(self.hasher.hash_one(&fact.id)) == shard;
+        now.chain(self.gone_since(position).filter(is_here))
+    }
+
+    /// The facts as of a position that are not in the table any more.
+    fn gone_since(&self, position: u64) -> impl Iterator<Item = &Arc<Fact>> {
+        let gone = self.replaced.iter().flat_map(move |replaced| replaced.gone_since(position));
+        gone.filter(|fact| self.get(&fact.id).is_none())
     }
 
     /// A copy of the table as of a position.
     pub(super) fn as_of(&self, position: u64) -> Self {
         let mut copy = Self::default();
         let now = self.iter().filter_map(|fact| self.older(&fact.id, Some(fact), position));
-        let touched = self.replaced.iter().flat_map(|replaced| replaced.touched_since(position));
-        let gone = touched.filter(|(id, _)| self.get(id).is_none()).filter_map(|(_, before)| before);
-        for fact in now.chain(gone) {
+        for fact in now.chain(self.gone_since(position)) {
             copy.advance(&fact.id, |_| Some(Arc::clone(fact)));
         }
         copy

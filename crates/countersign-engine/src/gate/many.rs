@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct AdmittedBatch {
     /// What the gate is asked.
     pub many: Box<ActMany>,
-    /// Why actions were not admitted, by their places from 0. None of an atomic group ever is.
+    /// Why actions were not admitted, by their places from 0. None of an atomic group ever is, and none that is no action at all.
     pub refused: BTreeMap<usize, AdmitError>,
 }
 
@@ -38,7 +38,7 @@ pub enum BatchError {
     /// Its signature covers other actions.
     #[error("the header `Countersign-Actions` is not the digest of the ids of the actions in the body, in their order")]
     OtherActions,
-    /// An action of an atomic group was refused at the door.
+    /// One is no action at all, or an action of an atomic group was refused at the door.
     #[error("action {at}: {source}")]
     Action {
         /// Its place, from 1.
@@ -90,7 +90,9 @@ impl Gate {
         for (at, body) in bodies.iter().enumerate() {
             match self.admit_raw(agent.clone(), of_each.clone(), body) {
                 Ok(action) => actions.push(action),
-                Err(error) if is_atomic => {
+                // The ids of all are public for ever, and only a key of 128 random bits makes one of them safe to publish. So what has
+                // none refuses the batch.
+                Err(error) if is_atomic || matches!(error, AdmitError::Request(_)) => {
                     return Err(BatchError::Action { at: at + 1, source: Box::new(error) });
                 }
                 Err(error) => drop(refused.insert(at, error)),

@@ -50,6 +50,8 @@ pub struct Snapshot {
     name: String,
     size: u64,
     tree: TileTree,
+    /// What was signed: whatever is read later must be that.
+    digest: [u8; 32],
 }
 
 /// A snapshot that was passed over.
@@ -84,16 +86,19 @@ impl Snapshot {
     /// several chunks, cut where the writer's calls cut them or at one MiB.
     ///
     /// # Errors
-    /// If the file changed since it was verified, or `visit` refuses a chunk.
+    /// If the file changed since it was verified, or `visit` refuses a chunk. Then nothing that was handed on may be used.
     pub fn read(&self, mut visit: impl FnMut(&str, &[u8]) -> Result<(), String>) -> Result<(), StorageError> {
         let file = self.disk.open_read(&self.name).on("open", &self.name)?;
         let refused = |reason: String| StorageError::Snapshot { name: self.name.clone(), reason };
-        read::records(&*file, &mut |section, chunk| match section {
+        let head = read::records(&*file, &mut |section, chunk| match section {
             SECTION_LEVEL8 | SECTION_PARTIAL => Ok(()),
             _ => visit(section, chunk),
         })
         .map_err(refused)?;
-        Ok(())
+        match head.digest == self.digest {
+            true => Ok(()),
+            false => Err(refused("it was replaced after it had been verified".to_owned())),
+        }
     }
 }
 
@@ -113,8 +118,8 @@ pub fn newest(
             continue;
         }
         match verify(&**disk, &name, size, key) {
-            Ok(tree) => {
-                return Ok((Some(Snapshot { disk: Arc::clone(disk), name, size, tree }), ignored));
+            Ok((tree, digest)) => {
+                return Ok((Some(Snapshot { disk: Arc::clone(disk), name, size, tree, digest }), ignored));
             }
             Err(reason) => ignored.push(Ignored { name, reason }),
         }
@@ -154,7 +159,7 @@ fn listed(disk: &dyn Disk) -> Result<Vec<(u64, String)>, StorageError> {
 }
 
 /// Checks hash, signature, origin and size, and takes the tree out.
-fn verify(disk: &dyn Disk, name: &str, size: u64, key: &LogKey) -> Result<TileTree, String> {
+fn verify(disk: &dyn Disk, name: &str, size: u64, key: &LogKey) -> Result<(TileTree, [u8; 32]), String> {
     let file = disk.open_read(name).map_err(|error| error.to_string())?;
     let (mut level8, mut partial) = (Vec::new(), Vec::new());
     let head = read::records(&*file, &mut |section, chunk| {
@@ -179,5 +184,6 @@ fn verify(disk: &dyn Disk, name: &str, size: u64, key: &LogKey) -> Result<TileTr
     if head.size != size {
         return Err(format!("it is of {} entries, its name says {size}", head.size));
     }
-    TileTree::from_parts(size, level8, partial).map_err(|error| error.to_string())
+    let tree = TileTree::from_parts(size, level8, partial).map_err(|error| error.to_string())?;
+    Ok((tree, head.digest))
 }

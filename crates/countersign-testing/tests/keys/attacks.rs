@@ -173,3 +173,26 @@ fn erasing_payloads_forgets_no_key_even_if_the_files_are_made_again() {
     let before = Told::Many(vec![Told::Repeated(entries[5]), Told::Repeated(entries[6])]);
     assert_eq!(world.told(Request::ActMany(Box::new(many))), before);
 }
+
+#[test]
+fn attack_a_file_of_keys_is_altered_and_much_of_the_log_follows_the_snapshot() {
+    for at in 0..3 {
+        let (mut world, entries) = honest();
+        let name = used(&world)[at].clone();
+        // As many as fill several tables: reading them back writes runs, and merges them with the altered one.
+        (500..540).for_each(|key| drop(world.act(key).entered()));
+        let altered = flipped(world.disk.contents(&name).unwrap(), 3);
+        world.disk.tamper(&name, altered);
+        world.reopen();
+        for (key, entry) in (0..).zip(&entries) {
+            let mut told = world.act(key);
+            if matches!(told, Told::Refused(Refusal::KeysUnread(_))) {
+                world.parts.tend_keys().unwrap();
+                told = world.act(key);
+            }
+            assert_eq!(told, Told::Repeated(*entry), "run {at}, key {key}");
+        }
+        let uses = world.uses();
+        assert_eq!((uses.len() as u64, uses.values().copied().max()), (KEYS + 40, Some(1)), "run {at}");
+    }
+}

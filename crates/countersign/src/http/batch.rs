@@ -13,12 +13,16 @@ use countersign_api::{ActionError, ActionRefused, BatchResponse, BatchResult, Er
 use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{ActionId, AgentId};
+use countersign_core::limits::BATCH_ACTIONS_MAX;
 use countersign_core::record::{Event, Kind, Leaf};
 use countersign_engine::gate::{AdmittedBatch, BatchError, Gate, LogError};
+use countersign_engine::identity::meaning::asks_atomic;
 use countersign_engine::request::{self, Answer, Entered, Refusal};
 use serde::Deserialize;
+use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +48,11 @@ pub async fn act_many(
     if wait_ms > WAIT_MS_MAX {
         let message = format!("`wait_ms` is {wait_ms}; a request waits {WAIT_MS_MAX} ms at most");
         return Err(HttpError::new(ErrorCode::InvalidPath, message, "wait for less, and ask again"));
+    }
+    // An audit reads what was signed, and must read it in the same way.
+    if caller.auth.signed().is_some_and(|signed| asks_atomic(signed) != atomic) {
+        let message = "`atomic` is spelled in a way that can be read in two ways";
+        return Err(HttpError::new(ErrorCode::InvalidPath, message, "write `atomic=true`, without percent-encoding"));
     }
     let text = body::text(request).await?;
     let bodies = cut(&text)?;
@@ -76,18 +85,52 @@ pub async fn act_many(
     for result in &mut results {
         if let BatchResult::Verdict(verdict) = result {
             let left = until.saturating_duration_since(Instant::now());
-            **verdict = app.settled_verdict((**verdict).clone(), &agent, left).await?;
+            // What cannot be said of one must not make the others unknown.
+            match app.settled_verdict((**verdict).clone(), &agent, left).await {
+                Ok(settled) => **verdict = settled,
+                Err(error) => *result = told(error),
+            }
         }
     }
     json(&BatchResponse { batch, results: in_order(ids.len(), refused, results) })
 }
 
-/// The raw bodies of the actions, byte for byte as they were sent.
+/// The raw bodies of the actions, byte for byte as they were sent. No more is read than a batch may have.
 fn cut(text: &str) -> Result<Vec<RawBody>, HttpError> {
-    let cut: Vec<&RawValue> = serde_json::from_str(text)
-        .map_err(|error| invalid_json(format!("the body is not a JSON array of actions: {error}")))?;
-    Ok(cut.into_iter().map(|action| RawBody::from(action.get())).collect())
+    let mut cut = Vec::new();
+    let mut from = serde_json::Deserializer::from_str(text);
+    match from.deserialize_seq(Cut(&mut cut)).and_then(|()| from.end()) {
+        Ok(()) => Ok(cut.into_iter().map(|action| RawBody::from(action.get())).collect()),
+        Err(_) if cut.len() > BATCH_ACTIONS_MAX => {
+            let message = format!("the batch has more than {BATCH_ACTIONS_MAX} actions");
+            Err(HttpError::new(ErrorCode::BatchSize, message, SIZE_HINT))
+        }
+        Err(error) => Err(invalid_json(format!("the body is not a JSON array of actions: {error}"))),
+    }
 }
+
+/// Cuts the elements of an array out, one more than a batch may have at most.
+struct Cut<'c, 'de>(&'c mut Vec<&'de RawValue>);
+
+impl<'de> Visitor<'de> for Cut<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(action) = elements.next_element()? {
+            self.0.push(action);
+            if self.0.len() > BATCH_ACTIONS_MAX {
+                return Err(A::Error::custom("too many"));
+            }
+        }
+        Ok(())
+    }
+}
+
+const SIZE_HINT: &str = "send 1 to 256 actions at once, in an atomic group 1 to 32";
 
 /// What came of each action, with those among them that were refused at the door.
 fn in_order(
@@ -224,9 +267,7 @@ impl From<BatchError> for HttpError {
     fn from(error: BatchError) -> Self {
         let message = error.to_string();
         match error {
-            BatchError::Empty | BatchError::TooMany { .. } => {
-                Self::new(ErrorCode::BatchSize, message, "send 1 to 256 actions at once, in an atomic group 1 to 32")
-            }
+            BatchError::Empty | BatchError::TooMany { .. } => Self::new(ErrorCode::BatchSize, message, SIZE_HINT),
             BatchError::Unlisted => Self::new(
                 ErrorCode::SignatureIncomplete,
                 message,

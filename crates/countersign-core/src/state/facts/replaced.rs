@@ -11,6 +11,8 @@ pub(super) struct Replaced {
     /// The entry that replaces now.
     entry: u64,
     records: VecDeque<Record>,
+    /// The facts that entries took out of the table, which are few.
+    gone: VecDeque<(u64, FactId)>,
 }
 
 /// What one entry replaced.
@@ -54,6 +56,11 @@ impl Replaced {
         self.records.push_back(Record { entry: self.entry, before: Before::Version(fact) });
     }
 
+    pub(super) fn push_gone(&mut self, fact: Arc<Fact>) {
+        self.gone.push_back((self.entry, fact.id.clone()));
+        self.push_old(fact);
+    }
+
     pub(super) fn push_new(&mut self, id: &FactId) {
         self.records.push_back(Record { entry: self.entry, before: Before::Nothing(id.clone()) });
     }
@@ -62,6 +69,14 @@ impl Replaced {
     pub(super) fn as_of(&self, id: &FactId, position: u64) -> Option<Option<&Arc<Fact>>> {
         let first = self.since(position).find(|record| record.before.id() == id)?;
         Some(first.before.version())
+    }
+
+    /// What there was as of a position of the facts that were taken out from there on, each once.
+    pub(super) fn gone_since(&self, position: u64) -> impl Iterator<Item = &Arc<Fact>> {
+        let from = self.gone.partition_point(|(entry, _)| *entry < position);
+        let mut seen = HashSet::new();
+        let gone = self.gone.range(from..).filter(move |(_, id)| seen.insert(id));
+        gone.filter_map(move |(_, id)| self.as_of(id, position).flatten())
     }
 
     /// The facts that were touched from a position on, each once, with what there was as of that position.
@@ -74,6 +89,8 @@ impl Replaced {
     pub(super) fn release(&mut self, position: u64) {
         let kept = self.records.partition_point(|record| record.entry < position);
         self.records.drain(..kept);
+        let kept = self.gone.partition_point(|(entry, _)| *entry < position);
+        self.gone.drain(..kept);
     }
 
     fn since(&self, position: u64) -> impl Iterator<Item = &Record> {

@@ -15,7 +15,7 @@ use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use countersign_api::ErrorCode;
@@ -245,6 +245,15 @@ impl Asked<'_> {
             signature: field(&parts.headers, "signature")?,
         };
         let head = signature::parse_head(&wire, announced.is_some_and(|bytes| bytes > 0), app.gate.origin())?;
+        // An audit reads what was signed, and must read it in the same way. Only the ids of facts need another spelling.
+        if parts.method != Method::GET && !route.path.starts_with("/v1/facts/") && parts.uri.path().contains('%') {
+            let message = "the path is percent-encoded, so it can be read in two ways";
+            return Err(HttpError::new(
+                ErrorCode::InvalidPath,
+                message,
+                "write it as it is in the answer that named it",
+            ));
+        }
         let key = head.key().public_key();
         let is_limited = !(is_halt(route) && app.gate.is_admins(head.key()));
         if is_limited {

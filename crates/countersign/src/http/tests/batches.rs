@@ -56,17 +56,10 @@ fn each_action_of_a_batch_is_answered_as_if_it_had_come_alone() {
         stranger,
         refund("three", 200_000, &[]),
         refund("one", 100, &[]),
-        "[1, 2]".to_owned(),
     ];
     let reply = send_batch(&server, PATH, &bodies);
-    let expected = [
-        "committed",
-        "rejected invalid_params",
-        "error unknown_pact",
-        "review precondition_failed",
-        "committed",
-        "error invalid_json",
-    ];
+    let expected =
+        ["committed", "rejected invalid_params", "error unknown_pact", "review precondition_failed", "committed"];
     assert_eq!(words(&reply), expected);
     assert_eq!(balance(&server), 900_000 - 100);
     let answer = reply.json();
@@ -190,4 +183,50 @@ fn an_open_gate_takes_batches_too() {
         server.send("POST", PATH, &[JSON, "Countersign-Agent: refund-1"], format!("[{}]", bodies.join(",")).as_bytes());
     assert_eq!(words(&reply), ["committed", "committed"]);
     assert_eq!(balance(&server), 900_000 - 3);
+}
+
+#[test]
+fn attack_a_batch_of_too_many_is_not_even_counted_and_one_without_keys_leaves_no_id() {
+    let server = identified();
+    let position = server.gate.view().position;
+    let refused = |body: &str, listed: Option<Digest>| {
+        let headers = signature(&server, PATH, body, listed);
+        let reply = send_with(&server, "POST", PATH, &[JSON], &headers, body);
+        (reply.status, reply.json()["error"]["code"].as_str().unwrap().to_owned())
+    };
+    let many = format!("[{}0]", "0,".repeat(200_000));
+    assert_eq!(refused(&many, Some(Digest::of(b"any"))), (400, "batch_size".to_owned()));
+    assert_eq!(refused("[1", Some(Digest::of(b"any"))), (400, "invalid_json".to_owned()));
+    assert_eq!(
+        server.gate.denials().totals().map(|(_, count)| count).sum::<u64>(),
+        0,
+        "nothing of it was counted as so many requests"
+    );
+    // The id of a body without a random key could be guessed, and a leaf keeps it for ever.
+    let bodies =
+        [refund("one", 1, &[]), r#"{"pact":"billing","action":"refund","params":{"account":"jane"}}"#.to_owned()];
+    let reply = send_batch(&server, PATH, &bodies);
+    assert_eq!((reply.status, &reply.json()["error"]["code"]), (400, &json!("invalid_field")), "{reply:?}");
+    assert!(reply.json()["error"]["message"].as_str().unwrap().starts_with("action 2: "), "{reply:?}");
+    assert_eq!((server.gate.view().position, balance(&server)), (position, 900_000));
+}
+
+#[test]
+fn attack_a_request_is_spelled_so_that_an_audit_reads_it_otherwise() {
+    let server = identified();
+    let position = server.gate.view().position;
+    for query in ["atomic=%74rue", "%61tomic=true", "atomic=true&wait_ms=%30"] {
+        let reply = send_batch(&server, &format!("{PATH}?{query}"), &[refund("a", 1, &[]), refund("b", 2, &[])]);
+        let is_plain = query.starts_with("atomic=true");
+        assert_eq!(reply.status, if is_plain { 200 } else { 400 }, "{query}: {reply:?}");
+        if !is_plain {
+            assert_eq!(reply.json()["error"]["code"], "invalid_path", "{query}");
+            assert_eq!((server.gate.view().position, balance(&server)), (position, 900_000), "{query}");
+        }
+    }
+    for path in ["/v1/claims/%63lm_5/extend", "/v1/claims/clm%5F5/withdraw", "/v1/actions/%62atch"] {
+        let reply = send(&server, AGENT, "POST", path, &[JSON], r#"{"for_ms": 1000}"#);
+        assert!(reply.status >= 400 && reply.status < 500, "{path}: {reply:?}");
+        assert!(["invalid_path", "not_found"].contains(&reply.json()["error"]["code"].as_str().unwrap()), "{reply:?}");
+    }
 }
