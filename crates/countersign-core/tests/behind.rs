@@ -89,7 +89,7 @@ proptest! {
     fn what_is_read_behind_the_writer_is_what_was_there(steps in prop::collection::vec(any_step(), 1..60)) {
         let mut ahead = State::default();
         ahead.facts.keep_replaced();
-        // The readers' own part, and what a state had at each position that nobody went past.
+        // The readers' own part, and what a state had at each position that no one went past.
         let mut own = ahead.without_facts();
         // Entry 0 begins a log and writes no fact.
         let mut positions = vec![State::default(); 2];

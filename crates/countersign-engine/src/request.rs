@@ -319,7 +319,7 @@ pub enum Refusal {
     /// The agent has as many idempotency keys as are kept for one.
     #[error("{0} has used {1} idempotency keys within two days, which is as many as are kept for one agent")]
     TooManyKeys(AgentId, u32),
-    /// Nobody can say whether the action was decided before.
+    /// It is not known whether the action was decided before.
     #[error("the idempotency keys cannot be looked up now: {0}")]
     KeysUnread(String),
     /// The fact is not at the version that was asked for.

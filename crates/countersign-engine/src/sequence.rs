@@ -65,7 +65,7 @@ pub struct Batch {
     pub entries: Vec<Sequenced>,
     /// Answers that need no entry, but must wait for what they rest on.
     pub answers: Vec<(Reply, Result<u64, Refusal>)>,
-    /// Actions whose keys were looked up too long ago: nothing was decided, and whoever may wait for a disk looks again.
+    /// Actions whose keys were looked up too long ago: nothing was decided, and a thread that may wait for a disk looks again.
     pub again: Vec<Submission>,
     /// Whether the wall clock has stepped and waits for confirmation.
     pub clock_step: Option<Step>,

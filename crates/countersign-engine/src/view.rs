@@ -45,7 +45,7 @@ pub struct View {
 
 /// The whole state at a synced position, while a reader holds it.
 ///
-/// The table of facts is locked when the first fact is asked for. Held only briefly: the sequencer waits for whoever reads a fact,
+/// The table of facts is locked when the first fact is asked for. Held only briefly: the sequencer waits for readers of facts,
 /// and the commit stage for all readers. One thread holds one at a time.
 pub struct Synced<'a> {
     view: RwLockReadGuard<'a, View>,

@@ -69,7 +69,7 @@ fn enter(parts: &mut Parts, requests: Vec<Request>) {
 
 /// How long the locks of the commit loop, the view's and the window's, took at most while `work` was done on another thread.
 fn longest_waits(parts: &Parts, is_blocking: bool, work: impl FnOnce()) -> Waits {
-    // Whoever reads facts holds the sequencer's table for as long as the view, and no longer.
+    // A reader of facts holds the sequencer's table for as long as the view, and no longer.
     let (view, keys, is_done) = (parts.view_lock(), parts.keys(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {

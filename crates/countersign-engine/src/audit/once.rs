@@ -39,7 +39,7 @@ impl Once {
     pub(super) fn check(&mut self, entry: &Entry, fold: &Fold, origin: &str) -> Result<(), String> {
         for (key, action) in entry.event.keys() {
             if let Lookup::Same(before) | Lookup::Other(before) = self.keys.lookup(&key, &action, entry.time_ms) {
-                return Err(format!("its idempotency key was used in entry {before}, and it was decided all the same"));
+                return Err(format!("its idempotency key was used in entry {before}, and it was decided again"));
             }
         }
         let is_in_group = self.batches.is_in_group(entry);

@@ -76,7 +76,7 @@ impl EncodeStage {
 
     /// Puts a batch into bytes. Usually one piece comes of it: only very large entries are made durable in several steps.
     pub fn encode(&mut self, batch: Batch) -> Result<Vec<Encoded>, CommitError> {
-        // What was to be looked up again is with whoever does that.
+        // What was to be looked up again is with the thread that does that.
         let Batch { entries: mut rest, answers, clock_step, again: _ } = batch;
         let clock_stepped = clock_step.is_some();
         let mut pieces = Vec::with_capacity(1);

@@ -206,7 +206,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets the housekeeper know when somebody that waits must be looked after, and hands on what is to be looked up again.
+    /// Lets the housekeeper know when a waiting action must be looked after, and hands on what is to be looked up again.
     fn after_turn(&self, sequencer: &Sequencer, batch: &mut Batch) {
         for submission in batch.again.drain(..) {
             if let Err(error) = self.again.try_send(submission) {

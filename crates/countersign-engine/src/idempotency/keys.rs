@@ -26,9 +26,9 @@ pub struct Keys {
     table_keys: usize,
     /// How many keys are in frozen tables and in no run yet.
     pending: Arc<AtomicUsize>,
-    /// Held by whoever writes keys of the window to a run.
+    /// Held while keys of the window are written to a run.
     writing: Mutex<()>,
-    /// Held by whoever puts runs in the place of others.
+    /// Held while runs are replaced.
     replacing: Mutex<()>,
     retired: RetiredRuns,
 }
@@ -118,7 +118,7 @@ impl Keys {
         self.window.lock()
     }
 
-    /// Looks the keys of a request up in the runs, on the thread of whoever sends it.
+    /// Looks the keys of a request up in the runs, on the sender's thread.
     ///
     /// # Errors
     /// If they cannot be read: then no one knows whether it was decided before, and it is not decided now.

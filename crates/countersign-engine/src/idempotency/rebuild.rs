@@ -1,5 +1,5 @@
-//! A run made again from the leaves of the log. Every leaf is proved by the tree, since whoever altered the run may have altered the
-//! log's files as well (I7). Erasures take payloads and no leaves, so no key is forgotten.
+//! A run made again from the leaves of the log. Every leaf is proved by the tree, since an attacker who altered the run may have
+//! altered the log's files as well (I7). Erasures take payloads and no leaves, so no key is forgotten.
 
 use super::merge::merge;
 use super::run::write_sorted;

@@ -1,7 +1,7 @@
 //! The keys in memory: everything that was entered since a position. It belongs to the sequencer, which looks nowhere else.
 //!
 //! Keys go into one table. A full table is frozen, which changes a pointer, and is written to a run by another thread. It stays here until
-//! that is done, and some time longer: whoever looked into the runs before that is still served.
+//! that is done, and some time longer: a caller that looked into the runs before that is still served.
 
 use super::counts::{Counts, SHARDS};
 use super::{Count, Seen, Table};

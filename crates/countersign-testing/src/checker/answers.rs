@@ -21,7 +21,7 @@ pub(super) fn check(operations: &[Operation], entries: &[LogEntry], model: &Mode
     complaints.extend(judge.observations());
 }
 
-/// The actions of batches as operations of their own. A group that was rejected stays one, and so may one of which nobody knows.
+/// The actions of batches as operations of their own. A group that was rejected stays one, and so may one of which the outcome is unknown.
 fn one_by_one(operations: &[Operation]) -> Vec<Operation> {
     let mut each = Vec::new();
     for operation in operations {

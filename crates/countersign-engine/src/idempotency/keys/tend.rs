@@ -23,7 +23,7 @@ impl Keys {
             let view = view.read();
             (view.position, view.time_ms)
         };
-        // Whoever took the folder over has files of the same names.
+        // A gate that took the folder over has files of the same names.
         log.check_held()?;
         self.mend(log, || view.read().tree.clone(), now_ms)?;
         if self.pending.load(Ordering::Acquire) > 0 {
@@ -47,14 +47,7 @@ impl Keys {
         };
         let Some(end) = full else { return Ok(()) };
         self.write_until(&self.hold(), end)?;
-        match self.merge_due(entry.time_ms) {
-            // A run that is not as it was written says so when it is read. It is made again once the log is open, and merged then.
-            Err(StorageError::KeyRun { name, reason }) => {
-                tracing::warn!(name, reason, "a run of idempotency keys cannot be merged yet");
-                Ok(())
-            }
-            merged => merged,
-        }
+        self.merge_due(entry.time_ms)
     }
 
     /// Writes the keys of all entries before one to a run. All of them must be durable, and in frozen tables.
@@ -71,7 +64,7 @@ impl Keys {
             runs.covered = end;
             runs.list.extend(run.map(|run| self.in_use(run)));
         });
-        // Only now: whoever misses a key in the window finds it in the runs.
+        // Only now: a key that is missing from the window must be in the runs.
         let unused = self.window.lock().cover(end);
         drop((tables, unused));
         Ok(())
@@ -88,9 +81,13 @@ impl Keys {
             let runs = Arc::clone(&self.runs.read());
             let keys: Vec<u64> = runs.list.iter().map(|run| run.keys()).collect();
             let some = due(&keys, self.table_keys as u64).and_then(|some| runs.list.get(some));
-            let Some(some) = some else { return Ok(()) };
-            let merged = merge(&*self.disk, "merged", some, now_ms)?;
-            self.replace(some, merged);
+            // One that cannot be read is made again first: a gate must open in spite of it.
+            let Some(some) = some.filter(|some| !some.iter().any(|run| run.is_damaged())) else { return Ok(()) };
+            match merge(&*self.disk, "merged", some, now_ms) {
+                Ok(merged) => self.replace(some, merged),
+                Err(_) if some.iter().any(|run| run.is_damaged()) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Writing a run, under a name that nobody reads until it is whole and durable.
+//! Writing a run, under a name that is not read until it is whole and durable.
 
 use super::{BLOCK_BYTES, Run, SUFFIX, block_digest, encode, tail_digest};
 use crate::idempotency::Seen;
