@@ -25,5 +25,13 @@ pub fn run(root: &Path) -> Result<bool> {
     tests.arg("-B").arg(here.join("test_gateway.py")).env("COUNTERSIGN", &binary).env("NO_PROXY", "127.0.0.1");
     typescript.env("COUNTERSIGN", &binary).env("NO_PROXY", "127.0.0.1").env("BANK_PYTHON", &python);
     typescript.env("BANK", here.join("bank.py")).env("BANK_PACT", here.join("bank.toml"));
-    Ok(succeeds(tests)? && succeeds(typescript)?)
+    // Servers that people use, guarded without a rule written for any of them. One needs the first SDK, so it has its own environment.
+    let sqlite = venv::python(&target.join("mcp-sqlite-venv"), &here.join("requirements-sqlite.txt"))?;
+    let beside = |python: &Path, program: &str| python.with_file_name(program);
+    let mut as_read = Command::new(&python);
+    as_read.arg("-B").arg(here.join("test_as_read.py")).env("COUNTERSIGN", &binary);
+    as_read.env("NODE_SERVERS", std::path::absolute(target.join("mcp-node/node_modules/@modelcontextprotocol"))?);
+    as_read.env("SQLITE_SERVER", std::path::absolute(beside(&sqlite, "mcp-server-sqlite"))?);
+    as_read.env("GIT_SERVER", beside(&python, "mcp-server-git"));
+    Ok(succeeds(tests)? && succeeds(typescript)? && succeeds(as_read)?)
 }

@@ -36,7 +36,7 @@ def test_leaves_of_the_vectors_are_read_as_the_gate_shows_them() -> None:
         assert read_leaf(leaf) == entry["shown"]["leaf"]
         cut = [leaf[:end] for end in range(len(leaf))]
         # One leaf has one spelling.
-        for other in (*cut, leaf + b"\0", leaf[:2] + b"\x18\x03" + leaf[3:], leaf[:2] + b"\x04" + leaf[3:]):
+        for other in (*cut, leaf + b"\0", leaf[:2] + b"\x18\x04" + leaf[3:], leaf[:2] + b"\x05" + leaf[3:]):
             with pytest.raises(ValueError, match=r"."):
                 read_leaf(other)
 

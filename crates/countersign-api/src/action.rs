@@ -1,6 +1,6 @@
 //! Actions and the verdicts on them.
 
-use crate::Atomicity;
+use crate::{Atomicity, RestsOn};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -37,6 +37,15 @@ pub struct ActionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "clm_812")]
     pub claim: Option<String>,
+    /// The session that the action is asked for in; needed where its action type is guarded as read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "ses_812")]
+    pub session: Option<String>,
+    /// The names of readings of which it is not known whether they reached the agent before it asked for this. For these, the reading
+    /// before counts as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 32)]
+    pub unsure: Vec<String>,
 }
 
 /// The kind of a verdict. More kinds may come; treat one you do not know as not committed.
@@ -107,9 +116,12 @@ pub struct Verdict {
     /// When a cooling call is decided again, in ledger milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_at: Option<u64>,
-    /// What speaks for the outcome of a call.
+    /// Evidence for the outcome of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+    /// The readings that it rests on, where it is guarded as read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readings: Option<RestsOn>,
     /// In shadow mode, what enforcement would have answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadowed: Option<Shadowed>,
@@ -136,20 +148,20 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What speaks for the outcome of a call.
+/// Evidence for the outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Evidence {
     /// How often it was tried.
     pub attempts: u32,
     /// What came of it, in a sentence.
     pub summary: String,
-    /// The status that the outside gave.
+    /// The status that the service returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i64>,
-    /// What the outside answered, as far as it is kept.
+    /// What the service answered, as far as it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The receipt that the outside keeps.
+    /// The receipt that the service keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
     /// Set where `result`, `receipt` and the end of `summary` are left out: the call was made of what its agent may not see, and what

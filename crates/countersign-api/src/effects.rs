@@ -110,7 +110,7 @@ impl EffectState {
     }
 }
 
-/// An effect that leaves the building.
+/// An external effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Effect {
     /// Its name: `eff_` and the entry of its intent.

@@ -168,6 +168,10 @@ codes! {
     NotErasable = 409,
     /// There is no such claim, it has ended, or it is someone else's.
     ClaimNotFound = 404,
+    /// There is no such session, it was closed, or it is someone else's.
+    SessionNotFound = 404,
+    /// The session takes no such reading: it is full, or the arguments are too long to keep.
+    ReadingRefused = 409,
     /// No pact lets the agent announce a change of the fact.
     ClaimNotAllowed = 403,
     /// Someone else has announced a change of the fact.
@@ -303,6 +307,8 @@ impl ErrorCode {
             Self::EntryInForce => "entry_in_force",
             Self::NotErasable => "not_erasable",
             Self::ClaimNotFound => "claim_not_found",
+            Self::SessionNotFound => "session_not_found",
+            Self::ReadingRefused => "reading_refused",
             Self::ClaimNotAllowed => "claim_not_allowed",
             Self::ClaimHeld => "claim_held",
             Self::TooManyClaims => "too_many_claims",

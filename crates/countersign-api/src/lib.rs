@@ -27,6 +27,7 @@ mod ledger;
 mod pacts;
 mod reviews;
 pub mod routes;
+mod sessions;
 mod stops;
 
 pub use action::{
@@ -51,6 +52,9 @@ pub use ledger::{
 };
 pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
 pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
+pub use sessions::{
+    Change, ChangedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed, SessionOpened, SessionRequest,
+};
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 
 use serde::{Deserialize, Serialize};

@@ -8,10 +8,11 @@ use crate::fact::{Fact, Version};
 use crate::fence::ClaimId;
 use crate::identity::Auth;
 use crate::ids::{ActionId, ActionName, AgentId, Digest, FactId, IdError, IdempotencyKey, PactName};
-use crate::json::{JsonError, JsonRef, Key, Members, Strict, parse_as, to_map};
-use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX};
+use crate::json::{JsonError, JsonRef, Key, Members, Numbers, Strict, parse_as, to_map};
+use crate::limits::{BODY_BYTES_MAX, OBSERVATIONS_MAX, UNSURE_MAX};
 use crate::pact::ActionType;
 use crate::reason::{BindProblem, Misfit};
+use crate::session::SessionId;
 use crate::value::Attributes;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::Value as Json;
@@ -36,6 +37,10 @@ pub struct ActionRequest<'a> {
     pub delegation: Option<Cow<'a, str>>,
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
+    /// The session that it is asked for in.
+    pub session: Option<SessionId>,
+    /// The names of readings of which it is not known whether they reached the agent before it asked for this.
+    pub unsure: Vec<Digest>,
 }
 
 /// Why a body is not an action.
@@ -56,7 +61,7 @@ pub enum RequestError {
     /// A field is not known.
     #[error(
         "field `{0}` is not known; an action has `pact`, `action`, `idempotency_key`, `params`, `observations`, \
-         `delegation` and `claim`"
+         `delegation`, `claim`, `session` and `unsure`"
     )]
     Unknown(String),
     /// A name is not acceptable.
@@ -65,6 +70,9 @@ pub enum RequestError {
     /// Too many observations.
     #[error("at most {OBSERVATIONS_MAX} observations are allowed, there are {0}")]
     Observations(usize),
+    /// Too many readings are unsure.
+    #[error("at most {UNSURE_MAX} readings can be unsure, there are {0}")]
+    Unsure(usize),
 }
 
 impl<'a> ActionRequest<'a> {
@@ -73,8 +81,8 @@ impl<'a> ActionRequest<'a> {
         if body.len() > BODY_BYTES_MAX {
             return Err(RequestError::TooLong(body.len()));
         }
-        let Fields { pact, action, idempotency_key, params, observations, delegation, claim, unknown } =
-            parse_as(body, FieldsVisitor)?;
+        let Fields { pact, action, idempotency_key, params, observations, delegation, claim, session, unsure, unknown } =
+            parse_as(body, FieldsVisitor(&Numbers::new(body)))?;
         let text = |field, value| match value {
             Some(JsonRef::String(text)) => Ok(text),
             Some(_) => Err(RequestError::Type(field, "a string")),
@@ -115,11 +123,40 @@ impl<'a> ActionRequest<'a> {
             }
             Some(_) => return Err(RequestError::Type("claim", "a string")),
         };
+        let (session, unsure) = (read_session(session)?, read_unsure(unsure)?);
         match unknown {
             Some(unknown) => Err(RequestError::Unknown(unknown)),
-            None => Ok(Self { pact, action, idempotency_key, params, observations, delegation, claim }),
+            None => {
+                Ok(Self { pact, action, idempotency_key, params, observations, delegation, claim, session, unsure })
+            }
         }
     }
+}
+
+fn read_session(session: Option<JsonRef<'_>>) -> Result<Option<SessionId>, RequestError> {
+    let not_one = RequestError::Type("session", "the name of a session, such as ses_812");
+    match session {
+        None => Ok(None),
+        Some(JsonRef::String(name)) => name.parse().map(Some).map_err(|_| not_one),
+        Some(_) => Err(not_one),
+    }
+}
+
+fn read_unsure(unsure: Option<JsonRef<'_>>) -> Result<Vec<Digest>, RequestError> {
+    let not_one = || RequestError::Type("unsure", "an array of the names of readings");
+    let items = match unsure {
+        None => return Ok(Vec::new()),
+        Some(JsonRef::Array(items)) => items,
+        Some(_) => return Err(not_one()),
+    };
+    if items.len() > UNSURE_MAX {
+        return Err(RequestError::Unsure(items.len()));
+    }
+    let name = |item| match item {
+        JsonRef::String(name) => name.parse().map_err(|_| not_one()),
+        _ => Err(not_one()),
+    };
+    items.into_iter().map(name).collect()
 }
 
 /// The members of an action's body, each at most once, without a map in between: most requests come this way.
@@ -132,12 +169,14 @@ struct Fields<'a> {
     observations: Option<JsonRef<'a>>,
     delegation: Option<JsonRef<'a>>,
     claim: Option<JsonRef<'a>>,
+    session: Option<JsonRef<'a>>,
+    unsure: Option<JsonRef<'a>>,
     unknown: Option<String>,
 }
 
-struct FieldsVisitor;
+struct FieldsVisitor<'n, 'de>(&'n Numbers<'de>);
 
-impl<'de> Visitor<'de> for FieldsVisitor {
+impl<'de> Visitor<'de> for FieldsVisitor<'_, 'de> {
     type Value = Fields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,7 +186,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Fields<'de>, A::Error> {
         let mut fields = Fields::default();
         while let Some(key) = members.next_key_seed(Key)? {
-            let value = members.next_value_seed(Strict::member())?;
+            let value = members.next_value_seed(Strict::member(self.0))?;
             let field = match &*key {
                 "pact" => &mut fields.pact,
                 "action" => &mut fields.action,
@@ -156,6 +195,8 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 "observations" => &mut fields.observations,
                 "delegation" => &mut fields.delegation,
                 "claim" => &mut fields.claim,
+                "session" => &mut fields.session,
+                "unsure" => &mut fields.unsure,
                 unknown => {
                     fields.unknown.get_or_insert_with(|| unknown.to_owned());
                     continue;
@@ -214,6 +255,10 @@ pub struct Action {
     pub chain: Option<Arc<Chain>>,
     /// The claim that it acts under.
     pub claim: Option<ClaimId>,
+    /// The session that it was asked for in.
+    pub session: Option<SessionId>,
+    /// The names of readings of which it is not known whether they had reached the agent.
+    pub unsure: Vec<Digest>,
     /// The entry of the batch that it came in; `None` where it came alone.
     pub batch: Option<u64>,
     /// A binding made at admission, good for the pact with this hash only.
@@ -250,7 +295,7 @@ impl Action {
     ) -> Self {
         let (id, body) = (body.digest(), Arc::clone(body.text()));
         let key = key_digest(&agent, &request.idempotency_key);
-        let ActionRequest { pact, action, delegation, claim, .. } = request;
+        let ActionRequest { pact, action, delegation, claim, session, unsure, .. } = request;
         let (is_delegated, observed) = (delegation.is_some(), latest(observed));
         Self {
             id,
@@ -264,6 +309,8 @@ impl Action {
             is_delegated,
             chain: None,
             claim,
+            session,
+            unsure,
             batch: None,
             bound: None,
         }

@@ -4,12 +4,13 @@
 //! before and after a crash, sends the same under the same key (I6). Adapters carry it out; this only says what it is.
 
 mod bounds;
+mod found;
 
 pub use bounds::one_line;
+pub use found::{Found, FoundCode};
 
 use crate::canonical::Canonical;
 use crate::ids::{ActionId, ActionName, Digest, FactId, numbered};
-use crate::limits::SUMMARY_BYTES_MAX;
 use crate::value::Value;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
@@ -17,7 +18,7 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The name of an effect that leaves the building: `eff_` and the entry of its intent.
+/// The name of an external effect: `eff_` and the entry of its intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectId(pub u64);
 
@@ -142,6 +143,8 @@ pub enum ExternalHow {
         arguments: Json,
         /// The place of the value in the result.
         at: SmolStr,
+        /// Where that holds a list: the member of the element that is meant, and what it is.
+        key: Option<(SmolStr, SmolStr)>,
     },
 }
 
@@ -172,46 +175,55 @@ impl Outcome {
     }
 }
 
-/// What speaks for an outcome.
+/// Evidence for an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Evidence {
     /// How often it was tried.
     pub attempts: u32,
-    /// What came of it, in one line; never holds a secret.
-    pub summary: String,
-    /// The status that the outside gave: of an HTTP answer, or a command's exit.
+    /// What came of it; never holds a secret.
+    pub found: Box<Found>,
+    /// Whether the deadline passed before another attempt could be made.
+    pub is_late: bool,
+    /// The status that the service returned: of an HTTP answer, a command's exit, or an error's code.
     pub status: Option<i64>,
-    /// What the outside answered, as far as it is kept.
+    /// What the service answered, as far as it is kept.
     pub result: Option<String>,
-    /// The receipt that the outside keeps: a row's number, an id.
+    /// How many bytes of an answer were too long to keep.
+    pub unkept: Option<u64>,
+    /// The receipt that the service keeps: a row's number, an id.
     pub receipt: Option<String>,
 }
 
 impl Evidence {
-    /// Evidence that is a sentence: on one line, and no longer than an entry keeps. The other side may have worded it.
-    pub fn said(summary: impl AsRef<str>) -> Self {
-        Self { summary: one_line(summary.as_ref(), SUMMARY_BYTES_MAX), ..Self::default() }
-    }
-
     /// Writes it as it stands in a record.
     pub fn write(&self, out: &mut Canonical) {
+        let text = |out: &mut Canonical, key, text: Option<&str>| {
+            if let Some(text) = text {
+                out.key(key);
+                out.string(text);
+            }
+        };
         out.open('{');
+        text(out, "about", self.found.about.as_deref());
         out.key("attempts");
         out.u64(self.attempts.into());
-        if let Some(receipt) = &self.receipt {
-            out.key("receipt");
-            out.string(receipt);
+        out.key("found");
+        out.string(self.found.code.as_str());
+        if self.is_late {
+            out.key("late");
+            out.bool(true);
         }
-        if let Some(result) = &self.result {
-            out.key("result");
-            out.string(result);
-        }
+        text(out, "receipt", self.receipt.as_deref());
+        text(out, "result", self.result.as_deref());
+        text(out, "said", self.found.said.as_deref());
         if let Some(status) = self.status {
             out.key("status");
             out.i64(status);
         }
-        out.key("summary");
-        out.string(&self.summary);
+        if let Some(bytes) = self.unkept {
+            out.key("unkept");
+            out.u64(bytes);
+        }
         out.close('}');
     }
 }

@@ -58,6 +58,14 @@ pub enum Code {
     FactFenced,
     /// A fact was not observed although the pact asks for it.
     ObservationRequired,
+    /// A write that is guarded as read names no session.
+    SessionRequired,
+    /// The session is not open, or belongs to another agent.
+    SessionNotOpen,
+    /// A tool was not read although the pact asks for it.
+    ReadingRequired,
+    /// A reading is older than the pact lets it be.
+    ReadingStale,
     /// One or more preconditions do not hold.
     PreconditionFailed,
     /// As many actions wait for a person as are kept.
@@ -68,6 +76,10 @@ pub enum Code {
     EffectInvalid,
     /// As many calls are under way as are kept.
     TooManyEffects,
+    /// A reading that the write rests on could not be made again.
+    ReadingUnread,
+    /// A reading that the write rests on reads differently now.
+    ReadingChanged,
     /// The reviewer acts in what it approves.
     SelfApproval,
     /// The approval came too late after the showing.
@@ -80,7 +92,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 40] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -106,11 +118,17 @@ impl Code {
         Self::FactClaimed,
         Self::FactFenced,
         Self::ObservationRequired,
+        Self::SessionRequired,
+        Self::SessionNotOpen,
+        Self::ReadingRequired,
+        Self::ReadingStale,
         Self::PreconditionFailed,
         Self::TooManyReviews,
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
+        Self::ReadingUnread,
+        Self::ReadingChanged,
         Self::SelfApproval,
         Self::ApprovalExpired,
         Self::ApprovalOutdated,
@@ -150,6 +168,12 @@ impl Code {
             Self::NotAllowed => "not_allowed",
             Self::TrustTooLow => "trust_too_low",
             Self::ObservationRequired => "observation_required",
+            Self::SessionRequired => "session_required",
+            Self::SessionNotOpen => "session_not_open",
+            Self::ReadingRequired => "reading_required",
+            Self::ReadingStale => "reading_stale",
+            Self::ReadingUnread => "reading_unread",
+            Self::ReadingChanged => "reading_changed",
             Self::PreconditionFailed => "precondition_failed",
             Self::TooManyReviews => "too_many_reviews",
             Self::BudgetExceeded => "budget_exceeded",

@@ -16,15 +16,17 @@ mod group;
 mod halted;
 mod judge;
 mod preconditions;
+mod readings;
 mod reads;
 mod standing;
 
 pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
-pub use call::{external_read, percent_encoded};
+pub use call::{external_read, percent_encoded, target};
 pub use delegation::stranger;
 pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
+pub(crate) use readings::{names, readings_in};
 pub use standing::{rules_out, stop_on};
 
 use crate::action::Action;
@@ -40,6 +42,7 @@ use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
 use crate::reason::{Drift, Reason, RuleFailure};
 use crate::review::Reviews;
+use crate::session::Reread;
 use crate::value::{Attributes, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -87,7 +90,8 @@ pub fn decide(action: &Action, snapshot: &impl Snapshot, now_ms: u64) -> Decisio
 }
 
 /// Decides an effect again that has cooled.
-pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decision {
+/// The readings that it rests on were read again right before, which says what they read then.
+pub fn dispatch(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot, now_ms: u64) -> Decision {
     let approved = effect.approval.as_deref();
     let approval =
         approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
@@ -96,7 +100,7 @@ pub fn dispatch(effect: &Effect, snapshot: &impl Snapshot, now_ms: u64) -> Decis
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
     match drift {
-        None => decision,
+        None => readings::compare(effect, rereads, decision, snapshot),
         Some(drift) => decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) }),
     }
 }
@@ -275,6 +279,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
     fn standing(&self, inputs: &Inputs<'_>) -> Result<(), Stopped> {
         self.check_allowed(inputs).map_err(Stopped::rejected)?;
         self.check_observations().map_err(Stopped::rejected)?;
+        self.check_session().map_err(Stopped::rejected)?;
         self.check_preconditions(inputs)?;
         self.check_budgets().map_err(Stopped::rejected)
     }
@@ -344,7 +349,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         Decision {
             verdict,
             pact: Some(pact),
-            reads: agents.chain(self.reads.iter().map(read)).collect(),
+            reads: agents.chain(self.reads.iter().map(read)).chain(self.session_reads()).collect(),
             writes: Vec::new(),
             charges: Vec::new(),
             gap_ms: self.gap_ms(0..self.reads.len()),

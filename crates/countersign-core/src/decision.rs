@@ -164,11 +164,11 @@ pub struct Charge {
 /// Which budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BudgetKey {
-    /// The pact.
+    /// The pact that has it.
     pub pact: PactName,
-    /// The action type.
-    pub action: ActionName,
-    /// The budget's id within it.
+    /// The action type that alone charges it; none where it is a named one.
+    pub action: Option<ActionName>,
+    /// Its id within the action type, or its name within the pact.
     pub id: SmolStr,
     /// The agent, where each has its own.
     pub agent: Option<AgentId>,

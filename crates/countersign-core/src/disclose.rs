@@ -8,6 +8,7 @@ use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
 use crate::ids::{AgentId, Digest, FactId, FactType};
 use crate::pact::{ActionType, SendRule, TemplatePart};
+use crate::session::{READING, SESSION};
 use crate::state::ReadState;
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -185,8 +186,11 @@ impl<'a> Disclosure<'a> {
     pub fn new(state: &'a dyn ReadState, agent: &'a AgentId, by: Option<DecidedBy<'_>>, reads: &[FactId]) -> Self {
         let mut disclosure = Self { state, agent, hidden: Vec::new(), shows_sent: false };
         let kind = by.and_then(|by| disclosure.kind(by));
-        disclosure.hidden = disclosure.hide(kind, reads);
-        disclosure.shows_sent = disclosure.hidden.is_empty() && disclosure.sees_sent(kind, reads);
+        // What it read in its session it has seen, and no call is rendered from it.
+        let is_of_session = |fact: &&FactId| [SESSION, READING].contains(&fact.ty().as_str());
+        let reads: Vec<FactId> = reads.iter().filter(|fact| !is_of_session(fact)).cloned().collect();
+        disclosure.hidden = disclosure.hide(kind, &reads);
+        disclosure.shows_sent = disclosure.hidden.is_empty() && disclosure.sees_sent(kind, &reads);
         disclosure
     }
 
@@ -266,10 +270,10 @@ impl<'a> Disclosure<'a> {
         let is_hidden = |at: usize| match of_kind {
             Some(kind) => kind.reads.get(at).is_none_or(|read| {
                 read.template.iter().any(|part| match part {
-                    TemplatePart::Attribute { read, attribute } => {
+                    TemplatePart::Attribute { read, attribute, .. } => {
                         reads.get(*read).is_none_or(|from| !self.shows(from, attribute))
                     }
-                    TemplatePart::Literal(_) | TemplatePart::Param(_) => false,
+                    TemplatePart::Literal(_) | TemplatePart::Param { .. } => false,
                 })
             }),
             // It is no longer known how the ids were made; only the first is for certain made of parameters alone.

@@ -8,7 +8,7 @@ use crate::call::{EffectId, Outcome};
 use crate::decision::{Charge, Dispatched, Write};
 use crate::fact::Fact;
 use crate::fence::Fences;
-use crate::ids::AgentId;
+use crate::ids::{AgentId, FactId};
 use crate::limits::{EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
 use crate::pact::Pact;
 use crate::review::Shown;
@@ -24,6 +24,8 @@ pub struct Effect {
     pub action: Arc<Action>,
     /// The approval that it rests on, if it needed one.
     pub approval: Option<Arc<Approved>>,
+    /// The readings that it rests on, with the versions that they had at the intent.
+    pub rests_on: Vec<(FactId, u64)>,
     /// When its intent was entered, in ledger milliseconds.
     pub at_ms: u64,
     /// Where it is.

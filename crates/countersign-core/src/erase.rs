@@ -63,7 +63,7 @@ pub enum InForce {
     #[error("it deleted {0}, which a call in flight relies on or a held feed will write")]
     Fenced(FactId),
     /// It counts against a budget.
-    #[error("it counts against budget `{}` of {}.{}{}", .budget.id, .budget.pact, .budget.action, until(*.until_ms))]
+    #[error("it counts against budget `{}` of {}{}", .budget.id, of(.budget), until(*.until_ms))]
     Budget {
         /// The budget.
         budget: BudgetKey,
@@ -99,6 +99,13 @@ pub enum InForce {
         /// Until when.
         until_ms: u64,
     },
+}
+
+fn of(budget: &BudgetKey) -> String {
+    match &budget.action {
+        Some(action) => format!("{}.{action}", budget.pact),
+        None => format!("pact {}", budget.pact),
+    }
 }
 
 fn until(at_ms: Option<u64>) -> String {
@@ -152,6 +159,8 @@ pub fn kept_for_ever(kind: Kind, identity: Option<LeafIdentity>) -> Option<&'sta
         // Only counted, and nothing rests on it.
         Kind::Denials => None,
         Kind::Group => None,
+        // Once the session is closed, nothing rests on them.
+        Kind::Session | Kind::Reading => None,
         Kind::Batch => Some("it holds the signature of a batch of actions, and nothing that they say"),
         Kind::Expiry => Some("it names a review by its number and holds nothing else"),
         Kind::Extension | Kind::Withdrawal => Some("it names a claim by its number and holds nothing else"),
@@ -182,7 +191,7 @@ impl EraseTarget {
 
     /// What the leaf of an entry alone still says of it: of facts and charges nothing that names them.
     pub fn of_leaf(leaf: &Leaf) -> Self {
-        let effect = leaf.effect.map(EffectId);
+        let effect = leaf.effect.filter(|_| leaf.kind != Kind::Reading).map(EffectId);
         let kept = kept_for_ever(leaf.kind, leaf.identity);
         Self { kept, effect, ..Self::of_entry(leaf.index) }
     }
@@ -276,8 +285,7 @@ impl<'a> Eraser<'a> {
 
     fn window_ends_ms(&self, charge: &Charge) -> Option<u64> {
         let BudgetKey { pact, action, id, .. } = &charge.budget;
-        let budgets = &self.state.pacts.get(pact)?.actions.get(action)?.budgets;
-        let budget = budgets.iter().find(|budget| budget.id == *id)?;
-        Some(charge.window.saturating_add(1).saturating_mul(budget.per_ms))
+        let limit = self.state.pacts.get(pact)?.limit(action.as_ref(), id)?;
+        Some(charge.window.saturating_add(1).saturating_mul(limit.per_ms))
     }
 }

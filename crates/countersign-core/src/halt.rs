@@ -28,7 +28,7 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     /// Neither of the forms.
-    #[error("`{0}` is no scope; write `all`, `agent:NAME`, `pact:NAME` or `org:NAME`")]
+    #[error("`{0}` is not a scope; write `all`, `agent:NAME`, `pact:NAME` or `org:NAME`")]
     Form(String),
     /// The name in it is not acceptable.
     #[error("the scope names something that cannot be: {0}")]
@@ -92,7 +92,7 @@ pub enum HaltError {
     #[error("`{0}` is not halted")]
     NotHalted(Scope),
     /// As many scopes are halted as are kept.
-    #[error("{HALTS_MAX} scopes are halted already, which is the most; halt something wider, such as `all`")]
+    #[error("{HALTS_MAX} scopes are halted already, which is the limit; halt something wider, such as `all`")]
     TooMany,
     /// The reason is empty or too long.
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes, not {0}")]

@@ -1,14 +1,20 @@
 //! Strict reading of JSON from outside.
 //!
-//! What two readers could understand differently is refused here, once: repeated keys, fractions, integers beyond 2^53-1,
-//! deep nesting. So the value that is decided on is the value that everyone else reads from the same bytes.
+//! What two readers could understand differently is refused here, once: repeated keys, integers beyond 2^53-1, deep nesting, and
+//! fractions, except where a decimal may be meant: there their text is kept, and never becomes a float. So the value that is decided on
+//! is the value that everyone else reads from the same bytes. A whole number is one however it is written: `1200.0` is 1200.
 
+use crate::decimal;
 use crate::limits::{INTEGER_MAX, JSON_DEPTH_MAX};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// Deepest nesting of what a service answers.
+const ANSWER_DEPTH_MAX: usize = 64;
 
 /// Why JSON was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +30,8 @@ pub enum JsonRef<'a> {
     Bool(bool),
     /// An integer within ±(2^53-1).
     Integer(i64),
+    /// The text of a number that is no such integer.
+    Decimal(&'a str),
     /// A string.
     String(Cow<'a, str>),
     /// An array.
@@ -42,6 +50,7 @@ impl JsonRef<'_> {
             Self::Null => Value::Null,
             Self::Bool(truth) => Value::Bool(*truth),
             Self::Integer(number) => Value::from(*number),
+            Self::Decimal(text) => decimal::marked(*text),
             Self::String(text) => Value::String(text.to_string()),
             Self::Array(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(members) => Value::Object(to_map(members)),
@@ -56,7 +65,21 @@ pub fn to_map(members: &Members<'_>) -> Map<String, Value> {
 
 /// Reads one JSON document strictly.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
-    parse_as(text, Strict { depth: JSON_DEPTH_MAX }).map(|json| json.to_value())
+    let numbers = Numbers { taken: Taken::Whole, ..Numbers::new(text) };
+    parse_as(text, Strict { depth: JSON_DEPTH_MAX, numbers: &numbers }).map(|json| json.to_value())
+}
+
+/// The same where decimals may be meant: a number that is not whole is marked with its text (see [`decimal::marked`]).
+pub fn parse_exact(text: &str) -> Result<Value, JsonError> {
+    let numbers = Numbers::new(text);
+    parse_as(text, Strict { depth: JSON_DEPTH_MAX, numbers: &numbers }).map(|json| json.to_value())
+}
+
+/// The same for what a service answered, which says more than anyone asked for: any number is taken, and one that is no whole number
+/// within ±(2^53-1) is marked with its text.
+pub fn parse_answer(text: &str) -> Result<Value, JsonError> {
+    let numbers = Numbers { taken: Taken::Any, ..Numbers::new(text) };
+    parse_as(text, Strict { depth: ANSWER_DEPTH_MAX, numbers: &numbers }).map(|json| json.to_value())
 }
 
 /// Reads one JSON document with a visitor of its own, which must be as strict: see [`Strict::member`].
@@ -75,33 +98,118 @@ pub fn parse_object(text: &str) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
-/// Reads any value strictly.
-#[derive(Clone, Copy)]
-pub(crate) struct Strict {
-    depth: usize,
+/// The same for one object where decimals may be meant.
+pub fn parse_object_exact(text: &str) -> Result<Map<String, Value>, JsonError> {
+    match parse_exact(text)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(JsonError("expected a JSON object".to_owned())),
+    }
 }
 
-impl Strict {
+/// The numbers of a document as they are written. They are visited in the order of the text, so to count them is to know which is which.
+pub(crate) struct Numbers<'de> {
+    text: &'de str,
+    visited: Cell<usize>,
+    /// Looked for at the first number that is needed: most documents have whole ones only.
+    written: OnceCell<Vec<&'de str>>,
+    taken: Taken,
+}
+
+/// Which numbers are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Whole ones.
+    Whole,
+    /// Decimals too.
+    Exact,
+    /// Whatever JSON calls a number.
+    Any,
+}
+
+impl<'de> Numbers<'de> {
+    pub(crate) fn new(text: &'de str) -> Self {
+        Self { text, visited: Cell::new(0), written: OnceCell::new(), taken: Taken::Exact }
+    }
+
+    /// Counts one more; gives the number of those before it.
+    fn count(&self) -> usize {
+        self.visited.replace(self.visited.get().saturating_add(1))
+    }
+
+    /// The text of a number, by its place among all.
+    fn written(&self, at: usize) -> Option<&'de str> {
+        self.written.get_or_init(|| written(self.text)).get(at).copied()
+    }
+}
+
+/// Every number of a document that is read as JSON at the same time, so that only numbers and strings have to be told apart.
+fn written(text: &str) -> Vec<&str> {
+    let mut numbers = Vec::new();
+    let (mut in_string, mut is_escaped, mut begun) = (false, false, None);
+    for (at, byte) in text.bytes().enumerate() {
+        if in_string {
+            in_string = is_escaped || byte != b'"';
+            is_escaped = byte == b'\\' && !is_escaped;
+            continue;
+        }
+        let is_part =
+            matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.') || begun.is_some() && matches!(byte, b'e' | b'E');
+        match begun {
+            None if is_part => begun = Some(at),
+            Some(from) if !is_part => {
+                numbers.extend(text.get(from..at));
+                begun = None;
+            }
+            _ => {}
+        }
+        in_string = byte == b'"';
+    }
+    numbers.extend(begun.and_then(|from| text.get(from..)));
+    numbers
+}
+
+/// Reads any value strictly.
+#[derive(Clone, Copy)]
+pub(crate) struct Strict<'n, 'de> {
+    depth: usize,
+    numbers: &'n Numbers<'de>,
+}
+
+impl<'n, 'de> Strict<'n, 'de> {
     /// For the values of the outermost object's members.
-    pub(crate) fn member() -> Self {
-        Self { depth: JSON_DEPTH_MAX - 1 }
+    pub(crate) fn member(numbers: &'n Numbers<'de>) -> Self {
+        Self { depth: JSON_DEPTH_MAX - 1, numbers }
+    }
+
+    /// An integer, by its place among all numbers; `None` where it is beyond 64 bits.
+    fn integer<E: serde::de::Error>(self, at: usize, number: Option<i64>) -> Result<JsonRef<'de>, E> {
+        match number.filter(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(number)) {
+            Some(number) => Ok(JsonRef::Integer(number)),
+            None => {
+                let text = self.numbers.written(at).unwrap_or_default();
+                match self.numbers.taken {
+                    Taken::Any => Ok(JsonRef::Decimal(text)),
+                    Taken::Whole | Taken::Exact => Err(E::custom(format_args!("number {text} is beyond 2^53-1"))),
+                }
+            }
+        }
     }
 
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.checked_sub(1);
         let depth = depth.ok_or_else(|| E::custom(format_args!("nested deeper than {JSON_DEPTH_MAX} levels")))?;
-        Ok(Self { depth })
+        Ok(Self { depth, ..self })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_, 'de> {
     type Value = JsonRef<'de>;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonRef<'de>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_, 'de> {
     type Value = JsonRef<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,20 +219,21 @@ impl<'de> Visitor<'de> for Strict {
         Ok(JsonRef::Bool(truth))
     }
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<JsonRef<'de>, E> {
-        if (-INTEGER_MAX..=INTEGER_MAX).contains(&number) {
-            Ok(JsonRef::Integer(number))
-        } else {
-            Err(E::custom(format_args!("integer {number} is beyond 2^53-1")))
-        }
+        self.integer(self.numbers.count(), Some(number))
     }
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<JsonRef<'de>, E> {
-        match i64::try_from(number) {
-            Ok(signed) => self.visit_i64(signed),
-            Err(_) => Err(E::custom(format_args!("integer {number} is beyond 2^53-1"))),
-        }
+        self.integer(self.numbers.count(), i64::try_from(number).ok())
     }
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<JsonRef<'de>, E> {
-        Err(E::custom(format_args!("{number} is not an integer: write amounts in minor units")))
+    /// What the reader made of it is not looked at: its text is.
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<JsonRef<'de>, E> {
+        let at = self.numbers.count();
+        let text = self.numbers.written(at).unwrap_or_default();
+        match decimal::units(text, 0) {
+            Ok(whole) => self.integer(at, Some(whole)),
+            Err(decimal::Inexact::Range) => self.integer(at, None),
+            Err(decimal::Inexact::Digits) if self.numbers.taken != Taken::Whole => Ok(JsonRef::Decimal(text)),
+            Err(_) => Err(E::custom(format_args!("{text} is not an integer: write amounts in minor units"))),
+        }
     }
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<JsonRef<'de>, E> {
         Ok(JsonRef::String(Cow::Borrowed(text)))
@@ -214,9 +323,11 @@ mod tests {
             ("{\"a\":1,\"a\":2}", "appears twice"),
             ("{\"a\":{\"b\":1,\"b\":1}}", "appears twice"),
             ("[1.5]", "not an integer"),
-            ("[1e3]", "not an integer"),
+            ("[1e-3]", "not an integer"),
+            ("[1e19]", "beyond 2^53-1"),
             ("[9007199254740992]", "beyond 2^53-1"),
             ("[18446744073709551615]", "beyond 2^53-1"),
+            ("[18446744073709551616]", "beyond 2^53-1"),
             ("[1] x", "trailing characters"),
             (r#"{"a":1,"\u0061":2}"#, "key `a` appears twice at line 1 column 18"),
             ("[1", "EOF"),
@@ -227,6 +338,20 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(17), "]".repeat(17));
         assert!(parse(&deep).unwrap_err().to_string().contains("deeper than 16"));
         assert!(parse(&format!("{}{}", "[".repeat(16), "]".repeat(16))).is_ok());
+    }
+
+    #[test]
+    fn a_number_keeps_its_text_wherever_it_is() {
+        let numbers = r#"[1, -0, 1200.0, 12.34, 1e2, 0.1000000000000000055, {"b": -7.50}]"#;
+        let text = format!(r#"{{"-1.5": "2.5e1 \\", "a\"3.5": {numbers}, "c": "\"", "d": 5.5}}"#);
+        let expected = serde_json::json!({"-1.5": "2.5e1 \\", "a\"3.5": [1, 0, 1200, {"$decimal": "12.34"}, 100,
+            {"$decimal": "0.1000000000000000055"}, {"b": {"$decimal": "-7.50"}}], "c": "\"", "d": {"$decimal": "5.5"}});
+        assert_eq!(parse_exact(&text).unwrap(), expected);
+        assert_eq!(
+            parse_answer("[1e99, 99999999999999999999]").unwrap().to_string(),
+            r#"[{"$decimal":"1e99"},{"$decimal":"99999999999999999999"}]"#
+        );
+        assert_eq!(parse("[1200.0, 1e2, -0, -0.0]").unwrap(), serde_json::json!([1200, 100, 0, 0]));
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub const OBSERVATIONS_MAX: usize = 16;
 /// How deep a chain of reads through attributes of facts already read may go.
 pub const READ_DEPTH_MAX: usize = 4;
 
+/// Most readings of one session: all of them are read again for a write that narrows them in no way.
+pub const READINGS_MAX: usize = 200;
+/// Most readings whose delivery a write may call unsure.
+pub const UNSURE_MAX: usize = 32;
 /// Most preconditions of one action type; every one of them is evaluated for every action.
 pub const PRECONDITIONS_MAX: usize = 64;
 
@@ -84,6 +88,9 @@ pub const GRANTS_MAX: usize = 32;
 
 /// Most fact types that one pact declares.
 pub const FACT_TYPES_MAX: usize = 128;
+
+/// Most budgets that one pact defines by name, as many as it has action types.
+pub const NAMED_BUDGETS_MAX: usize = 128;
 
 /// Most budgets of one action type; every one of them is charged for every action.
 pub const BUDGETS_MAX: usize = 16;

@@ -5,7 +5,7 @@
 //! changed after it was loaded; its content hash is its identity.
 
 mod action;
-mod budgets;
+pub mod budgets;
 mod call;
 pub mod catalogue;
 mod check;
@@ -16,6 +16,7 @@ pub mod external;
 mod facts;
 pub mod load;
 pub mod manifest;
+pub mod normaliser;
 mod observe;
 mod params;
 mod reads;
@@ -23,12 +24,15 @@ mod schema;
 mod source;
 pub mod sql;
 mod template;
+pub mod tool_source;
 mod writes;
 
 pub use external::{
-    Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
+    AsRead, Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
 };
+pub use normaliser::Normaliser;
 pub use params::Slots;
+pub(crate) use params::lower;
 pub use source::duration_ms;
 
 use crate::expression::{Base, Expression, Mention};
@@ -42,8 +46,21 @@ use std::sync::Arc;
 pub type FactSchema = BTreeMap<SmolStr, FieldType>;
 
 /// Names that conditions use for something else, so that no parameter and no read may have them.
-pub(crate) const RESERVED: [&str; 8] =
-    ["now", "observed", "resource", "principal", "actor", "action", "context", "call"];
+pub(crate) const RESERVED: [&str; 12] = [
+    "now",
+    "observed",
+    "resource",
+    "principal",
+    "actor",
+    "action",
+    "context",
+    "call",
+    // In `context` from a later version on: what a pact may use today must load then.
+    "session",
+    "readings",
+    "rests_on",
+    "tainted",
+];
 
 /// A loaded pact.
 #[derive(Debug)]
@@ -70,6 +87,8 @@ pub struct Pact {
     pub sources: BTreeMap<FactType, Arc<FactSource>>,
     /// How long ago the source of a fact may have confirmed it, for the types that say so.
     pub max_staleness: BTreeMap<FactType, u64>,
+    /// The budgets that it defines by name, for its own action types and those of other pacts.
+    pub budgets: BTreeMap<SmolStr, NamedBudget>,
 }
 
 impl PartialEq for Pact {
@@ -130,6 +149,8 @@ pub struct ActionType {
     pub writes: Vec<WriteRule>,
     /// What it calls outside.
     pub call: Option<CallRule>,
+    /// What it rests on, where it is guarded as read.
+    pub guard: Option<AsRead>,
     /// How long it waits for a fence before it is rejected.
     pub wait_ms: u64,
     /// What all its expressions mention, each once.
@@ -159,8 +180,8 @@ impl ActionType {
     /// good only while all of them are as they were shown.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (Base, &SmolStr)> {
         let templates = self.reads.iter().flat_map(|read| &read.template).filter_map(|part| match part {
-            TemplatePart::Attribute { read, attribute } => Some((Base::Read(*read), attribute)),
-            TemplatePart::Literal(_) | TemplatePart::Param(_) => None,
+            TemplatePart::Attribute { read, attribute, .. } => Some((Base::Read(*read), attribute)),
+            TemplatePart::Literal(_) | TemplatePart::Param { .. } => None,
         });
         let sent = self.call.iter().flat_map(CallRule::sends).flat_map(SendRule::attributes);
         self.expressions().flat_map(Expression::attributes).chain(sent).chain(templates)
@@ -188,6 +209,13 @@ impl ActionType {
 }
 
 impl Pact {
+    /// The limit of a budget that it has: of one of its action types, or of a named one.
+    pub fn limit(&self, action: Option<&ActionName>, id: &str) -> Option<&Limit> {
+        let Some(action) = action else { return self.budgets.get(id).map(|named| &named.limit) };
+        let budget = self.actions.get(action)?.budgets.iter().find(|budget| budget.id == id)?;
+        budget.limit(|_| None)
+    }
+
     /// How strong decisions on facts of a type are under this pact: by the weakest of the action types that read one. `None`
     /// where it says nothing about the type.
     pub fn atomicity_on(&self, ty: &FactType) -> Option<Atomicity> {
@@ -212,11 +240,13 @@ pub enum Mode {
 pub struct Params {
     /// The JSON Schema as written in the pact.
     pub schema: serde_json::Value,
-    /// The compiled schema.
+    /// The same without references and alternatives, with money and decimals as their units: what binding runs on.
+    pub lowered: serde_json::Value,
+    /// The lowered schema, compiled.
     pub validator: jsonschema::Validator,
     /// The same schema as slots, where it uses only what they know.
     pub slots: Option<Slots>,
-    /// The type of each parameter, derived from the schema.
+    /// The type of each parameter that conditions can read, derived from the schema. One that may be null may be absent.
     pub types: BTreeMap<SmolStr, FieldType>,
 }
 
@@ -245,13 +275,20 @@ pub enum TemplatePart {
     /// Text as it stands.
     Literal(SmolStr),
     /// The value of a string or integer parameter.
-    Param(SmolStr),
+    Param {
+        /// The parameter.
+        name: SmolStr,
+        /// What makes one spelling of it.
+        normalisers: Box<[Normaliser]>,
+    },
     /// The value of a string or integer attribute of an earlier read.
     Attribute {
         /// Index of the earlier read.
         read: usize,
         /// The attribute.
         attribute: SmolStr,
+        /// What makes one spelling of it.
+        normalisers: Box<[Normaliser]>,
     },
 }
 
@@ -292,19 +329,68 @@ pub enum OnFail {
     Review,
 }
 
-/// A limit over a fixed UTC window.
+/// A budget that an action type charges.
 #[derive(Debug)]
 pub struct Budget {
-    /// Its id within the action type.
+    /// Its id within the action type; the name of a named one.
     pub id: SmolStr,
     /// What is added up.
     pub measure: Measure,
+    /// How many digits behind the point the units have that are added up, where they are of money.
+    pub scale: Option<u8>,
+    /// How much it may hold.
+    pub limit: LimitRule,
+}
+
+/// Where a budget's limit is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitRule {
+    /// With the action type, which alone charges it.
+    Own(Limit),
+    /// In the named budget of this pact, which other action types charge too.
+    Named(PactName),
+}
+
+/// A limit over a fixed UTC window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
     /// The most that one window may hold.
     pub max: i64,
     /// The length of a window; windows start at multiples of it since the epoch.
     pub per_ms: u64,
     /// Who shares the budget.
     pub by: BudgetBy,
+}
+
+/// A budget that several action types, of one or several pacts, charge by its name. The pact that defines it owns it.
+#[derive(Debug)]
+pub struct NamedBudget {
+    /// What it is for, in the author's words.
+    pub doc: Option<String>,
+    /// Whether it counts actions; otherwise it adds up a parameter of each.
+    pub is_count: bool,
+    /// How many digits behind the point its units have, where it adds up money: cents and dollars are not added to each other.
+    pub scale: Option<u8>,
+    /// How much it may hold.
+    pub limit: Limit,
+}
+
+impl Budget {
+    /// Its limit. A named one is found in the pact that owns it, as it is now.
+    pub fn limit<'a>(&'a self, owner: impl FnOnce(&PactName) -> Option<&'a Pact>) -> Option<&'a Limit> {
+        match &self.limit {
+            LimitRule::Own(limit) => Some(limit),
+            LimitRule::Named(pact) => owner(pact)?.budgets.get(&self.id).map(|named| &named.limit),
+        }
+    }
+
+    /// The pact that owns it, where it is a named one.
+    pub fn owner(&self) -> Option<&PactName> {
+        match &self.limit {
+            LimitRule::Own(_) => None,
+            LimitRule::Named(pact) => Some(pact),
+        }
+    }
 }
 
 /// What a budget adds up.
@@ -321,8 +407,8 @@ pub enum Measure {
 pub enum BudgetBy {
     /// Each agent has its own.
     Agent,
-    /// All agents under the pact share it.
-    Pact,
+    /// All agents share it.
+    All,
 }
 
 /// What an action type writes to one fact.

@@ -20,7 +20,8 @@ use crate::fact::Written;
 use crate::fence::{self, ClaimId};
 use crate::halt::Scope;
 use crate::identity::KeyName;
-use crate::ids::{ActionName, AgentId, FactId, FactType, IdError, PactName};
+use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, IdError, PactName};
+use crate::session::SessionId;
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -106,6 +107,14 @@ pub enum Reason {
     FactFenced { fact: FactId, effect: EffectId, why: fence::Why },
     /// A fact was not observed although the pact asks for it.
     ObservationRequired { action: ActionName, facts: Vec<FactId> },
+    /// A write that is guarded as read names no session.
+    SessionRequired { action: ActionName },
+    /// The session is not open, or belongs to another agent.
+    SessionNotOpen { session: SessionId },
+    /// Tools that were not read in the session although the pact asks for it.
+    ReadingRequired { tools: Vec<SmolStr> },
+    /// Readings that are older than the pact lets them be.
+    ReadingStale { readings: Vec<ReadingRef>, stale_after: u64 },
     /// One or more preconditions do not hold.
     PreconditionFailed { failed: Vec<FailedPrecondition> },
     /// As many actions wait for a person as are kept.
@@ -124,6 +133,10 @@ pub enum Reason {
     EffectInvalid { why: EffectProblem },
     /// As many calls are in flight as are kept.
     TooManyEffects,
+    /// Readings that could not be made again right before the call.
+    ReadingUnread { readings: Vec<UnreadReading> },
+    /// Readings that read differently right before the call.
+    ReadingChanged { readings: Vec<ChangedReading> },
     /// The reviewer acts in what it approves.
     SelfApproval { by: AgentId, review: u64 },
     /// The approval came too late after the showing.
@@ -132,6 +145,43 @@ pub enum Reason {
     ApprovalOutdated { drift: Box<Drift> },
     /// Another action of its atomic group was rejected: the one at this place, from 1. Told to agents, and never recorded.
     GroupRejected { failed: u64, entry: u64 },
+}
+
+/// A reading, as a reason names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadingRef {
+    /// Its fact.
+    pub fact: FactId,
+    /// The server.
+    pub upstream: SmolStr,
+    /// The tool.
+    pub tool: SmolStr,
+}
+
+/// A reading that could not be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadReading {
+    #[serde(flatten)]
+    pub reading: ReadingRef,
+    /// Why, as its server or its connection said; empty where it was not made.
+    pub why: SmolStr,
+}
+
+/// A reading that reads differently.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedReading {
+    #[serde(flatten)]
+    pub reading: ReadingRef,
+    /// The digest that the write rests on; none where it rests on two that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Digest>,
+    /// The digest that was read.
+    pub after: Digest,
+    /// Whether what it reads now counts as read by the agent, because the difference is told in full.
+    pub told: bool,
+    /// Where it differs whenever it is read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volatile: Vec<SmolStr>,
 }
 
 /// Why an action cannot be part of an atomic group.
@@ -192,6 +242,8 @@ pub enum Misfit {
     Type,
     /// It is not a whole number that can be kept.
     Number,
+    /// It has more digits behind its point than there is room for.
+    Digits { limit: u64 },
     /// It is below, or not above, a limit; and so on.
     AtLeast { limit: String },
     /// At most.
@@ -350,6 +402,22 @@ pub enum IdProblem {
     Control { character: u32 },
     /// It is not in Unicode normal form C.
     NotNormal,
+    /// The source of such facts has none of this id.
+    NotOfSource,
+    /// A value that it is built from has no normal spelling.
+    Spelling { why: SpellingProblem },
+}
+
+/// Why a value has no normal spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpellingProblem {
+    /// It is empty, and so no path.
+    NoPath,
+    /// It leads above where it begins.
+    AboveRoot,
+    /// It holds a backslash, which separates segments on some systems and not on others.
+    Backslash,
 }
 
 impl From<IdError> for IdProblem {
@@ -477,6 +545,12 @@ impl Reason {
             Self::FactClaimed { .. } => Code::FactClaimed,
             Self::FactFenced { .. } => Code::FactFenced,
             Self::ObservationRequired { .. } => Code::ObservationRequired,
+            Self::SessionRequired { .. } => Code::SessionRequired,
+            Self::SessionNotOpen { .. } => Code::SessionNotOpen,
+            Self::ReadingRequired { .. } => Code::ReadingRequired,
+            Self::ReadingStale { .. } => Code::ReadingStale,
+            Self::ReadingUnread { .. } => Code::ReadingUnread,
+            Self::ReadingChanged { .. } => Code::ReadingChanged,
             Self::PreconditionFailed { .. } => Code::PreconditionFailed,
             Self::TooManyReviews => Code::TooManyReviews,
             Self::BudgetExceeded { .. } => Code::BudgetExceeded,

@@ -34,11 +34,12 @@ use crate::ids::{ActionId, AgentId, FactId, Tag};
 use crate::pact::Pact;
 use crate::reason::Reason;
 use crate::review::{ReviewId, Shown};
+use crate::session::Reread;
 use crate::value::Attributes;
 use std::sync::Arc;
 
 /// The version of the entry format, in every leaf.
-pub const FORMAT: u64 = 3;
+pub const FORMAT: u64 = 4;
 
 /// One ledger entry, before it is bytes.
 #[derive(Debug, Clone)]
@@ -169,6 +170,18 @@ pub enum Event {
         /// The claim.
         claim: ClaimId,
     },
+    /// An agent's session was opened or closed. The gate's own.
+    Session {
+        /// What that writes: the session, and its readings where they go with it.
+        writes: Vec<Write>,
+    },
+    /// A tool was read in a session. The gate's own.
+    Reading {
+        /// What that writes: the reading, and its session where it is the first of its name.
+        writes: Vec<Write>,
+        /// The effect in whose turn it was read again, where that is why.
+        effect: Option<EffectId>,
+    },
     /// Requests were refused at the door. Written at most once a second.
     Denials(Vec<Denied>),
     /// An agent sent several actions at once, under one signature, which this entry keeps. Their own entries refer to it.
@@ -235,6 +248,8 @@ pub struct Done {
 pub struct Dispatch {
     /// The effect.
     pub effect: EffectId,
+    /// What the readings that it rests on read right before: inputs of the decision.
+    pub rereads: Vec<Reread>,
     /// The decision: in flight, or why it is cancelled.
     pub decision: Decision,
 }
@@ -248,7 +263,7 @@ pub struct Settle {
     pub agent: AgentId,
     /// The outcome.
     pub outcome: Outcome,
-    /// What speaks for it.
+    /// Evidence for the outcome.
     pub evidence: Evidence,
     /// What was read outside, and decided on.
     pub judged: Option<Judged>,
@@ -322,7 +337,8 @@ impl Event {
         match self {
             Self::Dispatch(dispatch) => Some(dispatch.effect),
             Self::Settle(settle) => Some(settle.effect),
-            Self::Erased(leaf) => leaf.effect.map(EffectId),
+            // A reading was made for an effect, and moves it nowhere.
+            Self::Erased(leaf) => leaf.effect.filter(|_| leaf.kind != Kind::Reading).map(EffectId),
             _ => None,
         }
     }
@@ -373,6 +389,8 @@ impl Event {
             Self::Resume { .. } => Kind::Resume,
             Self::Dispatch(_) => Kind::Dispatch,
             Self::Settle(_) => Kind::Settle,
+            Self::Session { .. } => Kind::Session,
+            Self::Reading { .. } => Kind::Reading,
             Self::Claim { .. } => Kind::Claim,
             Self::Extension { .. } => Kind::Extension,
             Self::Withdrawal { .. } => Kind::Withdrawal,
@@ -420,6 +438,7 @@ impl Event {
         match self {
             Self::Feed { write, .. } => std::slice::from_ref(write),
             Self::Settle(settle) => &settle.writes,
+            Self::Session { writes } | Self::Reading { writes, .. } => writes,
             Self::Done(done) => &done.writes,
             _ => self.decision().map_or(&[], |decision| &decision.writes),
         }
@@ -439,6 +458,7 @@ impl Event {
         match self {
             Self::Feed { write, .. } => std::slice::from_mut(write),
             Self::Settle(settle) => &mut settle.writes,
+            Self::Session { writes } | Self::Reading { writes, .. } => writes,
             Self::Action(decided) => &mut decided.decision.writes,
             Self::Approval(approved) => &mut approved.decision.writes,
             _ => &mut [],

@@ -10,6 +10,7 @@ mod facts;
 mod restore;
 
 pub(crate) use apply::after;
+pub use apply::written;
 pub use erased::EntrySet;
 pub use facts::{FactMap, SHARDS};
 
@@ -21,11 +22,12 @@ use crate::fence::Fences;
 use crate::halt::Halts;
 use crate::identity::{Auth, Keys, is_held_by_gateway};
 use crate::ids::{AgentId, FactId, FactType, PactName, Tag};
+use crate::pact::budgets::named::disagreements;
 use crate::pact::catalogue::Catalogue;
-use crate::pact::{Atomicity, Pact};
+use crate::pact::{Atomicity, Budget, Pact};
 use crate::review::Reviews;
 use crate::value::Attributes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The current facts, pacts, budgets and halts.
@@ -60,6 +62,79 @@ pub struct State {
     pub held: BTreeMap<u64, HeldFeed>,
     /// The entries whose payloads an erasure names. Nothing of them is shown any more, whatever the disk holds.
     pub erased: EntrySet,
+}
+
+/// Everything that a state is made of. Whoever keeps states takes this apart without `..`, so that a new part does not compile until
+/// it is said what becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// See [`State::origin`].
+    pub origin: &'a Arc<str>,
+    /// See [`State::next_entry`].
+    pub next_entry: u64,
+    /// See [`State::facts`].
+    pub facts: &'a FactMap,
+    /// See [`State::version_floor`].
+    pub version_floor: u64,
+    /// See [`State::pacts`].
+    pub pacts: &'a BTreeMap<PactName, Arc<Pact>>,
+    /// See [`State::catalogue`].
+    pub catalogue: &'a Arc<Catalogue>,
+    /// See [`State::budgets`].
+    pub budgets: &'a BTreeMap<BudgetKey, BudgetUse>,
+    /// Which key is whose.
+    pub keys: &'a Keys,
+    /// See [`State::halts`].
+    pub halts: &'a Halts,
+    /// See [`State::reviews`].
+    pub reviews: &'a Reviews,
+    /// See [`State::fences`].
+    pub fences: &'a Fences,
+    /// See [`State::effects`].
+    pub effects: &'a Effects,
+    /// See [`State::held`].
+    pub held: &'a BTreeMap<u64, HeldFeed>,
+    /// See [`State::erased`].
+    pub erased: &'a EntrySet,
+}
+
+impl State {
+    /// Its parts.
+    pub fn parts(&self) -> Parts<'_> {
+        let Self {
+            origin,
+            next_entry,
+            facts,
+            version_floor,
+            pacts,
+            catalogue,
+            budgets,
+            keys,
+            halts,
+            reviews,
+            fences,
+            effects,
+            held,
+            erased,
+        } = self;
+        let (next_entry, version_floor) = (*next_entry, *version_floor);
+        Parts {
+            origin,
+            next_entry,
+            facts,
+            version_floor,
+            pacts,
+            catalogue,
+            budgets,
+            keys,
+            halts,
+            reviews,
+            fences,
+            effects,
+            held,
+            erased,
+        }
+    }
 }
 
 /// A feed that waits for a steady fence to end.
@@ -118,6 +193,9 @@ pub enum PublishError {
     /// The fact types disagree with other pacts.
     #[error("the fact types disagree with what is published: {}", .0.join("; "))]
     Types(Vec<String>),
+    /// Its budgets, or what it charges to those of others, disagree with other pacts.
+    #[error("the budgets disagree with what is published: {}", .0.join("; "))]
+    Budgets(Vec<String>),
 }
 
 impl State {
@@ -184,6 +262,7 @@ impl State {
             _ => {}
         }
         self.check_sources(pact).map_err(PublishError::Types)?;
+        self.check_budgets(pact).map_err(PublishError::Budgets)?;
         self.catalogue.admit(pact).map(drop).map_err(PublishError::Types)
     }
 
@@ -202,6 +281,18 @@ impl State {
             ))
         };
         let refusals: Vec<String> = others.filter_map(disagrees).collect();
+        if refusals.is_empty() { Ok(()) } else { Err(refusals) }
+    }
+
+    /// A budget that several pacts charge is defined by one of them: what it defines and what the others charge must fit.
+    fn check_budgets(&self, pact: &Pact) -> Result<(), Vec<String>> {
+        let charged = pact.actions.values().flat_map(|action| &action.budgets).filter_map(Budget::owner);
+        let owners: BTreeSet<&PactName> = charged.filter(|owner| **owner != pact.name).collect();
+        let owned =
+            owners.into_iter().flat_map(|owner| disagreements(pact, owner, self.pacts.get(owner).map(AsRef::as_ref)));
+        let others = self.pacts.values().filter(|other| other.name != pact.name);
+        let charging = others.flat_map(|other| disagreements(other, &pact.name, Some(pact)));
+        let refusals: Vec<String> = owned.chain(charging).collect();
         if refusals.is_empty() { Ok(()) } else { Err(refusals) }
     }
 

@@ -1,7 +1,7 @@
 //! Values of attributes and parameters, and their types.
 //!
-//! There are no floats and no nulls: money is integer minor units, an absent attribute is absent. Integers stay within
-//! what every JSON reader agrees on. A value can be checked against a type, written canonically, and lent to Cedar.
+//! There are no floats and no nulls: money is integer minor units, decimals are exact, an absent attribute is absent. Integers stay
+//! within what every JSON reader agrees on. A value can be checked against a type, written canonically, and lent to Cedar.
 
 mod attributes;
 mod read;
@@ -11,8 +11,12 @@ pub use attributes::Attributes;
 pub use set::Set;
 
 use crate::canonical::Canonical;
+use crate::decimal::{self, DECIMAL_SCALE, Inexact};
 use crate::limits::INTEGER_MAX;
-use cedar_policy_core::ast::{Literal, Value as CedarValue, ValueKind};
+use cedar_policy_core::ast::{
+    ExprKind, Literal, Name, PartialValue, RepresentableExtensionValue, RestrictedExpr, Value as CedarValue, ValueKind,
+};
+use cedar_policy_core::extensions::Extensions;
 use serde::Serialize;
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
@@ -26,6 +30,8 @@ pub enum Value {
     Bool(bool),
     /// An integer within ±(2^53-1).
     Long(i64),
+    /// A decimal, in units of its fourth digit behind the point.
+    Decimal(i64),
     /// A string.
     String(SmolStr),
     /// A set; order and repetition have no meaning.
@@ -41,6 +47,10 @@ pub enum ValueType {
     Bool,
     /// `Long`
     Long,
+    /// `Long`, in minor units: read from a number with so many digits behind its point.
+    Money(u8),
+    /// `decimal`
+    Decimal,
     /// `String`
     String,
     /// `Set<…>`
@@ -63,6 +73,8 @@ impl fmt::Display for ValueType {
         match self {
             Self::Bool => f.write_str("Bool"),
             Self::Long => f.write_str("Long"),
+            Self::Money(scale) => write!(f, "Money<{scale}>"),
+            Self::Decimal => f.write_str("decimal"),
             Self::String => f.write_str("String"),
             Self::Set(element) => write!(f, "Set<{element}>"),
             Self::Record(fields) => {
@@ -94,6 +106,14 @@ pub enum ValueError {
     /// An integer out of range, or a number with a fraction.
     #[error("`{0}` must be a whole number between -(2^53-1) and 2^53-1; write money in minor units")]
     Number(String),
+    /// A number with more digits behind its point than its type has.
+    #[error("`{at}` has more than {scale} digits behind its point")]
+    Digits {
+        /// Path of the offending value.
+        at: String,
+        /// How many digits there is room for.
+        scale: u8,
+    },
     /// An attribute that the type does not have.
     #[error("`{0}` is not an attribute of this type")]
     Unknown(String),
@@ -119,12 +139,13 @@ impl Value {
         use serde_json::Value as Json;
         match (ty, json) {
             (ValueType::Bool, Json::Bool(b)) => Ok(Self::Bool(*b)),
-            (ValueType::Long, Json::Number(number)) => number
-                .as_i64()
-                .filter(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(n))
-                .map(Self::Long)
-                .ok_or_else(|| ValueError::Number(at.to_owned())),
+            (ValueType::Long, Json::Number(number)) => {
+                number.as_i64().and_then(in_range).map(Self::Long).ok_or_else(|| ValueError::Number(at.to_owned()))
+            }
             (ValueType::String, Json::String(s)) => Ok(Self::String(SmolStr::new(s))),
+            (ValueType::Money(scale), json) => exact(json, *scale, ty, at)
+                .and_then(|units| in_range(units).map(Self::Long).ok_or_else(|| ValueError::Number(at.to_owned()))),
+            (ValueType::Decimal, json) => exact(json, DECIMAL_SCALE, ty, at).map(Self::Decimal),
             (ValueType::Set(element), Json::Array(items)) => {
                 let items = items.iter().map(|item| Self::from_json(item, element, at)).collect::<Result<_, _>>()?;
                 Ok(Self::Set(Arc::new(items)))
@@ -147,6 +168,7 @@ impl Value {
                 let items = items.iter().map(|item| Self::from_untyped_json(item, at)).collect::<Result<_, _>>()?;
                 return Ok(Self::Set(Arc::new(items)));
             }
+            serde_json::Value::Object(fields) if fields.contains_key(decimal::MARK) => ValueType::Decimal,
             serde_json::Value::Object(fields) => {
                 let field = |(name, json): (&String, _)| Ok((name.into(), Self::from_untyped_json(json, at)?));
                 return Ok(Self::Record(Arc::new(fields.iter().map(field).collect::<Result<_, ValueError>>()?)));
@@ -160,7 +182,8 @@ impl Value {
     pub fn is(&self, ty: &ValueType) -> bool {
         match (self, ty) {
             (Self::Bool(_), ValueType::Bool) | (Self::String(_), ValueType::String) => true,
-            (Self::Long(n), ValueType::Long) => (-INTEGER_MAX..=INTEGER_MAX).contains(n),
+            (Self::Long(n), ValueType::Long | ValueType::Money(_)) => in_range(*n).is_some(),
+            (Self::Decimal(_), ValueType::Decimal) => true,
             (Self::Set(items), ValueType::Set(element)) => items.iter().all(|item| item.is(element)),
             _ => false,
         }
@@ -171,6 +194,7 @@ impl Value {
         match self {
             Self::Bool(_) => 5,
             Self::Long(_) => 20,
+            Self::Decimal(_) => 40,
             // A control character takes six bytes.
             Self::String(text) => text.len().saturating_mul(6).saturating_add(2),
             Self::Set(items) => items.iter().map(|item| item.bytes_bound() + 1).sum::<usize>() + 2,
@@ -185,6 +209,12 @@ impl Value {
         match self {
             Self::Bool(b) => out.bool(*b),
             Self::Long(n) => out.i64(*n),
+            Self::Decimal(units) => {
+                out.open('{');
+                out.any_key(decimal::MARK);
+                out.string(&decimal::text(*units, DECIMAL_SCALE));
+                out.close('}');
+            }
             Self::String(s) => out.string(s),
             Self::Set(items) => {
                 out.open('[');
@@ -210,6 +240,7 @@ impl Value {
         match self {
             Self::Bool(b) => (*b).into(),
             Self::Long(n) => (*n).into(),
+            Self::Decimal(units) => decimal::marked(decimal::text(*units, DECIMAL_SCALE)),
             Self::String(s) => s.as_str().into(),
             Self::Set(items) => items.iter().map(Self::to_json).collect(),
             Self::Record(fields) => {
@@ -223,6 +254,7 @@ impl Value {
         let kind = match self {
             Self::Bool(b) => ValueKind::Lit(Literal::Bool(*b)),
             Self::Long(n) => ValueKind::Lit(Literal::Long(*n)),
+            Self::Decimal(units) => return cedar_decimal(*units),
             Self::String(s) => ValueKind::Lit(Literal::String(s.clone())),
             Self::Set(items) => return items.to_cedar(),
             Self::Record(fields) => {
@@ -238,10 +270,48 @@ impl Value {
             ValueKind::Lit(Literal::Bool(b)) => Some(Self::Bool(*b)),
             ValueKind::Lit(Literal::Long(n)) => Some(Self::Long(*n)),
             ValueKind::Lit(Literal::String(s)) => Some(Self::String(s.clone())),
+            ValueKind::ExtensionValue(value) => from_cedar_decimal(value).map(Self::Decimal),
             ValueKind::Set(set) => Some(Self::Set(Arc::new(set.iter().map(Self::from_cedar).collect::<Option<_>>()?))),
             _ => None,
         }
     }
+}
+
+fn in_range(number: i64) -> Option<i64> {
+    Some(number).filter(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(number))
+}
+
+/// An exact number in units of its last digit.
+fn exact(json: &serde_json::Value, scale: u8, ty: &ValueType, at: &str) -> Result<i64, ValueError> {
+    let text = decimal::number_text(json).ok_or(Inexact::NotANumber);
+    text.and_then(|text| decimal::units(&text, scale)).map_err(|why| match why {
+        Inexact::NotANumber => ValueError::Type { at: at.to_owned(), expected: ty.to_string(), found: json_kind(json) },
+        Inexact::Digits => ValueError::Digits { at: at.to_owned(), scale },
+        Inexact::Range => ValueError::Number(at.to_owned()),
+    })
+}
+
+/// Cedar's own constructor makes the value: what it is inside is Cedar's matter.
+fn cedar_decimal(units: i64) -> CedarValue {
+    let text = SmolStr::new(decimal::text(units, DECIMAL_SCALE));
+    let made = || {
+        let name = Name::parse_unqualified_name("decimal").ok()?;
+        let function = Extensions::all_available().func(&name).ok()?;
+        match function.call(&[CedarValue::from(Literal::String(text.clone()))]).ok()? {
+            PartialValue::Value(value) => Some(value),
+            PartialValue::Residual(_) => None,
+        }
+    };
+    // A text never compares with a decimal: what could not be made fails every condition that reads it (I4).
+    made().unwrap_or_else(|| CedarValue::from(Literal::String(text)))
+}
+
+fn from_cedar_decimal(value: &RepresentableExtensionValue) -> Option<i64> {
+    let call = RestrictedExpr::from(value.clone());
+    let ExprKind::ExtensionFunctionApp { fn_name, args } = call.expr_kind() else { return None };
+    let ExprKind::Lit(Literal::String(text)) = args.first()?.expr_kind() else { return None };
+    let is_decimal = fn_name.to_string() == "decimal";
+    decimal::units(text, DECIMAL_SCALE).ok().filter(|_| is_decimal)
 }
 
 impl Serialize for Value {

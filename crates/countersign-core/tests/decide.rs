@@ -11,6 +11,7 @@ mod external;
 mod group;
 mod precedence;
 mod properties;
+mod readings;
 mod records;
 mod scopes;
 mod standing;

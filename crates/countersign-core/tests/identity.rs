@@ -1,7 +1,7 @@
 //! Which key is whose, folded in any way that a gate folds: one entry after the other, or a fuzzy snapshot and its tail.
 
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::call::{EffectId, Evidence, Outcome, Send, Statement};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, Send, Statement};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::decide;
 use countersign_core::decision::{self, BudgetKey, Charge, Decision, PactRef};
@@ -178,7 +178,7 @@ fn settle(write: decision::Write) -> Settle {
     let blocked = Reason::TooManyEffects;
     let budget = BudgetKey {
         pact: PactName::new("p").unwrap(),
-        action: ActionName::new("a").unwrap(),
+        action: Some(ActionName::new("a").unwrap()),
         id: "b".into(),
         agent: None,
     };
@@ -189,9 +189,11 @@ fn settle(write: decision::Write) -> Settle {
         outcome: Outcome::Failed,
         evidence: Evidence {
             attempts: 2,
-            summary: "it said no".to_owned(),
+            found: Box::new(FoundCode::ToolFailed.about("pay").and_said("it said no")),
+            is_late: true,
             status: Some(-1),
             result: Some("{}".to_owned()),
+            unkept: Some(20_000),
             receipt: Some("7".to_owned()),
         },
         judged: Some(Judged {
@@ -214,6 +216,7 @@ fn is_listed(event: &Event) -> bool {
     match event {
         // The gate's own are never signed.
         Event::Genesis { .. } | Event::Dispatch(_) | Event::Denials(_) | Event::Expiry { .. } => false,
+        Event::Session { .. } | Event::Reading { .. } => false,
         Event::Held { .. }
         | Event::Confirm { .. }
         | Event::Settle(_)

@@ -11,6 +11,7 @@ mod erasing;
 mod fault;
 mod lost;
 mod once;
+mod sessions;
 mod signing_time;
 mod taint;
 mod unknown;
@@ -256,13 +257,22 @@ impl Auditor {
         if let Event::Settle(settle) = &entry.event {
             return self.unsure.get(&settle.effect.0).copied();
         }
+        if let Event::Session { .. } | Event::Reading { .. } = &entry.event {
+            return Some((self.taint.excuse_writes(&entry.event, &self.fold.state)?, Unknown::Value));
+        }
         let decisions = [entry.event.decision()?, again.event.decision()?];
         // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong. Where both have the
         // same, the decision is right, and only the versions that it read may be gone: a group reads facts before it says that one of
         // its actions cannot be part of any.
         let [said, made] = decisions.map(|decision| (&decision.verdict, &decision.shadowed));
         let is_known = |decision: &Decision| decision.reason().is_some_and(|reason| is_always_known(reason.code()));
-        if said != made && decisions.into_iter().any(is_known) {
+        // A group that now stops at an earlier action never comes to the one that it is said to have stopped at.
+        let stops_earlier = match (&entry.event, &again.event) {
+            (Event::Group(said), Event::Group(made)) => made.failed < said.failed,
+            _ => false,
+        };
+        let [said_known, made_known] = decisions.map(is_known);
+        if said != made && (made_known || said_known && !stops_earlier) {
             return None;
         }
         let of_fence = decisions.iter().filter_map(|decision| decision.reason());
@@ -277,7 +287,8 @@ impl Auditor {
         let entry = &recorded.read.entry;
         let is_over = |decision: &&Decision| decision.reason().is_some_and(|it| it.code() == Code::BudgetExceeded);
         let [said, _] = decisions;
-        let since = self.charged.to(&said.pact.as_ref()?.name).filter(|_| decisions.iter().any(is_over))?;
+        let since =
+            self.charged.to(&said.pact.as_ref()?.name, &self.fold.state).filter(|_| decisions.iter().any(is_over))?;
         let state = &self.fold.state;
         let event = decided_again(entry, state, &Supposed::new(state, said.reason())).ok()?;
         let mut supposed = Entry { event, ..entry.clone() };

@@ -55,7 +55,7 @@ pub enum FoldError {
         says: u64,
     },
     /// Time goes back.
-    #[error("entry {index} is at {}, before the entry in front of it", Utc(*.time_ms))]
+    #[error("entry {index} is at {}, earlier than the previous entry", Utc(*.time_ms))]
     Time {
         /// The entry.
         index: u64,

@@ -1,6 +1,6 @@
 //! The gate: what everything outside talks to.
 //!
-//! Three threads of its own decide, encode and make durable; a fourth keeps house (anchor, next segment, snapshots). Callers
+//! Three threads of its own decide, encode and make durable; a fourth does maintenance (anchor, next segment, snapshots). Callers
 //! admit on their own threads, in parallel, and wait for an answer or hand in a callback.
 
 mod admit;
@@ -9,21 +9,25 @@ mod follow;
 mod housekeeping;
 mod keys;
 mod log_reader;
+mod long_answers;
 mod many;
 mod open;
 mod pipeline;
 mod read;
 mod reviews;
 mod rotate;
+mod sessions;
 
 pub use admit::AdmitError;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};
+pub use long_answers::LongAnswers;
 pub use many::{AdmittedBatch, BatchError};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
 pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, Shown};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
+pub use sessions::{NotReadIn, Outdated, ReadIn, Told};
 
 use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
@@ -93,7 +97,7 @@ pub(crate) struct Shared {
     options: Options,
     failed: Mutex<Option<String>>,
     closing: Mutex<Option<String>>,
-    /// When somebody that waits for a fence must be looked after, in ledger milliseconds.
+    /// When an action that waits for a fence is due, in ledger milliseconds.
     wakes_at_ms: AtomicU64,
     /// How many places of the queue are taken by batches, beyond one each.
     more_places: AtomicUsize,
@@ -101,6 +105,8 @@ pub(crate) struct Shared {
     waiting: AtomicU64,
     stream: Arc<Stream>,
     tried: LastAttempts,
+    latest_readings: sessions::LatestReadings,
+    long_answers: LongAnswers,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
     kept_file: KeptFile,
@@ -159,7 +165,7 @@ pub struct Counters {
 }
 
 impl Gate {
-    /// Hands in a request; the answer comes to `reply` when everything it rests on is durable. Refuses at once when the
+    /// Submits a request; the answer comes to `reply` when everything it rests on is durable. Refuses at once when the
     /// queue is full: that is not a verdict.
     pub fn submit(&self, request: Request, reply: Reply) -> Result<(), Refusal> {
         if let Some(cause) = self.shared.failure() {
@@ -224,6 +230,16 @@ impl Gate {
         }
         let own = self.own.as_ref().ok_or(Refusal::Closed)?;
         own.send(Submission::new(request, reply)).map_err(|_| Refusal::Closed)
+    }
+
+    /// What calls answered that is too long for an entry.
+    pub fn long_answers(&self) -> &LongAnswers {
+        &self.shared.long_answers
+    }
+
+    /// What was read last at each place.
+    pub(crate) fn latest_readings(&self) -> &sessions::LatestReadings {
+        &self.shared.latest_readings
     }
 
     /// What the outbox last tried in vain.

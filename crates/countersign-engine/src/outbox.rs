@@ -6,11 +6,13 @@
 //! as unknown (I6).
 
 mod adapter;
+mod as_read;
 mod last_attempts;
 mod run;
 mod schedule;
+mod turns;
 
-pub use adapter::{Adapter, Attempt, FactAsRead, FactReader, Job, Judge, LATE, Leave, Probed, Reading};
+pub use adapter::{Adapter, Attempt, FactAsRead, FactReader, Job, Judge, Leave, Probed, Reading, ToolAnswer};
 pub use last_attempts::{LastAttempts, LastTry};
 
 use crate::gate::Gate;
@@ -18,17 +20,24 @@ use countersign_core::call::EffectId;
 use crossbeam_channel::{Sender, unbounded};
 use schedule::{Schedule, Task};
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use turns::Turns;
 
 /// The adapters of a gate, by the names that pacts use.
 pub type Adapters = BTreeMap<SmolStr, Arc<dyn Adapter>>;
 
 /// How long an ending outbox waits for calls that are under way; what is not back by then is found again at the next start.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long something that no one knows of may still have its effect, and keeps its turn for that.
+const LATE_AFTER: Duration = Duration::from_secs(30);
+
+/// How many calls that rest on readings may wait for a turn, or be made, at a time.
+const AS_READ_THREADS: usize = 16;
 
 /// A running outbox. Dropping it stops it.
 pub struct Outbox {
@@ -46,6 +55,10 @@ struct Inner {
     ending: AtomicBool,
     /// Attempts that are being made right now.
     busy: AtomicUsize,
+    /// Who may change what is on which server.
+    turns: Arc<Turns>,
+    /// Writes that waited for their turn when the gate ended.
+    cut_off: parking_lot::Mutex<BTreeSet<u64>>,
 }
 
 impl Outbox {
@@ -53,18 +66,30 @@ impl Outbox {
     pub fn start(gate: Arc<Gate>, adapters: Adapters) -> std::io::Result<Self> {
         let (later, tasks) = unbounded();
         let ending = AtomicBool::new(false);
-        let shared = Arc::new(Inner { gate, adapters, later, ending, busy: AtomicUsize::new(0) });
+        let shared = Arc::new(Inner {
+            gate,
+            adapters,
+            later,
+            ending,
+            busy: AtomicUsize::new(0),
+            turns: Arc::default(),
+            cut_off: parking_lot::Mutex::default(),
+        });
         for adapter in shared.adapters.values() {
             // Not held: an outbox that has ended must not keep its gate open.
             let gate = Arc::downgrade(&shared.gate);
             adapter.connect(Arc::new(move |fact| gate.upgrade()?.view().fact(fact)?.value.clone()));
         }
-        // What is under way before anybody can act through this outbox may have left in an earlier life; what comes later has not.
+        // What is under way before anybody can act through this outbox may have been sent before the restart; what comes later was not.
         let (found, position) = {
             let view = shared.gate.view();
             let found: Vec<EffectId> = view.rest.effects.open().map(|(id, _)| id).collect();
             (found, view.position)
         };
+        shared.take_turns_again(&found);
+        let now_ms = shared.gate.now_ms();
+        let is_cut_off = |id: &&EffectId| shared.is_due(**id, now_ms) && shared.is_as_read(**id);
+        *shared.cut_off.lock() = found.iter().filter(is_cut_off).map(|id| id.0).collect();
         let entries = shared.gate.follow(position).map_err(std::io::Error::other)?;
         let mut workers = Vec::new();
         let mut queues = BTreeMap::new();
@@ -77,7 +102,17 @@ impl Outbox {
                 workers.push(std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?);
             }
         }
-        let schedule = Schedule::new(Arc::clone(&shared), queues);
+        let (as_read, to_read) = unbounded();
+        {
+            // Where only calls of other kinds are guarded, they are few.
+            let takes_turns = shared.adapters.values().any(|adapter| adapter.takes_turns());
+            for number in 0..if takes_turns { AS_READ_THREADS } else { 1 } {
+                let (inner, queued) = (Arc::clone(&shared), to_read.clone());
+                let work = move || inner.work_as_read(&queued);
+                workers.push(std::thread::Builder::new().name(format!("as-read-{number}")).spawn(work)?);
+            }
+        }
+        let schedule = Schedule::new(Arc::clone(&shared), queues, as_read);
         let scheduler = std::thread::Builder::new().name("outbox".into());
         let scheduler = scheduler.spawn(move || schedule.run(&found, entries, &tasks))?;
         Ok(Self { shared, scheduler: Some(scheduler), workers })
@@ -115,6 +150,17 @@ impl Drop for Outbox {
 }
 
 impl Inner {
+    /// What may have left in an earlier life may still have its effect.
+    fn take_turns_again(&self, found: &[EffectId]) {
+        let view = self.gate.view();
+        let effects = found.iter().filter_map(|id| view.rest.effects.find(*id).ok());
+        for call in effects.filter_map(|effect| effect.flight()).map(|flight| &flight.dispatched.call) {
+            if self.adapters.get(&call.adapter).is_some_and(|adapter| adapter.takes_turns()) {
+                self.turns.linger(call.adapter.clone(), LATE_AFTER);
+            }
+        }
+    }
+
     fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }

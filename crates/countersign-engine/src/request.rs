@@ -16,6 +16,7 @@ use countersign_core::limits::ERASED_MAX;
 use countersign_core::pact::Pact;
 use countersign_core::record::{Entry, Judged};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
+use countersign_core::session::{Reading, Reread, SessionId, SessionRefusal};
 use countersign_core::state::PublishError;
 use countersign_core::value::Attributes;
 use std::sync::Arc;
@@ -144,6 +145,16 @@ pub enum Request {
     },
     /// Decide an effect again that has cooled. The gate's own.
     Dispatch { effect: EffectId },
+    /// Decide an effect whose readings were read again. The gate's own.
+    DispatchAsRead(Box<DispatchAsRead>),
+    /// Settle a call, and keep what was read again in its turn and is told with its outcome. The gate's own.
+    SettleAsRead { settlement: Box<Settlement>, fresh: Vec<Reading> },
+    /// Open a session of an agent, which asked for it. The gate's own.
+    OpenSession { agent: AgentId, auth: Auth },
+    /// Close a session of an agent, which asked for it. The gate's own.
+    CloseSession { session: SessionId, agent: AgentId },
+    /// Keep what a tool answered to an agent in its session. The gate's own.
+    Read { session: SessionId, agent: AgentId, auth: Auth, reading: Box<Reading> },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
     /// Say what became of a call that is in doubt.
@@ -160,7 +171,7 @@ pub enum Request {
         /// How that is known.
         reason: Arc<str>,
     },
-    /// Look after those that wait for a fence. The gate's own; becomes no entry by itself.
+    /// Wake the fence waiters. The gate's own; becomes no entry by itself.
     Wake,
     /// Write down what was refused at the door. The gate's own.
     Denials(Vec<Denied>),
@@ -195,6 +206,11 @@ impl Request {
             | Self::ExtendClaim { .. }
             | Self::WithdrawClaim { .. }
             | Self::Dispatch { .. }
+            | Self::DispatchAsRead(_)
+            | Self::SettleAsRead { .. }
+            | Self::OpenSession { .. }
+            | Self::CloseSession { .. }
+            | Self::Read { .. }
             | Self::Settle(_)
             | Self::Denials(_)
             | Self::Wake => None,
@@ -228,6 +244,7 @@ impl Request {
             // Revoking someone is a halt for one. What only admins may feed is rare, so all of it goes this way.
             Self::Feed { fact, .. } if role_to_feed(fact) == Role::Admin => Priority::Urgent,
             Self::Dispatch { .. } | Self::Settle(_) | Self::Denials(_) | Self::Wake => Priority::Own,
+            Self::DispatchAsRead(_) | Self::SettleAsRead { .. } => Priority::Own,
             _ => Priority::Queued,
         }
     }
@@ -257,6 +274,16 @@ pub enum Priority {
     Own,
     /// Behind everything that came before.
     Queued,
+}
+
+/// An effect to be decided on what its readings read now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DispatchAsRead {
+    pub effect: EffectId,
+    /// What each of them read: inputs of the decision.
+    pub rereads: Vec<Reread>,
+    /// Those that read something else; what is told of them counts as read if they are why it is refused.
+    pub fresh: Vec<Reading>,
 }
 
 /// What a worker or a probe found out about a call.
@@ -368,7 +395,7 @@ pub enum Refusal {
         holder: Holder,
     },
     /// No active admin would be left.
-    #[error("{0} cannot become this: no active operator with role `admin` would be left")]
+    #[error("refused: {0} is the last active operator with role `admin`")]
     LastAdmin(FactId),
     /// The review cannot be decided in this way.
     #[error(transparent)]
@@ -382,6 +409,9 @@ pub enum Refusal {
     /// The effect cannot be dispatched or settled in this way.
     #[error(transparent)]
     Effect(#[from] EffectRefusal),
+    /// The session is not there, or cannot take it.
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
     /// A call in flight relies on the fact, and the feed cannot be held.
     #[error("{fact} is fenced by a call in flight, and {why}")]
     Fenced {

@@ -19,6 +19,7 @@ use countersign_core::pact::diagnostic::Diagnostic;
 use countersign_core::pact::load::{Loaded, load};
 use countersign_core::reason::Reason;
 use countersign_core::review::{Parked, Reviews};
+use countersign_core::session::Reread;
 use countersign_core::state::State;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -128,12 +129,12 @@ impl Sabotaged {
     }
 
     /// Decides a call that has cooled without the control.
-    pub(crate) fn dispatch(&mut self, effect: &Effect, state: &State, now_ms: u64) -> Decision {
+    pub(crate) fn dispatch(&mut self, effect: &Effect, rereads: &[Reread], state: &State, now_ms: u64) -> Decision {
         let control = match self.control {
             Some(Control::Dispatch) => Some(Control::Preconditions),
             control => control,
         };
-        dispatch(effect, &self.without(&effect.action, state, control), now_ms)
+        dispatch(effect, rereads, &self.without(&effect.action, state, control), now_ms)
     }
 
     /// Decides a parked action under an approval without the control.

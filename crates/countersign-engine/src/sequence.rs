@@ -7,6 +7,7 @@
 mod confirm;
 mod effects;
 mod many;
+mod sessions;
 mod waiting;
 
 use crate::clock::{Clock, LedgerClock, Step};
@@ -14,7 +15,7 @@ use crate::idempotency::{Keys, Lookup, Seen, Sought, Window};
 use crate::request::{Refusal, Reply, Request, Submission};
 use crate::view::Live;
 use countersign_core::action::Action;
-use countersign_core::call::Evidence;
+use countersign_core::call::{Evidence, FoundCode};
 use countersign_core::decide::Approval;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide::{approve, decide};
@@ -31,7 +32,7 @@ use parking_lot::Mutex;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng as _;
 use std::sync::Arc;
-use waiting::{Waiter, WaitingRoom, Waits};
+use waiting::{FenceWaiters, Waiter, Waits};
 
 /// Most reviews that expire in one turn; the rest follows in the next.
 const EXPIRED_AT_ONCE: usize = 256;
@@ -39,7 +40,7 @@ const EXPIRED_AT_ONCE: usize = 256;
 /// The sequencer: the state ahead of the disk, and the order.
 pub struct Sequencer {
     state: Live,
-    waiting: WaitingRoom,
+    waiting: FenceWaiters,
     keys: Arc<Keys>,
     keys_per_agent: u32,
     clock: Arc<Mutex<LedgerClock>>,
@@ -106,7 +107,7 @@ pub enum Joint {
 impl Sequencer {
     /// A sequencer that goes on from a state.
     pub fn new(state: Live, keys: Arc<Keys>, clock: Arc<Mutex<LedgerClock>>, random: ChaCha12Rng) -> Self {
-        let waiting = WaitingRoom::default();
+        let waiting = FenceWaiters::default();
         Self {
             state,
             waiting,
@@ -223,10 +224,20 @@ impl Sequencer {
                 self.claim(batch, request, reply, now_ms);
             }
             Request::Dispatch { effect } => self.dispatch(batch, effect, reply, now_ms, None),
+            Request::DispatchAsRead(request) => self.dispatch_as_read(batch, *request, reply, now_ms),
+            Request::SettleAsRead { settlement, fresh } => {
+                self.settle_as_read(batch, *settlement, &fresh, reply, now_ms);
+            }
+            Request::OpenSession { agent, auth } => self.open_session(batch, (&agent, &auth), reply, now_ms),
+            Request::CloseSession { session, agent } => self.close_session(batch, (session, &agent), reply, now_ms),
+            Request::Read { session, agent, auth, reading } => {
+                self.read(batch, (session, &agent, &auth), &reading, reply, now_ms);
+            }
             Request::Settle(settlement) => self.settle(batch, *settlement, reply, now_ms),
             Request::Resolve { by, auth, effect, outcome, attempts, reason } => {
                 // As it was given: how long it may be is checked, and not cut.
-                let evidence = Evidence { attempts, summary: (*reason).to_owned(), ..Evidence::default() };
+                let found = FoundCode::Resolved.said(&*reason);
+                let evidence = Evidence { attempts, found: Box::new(found), ..Evidence::default() };
                 self.resolve(batch, (by, auth), effect, outcome, evidence, reply, now_ms);
             }
             Request::Wake => {}

@@ -22,7 +22,7 @@ use countersign_core::fact::{Fact, Written};
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
-use countersign_core::state::{BudgetUse, EntrySet, SHARDS, State};
+use countersign_core::state::{BudgetUse, EntrySet, Parts, SHARDS, State};
 use countersign_core::value::Attributes;
 use ed25519_dalek::SigningKey;
 use serde::Deserialize;
@@ -46,19 +46,37 @@ pub fn take<'a>(
 ) -> Result<u64, StorageError> {
     // No key of an entry after the position may be in a run that it names: that entry may be lost in a crash.
     let held = keys.hold();
-    let (position, time_ms, floor, erased, tree, pacts, stops, key) = {
+    let (position, time_ms, floor, erased, tree, pacts, open_work, key) = {
         let view = view();
-        let pacts: Vec<_> = view.rest.pacts.values().cloned().collect();
-        (
-            view.position,
-            view.time_ms,
-            view.rest.version_floor,
-            view.rest.erased.clone(),
-            view.tree.clone(),
+        let Parts {
+            version_floor,
             pacts,
-            OpenWork::of(&view.rest),
-            log_keys.private(),
-        )
+            erased,
+            halts,
+            reviews,
+            fences,
+            effects,
+            held,
+            // The log has them.
+            origin: _,
+            next_entry: _,
+            // In sections of their own, a few at a time.
+            facts: _,
+            budgets: _,
+            // They follow from pacts and facts.
+            catalogue: _,
+            keys: _,
+        } = view.rest.parts();
+        let open_work = OpenWork {
+            halts: halts.clone(),
+            reviews: reviews.clone(),
+            fences: fences.clone(),
+            effects: effects.clone(),
+            held: held.clone(),
+        };
+        let pacts: Vec<_> = pacts.values().cloned().collect();
+        let (erased, tree, key) = (erased.clone(), view.tree.clone(), log_keys.private());
+        (view.position, view.time_ms, version_floor, erased, tree, pacts, open_work, key)
     };
     let naming = keys.name(&held, position)?;
     drop(held);
@@ -79,7 +97,7 @@ pub fn take<'a>(
     for pact in pacts {
         lines.push(|out| out.string(&pact.source))?;
     }
-    stops.write(&mut lines, &mut Proved::new(log, &tree))?;
+    open_work.write(&mut lines, &mut Proved::new(log, &tree))?;
     lines.section("facts")?;
     for shard in 0..SHARDS {
         // Only pointers are copied under the lock.
@@ -267,8 +285,10 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
 
 fn write_budget(out: &mut Canonical, budget: &BudgetKey, held: &BudgetUse) {
     out.open('{');
-    out.key("action");
-    out.string(budget.action.as_str());
+    if let Some(action) = &budget.action {
+        out.key("action");
+        out.string(action.as_str());
+    }
     if let Some(agent) = &budget.agent {
         out.key("agent");
         out.string(agent.as_str());
@@ -339,7 +359,7 @@ struct StoredFact {
 
 #[derive(Deserialize)]
 struct StoredBudget {
-    action: String,
+    action: Option<String>,
     agent: Option<String>,
     entry: u64,
     id: String,
@@ -435,7 +455,7 @@ fn restore_budget(stored: StoredBudget) -> Result<(BudgetKey, BudgetUse), String
     let refused = |error: countersign_core::ids::IdError| error.to_string();
     let key = BudgetKey {
         pact: PactName::new(stored.pact).map_err(refused)?,
-        action: ActionName::new(stored.action).map_err(refused)?,
+        action: stored.action.map(ActionName::new).transpose().map_err(refused)?,
         id: stored.id.into(),
         agent: stored.agent.map(AgentId::new).transpose().map_err(refused)?,
     };

@@ -10,6 +10,8 @@
 )]
 
 mod audit;
+mod budgets;
+mod decimals;
 mod delegation;
 mod delegation_vectors;
 mod effects;
@@ -17,6 +19,7 @@ mod erasure;
 mod gate;
 mod halt;
 mod identity;
+mod normalisers;
 mod proofs;
 mod review;
 mod row_log;

@@ -1,7 +1,7 @@
 //! Audit, replay and erasure on a real disk.
 
 use countersign_core::body::RawBody;
-use countersign_core::call::{EffectId, Evidence, Outcome as CallOutcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome as CallOutcome};
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::Verdict;
 use countersign_core::denial::{DenialCode, Denied};
@@ -9,11 +9,12 @@ use countersign_core::erase::InForce;
 use countersign_core::fact::Version;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
-use countersign_core::ids::{AgentId, FactId};
+use countersign_core::ids::{AgentId, Digest, FactId};
 use countersign_core::pact::load::load;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Encoder, Event, Kind, Leaf};
 use countersign_core::review::ReviewId;
+use countersign_core::session::{Place, Reading};
 use countersign_engine::audit::{AuditReport, Unknown, audit, replay};
 use countersign_engine::fold::walk_options;
 use countersign_engine::gate::{Environment, EraseError, Gate, Options, Parts};
@@ -165,7 +166,8 @@ fn effects(gate: &Gate) {
     }
     let held = gate.call(feed("Note::\"1\"", r#"{"text":"later","open":true}"#)).unwrap();
     assert!(matches!(held, Answer::Entered(entered) if entered.entry.event.kind() == Kind::Held));
-    let evidence = Evidence { status: Some(201), result: Some("{}".into()), ..Evidence::said("created") };
+    let evidence =
+        Evidence { status: Some(201), result: Some("{}".into()), ..Evidence::of(FoundCode::Resolved.said("created")) };
     let settlement = Settlement { effect, outcome: CallOutcome::Settled, evidence, judged: None, is_stopped: false };
     gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
@@ -223,6 +225,14 @@ fn records_of_every_kind_are_canonical() {
         let admitted = gate.admit_many(AgentId::new("writer").unwrap(), Auth::None, &bodies, true).unwrap();
         gate.call(Request::ActMany(admitted.many)).unwrap();
     }
+    let session = gate.open_session(AgentId::new("writer").unwrap(), Auth::None).unwrap();
+    let place = Place { upstream: "shop".into(), tool: "get_stock".into(), arguments: "{}".into() };
+    let content = "{\"stock\":10}";
+    let digest = Digest::of(content.as_bytes());
+    let reading = Reading { place, at_ms: 1, digest, projection: "-/at\n".into(), content: Some(content.into()) };
+    let (agent, auth) = (AgentId::new("writer").unwrap(), Auth::None);
+    gate.call(Request::Read { session, agent: agent.clone(), auth, reading: Box::new(reading) }).unwrap();
+    gate.close_session(session, agent).unwrap();
     gate.rotate_log_key(operator(), Auth::None, "why".into()).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
     for index in 0..gate.view().position {

@@ -40,9 +40,9 @@ Examples:
   countersign demo --scenario CONC-2
   countersign demo --once --json --data race
 
-Exit codes: 0 every race does harm without the gate and none with it, 1 not so, 3 it could not be played")]
+Exit codes: 0 every race does harm without the gate and none with it, 1 otherwise, 3 the demo could not run")]
 pub struct DemoArgs {
-    /// Run once and exit; the demo does so in any case, and scripts say it so that they go on meaning it
+    /// Accepted for compatibility; the demo always runs once and exits
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object per line for each scenario (`id`, `unguarded_harm`, `verdict`, `failed`, `gap_ms`, `entry`)

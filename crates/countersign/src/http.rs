@@ -27,6 +27,7 @@ pub mod rate;
 mod reviews;
 mod routes;
 mod service;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -97,7 +98,7 @@ pub async fn listen(gate: &Gate, addr: SocketAddr) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on {addr}\nhint: another process may hold the port; choose another"))
 }
 
-/// Serves the gate on a listener from `listen` until `shutdown` is done, then answers what was taken and returns.
+/// Serves the gate on a listener from `listen` until `shutdown` is done, then finishes the requests in progress and returns.
 pub async fn serve_on(
     gate: Arc<Gate>,
     adapters: Arc<Adapters>,

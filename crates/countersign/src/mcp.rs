@@ -6,6 +6,7 @@
 
 pub mod adapter;
 pub mod buffers;
+mod connection;
 pub mod direct;
 pub mod downstream;
 pub mod draft;
@@ -16,7 +17,9 @@ pub mod mapping;
 pub mod message;
 pub mod methods;
 mod observed;
+mod readings;
 mod refusal;
+pub mod resumed;
 pub mod screen;
 pub mod session;
 pub mod settings;

@@ -4,6 +4,7 @@
 //! to its own. Everything is on loopback, bounded in time, and ended by process id.
 
 mod approving;
+mod as_read;
 mod bounds;
 pub mod client;
 mod doubts;
@@ -15,6 +16,7 @@ mod observing;
 mod passing;
 mod processes;
 mod race;
+mod real;
 mod sandbox;
 mod server;
 mod troubles;

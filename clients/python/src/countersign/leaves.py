@@ -69,6 +69,8 @@ _KINDS = (
     "withdrawal",
     "batch",
     "group",
+    "reading",
+    "session",
 )
 
 _WORDS = {
@@ -78,7 +80,7 @@ _WORDS = {
     "identity": {1: "agent", 2: "operator"},
 }
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 def read_leaf(data: bytes) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def read_leaf(data: bytes) -> dict[str, Any]:
     members = reader.map()
     reader.end()
     if members.get(0) != _FORMAT:
-        raise ValueError("this is not a leaf of format 3")
+        raise ValueError("this is not a leaf of format 4")
     leaf: dict[str, Any] = {}
     for number, value in members.items():
         name = _MEMBERS[number] if number < len(_MEMBERS) else None

@@ -128,6 +128,8 @@ class _Answer:
     """The verdict was given before, under the same idempotency key."""
     checked: bool
     """Only checked: nothing was written, and nothing is promised."""
+    readings: Mapping[str, Any] | None
+    """Of a write that is guarded as read: what it rests on, what changed, and what reading it again cost."""
     raw: Mapping[str, Any] = field(repr=False, compare=False)
     """The answer as it came."""
 
@@ -316,6 +318,7 @@ def _common(reader: Reader) -> dict[str, Any]:
         "receipt": reader.maybe_text("receipt"),
         "repeated": reader.flag("repeated"),
         "checked": reader.flag("checked"),
+        "readings": None if (readings := reader.maybe("readings")) is None else readings.value,
         "raw": reader.value,
     }
 

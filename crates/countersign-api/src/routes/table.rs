@@ -9,8 +9,9 @@ use crate::{
     ClaimExtension, ClaimList, ClaimRequest, ClockConfirmed, ConsistencyResponse, Effect, EffectList, EntriesResponse,
     EntryResponse, ErasureRequest, ErasureResponse, FactConfirm, FactConfirmed, FactList, FactPut, FactResponse,
     FactWritten, HaltEntered, HaltList, HaltRequest, Health, HistoryResponse, LogKeyRotated, LogKeyRotation,
-    ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, Ready,
-    ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown, Verdict,
+    ObserveRequest, ObserveResponse, OperatorList, PactChecked, PactList, PactPublished, PactResponse, ReadRequest,
+    ReadResponse, Ready, ReceiptResponse, RefuseRequest, Refused, ResolveRequest, ReviewList, ReviewShown,
+    SessionClosed, SessionOpened, SessionRequest, Verdict,
 };
 
 /// Largest body of an action, and of everything else that agents send.
@@ -106,6 +107,24 @@ routes! {
         params: &[wait_ms("Where a call is under way, wait up to so long for its outcome; 60000 at most")],
         answers: &[ok::<Verdict>("The verdict, durable")],
         errors: &[LOG, &[ActionNotFound]],
+    }
+    /// Open a session: what is read in it counts for what is done in it.
+    OpenSession: Post "/v1/sessions", actions, Agent => {
+        body: json::<SessionRequest>(ACTION_BYTES_MAX),
+        answers: &[ok::<SessionOpened>("The session, durable")],
+        errors: &[ENTERED],
+    }
+    /// Close a session: what was read in it counts no longer.
+    CloseSession: Post "/v1/sessions/{session}/close", actions, Agent => {
+        body: Body::Json { shape: None, bytes_max: ACTION_BYTES_MAX },
+        answers: &[ok::<SessionClosed>("It is closed, durable")],
+        errors: &[ENTERED, &[SessionNotFound]],
+    }
+    /// Have the gate read a tool that an operator approved as one that only reads, and keep what it answers in a session.
+    Read: Post "/v1/sessions/{session}/readings", actions, Agent => {
+        body: json::<ReadRequest>(ACTION_BYTES_MAX),
+        answers: &[ok::<ReadResponse>("What the tool answered, durable before it is told")],
+        errors: &[ENTERED, &[SessionNotFound, ReadingRefused, ExternalUnread]],
     }
     /// The facts of a type, deleted ones not among them.
     ListFacts: Get "/v1/facts/{type}", facts, Operator(READERS) => {

@@ -46,14 +46,12 @@ impl Evidence {
     /// The same within what an entry keeps, whatever an adapter put into it.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let kept = |text: String, max: usize| match text.len() {
-            bytes if bytes > max => format!("{bytes} bytes: too long to keep"),
-            _ => text,
-        };
+        let too_long = self.result.as_ref().map(String::len).filter(|bytes| *bytes > RESULT_BYTES_MAX);
         Self {
-            summary: one_line(&self.summary, SUMMARY_BYTES_MAX),
-            result: self.result.map(|result| kept(result, RESULT_BYTES_MAX)),
-            receipt: self.receipt.map(|receipt| kept(receipt, SUMMARY_BYTES_MAX)),
+            found: Box::new(self.found.bounded()),
+            unkept: self.unkept.or(too_long.map(|bytes| bytes as u64)),
+            result: self.result.filter(|_| too_long.is_none()),
+            receipt: self.receipt.map(|receipt| one_line(&receipt, SUMMARY_BYTES_MAX)),
             ..self
         }
     }
@@ -113,6 +111,7 @@ fn json(value: &Json) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::FoundCode;
 
     #[test]
     fn what_another_side_says_is_one_line_of_bounded_length() {
@@ -132,11 +131,12 @@ mod tests {
     #[test]
     fn evidence_of_any_length_is_bounded() {
         let long = "\u{1}".repeat(17_000_000);
-        let evidence = Evidence { result: Some(long.clone()), receipt: Some(long.clone()), ..Evidence::said(&*long) };
-        assert!(evidence.summary.len() <= SUMMARY_BYTES_MAX);
+        let found = FoundCode::NotSent.said(&*long);
+        let evidence = Evidence { result: Some(long.clone()), receipt: Some(long.clone()), ..Evidence::of(found) };
+        assert!(evidence.found.said.as_ref().is_some_and(|said| said.len() <= SUMMARY_BYTES_MAX));
         let evidence = evidence.bounded();
-        assert_eq!(evidence.result.as_deref(), Some("17000000 bytes: too long to keep"));
-        assert_eq!(evidence.receipt, evidence.result);
+        assert_eq!((evidence.result.as_deref(), evidence.unkept), (None, Some(17_000_000)));
+        assert!(evidence.receipt.as_ref().is_some_and(|receipt| receipt.len() <= SUMMARY_BYTES_MAX));
         let mut out = crate::canonical::Canonical::new();
         evidence.write(&mut out);
         assert!(out.as_str().len() < 16_384);

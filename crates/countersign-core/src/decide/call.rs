@@ -1,6 +1,7 @@
 //! Rendering a call: from the pact's rule, the parameters and the facts, to exactly what is sent.
 
 use super::{Deciding, Snapshot, Stage};
+use crate::action::Action;
 use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
 use crate::decision::{Dispatched, InFlight, RestsOn, Write};
 use crate::expression::{EvalError, Expression, Inputs};
@@ -26,7 +27,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         if self.stage == Stage::Intent && self.snapshot.effects_at_capacity(&self.action.agent) {
             return Err(Reason::TooManyEffects);
         }
-        if self.stage == Stage::Intent && rule.after_ms > 0 {
+        // What rests on readings is decided again once they were read again.
+        if self.stage == Stage::Intent && (rule.after_ms > 0 || self.kind.guard.is_some()) {
             return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
         }
         let outside = self.outside();
@@ -36,7 +38,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Ok(Probe { send, absent_after_ms: probe.absent_after_ms, at: probe.at.clone() })
         });
         let call = Call {
-            adapter: rule.adapter.clone(),
+            adapter: self.adapter(rule)?,
             send: if is_known { Some(self.send(&rule.send, inputs)?) } else { None },
             timeout_ms: rule.timeout_ms,
             retries: rule.retries,
@@ -48,11 +50,27 @@ impl<S: Snapshot> Deciding<'_, S> {
         Ok(InFlight::Dispatched(Dispatched { call, fenced: self.fenced(), writes, rests_on: RestsOn::default() }))
     }
 
+    /// The adapter that makes the call: the one that the pact names, or that a parameter does.
+    fn adapter(&self, rule: &CallRule) -> Result<SmolStr, Reason> {
+        match &rule.send {
+            SendRule::AnyTool { server, .. } => self.text_param(server),
+            _ => Ok(rule.adapter.clone()),
+        }
+    }
+
+    fn text_param(&self, name: &str) -> Result<SmolStr, Reason> {
+        match self.params.get(name) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            _ => Err(invalid(EffectProblem::TextMissing)),
+        }
+    }
+
     /// The external facts, in the order in which they are read: by their ids, so that no two workers wait for each other.
     fn outside(&self) -> Vec<ExternalRead> {
         let reads = self.kind.reads.iter().zip(&self.reads);
         let outside = reads.filter_map(|(read, resolved)| Some((read.outside.as_ref()?, &resolved.id)));
-        let mut outside: Vec<ExternalRead> = outside.map(|(source, fact)| external_read(source, fact)).collect();
+        // An id that its source cannot have was refused when the fact was resolved.
+        let mut outside: Vec<ExternalRead> = outside.filter_map(|(source, fact)| external_read(source, fact)).collect();
         outside.sort_by(|one, other| one.fact.cmp(&other.fact));
         outside.dedup();
         outside
@@ -87,6 +105,16 @@ impl<S: Snapshot> Deciding<'_, S> {
                     }
                 }
                 Send::Tool { tool: tool.clone(), arguments, fails_on_error: *fails_on_error }
+            }
+            SendRule::AnyTool { tool, arguments, .. } => {
+                let (tool, arguments) = (self.text_param(tool)?, self.text_param(arguments)?);
+                let arguments: Json =
+                    serde_json::from_str(&arguments).map_err(|_| invalid(EffectProblem::TextNotAllowed))?;
+                if !arguments.is_object() {
+                    return Err(invalid(EffectProblem::TextNotAllowed));
+                }
+                // Its answer is the agent's to read, and no fact waits to be written.
+                Send::Tool { tool, arguments, fails_on_error: true }
             }
         };
         Ok(send)
@@ -183,8 +211,8 @@ fn not_computed(name: Option<SmolStr>, error: EvalError) -> Reason {
     invalid(EffectProblem::Member { name, error })
 }
 
-/// How an external fact is read.
-pub fn external_read(source: &FactSource, fact: &FactId) -> ExternalRead {
+/// How an external fact is read; `None` where its source has no fact of this id.
+pub fn external_read(source: &FactSource, fact: &FactId) -> Option<ExternalRead> {
     let text = |parts: &[IdPart], id: &str| {
         parts.iter().fold(String::new(), |text, part| match part {
             IdPart::Literal(literal) => text + literal,
@@ -194,12 +222,27 @@ pub fn external_read(source: &FactSource, fact: &FactId) -> ExternalRead {
     let how = match &source.read {
         SourceRead::Query(query) => ExternalHow::Query(Arc::clone(query)),
         SourceRead::Path(parts) => ExternalHow::Path(text(parts, &percent_encoded(fact.id()))),
-        SourceRead::Tool { tool, arguments, at, .. } => {
-            let arguments = arguments.iter().map(|(name, parts)| (name.to_string(), text(parts, fact.id()).into()));
-            ExternalHow::Tool { tool: tool.clone(), arguments: Json::Object(arguments.collect()), at: at.clone() }
+        SourceRead::Tool(source) => {
+            let (arguments, key) = source.arguments_for(fact.id())?;
+            let (tool, arguments, at) = (source.tool.clone(), Json::Object(arguments), source.at.clone());
+            ExternalHow::Tool { tool, arguments, at, key }
         }
     };
-    ExternalRead { fact: fact.clone(), adapter: source.adapter.clone(), how }
+    Some(ExternalRead { fact: fact.clone(), adapter: source.adapter.clone(), how })
+}
+
+/// Where an action calls, and which tool if it is one: as its pact names them, or one of its parameters does.
+pub fn target(action: &Action, snapshot: &impl Snapshot) -> Option<(SmolStr, Option<SmolStr>)> {
+    let rule = snapshot.pact(&action.pact)?.actions.get(&action.action)?.call.as_ref()?;
+    match &rule.send {
+        SendRule::AnyTool { server, tool, .. } => {
+            let params = action.params();
+            let text = |name: &SmolStr| params.get(name.as_str())?.as_str().map(SmolStr::new);
+            Some((text(server)?, text(tool)))
+        }
+        SendRule::Tool { tool, .. } => Some((rule.adapter.clone(), Some(tool.clone()))),
+        _ => Some((rule.adapter.clone(), None)),
+    }
 }
 
 /// A text as one segment of a path: everything but letters, digits and `-_~.` is escaped; a text of dots alone, all of it.

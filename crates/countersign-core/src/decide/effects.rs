@@ -5,7 +5,7 @@ use crate::decision::{BudgetKey, Charge, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::AgentId;
 use crate::limits::FACT_BYTES_MAX;
-use crate::pact::{Budget, BudgetBy, Change, Measure, WriteRule};
+use crate::pact::{Budget, BudgetBy, Change, Limit, Measure, WriteRule};
 use crate::reason::{EffectProblem, Reason};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -76,42 +76,50 @@ impl<S: Snapshot> Deciding<'_, S> {
         if self.is_judgement() {
             return Ok(());
         }
-        for (budget, charge) in self.budget_charges() {
-            let used = self.snapshot.budget_used(&charge.budget, charge.window);
-            let total = used.checked_add(charge.amount);
-            if charge.amount < 0 || total.is_none_or(|total| total > budget.max) {
-                return Err(Reason::BudgetExceeded {
-                    budget: budget.id.clone(),
-                    agent: charge.budget.agent.filter(|_| self.action.chain.is_some()),
-                    used,
-                    max: budget.max,
-                    amount: charge.amount,
-                    ends_at: charge.window.saturating_add(1).saturating_mul(budget.per_ms),
-                });
+        for budget in &self.kind.budgets {
+            let limit = self.limit(budget);
+            for charge in self.charges_to(budget, limit) {
+                let used = self.snapshot.budget_used(&charge.budget, charge.window);
+                let total = used.checked_add(charge.amount);
+                if charge.amount < 0 || total.is_none_or(|total| total > limit.max) {
+                    return Err(Reason::BudgetExceeded {
+                        budget: budget.id.clone(),
+                        agent: charge.budget.agent.filter(|_| self.action.chain.is_some()),
+                        used,
+                        max: limit.max,
+                        amount: charge.amount,
+                        ends_at: charge.window.saturating_add(1).saturating_mul(limit.per_ms),
+                    });
+                }
             }
         }
         Ok(())
     }
 
     pub(super) fn charges(&self) -> Vec<Charge> {
-        self.budget_charges().map(|(_, charge)| charge).collect()
+        self.kind.budgets.iter().flat_map(|budget| self.charges_to(budget, self.limit(budget))).collect()
     }
 
-    /// What the action charges to each budget: to the pact's once, to agents' own once for every member of its delegation.
-    fn budget_charges(&self) -> impl Iterator<Item = (&Budget, Charge)> {
-        self.kind.budgets.iter().flat_map(move |budget| {
-            let (chain, alone) = match (budget.by, &self.action.chain) {
-                (BudgetBy::Pact, _) => (None, None),
-                (BudgetBy::Agent, Some(chain)) => (Some(chain), None),
-                (BudgetBy::Agent, None) => (None, Some(&self.action.agent)),
-            };
-            let agents = chain.into_iter().flat_map(|chain| chain.agents()).chain(alone).map(Some);
-            let pact = (budget.by == BudgetBy::Pact).then_some(None);
-            agents.chain(pact).map(move |agent| (budget, self.charge(budget, agent)))
-        })
+    /// A budget's limit. No pact is published that charges what its owner does not define, nor an owner that drops what others charge;
+    /// if one were, nothing could be charged (I4).
+    fn limit(&self, budget: &Budget) -> Limit {
+        let found = budget.limit(|owner| self.snapshot.pact(owner).map(AsRef::as_ref));
+        found.copied().unwrap_or(Limit { max: -1, per_ms: 1, by: BudgetBy::All })
     }
 
-    fn charge(&self, budget: &Budget, agent: Option<&AgentId>) -> Charge {
+    /// What the action charges to a budget: to one that all share once, to agents' own once for every member of its delegation.
+    fn charges_to(&self, budget: &Budget, limit: Limit) -> impl Iterator<Item = Charge> {
+        let (chain, alone) = match (limit.by, &self.action.chain) {
+            (BudgetBy::All, _) => (None, None),
+            (BudgetBy::Agent, Some(chain)) => (Some(chain), None),
+            (BudgetBy::Agent, None) => (None, Some(&self.action.agent)),
+        };
+        let agents = chain.into_iter().flat_map(|chain| chain.agents()).chain(alone).map(Some);
+        let all = (limit.by == BudgetBy::All).then_some(None);
+        agents.chain(all).map(move |agent| self.charge(budget, limit, agent))
+    }
+
+    fn charge(&self, budget: &Budget, limit: Limit, agent: Option<&AgentId>) -> Charge {
         let amount = match &budget.measure {
             Measure::Count => 1,
             Measure::Sum(param) => match self.params.get(param) {
@@ -121,12 +129,12 @@ impl<S: Snapshot> Deciding<'_, S> {
         };
         Charge {
             budget: BudgetKey {
-                pact: self.action.pact.clone(),
-                action: self.kind.name.clone(),
+                pact: budget.owner().unwrap_or(&self.action.pact).clone(),
+                action: budget.owner().is_none().then(|| self.kind.name.clone()),
                 id: budget.id.clone(),
                 agent: agent.cloned(),
             },
-            window: self.now_ms.checked_div(budget.per_ms).unwrap_or(0),
+            window: self.now_ms.checked_div(limit.per_ms).unwrap_or(0),
             amount,
         }
     }

@@ -82,7 +82,7 @@ impl<S: Snapshot> Deciding<'_, S> {
                 continue;
             };
             for part in &read.template {
-                let TemplatePart::Attribute { read: link, attribute } = part else {
+                let TemplatePart::Attribute { read: link, attribute, .. } = part else {
                     continue;
                 };
                 waiting.push(*link);

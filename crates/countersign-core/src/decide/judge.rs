@@ -1,4 +1,4 @@
-//! The judgement: the whole action, decided on what was read outside right before the call is made.
+//! The final check: the whole action, decided on the external facts as read right before the call is made.
 //!
 //! Agents, pact and the gate's own facts are those of the dispatch, so anyone who replays the settlement has the same inputs (I3).
 

@@ -3,7 +3,7 @@
 use super::standing::check_actor;
 use super::{Deciding, Resolved, Snapshot};
 use crate::ids::FactId;
-use crate::pact::{Presence, Read, TemplatePart};
+use crate::pact::{Normaliser, Presence, Read, TemplatePart};
 use crate::reason::{IdProblem, Reason};
 use crate::value::Value;
 use smol_str::{SmolStr, SmolStrBuilder};
@@ -52,30 +52,34 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Err(fact_missing(read, missing));
         }
         let built = self.fill(read).and_then(|id| Ok(FactId::new(read.ty.clone(), id)?));
+        let has = |id: &FactId| read.outside.as_ref().is_none_or(|source| source.has(id.id()));
+        let built = built.and_then(|id| if has(&id) { Ok(id) } else { Err(IdProblem::NotOfSource) });
         built.map_err(|why| Reason::InvalidFactId { read: read.name.clone(), r#type: read.ty.clone(), why })
     }
 
     fn fill(&self, read: &Read) -> Result<SmolStr, IdProblem> {
         let mut id = SmolStrBuilder::new();
         for part in &read.template {
-            let value = match part {
+            let (value, normalisers) = match part {
                 TemplatePart::Literal(text) => {
                     id.push_str(text);
                     continue;
                 }
-                TemplatePart::Param(name) => {
-                    self.params.get(name).ok_or_else(|| IdProblem::NoParameter { name: name.clone() })?
+                TemplatePart::Param { name, normalisers } => {
+                    let value = self.params.get(name).ok_or_else(|| IdProblem::NoParameter { name: name.clone() });
+                    (value?, normalisers)
                 }
-                TemplatePart::Attribute { read, attribute } => self
-                    .reads
-                    .get(*read)
-                    .and_then(Resolved::live)
-                    .and_then(|fact| fact.value.as_ref())
-                    .and_then(|value| value.get(attribute))
-                    .ok_or_else(|| IdProblem::NoAttribute { name: attribute.clone() })?,
+                TemplatePart::Attribute { read, attribute, normalisers } => {
+                    let fact = self.reads.get(*read).and_then(Resolved::live).and_then(|fact| fact.value.as_ref());
+                    let value = fact.and_then(|value| value.get(attribute));
+                    (value.ok_or_else(|| IdProblem::NoAttribute { name: attribute.clone() })?, normalisers)
+                }
             };
             match value {
-                Value::String(text) => id.push_str(text),
+                Value::String(text) if normalisers.is_empty() => id.push_str(text),
+                Value::String(text) => {
+                    id.push_str(&Normaliser::apply_all(normalisers, text).map_err(|why| IdProblem::Spelling { why })?);
+                }
                 // Writing to a string builder cannot fail.
                 Value::Long(number) => drop(write!(id, "{number}")),
                 _ => return Err(IdProblem::NotText),

@@ -128,7 +128,7 @@ fn operand(value: &Value) -> Option<Operand<'_>> {
         Value::Long(number) => Some(Operand::Long(*number)),
         Value::String(text) => Some(Operand::Text(text)),
         Value::Set(set) => Some(Operand::Set(set)),
-        Value::Record(_) => None,
+        Value::Decimal(_) | Value::Record(_) => None,
     }
 }
 

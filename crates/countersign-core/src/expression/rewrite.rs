@@ -17,6 +17,9 @@ pub(super) struct Rewriter<'a> {
     pub(super) errors: Vec<ExpressionError>,
 }
 
+/// Cedar's functions of decimals.
+const DECIMALS: [&str; 5] = ["decimal", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual"];
+
 /// A chain of attribute accesses that starts at a variable.
 enum Path {
     Principal,
@@ -140,10 +143,13 @@ impl<'a> Rewriter<'a> {
                 let fields = fields.iter().map(|(name, field)| (name.clone(), self.rewrite(field))).collect();
                 Expr::record_arc(Arc::new(fields))
             }
+            ExprKind::ExtensionFunctionApp { fn_name, args } if DECIMALS.contains(&fn_name.to_string().as_str()) => {
+                Expr::call_extension_fn(fn_name.clone(), args.iter().map(|arg| self.rewrite(arg)).collect())
+            }
             ExprKind::ExtensionFunctionApp { .. } => {
                 self.error(
                     expr,
-                    "extension functions are not available in pacts".into(),
+                    "the only extension functions in pacts are those of decimals".into(),
                     "times are Long milliseconds (context.now), money is Long minor units",
                 );
                 Expr::val(false)

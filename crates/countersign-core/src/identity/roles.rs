@@ -48,7 +48,7 @@ impl fmt::Display for Role {
 
 /// Someone may not do what only an operator with a role may do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{by} may not do this, which takes an active operator with role `{role}`: {why}")]
+#[error("{by} may not do this; it requires an active operator with role `{role}`: {why}")]
 pub struct NoAuthority {
     /// Who asked.
     pub by: AgentId,

@@ -1,10 +1,11 @@
 //! One action type of a pact.
 
+use super::budgets::named::Named;
 use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
-use super::source::{Node, Table, Text, array, shorten, table};
-use super::{ActionType, Mode, OnFail, Require, budgets, call, params, reads, writes};
+use super::source::{Node, Table, Text, array, shorten, string, table};
+use super::{ActionType, AsRead, Mode, OnFail, Require, budgets, call, params, reads, writes};
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
 use smol_str::SmolStr;
@@ -47,6 +48,7 @@ pub(super) fn read<'a>(
     name: ActionName,
     mut body: Table<'a>,
     facts: &Facts,
+    named: &Named,
     problems: &mut Problems,
 ) -> Option<ActionType> {
     let before = problems.errors();
@@ -63,7 +65,7 @@ pub(super) fn read<'a>(
     for read in reads.iter().flat_map(|reads| &reads.reads).filter(|read| read.unchanged) {
         ids.take_default(&format!("{}-unchanged", read.name));
     }
-    let budgets = budgets::read(source, &mut body, params.as_ref(), &mut ids, problems);
+    let budgets = budgets::read(source, &mut body, params.as_ref(), named, &mut ids, problems);
     let allow = body.required_string("allow", ALLOW_HINT, problems);
     let written = preconditions(source, &mut body, &mut ids, problems);
     let span = body.span.clone();
@@ -85,6 +87,7 @@ pub(super) fn read<'a>(
             None
         }
     };
+    let guard = guard(source, &mut body, problems);
     let wait_ms = wait(&mut body, problems);
     let outside = reads.iter().flat_map(|reads| reads.reads.iter().zip(&reads.spans));
     let outside =
@@ -96,6 +99,11 @@ pub(super) fn read<'a>(
     body.finish(problems);
     let (allow, require, writes, call) = checked?;
     if problems.errors() > before {
+        return None;
+    }
+    if guard.is_some() && require.iter().any(|require| require.on_fail == OnFail::Review) {
+        let message = "an action that is guarded as read cannot wait for a person";
+        problems.error(&span, message, "leave `on_fail = \"review\"` out, or the guard");
         return None;
     }
     let allow = allow?;
@@ -113,10 +121,37 @@ pub(super) fn read<'a>(
         budgets,
         writes,
         call,
+        guard,
         wait_ms,
     };
     kind.inputs = kind.mentioned();
     Some(kind)
+}
+
+/// What the action rests on, where it is guarded as read.
+fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> Option<AsRead> {
+    let is_guarded = body.choice("guard", &[("as-read", true), ("none", false)], problems).unwrap_or(false);
+    let rests_on = tools(source, body, "rests_on", problems);
+    let must_read = tools(source, body, "must_read", problems);
+    let stale_after_ms = body.duration("stale_after", problems);
+    if is_guarded {
+        if body.get("call").is_none() {
+            let message = "`guard = \"as-read\"` is for actions with a `call`";
+            problems.error(&body.span, message, "give the action a `call`, or leave the guard out");
+        }
+        return Some(AsRead { rests_on, must_read, stale_after_ms });
+    }
+    if !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
+        let message = "`rests_on`, `must_read` and `stale_after` of an action need `guard = \"as-read\"`";
+        problems.error(&body.span, message, "add guard = \"as-read\", or leave them out");
+    }
+    None
+}
+
+fn tools<'a>(source: &'a str, body: &mut Table<'a>, key: &'static str, problems: &mut Problems) -> Vec<SmolStr> {
+    let Some((_, node)) = body.get(key) else { return Vec::new() };
+    let items = array(node, &format!("`{key}`"), problems).unwrap_or_default();
+    items.iter().filter_map(|item| Some(SmolStr::new(string(source, item, "a tool", problems)?.value))).collect()
 }
 
 /// How long the action waits for fences.

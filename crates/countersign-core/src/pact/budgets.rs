@@ -1,24 +1,28 @@
 //! Budgets: how much or how often, per window of time.
 
+pub mod named;
+
 use super::action::Ids;
 use super::diagnostic::{Problems, suggestion};
 use super::source::{Node, Table, Text, shorten, table};
-use super::{Budget, BudgetBy, Measure, Params};
+use super::{Budget, BudgetBy, Limit, LimitRule, Measure, Params};
 use crate::limits::{BUDGETS_MAX, INTEGER_MAX};
 use crate::value::ValueType;
+use named::Named;
 use serde_json::Value as Json;
 use smol_str::SmolStr;
 use std::ops::Range;
 use toml::de::DeValue;
 
-/// Who may share a budget.
-const BY: [(&str, BudgetBy); 2] = [("agent", BudgetBy::Agent), ("pact", BudgetBy::Pact)];
+/// Who may share a budget of an action type.
+const BY: [(&str, BudgetBy); 2] = [("agent", BudgetBy::Agent), ("pact", BudgetBy::All)];
 
 /// Reads `budget`: one table or a list of them.
 pub(super) fn read<'a>(
     source: &'a str,
     action: &mut Table<'a>,
     params: Option<&Params>,
+    named: &Named,
     ids: &mut Ids,
     problems: &mut Problems,
 ) -> Vec<Budget> {
@@ -34,21 +38,75 @@ pub(super) fn read<'a>(
         problems.error(&span, message, "keep the narrowest ones");
         return Vec::new();
     }
-    nodes.into_iter().filter_map(|node| one(source, node, params, ids, problems)).collect()
+    nodes.into_iter().filter_map(|node| one(source, node, params, named, ids, problems)).collect()
 }
 
 fn one<'a>(
     source: &'a str,
     node: Node<'a>,
     params: Option<&Params>,
+    named: &Named,
     ids: &mut Ids,
     problems: &mut Problems,
 ) -> Option<Budget> {
     let body = table(node, "a budget", problems)?;
     let mut body = Table::new(source, body, node.span(), "this budget");
-    let id = body.string("id", problems);
+    let name = body.string("name", problems);
+    let of = body.string("of", problems);
     let count = body.flag("count", problems);
     let sum = body.string("sum", problems);
+    let span = body.span.clone();
+    let measure = match (count, sum) {
+        (true, None) => Some(Measure::Count),
+        (false, Some(text)) => summed(&text, params, problems).map(Measure::Sum),
+        _ => {
+            let message = "a budget adds up exactly one thing";
+            problems.error(&span, message, "write either count = true, or sum = \"amount\"");
+            None
+        }
+    };
+    if let Some(name) = name {
+        body.finish(problems);
+        let measure = measure?;
+        let scale = scale_of(&measure, params);
+        let limit = named::charged(&name, of.as_ref(), (&measure, scale), named, problems)?;
+        return Some(Budget { id: ids.take(&name, problems)?, measure, scale, limit });
+    }
+    if let Some(of) = of {
+        problems.error(&of.span, "`of` says whose a named budget is", "write its name: name = \"outflow\"");
+    }
+    let id = body.string("id", problems);
+    let per = body.string("per", problems).map(|text| text.value.to_owned());
+    let limit = limit(&mut body, &BY, "by = \"pact\" for all agents together", problems);
+    body.finish(problems);
+    let (measure, limit) = (measure?, limit?);
+    let id = match id {
+        Some(text) => ids.take(&text, problems)?,
+        None => {
+            let by_word = BY.iter().find(|(_, choice)| *choice == limit.by);
+            let by_word = by_word.map_or("", |(word, _)| *word);
+            made_up_id(&measure, &per.unwrap_or_default(), by_word, &span, ids, problems)?
+        }
+    };
+    Some(Budget { id, scale: scale_of(&measure, params), measure, limit: LimitRule::Own(limit) })
+}
+
+/// How many digits behind the point the units of what is added up have, where it is money.
+fn scale_of(measure: &Measure, params: Option<&Params>) -> Option<u8> {
+    let Measure::Sum(name) = measure else { return None };
+    match params?.types.get(name)?.ty {
+        ValueType::Money(scale) => Some(scale),
+        _ => None,
+    }
+}
+
+/// How much one window holds, how long it is and who shares it.
+fn limit(
+    body: &mut Table<'_>,
+    choices: &[(&'static str, BudgetBy)],
+    together: &str,
+    problems: &mut Problems,
+) -> Option<Limit> {
     for (key, hint) in
         [("max", "say how much one window may hold: max = 2000000"), ("per", "say how long a window is: per = \"1d\"")]
     {
@@ -58,32 +116,12 @@ fn one<'a>(
     }
     let max = body.integer("max", 1..=INTEGER_MAX, problems);
     let per_ms = body.duration("per", problems);
-    let per = body.string("per", problems).map(|text| text.value.to_owned());
     if body.get("by").is_none() {
-        body.missing("by", "say who shares it: by = \"agent\", or by = \"pact\" for all agents together", problems);
+        let hint = format!("say who shares it: by = \"agent\", or {together}");
+        body.missing("by", &hint, problems);
     }
-    let by = body.choice("by", &BY, problems);
-    let span = body.span.clone();
-    body.finish(problems);
-    let measure = match (count, sum) {
-        (true, None) => Measure::Count,
-        (false, Some(text)) => Measure::Sum(summed(&text, params, problems)?),
-        _ => {
-            let message = "a budget adds up exactly one thing";
-            problems.error(&span, message, "write either count = true, or sum = \"amount\"");
-            return None;
-        }
-    };
-    let (max, per_ms, by) = (max?, per_ms?, by?);
-    let id = match id {
-        Some(text) => ids.take(&text, problems)?,
-        None => {
-            let by_word = BY.iter().find(|(_, choice)| *choice == by);
-            let by_word = by_word.map_or("", |(word, _)| *word);
-            made_up_id(&measure, &per.unwrap_or_default(), by_word, &span, ids, problems)?
-        }
-    };
-    Some(Budget { id, measure, max, per_ms, by })
+    let by = body.choice("by", choices, problems);
+    Some(Limit { max: max?, per_ms: per_ms?, by: by? })
 }
 
 /// An id that says what the budget is; two budgets alike need ids of their own.
@@ -118,12 +156,12 @@ fn summed(text: &Text<'_>, params: Option<&Params>, problems: &mut Problems) -> 
         problems.error(&text.content(), format!("`{}` is not a parameter of this action", shorten(&name)), hint);
         return None;
     };
-    if field.ty != ValueType::Long || !field.required {
-        let message = format!("`{name}` cannot be added up: it must be a required integer");
+    if !matches!(field.ty, ValueType::Long | ValueType::Money(_)) || !field.required {
+        let message = format!("`{name}` cannot be added up: it must be a required integer, or money");
         problems.error(&text.content(), message, format!("make it an integer and add \"{name}\" to `required`"));
         return None;
     }
-    if !never_negative(&params.schema, &name) {
+    if !never_negative(&params.lowered, &name) {
         let message = format!("`{name}` could be negative and give budget back");
         problems.error(&text.content(), message, format!("add minimum = 0 or more to the parameter `{name}`"));
         return None;

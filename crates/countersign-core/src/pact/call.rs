@@ -82,6 +82,11 @@ pub(super) fn read<'a>(
 fn send<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Problems) -> Option<(SmolStr, SendRule)> {
     let named: Vec<(&str, Text<'a>)> =
         KINDS.iter().filter_map(|kind| Some((*kind, body.string(kind, problems)?))).collect();
+    if let [("mcp", server)] = named.as_slice()
+        && server.value.starts_with('{')
+    {
+        return tool::any(scope, server, body, problems);
+    }
     let chosen = match named.as_slice() {
         [(kind, adapter)] => adapter_name(adapter, problems).map(|adapter| (*kind, adapter)),
         [] => {
@@ -152,12 +157,12 @@ fn text_template(scope: &Scope<'_, '_>, text: &Text<'_>, problems: &mut Problems
     let before = problems.errors();
     let part = |part: Part| match part {
         Part::Literal(text) => Some(TextPart::Literal(text.into())),
-        Part::Attribute(read, name, _) if read == "call" && name == "key" => Some(TextPart::Key),
-        Part::Param(name, span) => {
+        Part::Attribute(read, name, ..) if read == "call" && name == "key" => Some(TextPart::Key),
+        Part::Param(name, _, span) => {
             reads::check_text_param(&name, &span, scope.params, problems);
             Some(TextPart::Param(name.into()))
         }
-        Part::Attribute(read, attribute, span) => {
+        Part::Attribute(read, attribute, _, span) => {
             let read = reads::check_text_attribute(&read, &attribute, &span, scope.reads, problems)?;
             Some(TextPart::Attribute { read, attribute: attribute.into() })
         }
@@ -336,7 +341,7 @@ fn check_external(
         let texts = match send {
             SendRule::Http { path, .. } => std::slice::from_ref(path),
             SendRule::Command { args } => args.as_slice(),
-            SendRule::Sql { .. } | SendRule::Tool { .. } => &[],
+            SendRule::Sql { .. } | SendRule::Tool { .. } | SendRule::AnyTool { .. } => &[],
         };
         let outside = |at: usize| scope.reads.reads.get(at).is_some_and(|read| read.outside.is_some());
         texts.iter().flatten().any(reads_external) || send.expressions().flat_map(Expression::facts).any(outside)

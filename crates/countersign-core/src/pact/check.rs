@@ -37,9 +37,11 @@ pub(super) struct Checker<'a> {
 const TARGET: &str = "__target_";
 
 /// The types of what can be sent outside.
-static SENDABLE: LazyLock<[ValueType; 5]> = LazyLock::new(|| {
+static SENDABLE: LazyLock<[ValueType; 6]> = LazyLock::new(|| {
     let set = |element| ValueType::Set(Box::new(element));
-    [ValueType::String, ValueType::Long, ValueType::Bool, set(ValueType::String), set(ValueType::Long)]
+    let scalars = [ValueType::String, ValueType::Long, ValueType::Bool, ValueType::Decimal];
+    let [text, number, truth, decimal] = scalars;
+    [text, number, truth, decimal, set(ValueType::String), set(ValueType::Long)]
 });
 
 fn target(ty: &ValueType) -> String {

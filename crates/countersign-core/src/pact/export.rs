@@ -6,7 +6,7 @@
 
 use super::catalogue::{AGENT, agent_schema};
 use super::schema::{Signature, action, entity};
-use super::{ActionType, FactSchema, Grant, Measure, Mode, OnFail, Pact, Presence};
+use super::{ActionType, FactSchema, Grant, LimitRule, Measure, Mode, OnFail, Pact, Presence};
 use crate::ids::FactType;
 use crate::utc::Span;
 use std::fmt::Write as _;
@@ -75,7 +75,10 @@ fn policy(out: &mut String, action: &ActionType) {
             Measure::Count => "actions",
             Measure::Sum(param) => param.as_str(),
         };
-        let rule = format!("at most {} {what} per {}", budget.max, Span(budget.per_ms));
+        let rule = match &budget.limit {
+            LimitRule::Own(limit) => format!("at most {} {what} per {}", limit.max, Span(limit.per_ms)),
+            LimitRule::Named(owner) => format!("{what}, with all that charges it, as pact {owner} says"),
+        };
         comment(out, Some(&format!("The gate also checks budget {}: {rule}.", budget.id)));
     }
     let _ =

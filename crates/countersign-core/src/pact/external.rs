@@ -1,7 +1,10 @@
 //! What a pact says about the outside: where facts live that are not in the ledger, and what actions call.
 
+use super::tool_source::ToolSource;
+use crate::decide::names;
 use crate::expression::{Base, Expression};
 use crate::ids::ActionName;
+use crate::session::Place;
 use smol_str::SmolStr;
 use std::sync::Arc;
 
@@ -22,16 +25,7 @@ pub enum SourceRead {
     /// A path, in which `{id}` stands for the id.
     Path(Vec<IdPart>),
     /// A tool, its arguments, and where in its result the value is.
-    Tool {
-        /// The tool.
-        tool: SmolStr,
-        /// Its arguments by name.
-        arguments: Vec<(SmolStr, Vec<IdPart>)>,
-        /// The place of the value in the result, as a JSON pointer.
-        at: SmolStr,
-        /// The attribute that is another after every change, if there is one.
-        version: Option<SmolStr>,
-    },
+    Tool(ToolSource),
 }
 
 /// A part of a text that is built from a fact's id.
@@ -44,12 +38,20 @@ pub enum IdPart {
 }
 
 impl FactSource {
+    /// Whether it can have a fact of this id.
+    pub fn has(&self, id: &str) -> bool {
+        match &self.read {
+            SourceRead::Tool(source) => source.arguments_for(id).is_some(),
+            SourceRead::Query(_) | SourceRead::Path(_) => true,
+        }
+    }
+
     /// How strong a decision on such a fact is.
     pub fn atomicity(&self) -> Atomicity {
         match self.read {
             SourceRead::Query(_) => Atomicity::Atomic,
-            SourceRead::Path(_) | SourceRead::Tool { version: Some(_), .. } => Atomicity::Conditional,
-            SourceRead::Tool { version: None, .. } => Atomicity::Rechecked,
+            SourceRead::Path(_) | SourceRead::Tool(ToolSource { version: Some(_), .. }) => Atomicity::Conditional,
+            SourceRead::Tool(ToolSource { version: None, .. }) => Atomicity::Rechecked,
         }
     }
 }
@@ -142,6 +144,33 @@ pub enum SendRule {
         /// Whether a result that is an error means that nothing was done.
         fails_on_error: bool,
     },
+    /// A call of whichever MCP tool the parameters name.
+    AnyTool {
+        /// The parameter that names the server.
+        server: SmolStr,
+        /// The parameter that names the tool.
+        tool: SmolStr,
+        /// The parameter that holds its arguments, as JSON.
+        arguments: SmolStr,
+    },
+}
+
+/// What a write rests on that is guarded as read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AsRead {
+    /// The tools whose readings count; all where none is named.
+    pub rests_on: Vec<SmolStr>,
+    /// The tools that must have been read in the session.
+    pub must_read: Vec<SmolStr>,
+    /// How old a reading may be.
+    pub stale_after_ms: Option<u64>,
+}
+
+impl AsRead {
+    /// Whether what was read at a place counts.
+    pub fn counts(&self, place: &Place) -> bool {
+        self.rests_on.is_empty() || self.rests_on.iter().chain(&self.must_read).any(|tool| names(tool, place))
+    }
 }
 
 /// An argument that takes the version of a fact, as it was read right before.
@@ -187,6 +216,7 @@ impl SendRule {
             Self::Command { args } => (None, &[], args, &[]),
             Self::Sql { statements } => (None, statements, &[], &[]),
             Self::Tool { tool: _, arguments, versions, fails_on_error: _ } => (Some(arguments), &[], &[], versions),
+            Self::AnyTool { server: _, tool: _, arguments: _ } => (None, &[], &[], &[]),
         };
         let members = body.into_iter().flat_map(|body| match body {
             BodyRule::Members(members) => members.as_slice(),

@@ -6,8 +6,10 @@ use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
 use super::source::{Node, Table, string, table};
 use super::{FactSchema, FactSource};
+use crate::decimal::MONEY_SCALE_MAX;
 use crate::ids::{FactType, check_identifier};
 use crate::limits::FACT_TYPES_MAX;
+use crate::session::{READING, SESSION};
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,6 +152,11 @@ fn read_type<'a>(
         problems.error(span, message, "rename it; who operates the gate is no matter of pacts");
         return None;
     }
+    if [SESSION, READING].contains(&name) {
+        let message = format!("`{name}` is built in and must not be declared");
+        problems.error(span, message, "rename it; only the gate writes sessions and readings");
+        return None;
+    }
     if !check_name(name, span, problems) {
         return None;
     }
@@ -186,7 +193,7 @@ fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &
                 schema.insert(SmolStr::new(name), field);
             }
             None => {
-                let known = ["String", "Long", "Bool", "Set<String>", "Set<Long>", "Set<Bool>"];
+                let known = ["String", "Long", "Bool", "Money<2>", "decimal", "Set<String>", "Set<Long>", "Set<Bool>"];
                 let message = format!("`{}` is not a type of an attribute", super::source::shorten(text.value));
                 let base = text.value.trim().trim_end_matches('?');
                 problems.error(
@@ -218,6 +225,12 @@ fn scalar(text: &str) -> Option<ValueType> {
         "String" => Some(ValueType::String),
         "Long" => Some(ValueType::Long),
         "Bool" => Some(ValueType::Bool),
-        _ => None,
+        "decimal" => Some(ValueType::Decimal),
+        other => {
+            let scale = other.strip_prefix("Money<").and_then(|rest| rest.strip_suffix('>'))?;
+            let is_plain = scale == "0" || !scale.starts_with(['0', '+']);
+            let scale = scale.parse().ok().filter(|scale| is_plain && *scale <= MONEY_SCALE_MAX);
+            scale.map(ValueType::Money)
+        }
     }
 }

@@ -4,10 +4,11 @@
 //! guesses: unknown keys, names that clash, conditions that do not type-check and reads too narrow for them are refused, so
 //! that `decide` meets only pacts in which nothing can be wrong any more (I4).
 
+use super::budgets::named::Named;
 use super::catalogue::OPERATOR;
 use super::diagnostic::{Diagnostic, Problems, Severity};
 use super::source::{Table, shorten};
-use super::{ActionType, FactSchema, Pact, action, call, claims, facts, observe};
+use super::{ActionType, FactSchema, Pact, action, budgets, call, claims, facts, observe};
 use crate::ids::{ActionName, Digest, FactType, PactName};
 use crate::limits::{ACTION_TYPES_MAX, INTEGER_MAX, PACT_BYTES_MAX};
 use std::collections::BTreeMap;
@@ -65,7 +66,8 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         Some((_, declared)) => facts::read(source, declared, problems),
         None => facts::Facts::default(),
     };
-    let actions = actions(source, &mut table, &facts, problems);
+    let named = budgets::named::define(source, &mut table, name.clone(), problems);
+    let actions = actions(source, &mut table, &facts, &named, problems);
     let observe = match table.table("observe", problems) {
         Some((_, declared)) => observe::read(source, declared, &facts, problems),
         None => BTreeMap::new(),
@@ -89,6 +91,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         claims,
         sources,
         max_staleness,
+        budgets: named.into_defined(),
     })
 }
 
@@ -114,6 +117,7 @@ fn actions(
     source: &str,
     table: &mut Table<'_>,
     facts: &facts::Facts,
+    named: &Named,
     problems: &mut Problems,
 ) -> BTreeMap<ActionName, ActionType> {
     let mut actions = BTreeMap::new();
@@ -141,7 +145,7 @@ fn actions(
             continue;
         };
         let body = Table::new(source, body, key.span(), what);
-        if let Some(action) = action::read(source, name.clone(), body, facts, problems) {
+        if let Some(action) = action::read(source, name.clone(), body, facts, named, problems) {
             actions.insert(name, action);
         }
     }

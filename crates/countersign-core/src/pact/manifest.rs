@@ -6,8 +6,8 @@ mod calls;
 
 use super::catalogue::AGENT;
 use super::{
-    ActionType, Atomicity, BudgetBy, Change, Grant, Measure, Mode, OnFail, Pact, Params, Presence, Read, Require,
-    TemplatePart,
+    ActionType, Atomicity, BudgetBy, Change, Grant, Limit, LimitRule, Measure, Mode, NamedBudget, Normaliser, OnFail,
+    Pact, Params, Presence, Read, Require, TemplatePart,
 };
 use crate::expression::{Base, Mention};
 use crate::value::{FieldType, ValueType};
@@ -35,6 +35,7 @@ pub fn manifest(pact: &Pact) -> String {
     }
     write_grants(&mut out, pact);
     calls::write_claims(&mut out, pact);
+    write_named_budgets(&mut out, pact);
     for action in pact.actions.values() {
         write_action(&mut out, action);
     }
@@ -90,7 +91,7 @@ fn write_params(out: &mut String, params: &Params) {
     }
     out.push_str("| parameter | type | bounds |\n|---|---|---|\n");
     for (name, field) in &params.types {
-        let property = params.schema.get("properties").and_then(|properties| properties.get(name.as_str()));
+        let property = params.lowered.get("properties").and_then(|properties| properties.get(name.as_str()));
         let _ = writeln!(out, "| `{name}` | {} | {} |", cell(&typed(field)), or_dash(&cell(&bounds(property))));
     }
 }
@@ -101,7 +102,11 @@ fn bounds(property: Option<&Json>) -> String {
         return String::new();
     };
     let shown = property.iter().filter(|(key, _)| {
-        !matches!(key.as_str(), "type" | "title" | "examples" | "$comment" | "deprecated" | "additionalProperties")
+        !key.starts_with("x-")
+            && !matches!(
+                key.as_str(),
+                "type" | "title" | "examples" | "$comment" | "deprecated" | "additionalProperties"
+            )
     });
     let bounds: Vec<String> = shown
         .map(|(key, value)| match (key.as_str(), value) {
@@ -174,17 +179,21 @@ pub(super) fn template(read: &Read, reads: &[Read]) -> String {
                 let text = text.replace('\\', "\\\\").replace('"', "\\\"");
                 out.push_str(&text.replace('{', "{{").replace('}', "}}"));
             }
-            TemplatePart::Param(name) => {
-                let _ = write!(out, "{{{name}}}");
+            TemplatePart::Param { name, normalisers } => {
+                let _ = write!(out, "{{{name}{}}}", piped(normalisers));
             }
-            TemplatePart::Attribute { read, attribute } => {
+            TemplatePart::Attribute { read, attribute, normalisers } => {
                 let name = reads.get(*read).map_or("", |read| read.name.as_str());
-                let _ = write!(out, "{{{name}.{attribute}}}");
+                let _ = write!(out, "{{{name}.{attribute}{}}}", piped(normalisers));
             }
         }
     }
     out.push('"');
     out
+}
+
+fn piped(normalisers: &[Normaliser]) -> String {
+    normalisers.iter().map(|one| format!("|{}", one.name())).collect()
 }
 
 fn write_preconditions(out: &mut String, action: &ActionType) {
@@ -213,11 +222,39 @@ fn write_budgets(out: &mut String, action: &ActionType) {
             Measure::Count => "actions".to_owned(),
             Measure::Sum(param) => format!("`{param}`"),
         };
-        let by = match budget.by {
-            BudgetBy::Agent => "each agent has its own",
-            BudgetBy::Pact => "all agents under the pact",
+        let rest = match &budget.limit {
+            LimitRule::Own(Limit { max, per_ms, by }) => {
+                let by = match by {
+                    BudgetBy::Agent => "each agent has its own",
+                    BudgetBy::All => "all agents under the pact",
+                };
+                format!("{max} | {} | {by}", duration(*per_ms))
+            }
+            LimitRule::Named(owner) => format!("as pact `{owner}` says | | all that charge it"),
         };
-        let _ = writeln!(out, "| `{}` | {what} | {} | {} | {by} |", budget.id, budget.max, duration(budget.per_ms));
+        let _ = writeln!(out, "| `{}` | {what} | {rest} |", budget.id);
+    }
+}
+
+fn write_named_budgets(out: &mut String, pact: &Pact) {
+    if pact.budgets.is_empty() {
+        return;
+    }
+    out.push_str(
+        "\n## Named budgets\n\n| name | adds up | at most | per | shared by | why |\n|---|---|---|---|---|---|\n",
+    );
+    for (name, NamedBudget { doc, is_count, scale, limit }) in &pact.budgets {
+        let what = match scale {
+            _ if *is_count => "actions".to_owned(),
+            Some(scale) => format!("money with {scale} digits behind its point, in its smallest unit"),
+            None => "a parameter of each".to_owned(),
+        };
+        let by = match limit.by {
+            BudgetBy::Agent => "all that an agent charges to it",
+            BudgetBy::All => "all that charge it",
+        };
+        let (doc, per) = (cell(doc.as_deref().unwrap_or_default()), duration(limit.per_ms));
+        let _ = writeln!(out, "| `{name}` | {what} | {} | {per} | {by} | {} |", limit.max, or_dash(&doc));
     }
 }
 

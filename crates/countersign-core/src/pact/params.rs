@@ -1,14 +1,18 @@
 //! The parameters of an action type: JSON Schema written as TOML, and the Cedar types that follow from it.
 //!
 //! Only keywords that this module knows are accepted, because a mistyped bound would otherwise be no bound at all. Every
-//! parameter has exactly one type, nothing may come from outside the schema (`$ref`), and patterns run in linear time.
+//! parameter has exactly one type, which may be missing or null; references lead to definitions of the same schema, and patterns run in
+//! linear time.
 
 mod keywords;
+pub(crate) mod lower;
+mod shapes;
 mod slots;
 
 pub use self::slots::Slots;
 
 use self::keywords::{ANNOTATIONS, ARRAY, INTEGER, OBJECT, STRING, refuse_unknown};
+use self::lower::lower;
 use super::diagnostic::{Problems, closest};
 use super::facts::check_name;
 use super::source::{Node, array, integer, kind, shorten, string, table};
@@ -38,13 +42,15 @@ pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut P
         let schema = serde_json::json!({ "type": "object", "additionalProperties": false });
         let validator = compile(&schema).ok()?;
         let slots = Slots::compile(&schema);
-        return Some(Params { schema, validator, slots, types: BTreeMap::new() });
+        return Some(Params { lowered: schema.clone(), schema, validator, slots, types: BTreeMap::new() });
     };
     let before = problems.errors();
-    let mut reader = Reader { source, problems };
-    let root = table(node, "`params`", reader.problems)?;
+    let root = table(node, "`params`", problems)?;
+    let definitions = root.get("$defs").and_then(|node| table(node, "`$defs`", problems));
+    let mut reader = Reader { source, definitions, references: Vec::new(), problems };
     reader.expect_object(root, &node.span());
     let types = reader.object(root, &node.span(), 0);
+    reader.unused_definitions();
     for (key, _) in properties(root).into_iter().flatten() {
         let name = key.get_ref().as_ref();
         if RESERVED.contains(&name) {
@@ -56,8 +62,9 @@ pub(super) fn read<'a>(source: &'a str, node: Option<Node<'a>>, problems: &mut P
         return None;
     }
     let schema = json(node.get_ref());
-    match compile(&schema) {
-        Ok(validator) => Some(Params { slots: Slots::compile(&schema), schema, validator, types }),
+    let lowered = lower(&schema);
+    match compile(&lowered) {
+        Ok(validator) => Some(Params { slots: Slots::compile(&lowered), lowered, schema, validator, types }),
         Err((path, message)) => {
             let span = at_path(node, &path).unwrap_or_else(|| node.span());
             let hint = if path.ends_with("/pattern") {
@@ -93,7 +100,25 @@ fn properties<'a>(object: &'a DeTable<'a>) -> Option<&'a DeTable<'a>> {
 
 struct Reader<'a, 'p> {
     source: &'a str,
+    /// What references lead to.
+    definitions: Option<&'a DeTable<'a>>,
+    /// The definitions that are being read, outermost first.
+    references: Vec<&'a str>,
     problems: &'p mut Problems,
+}
+
+/// What a property is read as.
+struct Property {
+    /// `None` where conditions cannot read it.
+    ty: Option<ValueType>,
+    /// Whether it may be null, which is as good as absent.
+    is_nullable: bool,
+}
+
+impl Property {
+    fn of(ty: ValueType) -> Self {
+        Self { ty: Some(ty), is_nullable: false }
+    }
 }
 
 impl<'a> Reader<'a, '_> {
@@ -108,8 +133,9 @@ impl<'a> Reader<'a, '_> {
 
     /// The fields of an object schema.
     fn object(&mut self, schema: &'a DeTable<'a>, span: &Range<usize>, depth: usize) -> BTreeMap<SmolStr, FieldType> {
-        refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &OBJECT], self.problems);
-        let mut fields = BTreeMap::new();
+        let root: &[&str] = if depth == 0 { &["$defs"] } else { &[] };
+        refuse_unknown(schema, &[&["type"], &ANNOTATIONS, &OBJECT, root], self.problems);
+        let (mut fields, mut unread) = (BTreeMap::new(), Vec::new());
         match schema.get("additionalProperties") {
             Some(node) if matches!(node.get_ref(), DeValue::Boolean(false)) => {}
             other => {
@@ -120,7 +146,7 @@ impl<'a> Reader<'a, '_> {
         }
         let required = self.required(schema);
         let Some(node) = schema.get("properties") else {
-            self.refuse_unnamed(&required, &fields);
+            self.refuse_unnamed(&required, &|_| false, &fields);
             return fields;
         };
         let Some(declared) = table(node, "`properties`", self.problems) else {
@@ -132,12 +158,24 @@ impl<'a> Reader<'a, '_> {
                 continue;
             }
             // A property that was refused still counts as named, so that `required` raises no second problem.
-            let ty = self.property(node, name, depth + 1).unwrap_or(ValueType::Bool);
-            let required = required.iter().any(|(required, _)| required == name);
-            fields.insert(SmolStr::new(name), FieldType { ty, required });
+            let read = self.property(node, name, depth + 1).unwrap_or_else(|| Property::of(ValueType::Bool));
+            let is_required = required.iter().any(|(required, _)| required == name) && !read.is_nullable;
+            match read.ty {
+                Some(ty) => drop(fields.insert(SmolStr::new(name), FieldType { ty, required: is_required })),
+                None if depth > 0 => {
+                    let message = format!("`{name}` is free-form, which only a parameter itself can be");
+                    self.problems.error(
+                        &node.span(),
+                        message,
+                        "name its properties, or make the whole parameter free-form",
+                    );
+                }
+                None => unread.push(SmolStr::new(name)),
+            }
         }
-        self.refuse_unnamed(&required, &fields);
-        self.dependent(schema, &fields);
+        let named = |name: &str| fields.contains_key(name) || unread.iter().any(|unread| unread == name);
+        self.refuse_unnamed(&required, &named, &fields);
+        self.dependent(schema, &named, &fields);
         fields
     }
 
@@ -164,8 +202,13 @@ impl<'a> Reader<'a, '_> {
         names
     }
 
-    fn refuse_unnamed(&mut self, names: &[(SmolStr, Range<usize>)], fields: &BTreeMap<SmolStr, FieldType>) {
-        for (name, span) in names.iter().filter(|(name, _)| !fields.contains_key(name)) {
+    fn refuse_unnamed(
+        &mut self,
+        names: &[(SmolStr, Range<usize>)],
+        named: &dyn Fn(&str) -> bool,
+        fields: &BTreeMap<SmolStr, FieldType>,
+    ) {
+        for (name, span) in names.iter().filter(|(name, _)| !named(name)) {
             let hint = match closest(name, fields.keys().map(SmolStr::as_str)) {
                 Some(candidate) => format!("did you mean `{candidate}`?"),
                 None => "declare it under `properties`".to_owned(),
@@ -174,26 +217,60 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn dependent(&mut self, schema: &'a DeTable<'a>, fields: &BTreeMap<SmolStr, FieldType>) {
+    fn dependent(
+        &mut self,
+        schema: &'a DeTable<'a>,
+        named: &dyn Fn(&str) -> bool,
+        fields: &BTreeMap<SmolStr, FieldType>,
+    ) {
         let Some(node) = schema.get("dependentRequired") else {
             return;
         };
         for (key, node) in table(node, "`dependentRequired`", self.problems).into_iter().flatten() {
             let mut names = self.names(node, "`dependentRequired`");
             names.push((SmolStr::new(key.get_ref()), key.span()));
-            self.refuse_unnamed(&names, fields);
+            self.refuse_unnamed(&names, named, fields);
         }
     }
 
     /// The type of one property, which the schema must fix.
-    fn property(&mut self, node: Node<'a>, name: &str, depth: usize) -> Option<ValueType> {
+    fn property(&mut self, node: Node<'a>, name: &str, depth: usize) -> Option<Property> {
         if depth >= JSON_DEPTH_MAX {
             self.problems.error(&node.span(), "parameters are nested too deeply", "flatten them");
             return None;
         }
         let schema = table(node, &format!("`{name}`"), self.problems)?;
+        if let Some(reference) = schema.get("$ref") {
+            refuse_unknown(schema, &[&["$ref"], &ANNOTATIONS], self.problems);
+            return self.reference(reference, name, depth);
+        }
+        if let Some(all) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
+            refuse_unknown(schema, &[&["anyOf", "oneOf"], &ANNOTATIONS], self.problems);
+            return self.alternatives(all, name, depth);
+        }
+        let types = schema.get("type").filter(|node| matches!(node.get_ref(), DeValue::Array(_)));
+        let is_nullable = types.is_some();
+        let ty = match types {
+            Some(types) => Some(self.beside_null(types, name)?),
+            None => schema.get("type"),
+        };
+        self.typed(node, schema, ty, name, depth).map(|read| Property { is_nullable, ..read })
+    }
+
+    fn typed(
+        &mut self,
+        node: Node<'a>,
+        schema: &'a DeTable<'a>,
+        ty: Option<Node<'a>>,
+        name: &str,
+        depth: usize,
+    ) -> Option<Property> {
+        let exact = ty.and_then(|ty| ty.get_ref().as_str()).filter(|ty| matches!(*ty, "money" | "decimal"));
+        if let Some(exact) = exact {
+            return self.exact(node, schema, exact == "money", name).map(Property::of);
+        }
         let listed = self.listed(schema, name);
-        let Some(ty) = schema.get("type") else {
+        let Some(ty) = ty else {
             let before = self.problems.errors();
             refuse_unknown(schema, &[&["type", "enum", "const"], &ANNOTATIONS], self.problems);
             let unknown = self.problems.errors() > before;
@@ -201,19 +278,29 @@ impl<'a> Reader<'a, '_> {
                 let message = format!("parameter `{name}` has no type");
                 self.problems.error(&node.span(), message, "give it a `type`, an `enum` or a `const`");
             }
-            return listed;
+            return listed.map(Property::of);
         };
         let text = string(self.source, ty, "`type`", self.problems)?;
         let own = match text.value {
             "string" => self.scalar(schema, ValueType::String, &STRING),
             "integer" => self.scalar(schema, ValueType::Long, &INTEGER),
             "boolean" => self.scalar(schema, ValueType::Bool, &[]),
+            "object" if is_free(schema) => {
+                refuse_unknown(
+                    schema,
+                    &[&["type", "additionalProperties", "maxProperties"], &ANNOTATIONS],
+                    self.problems,
+                );
+                return Some(Property { ty: None, is_nullable: false });
+            }
             "array" => self.array(schema, node, name, depth)?,
             "object" => ValueType::Record(self.object(schema, &node.span(), depth)),
             other => {
                 let hint = match other {
-                    "number" => "use \"integer\" and minor units: 45.20 is 4520",
-                    _ => "use one of \"string\", \"integer\", \"boolean\", \"array\", \"object\"",
+                    "number" => "use \"decimal\", or \"money\" with its `scale`: both are exact",
+                    _ => {
+                        "use one of \"string\", \"integer\", \"boolean\", \"money\", \"decimal\", \"array\", \"object\""
+                    }
                 };
                 let message = format!("parameter `{name}` cannot have type `{}`", shorten(other));
                 self.problems.error(&text.content(), message, hint);
@@ -224,7 +311,7 @@ impl<'a> Reader<'a, '_> {
             let message = format!("the listed values of `{name}` are not of type `{}`", text.value);
             self.problems.error(&node.span(), message, "make `type` and the values agree");
         }
-        Some(own)
+        Some(Property::of(own))
     }
 
     fn scalar(&mut self, schema: &'a DeTable<'a>, ty: ValueType, bounds: &[&'static str]) -> ValueType {
@@ -249,12 +336,17 @@ impl<'a> Reader<'a, '_> {
             return None;
         };
         match self.property(items, name, depth + 1)? {
-            ValueType::Set(_) | ValueType::Record(_) => {
-                let message = format!("parameter `{name}` must be a list of strings, integers or booleans");
-                self.problems.error(&items.span(), message, "use several lists, or one action for each element");
+            Property { ty: Some(element), is_nullable: false } => Some(ValueType::Set(Box::new(element))),
+            Property { is_nullable: true, .. } => {
+                let message = format!("an element of `{name}` cannot be null: a set has no place for what is absent");
+                self.problems.error(&items.span(), message, "leave null out of the list");
                 None
             }
-            element => Some(ValueType::Set(Box::new(element))),
+            Property { ty: None, .. } => {
+                let message = format!("an element of `{name}` is free-form, which only a parameter itself can be");
+                self.problems.error(&items.span(), message, "name the properties of its elements");
+                None
+            }
         }
     }
 
@@ -290,6 +382,12 @@ impl<'a> Reader<'a, '_> {
         }
         Some(first)
     }
+}
+
+/// Whether an object says that it may hold anything.
+fn is_free(schema: &DeTable<'_>) -> bool {
+    let any = schema.get("additionalProperties").is_some_and(|node| matches!(node.get_ref(), DeValue::Boolean(true)));
+    any && !schema.contains_key("properties")
 }
 
 /// TOML as JSON. Numbers with a fraction and dates only survive in annotations, as text; the depth is bounded by the

@@ -85,6 +85,7 @@ fn shown(ty: &ValueType) -> String {
     match ty {
         ValueType::Set(element) => format!("Set<{}>", shown(element)),
         ValueType::Record(fields) => record(fields),
+        ValueType::Money(_) => ValueType::Long.to_string(),
         scalar => scalar.to_string(),
     }
 }

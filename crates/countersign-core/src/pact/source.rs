@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// A value with its place.
 pub(super) type Node<'a> = &'a Spanned<DeValue<'a>>;
 
-/// Keys that DESIGN reserves for later versions; they get their own message, because leaving them out is not a repair.
+/// Keys reserved for later versions; they get their own message, because leaving them out is not a repair.
 const LATER: [&str; 4] = ["labels", "approve", "session", "redact"];
 
 /// A string of the pact and where it stands.

@@ -3,8 +3,9 @@
 //! The type is fixed text; only the id is built, from literals, parameters, and attributes of facts read before. Ids are
 //! joined structurally and checked by `FactId`, never pasted into an expression.
 
-use super::diagnostic::Problems;
-use super::source::Text;
+use super::Normaliser;
+use super::diagnostic::{Problems, suggestion};
+use super::source::{Text, shorten};
 use std::ops::Range;
 
 /// A template as written.
@@ -21,10 +22,10 @@ pub(super) struct Template {
 pub(super) enum Part {
     /// Text as it stands.
     Literal(String),
-    /// `{name}`
-    Param(String, Range<usize>),
-    /// `{read.attribute}`
-    Attribute(String, String, Range<usize>),
+    /// `{name}`, `{name|normaliser}`
+    Param(String, Vec<Normaliser>, Range<usize>),
+    /// `{read.attribute}`, `{read.attribute|normaliser}`
+    Attribute(String, String, Vec<Normaliser>, Range<usize>),
 }
 
 const HINT: &str = "write it as 'Account::\"{account}\"'; {{ and }} are literal braces";
@@ -38,7 +39,8 @@ pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template
         return None;
     };
     let start = ty.len() + "::\"".len();
-    let mut scanner = Scanner { text, start, body, is_id: true, problems, parts: Vec::new(), literal: String::new() };
+    let (parts, literal) = (Vec::new(), String::new());
+    let mut scanner = Scanner { text, start, body, is_id: true, is_normalised: true, problems, parts, literal };
     let whole = scanner.scan();
     let mut parts = scanner.parts;
     if !scanner.literal.is_empty() {
@@ -51,11 +53,19 @@ pub(super) fn parse(text: &Text<'_>, problems: &mut Problems) -> Option<Template
     whole.then(|| Template { ty: (ty.to_owned(), text.part(&(0..ty.len()))), parts })
 }
 
+/// Parses a text with placeholders that becomes part of a fact id, or is made of one.
+pub(super) fn parse_piece(text: &Text<'_>, problems: &mut Problems) -> Option<Vec<Part>> {
+    parse_plain(text, true, problems)
+}
+
 /// Parses a text with placeholders that is no fact id.
 pub(super) fn parse_text(text: &Text<'_>, problems: &mut Problems) -> Option<Vec<Part>> {
-    let body = text.value;
-    let mut scanner =
-        Scanner { text, start: 0, body, is_id: false, problems, parts: Vec::new(), literal: String::new() };
+    parse_plain(text, false, problems)
+}
+
+fn parse_plain(text: &Text<'_>, is_normalised: bool, problems: &mut Problems) -> Option<Vec<Part>> {
+    let (body, parts, literal) = (text.value, Vec::new(), String::new());
+    let mut scanner = Scanner { text, start: 0, body, is_id: false, is_normalised, problems, parts, literal };
     let whole = scanner.scan();
     let mut parts = scanner.parts;
     if !scanner.literal.is_empty() {
@@ -70,6 +80,8 @@ struct Scanner<'a, 'p> {
     body: &'a str,
     /// Inside the quotes of a fact id, quotes and backslashes are escaped.
     is_id: bool,
+    /// Whether values may be normalised.
+    is_normalised: bool,
     problems: &'p mut Problems,
     parts: Vec<Part>,
     literal: String,
@@ -133,9 +145,31 @@ impl Scanner<'_, '_> {
             self.parts.push(Part::Literal(std::mem::take(&mut self.literal)));
         }
         let span = self.span(range);
+        let mut words = name.split('|');
+        let name = words.next().unwrap_or_default();
+        let normalisers = words.filter_map(|word| self.normaliser(word, &span)).collect();
         self.parts.push(match name.split_once('.') {
-            Some((read, attribute)) => Part::Attribute(read.to_owned(), attribute.to_owned(), span),
-            None => Part::Param(name.to_owned(), span),
+            Some((read, attribute)) => Part::Attribute(read.to_owned(), attribute.to_owned(), normalisers, span),
+            None => Part::Param(name.to_owned(), normalisers, span),
         });
+    }
+
+    fn normaliser(&mut self, word: &str, span: &Range<usize>) -> Option<Normaliser> {
+        if !self.is_normalised {
+            let message = format!("`|{}`: only ids of facts are normalised", shorten(word));
+            self.problems.error(
+                span,
+                message,
+                "what is sent, is sent as it was given; let a `pattern` refuse other spellings",
+            );
+            return None;
+        }
+        let found = Normaliser::ALL.iter().find(|(name, _)| *name == word).map(|(_, one)| *one);
+        if found.is_none() {
+            let names = Normaliser::ALL.map(|(name, _)| name);
+            let hint = suggestion(word, &names, "use one of");
+            self.problems.error(span, format!("there is no normaliser `{}`", shorten(word)), hint);
+        }
+        found
     }
 }

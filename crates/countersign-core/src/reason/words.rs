@@ -2,9 +2,11 @@
 //!
 //! Nothing here decides or is recorded. Reword freely.
 
+mod delegation;
+
 use super::{
-    About, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, HopRef, IdProblem, LastChange,
-    Listed, Misfit, NotGroupable, OutOfScope, Reason, RuleFailure, ScopeRefusal, Since, Why, Widening,
+    About, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem, LastChange, Misfit,
+    NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Why,
 };
 use crate::expression::EvalError;
 use crate::fence;
@@ -92,7 +94,7 @@ impl Reason {
                     Some(has) => has.to_string(),
                     None => "none".to_owned(),
                 };
-                format!("`{action}` asks for a trust of at least {least}, {agent} has {has}")
+                format!("`{action}` requires trust of at least {least}; {agent} has {has}")
             }
             Self::ClaimLost { claim, why } => match why {
                 ClaimLoss::Ended => {
@@ -107,13 +109,35 @@ impl Reason {
             Self::FactFenced { fact, effect, why } => {
                 let why = match why {
                     fence::Why::ReliedOn => "relies on it",
-                    fence::Why::FeedHeld => "a feed that changes it waits for that",
+                    fence::Why::FeedHeld => "a feed of it is held until that settles",
                     fence::Why::WillChange => "will change it",
                 };
                 format!("{fact} is fenced: {effect} is in flight and {why}")
             }
             Self::ObservationRequired { action, facts } => {
                 format!("`{action}` must be decided on an observation; none was sent of {}", names(facts))
+            }
+            Self::SessionRequired { action } => {
+                format!("`{action}` is guarded as read, and this call names no session")
+            }
+            Self::SessionNotOpen { session } => format!("{session} is not an open session of this agent"),
+            Self::ReadingRequired { tools } => {
+                format!("{} must be read in this session first", tools.join(", "))
+            }
+            Self::ReadingStale { readings, stale_after } => {
+                format!("what {} answered is older than {}", tools(readings), Span(*stale_after))
+            }
+            Self::ReadingUnread { readings } => {
+                let first = readings.iter().find(|unread| !unread.why.is_empty());
+                let why = first.map_or_else(String::new, |unread| format!(": {}", unread.why));
+                format!(
+                    "{} could not be read again right before the call{why}",
+                    tools(readings.iter().map(|it| &it.reading))
+                )
+            }
+            Self::ReadingChanged { readings } => {
+                let answers = tools(readings.iter().map(|changed| &changed.reading));
+                format!("{answers} {} now than when this session read it", answer(readings.len()))
             }
             Self::PreconditionFailed { failed } => not_held(failed),
             Self::TooManyReviews => format!(
@@ -200,6 +224,23 @@ impl Reason {
             }
             Self::FactFenced { .. } => "retry when that effect is settled; `countersign effect show` prints its state",
             Self::ObservationRequired { facts, .. } => return format!("observe {} and send the token", names(facts)),
+            Self::SessionRequired { .. } => {
+                "open a session (POST /v1/sessions), read in it, and name it in `session`; over MCP, `_meta.countersign.session`"
+            }
+            Self::SessionNotOpen { .. } => "open a session, read again in it what this rests on, and call again",
+            Self::ReadingRequired { .. } | Self::ReadingStale { .. } => {
+                "read it again in this session, then call again"
+            }
+            Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
+            Self::ReadingChanged { readings } => {
+                let untold: Vec<&str> =
+                    readings.iter().filter(|it| !it.told).map(|it| it.reading.tool.as_str()).collect();
+                return if untold.is_empty() {
+                    "nothing was sent; look at what has changed, and call again if it is still right".to_owned()
+                } else {
+                    format!("nothing was sent; read {} again, and call again if it is still right", untold.join(", "))
+                };
+            }
             Self::PreconditionFailed { failed } => {
                 return failed.first().map_or_else(String::new, FailedPrecondition::hint);
             }
@@ -222,6 +263,16 @@ impl Reason {
 
 fn said_at(at: &str, what: &impl fmt::Display) -> String {
     if at.is_empty() { what.to_string() } else { format!("{at}: {what}") }
+}
+
+fn tools<'a>(readings: impl IntoIterator<Item = &'a ReadingRef>) -> String {
+    let mut tools: Vec<&str> = readings.into_iter().map(|reading| reading.tool.as_str()).collect();
+    tools.dedup();
+    tools.join(", ")
+}
+
+fn answer(count: usize) -> &'static str {
+    if count == 1 { "answers differently" } else { "answer differently" }
 }
 
 fn names(facts: &[FactId]) -> String {
@@ -247,6 +298,7 @@ impl fmt::Display for Misfit {
             Self::NotParameters { names } => write!(f, "not a parameter of this action: {}", names.join(", ")),
             Self::NotAnObject => f.write_str("the parameters are not an object"),
             Self::Type => f.write_str("it has the wrong type; the pact says which"),
+            Self::Digits { limit } => write!(f, "it must have at most {limit} digits behind its point"),
             Self::Number => {
                 f.write_str("it must be a whole number between -(2^53-1) and 2^53-1; write money in minor units")
             }
@@ -262,68 +314,6 @@ impl fmt::Display for Misfit {
             Self::Options { options } => write!(f, "it must be one of {options}"),
             Self::Constant { value } => write!(f, "it must be {value}"),
             Self::Keyword { keyword } => write!(f, "it does not satisfy `{keyword}` of the pact"),
-        }
-    }
-}
-
-impl fmt::Display for HopRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hop {}, from {} to {},", self.number, self.from, self.to)
-    }
-}
-
-impl fmt::Display for Listed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first.is_empty() {
-            return f.write_str("nothing");
-        }
-        f.write_str(&self.first.join(", "))?;
-        if self.more > 0 { write!(f, ", and {} more", self.more) } else { Ok(()) }
-    }
-}
-
-impl fmt::Display for Widening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AnyAction { given } => write!(f, "any action, where it was given {given}"),
-            Self::AnyFact { given } => write!(f, "any fact, where it was given {given}"),
-            Self::Actions { claimed } | Self::Facts { claimed } => write!(f, "{claimed}, which it was not given"),
-            Self::Maximum { name, claimed: Some(claimed), given } => {
-                write!(f, "up to {claimed} `{name}`, where it was given up to {given}")
-            }
-            Self::Maximum { name, claimed: None, given } => {
-                write!(f, "any `{name}`, where it was given up to {given}")
-            }
-            Self::AnyValue { name, given } => write!(f, "any `{name}`, where it was given {given}"),
-            Self::Values { name, claimed } => write!(f, "`{name}` {claimed}, which it was not given"),
-            Self::Expiry { claimed: Some(claimed), given } => {
-                write!(f, "until {}, where it was given until {}", Utc(*claimed), Utc(*given))
-            }
-            Self::Expiry { claimed: None, given } => write!(f, "no expiry, where it was given until {}", Utc(*given)),
-            Self::Depth { claimed, given } => write!(f, "to pass on {claimed} times, where it was given {given}"),
-        }
-    }
-}
-
-impl fmt::Display for OutOfScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotReduced => f.write_str("the delegation in the body was not reduced to a chain"),
-            Self::OfAnother { names, acts } => write!(f, "this delegation names {names}, and {acts} acts"),
-            Self::NotCarried => f.write_str("the body carries no delegation that the chain could come from"),
-            Self::Hop { hop, refuses } => write!(f, "{hop} {refuses}"),
-        }
-    }
-}
-
-impl fmt::Display for ScopeRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Action { allowed, asked } => write!(f, "allows {allowed}, not `{asked}`"),
-            Self::NoParameter { name } => write!(f, "limits parameter `{name}`, which the action does not have"),
-            Self::Maximum { name, max, value } => write!(f, "allows `{name}` up to {max}, not {value}"),
-            Self::Value { name, allowed, value } => write!(f, "allows `{name}` to be {allowed}, not {value}"),
-            Self::Fact { allowed, asked } => write!(f, "allows {allowed}, not {asked}"),
         }
     }
 }
@@ -367,6 +357,14 @@ impl fmt::Display for IdProblem {
             Self::NotNormal => {
                 f.write_str("an id must be in Unicode normal form C; two spellings of one name would be two facts")
             }
+            Self::NotOfSource => f.write_str(
+                "the source has no fact of this id: a piece is empty, of the wrong type, or holds what separates them",
+            ),
+            Self::Spelling { why } => f.write_str(match why {
+                SpellingProblem::NoPath => "a path must not be empty",
+                SpellingProblem::AboveRoot => "`..` leads above where the path begins",
+                SpellingProblem::Backslash => "a path has `/` between its segments, and no `\\`",
+            }),
         }
     }
 }

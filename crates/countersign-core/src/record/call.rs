@@ -3,7 +3,7 @@
 use super::decode::DecodeError;
 use super::encode::{Form, write_list};
 use super::payload::DueWrite;
-use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Probe, Send, Statement};
+use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Probe, Send, Statement};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight, RestsOn};
 use crate::fence::Fenced;
@@ -53,7 +53,7 @@ fn write_call(out: &mut Canonical, call: &Call) {
     out.key("deadline");
     out.u64(call.deadline_ms);
     if !call.outside.is_empty() {
-        out.key("outside");
+        out.key("external");
         out.open('[');
         for ExternalRead { fact, adapter, how } in &call.outside {
             out.element();
@@ -71,13 +71,22 @@ fn write_call(out: &mut Canonical, call: &Call) {
                     out.key("path");
                     out.string(path);
                 }
-                ExternalHow::Tool { tool, arguments, at } => {
+                ExternalHow::Tool { tool, arguments, at, key } => {
                     out.key("tool");
                     out.open('{');
                     out.key("arguments");
                     out.json(arguments);
                     out.key("at");
                     out.string(at);
+                    if let Some((member, is)) = key {
+                        out.key("key");
+                        out.open('{');
+                        out.key("is");
+                        out.string(is);
+                        out.key("member");
+                        out.string(member);
+                        out.close('}');
+                    }
                     out.key("name");
                     out.string(tool);
                     out.close('}');
@@ -197,7 +206,7 @@ struct StoredCall {
     adapter: SmolStr,
     deadline: u64,
     #[serde(default)]
-    outside: Vec<StoredOutside>,
+    external: Vec<StoredExternalRead>,
     probe: Option<StoredProbe>,
     retries: u32,
     send: Option<StoredSend>,
@@ -207,7 +216,7 @@ struct StoredCall {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredOutside {
+struct StoredExternalRead {
     adapter: SmolStr,
     fact: FactId,
     query: Option<String>,
@@ -220,7 +229,15 @@ struct StoredOutside {
 struct StoredTool {
     arguments: Json,
     at: SmolStr,
+    key: Option<StoredKey>,
     name: SmolStr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKey {
+    is: SmolStr,
+    member: SmolStr,
 }
 
 #[derive(Deserialize)]
@@ -285,17 +302,20 @@ impl StoredCall {
             deadline_ms: self.deadline,
             probe: self.probe.map(probe).transpose()?,
             undo: self.undo,
-            outside: self.outside.into_iter().map(StoredOutside::decode).collect::<Result<_, _>>()?,
+            outside: self.external.into_iter().map(StoredExternalRead::decode).collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl StoredOutside {
+impl StoredExternalRead {
     fn decode(self) -> Result<ExternalRead, DecodeError> {
         let how = match (self.query, self.path, self.tool) {
             (Some(query), None, None) => ExternalHow::Query(query.into()),
             (None, Some(path), None) => ExternalHow::Path(path),
-            (None, None, Some(StoredTool { arguments, at, name })) => ExternalHow::Tool { tool: name, arguments, at },
+            (None, None, Some(StoredTool { arguments, at, key, name })) => {
+                let key = key.map(|StoredKey { is, member }| (member, is));
+                ExternalHow::Tool { tool: name, arguments, at, key }
+            }
             _ => return Err(DecodeError::Missing("query")),
         };
         Ok(ExternalRead { fact: self.fact, adapter: self.adapter, how })
@@ -334,16 +354,22 @@ impl StoredStatement {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredEvidence {
+    about: Option<String>,
     attempts: u32,
+    found: FoundCode,
+    #[serde(default)]
+    late: bool,
     receipt: Option<String>,
     result: Option<String>,
+    said: Option<String>,
     status: Option<i64>,
-    summary: String,
+    unkept: Option<u64>,
 }
 
 impl StoredEvidence {
     pub(super) fn decode(self) -> Evidence {
-        let Self { attempts, receipt, result, status, summary } = self;
-        Evidence { attempts, summary, status, result, receipt }
+        let Self { about, attempts, found: code, late: is_late, receipt, result, said, status, unkept } = self;
+        let found = Box::new(Found { code, about, said });
+        Evidence { attempts, found, is_late, status, result, unkept, receipt }
     }
 }

@@ -3,7 +3,7 @@
 use super::call::StoredSend;
 use super::context::ContextError;
 use super::payload::{
-    DecisionParts, Facts, Finished, Payload, SignedBody, StoredDenied, StoredGrouped, StoredOutsideFact, decode_reads,
+    DecisionParts, Facts, Finished, Payload, SignedBody, StoredDenied, StoredExternalFact, StoredGrouped, decode_reads,
     decode_writes, split,
 };
 use super::{
@@ -52,13 +52,13 @@ pub enum DecodeError {
     #[error("identity {0} is not known to this version; use a newer countersign")]
     Identity(u8),
     /// A leaf that does not say whose identity its entry is about, or says so of another.
-    #[error("its leaf does not say rightly whether it is about an agent or an operator: the gate did not write it so")]
+    #[error("its leaf has a wrong `identity` member: no gate wrote it")]
     NotItsIdentity,
     /// A leaf that does not say which of its writes delete.
-    #[error("its leaf does not say rightly which of its writes delete: the gate did not write it so")]
+    #[error("its leaf has a wrong list of deletions: no gate wrote it")]
     NotItsDeletions,
     /// The list of what was erased has a second spelling.
-    #[error("the entries that it erased are not in ascending order, or there are none: the gate did not write it so")]
+    #[error("the entries that it erased are not in ascending order, or there are none: no gate wrote it")]
     Erased,
     /// A member that leaves of this kind do not have.
     #[error("the leaf of an entry of kind `{kind}` has no member {member} in this version")]
@@ -69,13 +69,13 @@ pub enum DecodeError {
         kind: Kind,
     },
     /// A byte string of another length than it must have.
-    #[error("a byte string in its leaf must have {0} bytes, and has not")]
+    #[error("a byte string in its leaf has the wrong length; expected {0} bytes")]
     Length(usize),
     /// What it says of where it came from is not acceptable.
     #[error("the context: {0}")]
     Context(#[from] ContextError),
     /// It refers to a fact that it does not name.
-    #[error("it refers to fact {0}, and does not name so many")]
+    #[error("it refers to fact {0}, but lists fewer facts")]
     Place(usize),
     /// The bodies behind its object are longer or shorter than it says, or are not text.
     #[error("the bodies behind its payload are not as long as it says, or are not UTF-8")]
@@ -269,10 +269,11 @@ fn decode_event(
         }
         Kind::Dispatch => {
             let effect = EffectId(leaf.effect.ok_or(missing("effect"))?);
-            Event::Dispatch(Box::new(Dispatch { effect, decision: decided(writes, charges)? }))
+            let rereads = payload.rereads;
+            Event::Dispatch(Box::new(Dispatch { effect, rereads, decision: decided(writes, charges)? }))
         }
         Kind::Settle => {
-            let facts = payload.outside.into_iter().map(StoredOutsideFact::decode).collect();
+            let facts = payload.external.into_iter().map(StoredExternalFact::decode).collect();
             let send = payload.send.map(StoredSend::decode).transpose()?;
             // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
             let is_judged = payload.judged_at.is_some() && send.is_none();
@@ -289,6 +290,8 @@ fn decode_event(
                 charges,
             }))
         }
+        Kind::Session => Event::Session { writes },
+        Kind::Reading => Event::Reading { writes, effect: leaf.effect.map(EffectId) },
         Kind::Genesis => Event::Genesis {
             origin: payload.origin.ok_or(missing("origin"))?,
             log_key: leaf.log_key.clone().ok_or(missing("log_key"))?,

@@ -16,6 +16,7 @@ use crate::canonical::Canonical;
 use crate::decision::{Decision, Verdict};
 use crate::erase::Forgotten;
 use crate::identity::Auth;
+use crate::session::write_rereads;
 
 pub(super) use self::parts::{Form, write_list};
 
@@ -80,11 +81,19 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
         Event::Action(decided) => write_decided(out, entry, decided, form),
         Event::Approval(approved) => write_approved(out, entry, approved, form),
         Event::Dispatch(dispatch) => {
-            let Dispatch { decision, .. } = &**dispatch;
+            let Dispatch { decision, rereads, .. } = &**dispatch;
             write_absent(out, decision, form);
             write_outcome(out, decision, form);
             write_facts(out, form);
             write_reads(out, decision, form);
+            if !rereads.is_empty() {
+                out.key("rereads");
+                write_rereads(out, rereads);
+            }
+        }
+        Event::Session { writes } | Event::Reading { writes, .. } => {
+            write_facts(out, form);
+            write_writes(out, writes, form);
         }
         Event::Settle(settle) => write_settle(out, entry, settle, form),
         Event::Claim { facts, expires_at_ms, until_ms, priority, reason } => {
@@ -305,11 +314,8 @@ fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle, form: Form<
     write_charges(out, &settle.charges);
     out.key("evidence");
     settle.evidence.write(out);
-    write_facts(out, form);
     if let Some(judged) = judged {
-        out.key("judged_at");
-        out.u64(judged.at_ms);
-        out.key("outside");
+        out.key("external");
         out.open('[');
         for (fact, value) in &judged.facts {
             out.element();
@@ -323,6 +329,11 @@ fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle, form: Form<
             out.close('}');
         }
         out.close(']');
+    }
+    write_facts(out, form);
+    if let Some(judged) = judged {
+        out.key("judged_at");
+        out.u64(judged.at_ms);
         if let Some(send) = &judged.send {
             out.key("send");
             write_send(out, send);

@@ -79,12 +79,16 @@ words! {
         Held = "held" / 14,
         /// A pact was published.
         Pact = "pact" / 15,
+        /// A tool was read in a session.
+        Reading = "reading" / 24,
         /// A reviewer refused a parked action.
         Refusal = "refusal" / 16,
         /// A halt was lifted.
         Resume = "resume" / 17,
         /// The log's key was changed.
         Rotation = "rotation" / 18,
+        /// A session was opened or closed.
+        Session = "session" / 25,
         /// A call came to an outcome.
         Settle = "settle" / 19,
         /// An action was decided in shadow mode.

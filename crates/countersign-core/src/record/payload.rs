@@ -12,6 +12,7 @@ use crate::fact::Version;
 use crate::identity::{KeyName, StoredSigned};
 use crate::ids::{ActionName, AgentId, FactId, FactType, PactName, Tag};
 use crate::reason::Reason;
+use crate::session::Reread;
 use crate::value::Attributes;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -164,7 +165,7 @@ pub(super) struct Payload {
     pub(super) forgotten: Vec<(Tag, u64)>,
     pub(super) judged_at: Option<u64>,
     #[serde(default)]
-    pub(super) outside: Vec<StoredOutsideFact>,
+    pub(super) external: Vec<StoredExternalFact>,
     pub(super) priority: Option<i64>,
     pub(super) send: Option<StoredSend>,
     pub(super) value: Option<Attributes>,
@@ -186,6 +187,8 @@ pub(super) struct Payload {
     pub(super) writes: Vec<StoredWrite>,
     #[serde(default)]
     pub(super) reads: Vec<usize>,
+    #[serde(default)]
+    pub(super) rereads: Vec<Reread>,
     pub(super) shadowed: Option<Reason>,
     pub(super) decision: Option<StoredDecision>,
 }
@@ -263,7 +266,8 @@ impl StoredDecision {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredCharge {
-    action: ActionName,
+    #[serde(default, deserialize_with = "there")]
+    action: Option<ActionName>,
     #[serde(default, deserialize_with = "there")]
     agent: Option<AgentId>,
     amount: i64,
@@ -295,7 +299,7 @@ pub(super) struct StoredObserved {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StoredOutsideFact {
+pub(super) struct StoredExternalFact {
     fact: FactId,
     value: Option<Attributes>,
 }
@@ -369,7 +373,7 @@ pub(super) fn decode_reads(
     }
 }
 
-impl StoredOutsideFact {
+impl StoredExternalFact {
     pub(super) fn decode(self) -> (FactId, Option<Attributes>) {
         (self.fact, self.value)
     }

@@ -3,6 +3,7 @@
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
 use crate::call::{EffectId, Outcome, external_key};
+use crate::decide::readings_in;
 use crate::decision::{Charge, Decision, Dispatched, InFlight, ReadVersion, Verdict, Write};
 use crate::effect::{Approved, Context, Effect, Flight, Phase};
 use crate::erase::Forgotten;
@@ -35,8 +36,8 @@ impl State {
             Event::Denials(_) | Event::Clock { .. } | Event::Rotation { .. } => {}
             // A batch is what its actions do, each in its own entry; of a rejected group nothing is done.
             Event::Batch { .. } | Event::Group(_) => {}
-            // All that it did is in what it wrote and charged.
-            Event::Done(_) => {}
+            // All that they did is in what they wrote and charged.
+            Event::Done(_) | Event::Session { .. } | Event::Reading { .. } => {}
             Event::Pact(pact) => self.publish(pact),
             Event::Feed { held, .. } => held.iter().for_each(|held| self.release(*held)),
             Event::Held { fact, value } => {
@@ -114,7 +115,7 @@ impl State {
         if let (Some(ended), Some(review)) = (ended, leaf.review) {
             self.reviews.close(review, ended, index);
         }
-        match (leaf.effect, leaf.verdict) {
+        match (leaf.effect.filter(|_| leaf.kind != Kind::Reading), leaf.verdict) {
             // What is under way is never erased, so it has ended: by an entry that follows.
             (None, _) | (_, Some(LeafVerdict::InFlight)) => {}
             (Some(effect), verdict) => {
@@ -227,7 +228,9 @@ impl State {
                 Phase::Dispatched(Arc::new(self.flight((id, &action), index, time_ms, dispatched, decision)))
             }
         };
-        let effect = Effect { id, action, approval: approval.map(Arc::new), at_ms: time_ms, phase, latest: index };
+        let rests_on = readings_in(decision);
+        let approval = approval.map(Arc::new);
+        let effect = Effect { id, action, approval, rests_on, at_ms: time_ms, phase, latest: index };
         self.effects.begin(effect, &mut self.fences);
     }
 
@@ -297,6 +300,11 @@ impl State {
 /// Whether a fact is of an agent or an operator.
 pub(super) fn is_identity(id: &FactId) -> bool {
     matches!(id.ty().as_str(), AGENT | OPERATOR)
+}
+
+/// The fact that a write makes by itself, as the entry that holds it says.
+pub fn written(write: &Write, place: (u64, u64), by: &AgentId) -> Fact {
+    after(None, write, place, by, None)
 }
 
 /// The version that a write makes.

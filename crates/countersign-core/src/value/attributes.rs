@@ -132,7 +132,9 @@ impl Attributes {
             let field = types.get(name).ok_or_else(|| ValueError::Unknown(name.to_string()))?;
             if !value.is(&field.ty) {
                 return Err(match value {
-                    Value::Long(_) if field.ty == ValueType::Long => ValueError::Number(name.to_string()),
+                    Value::Long(_) if matches!(field.ty, ValueType::Long | ValueType::Money(_)) => {
+                        ValueError::Number(name.to_string())
+                    }
                     _ => ValueError::Type {
                         at: name.to_string(),
                         expected: field.ty.to_string(),

@@ -1,6 +1,7 @@
 //! Reading values straight from JSON text, without a tree of JSON in between: most of what is read when a log is opened is values.
 
 use super::{Attributes, Set, Value};
+use crate::decimal::{self, DECIMAL_SCALE};
 use crate::ids::check_identifier;
 use crate::limits::INTEGER_MAX;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -49,6 +50,11 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut fields = BTreeMap::new();
         while let Some((name, value)) = members.next_entry::<SmolStr, Value>()? {
             fields.insert(name, value);
+        }
+        if let Some(Value::String(text)) = fields.get(decimal::MARK).filter(|_| fields.len() == 1) {
+            let units =
+                decimal::units(text, DECIMAL_SCALE).ok().filter(|units| decimal::text(*units, DECIMAL_SCALE) == *text);
+            return units.map(Value::Decimal).ok_or_else(|| A::Error::custom("a decimal must be written in one way"));
         }
         Ok(Value::Record(Arc::new(fields)))
     }

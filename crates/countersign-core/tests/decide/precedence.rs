@@ -115,7 +115,8 @@ fn fill_with_effects(world: &mut World) {
     let action = Arc::new(world.request());
     for entry in 0..EFFECTS_PER_AGENT_MAX as u64 {
         let (phase, action) = (Phase::Cooling { dispatch_at_ms: u64::MAX }, Arc::clone(&action));
-        let effect = Effect { id: EffectId(entry), action, approval: None, at_ms: 1, phase, latest: entry };
+        let (id, rests_on) = (EffectId(entry), Vec::new());
+        let effect = Effect { id, action, approval: None, rests_on, at_ms: 1, phase, latest: entry };
         world.state.effects.begin(effect, &mut world.state.fences);
     }
 }
@@ -237,7 +238,17 @@ fn the_table_has_every_code_in_the_order_of_precedence() {
     let of_approvals = [Code::SelfApproval, Code::ApprovalExpired, Code::ApprovalOutdated];
     // These are about actions that are decided together.
     let of_groups = [Code::NotInGroup, Code::GroupRejected];
-    let is_alone = |code: &Code| !of_approvals.contains(code) && !of_groups.contains(code);
+    // These are about what is guarded as read, which `readings` tests.
+    let of_readings = [
+        Code::SessionRequired,
+        Code::SessionNotOpen,
+        Code::ReadingRequired,
+        Code::ReadingStale,
+        Code::ReadingUnread,
+        Code::ReadingChanged,
+    ];
+    let others = [of_approvals.as_slice(), &of_groups, &of_readings].concat();
+    let is_alone = |code: &Code| !others.contains(code);
     let at_intent: Vec<Code> = Code::ALL.into_iter().filter(is_alone).collect();
     assert_eq!(ROWS.map(|(code, _)| code).as_slice(), at_intent);
     assert!(Code::ALL.is_sorted());

@@ -150,8 +150,8 @@ fn a_leaf_has_one_spelling_and_no_strange_members() {
         assert!(matches!(refused(&longer), DecodeError::NotCanonical), "{at}");
     }
     let mut later = leaf.clone();
-    later[2] = 4;
-    assert!(matches!(refused(&later), DecodeError::Format(4)));
+    later[2] = 5;
+    assert!(matches!(refused(&later), DecodeError::Format(5)));
     let mut unknown = leaf.clone();
     unknown[4] = 0;
     assert!(matches!(refused(&unknown), DecodeError::Kind(0)));

@@ -2,6 +2,7 @@
 
 use super::effects;
 use super::fault::{Fault, RestsOn};
+use super::sessions;
 use crate::delegation::reduce_for;
 use crate::identity::meaning;
 use countersign_core::action::{Action, ActionRequest};
@@ -39,6 +40,8 @@ pub(super) fn again(entry: &Entry, state: &State, origin: &str) -> Result<Entry,
         Event::Claim { .. } | Event::Extension { .. } | Event::Withdrawal { .. } => {
             effects::claimed_again(entry, state)?
         }
+        Event::Session { writes } => sessions::session_again(entry, writes, state)?,
+        Event::Reading { .. } => sessions::read_again(entry, event, state)?,
         Event::Group(recorded) => {
             recorded.actions.iter().try_for_each(|action| check_chain(action, origin))?;
             decided_again(entry, state, state)?
@@ -74,7 +77,7 @@ pub(super) fn decided_again(entry: &Entry, state: &State, snapshot: &impl Snapsh
             Ok(Event::Action(Box::new(Decided { action, decision })))
         }
         Event::Approval(recorded) => Ok(Event::Approval(Box::new(approved_again(entry, recorded, state, snapshot)?))),
-        Event::Dispatch(recorded) => effects::dispatched_again(entry.time_ms, recorded.effect, state, snapshot),
+        Event::Dispatch(recorded) => effects::dispatched_again(entry.time_ms, recorded, state, snapshot),
         Event::Group(recorded) => Ok(Event::Group(Box::new(grouped_again(entry, recorded, snapshot)?))),
         other => Err(format!("an entry of kind `{}` is not decided", other.kind()).into()),
     }
@@ -94,7 +97,12 @@ fn check_authority(entry: &Entry, state: &State) -> Result<(), String> {
         | Event::Erased(_) => return Ok(()),
         Event::Batch { actions, is_atomic } => return check_size(actions.len(), *is_atomic),
         Event::Group(group) => return check_size(group.actions.len(), true),
-        Event::Genesis { .. } | Event::Clock { confirmed: false, .. } | Event::Dispatch(_) | Event::Expiry { .. } => {
+        Event::Genesis { .. }
+        | Event::Clock { confirmed: false, .. }
+        | Event::Dispatch(_)
+        | Event::Session { .. }
+        | Event::Reading { .. }
+        | Event::Expiry { .. } => {
             return effects::by_the_gate(entry);
         }
         Event::Feed { held: Some(_), .. } => return effects::by_the_gate(entry),
@@ -207,7 +215,7 @@ fn check_size(actions: usize, is_atomic: bool) -> Result<(), String> {
     let most = if is_atomic { GROUP_ACTIONS_MAX } else { BATCH_ACTIONS_MAX };
     match (1..=most).contains(&actions) {
         true => Ok(()),
-        false => Err(format!("it has {actions} actions, and no gate takes more than {most} so")),
+        false => Err(format!("it has {actions} actions; the limit is {most}")),
     }
 }
 

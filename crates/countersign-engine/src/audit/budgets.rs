@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// What was charged by erased entries.
 #[derive(Debug, Default)]
 pub(super) struct Charged {
-    /// By pact; `None` where the leaf does not say which.
+    /// By the pact that has the budget; `None` where the leaf does not say which pact it was.
     pacts: BTreeMap<Option<PactName>, Charges>,
 }
 
@@ -40,26 +40,31 @@ impl Charged {
         if !matches!(leaf.verdict, Some(LeafVerdict::Committed | LeafVerdict::InFlight | LeafVerdict::Failed)) {
             return;
         }
-        let pact = leaf.pact.as_ref().map(|pact| pact.name.clone());
-        let pacts = state.pacts.values().filter(|held| pact.as_ref().is_none_or(|pact| *pact == held.name));
-        let budgets = pacts.flat_map(|pact| pact.actions.values()).flat_map(|action| &action.budgets);
-        let ends_ms = |per_ms: u64| (leaf.time / per_ms.max(1)).saturating_add(1).saturating_mul(per_ms);
-        let Some(until_ms) = budgets.map(|budget| ends_ms(budget.per_ms)).max() else { return };
-        let charges = self.pacts.entry(pact).or_insert(Charges { since: leaf.index, until_ms });
-        charges.until_ms = charges.until_ms.max(until_ms);
+        let named = leaf.pact.as_ref().map(|pact| &pact.name);
+        for pact in state.pacts.values().filter(|held| named.is_none_or(|named| *named == held.name)) {
+            for budget in pact.actions.values().flat_map(|action| &action.budgets) {
+                let limit = budget.limit(|owner| state.pact(owner).map(AsRef::as_ref));
+                let per_ms = limit.map_or(1, |limit| limit.per_ms.max(1));
+                let until_ms = (leaf.time / per_ms).saturating_add(1).saturating_mul(per_ms);
+                let owner = named.map(|named| budget.owner().unwrap_or(named).clone());
+                let charges = self.pacts.entry(owner).or_insert(Charges { since: leaf.index, until_ms });
+                charges.until_ms = charges.until_ms.max(until_ms);
+            }
+        }
     }
 
-    /// What is over is known again.
+    /// Closed windows are known again.
     pub(super) fn passed(&mut self, time_ms: u64) {
         if !self.pacts.is_empty() {
             self.pacts.retain(|_, charges| time_ms < charges.until_ms);
         }
     }
 
-    /// The erased entry that may have charged a budget of a pact.
-    pub(super) fn to(&self, pact: &PactName) -> Option<u64> {
-        let charges = self.pacts.get(&Some(pact.clone())).or_else(|| self.pacts.get(&None));
-        charges.map(|charges| charges.since)
+    /// The erased entry that may have charged a budget that actions of a pact charge.
+    pub(super) fn to(&self, pact: &PactName, state: &State) -> Option<u64> {
+        let budgets = state.pact(pact).into_iter().flat_map(|pact| pact.actions.values()).flat_map(|it| &it.budgets);
+        let owners = budgets.map(|budget| Some(budget.owner().unwrap_or(pact).clone())).chain([None]);
+        owners.filter_map(|owner| self.pacts.get(&owner)).map(|charges| charges.since).min()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::fault::{Fault, RestsOn};
 use crate::identity::meaning::claimed_for_ms;
-use countersign_core::call::EffectId;
 use countersign_core::decide::{self, Snapshot};
 use countersign_core::effect::Phase;
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
@@ -23,10 +22,11 @@ pub(super) fn by_the_gate(entry: &Entry) -> Result<(), String> {
 /// A cooling effect, decided again.
 pub(super) fn dispatched_again(
     time_ms: u64,
-    id: EffectId,
+    recorded: &Dispatch,
     state: &State,
     snapshot: &impl Snapshot,
 ) -> Result<Event, Fault> {
+    let (id, rereads) = (recorded.effect, recorded.rereads.clone());
     let effect = state.effects.cooling(id).map_err(|refused| refused.to_string());
     let effect = effect.map_err(Fault::on(RestsOn::Effect(id.0)))?;
     if let Phase::Cooling { dispatch_at_ms } = effect.phase
@@ -34,8 +34,8 @@ pub(super) fn dispatched_again(
     {
         return Err(format!("{id} was to cool until {}", Utc(dispatch_at_ms)).into());
     }
-    let decision = decide::dispatch(effect, snapshot, time_ms);
-    Ok(Event::Dispatch(Box::new(Dispatch { effect: id, decision })))
+    let decision = decide::dispatch(effect, &rereads, snapshot, time_ms);
+    Ok(Event::Dispatch(Box::new(Dispatch { effect: id, rereads, decision })))
 }
 
 /// A settlement: what it writes and gives back follows from the dispatch, what was judged is judged again, and what was stopped must

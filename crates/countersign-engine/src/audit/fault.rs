@@ -26,6 +26,8 @@ pub(super) enum RestsOn {
     Claim(u64),
     /// The entry in which a feed was held.
     Held(u64),
+    /// The entry that opened a session.
+    Session(u64),
     /// Which facts were fenced.
     Fences,
 }

@@ -7,7 +7,7 @@ use super::fault::RestsOn;
 use countersign_core::limits::{CLAIM_MS_MAX, REVIEW_EXPIRES_MS};
 use countersign_core::reason::Reason;
 use countersign_core::record::{Event, Kind, Leaf, LeafVerdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was under way, with the erased entry that began it.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(super) struct Lost {
     /// Each with the time after which it is over by itself.
     claims: BTreeMap<u64, u64>,
     reviews: BTreeMap<u64, u64>,
+    /// Sessions whose opening is erased: what they have read since may be all that is known of them, or nothing.
+    sessions: BTreeSet<u64>,
 }
 
 impl Lost {
@@ -26,6 +28,9 @@ impl Lost {
         match (leaf.kind, leaf.verdict) {
             (Kind::Claim, _) => drop(self.claims.insert(index, leaf.time.saturating_add(CLAIM_MS_MAX))),
             (Kind::Held, _) => drop(self.held.insert(index, index)),
+            (Kind::Session, _) => {
+                self.sessions.insert(index);
+            }
             (_, Some(LeafVerdict::InFlight)) => drop(self.effects.insert(leaf.effect.unwrap_or(index), index)),
             (Kind::Action | Kind::Shadow, Some(LeafVerdict::Review)) => {
                 self.reviews.insert(index, leaf.time.saturating_add(REVIEW_EXPIRES_MS));
@@ -71,6 +76,7 @@ impl Lost {
             RestsOn::Review(review) => self.reviews.get_key_value(review).map(|(entry, _)| *entry),
             RestsOn::Claim(claim) => self.claims.get_key_value(claim).map(|(entry, _)| *entry),
             RestsOn::Effect(effect) => self.effects.get(effect).copied(),
+            RestsOn::Session(session) => self.sessions.get(session).copied(),
             // Which is released first also rests on which facts were fenced.
             RestsOn::Held(held) => self.held.get(held).or_else(|| self.effects.values().next()).copied(),
             RestsOn::Fences => self.effects.values().chain(self.held.values()).next().copied(),

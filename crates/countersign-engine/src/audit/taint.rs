@@ -173,6 +173,14 @@ impl Taint {
         })
     }
 
+    /// The same for an entry that is nothing but writes, which follow from what was there before.
+    pub(super) fn excuse_writes(&mut self, recorded: &Event, state: &State) -> Option<u64> {
+        recorded.writes().iter().find_map(|write| {
+            let tag = self.tag_of(&write.fact, write.tag, state)?;
+            self.values.get(&tag).map(|gone| gone.since)
+        })
+    }
+
     /// The same for an entry that rests on the current version of one fact.
     pub(super) fn excuse_on(&mut self, fact: &FactId, recorded: &Event, state: &State) -> Option<u64> {
         let confirmed = match recorded {

@@ -14,7 +14,7 @@ use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, PactName};
 use std::sync::Arc;
 
-/// Why a request was not admitted. It leaves no entry: there is nothing to hold anybody to.
+/// Why a request was not admitted. It leaves no entry: there is nothing to record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmitError {
     /// The body is not an action.

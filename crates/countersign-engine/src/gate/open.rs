@@ -315,6 +315,8 @@ impl Parts {
             waiting: 0.into(),
             stream,
             tried: LastAttempts::default(),
+            latest_readings: super::sessions::LatestReadings::default(),
+            long_answers: super::LongAnswers::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),
             kept_file: KeptFile::default(),

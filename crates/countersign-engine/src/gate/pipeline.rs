@@ -79,7 +79,7 @@ pub(super) struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let cause = format!("the thread `{}` ended by a fault, which the log has", self.name);
+            let cause = format!("the thread `{}` panicked; see the log of the process", self.name);
             self.shared.failed.lock().get_or_insert(cause);
         }
     }

@@ -162,7 +162,10 @@ impl Gate {
             // Time is read first: from here on the value may change without anybody here knowing.
             let now_ms = self.now_ms();
             read.began_ms.get_or_insert(now_ms);
-            let Reading { value, answer } = adapter.observe(&external_read(&source, id), &schema).map_err(not_read)?;
+            let how = external_read(&source, id);
+            let how =
+                how.ok_or_else(|| not_read("its source has no fact of this id; check how the pact builds it".into()))?;
+            let Reading { value, answer } = adapter.observe(&how, &schema).map_err(not_read)?;
             if let Some(value) = &value {
                 value.check(&schema).map_err(|error| not_read(error.to_string()))?;
             }

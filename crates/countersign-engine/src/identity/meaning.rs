@@ -23,7 +23,7 @@ pub fn check(signed: &Signed, entry: &Entry, state: &State) -> Result<(), String
     if !asks_for(signed, event) {
         let Signed { method, path, .. } = signed;
         return Err(format!(
-            "what was signed is `{method} {path}`, which makes no such entry of kind `{}`",
+            "what was signed is `{method} {path}`, which cannot produce an entry of kind `{}`",
             event.kind()
         ));
     }
@@ -58,6 +58,8 @@ fn asks_for(signed: &Signed, event: &Event) -> bool {
         Event::Genesis { .. }
         | Event::Feed { held: Some(_), .. }
         | Event::Dispatch(_)
+        | Event::Session { .. }
+        | Event::Reading { .. }
         | Event::Expiry { .. }
         | Event::Denials(_) => false,
         // There is nothing left of what was signed.

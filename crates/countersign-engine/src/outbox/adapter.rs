@@ -1,10 +1,12 @@
 //! What carries calls out. Adapters live outside of the engine; they know the wire and no rules.
 
-use countersign_core::call::{Call, EffectId, Evidence, ExternalRead, Send};
+use countersign_core::call::{Call, EffectId, Evidence, ExternalRead, Found, FoundCode, Send};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::Reason;
+use countersign_core::session::Place;
 use countersign_core::value::Attributes;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// Carries out calls of one kind to one place. Called on a worker's thread, where it may block.
@@ -18,7 +20,7 @@ pub trait Adapter: std::marker::Send + Sync {
     /// Finds out what became of a call whose attempt a crash interrupted, where the outside keeps a receipt that tells.
     fn recover(&self, job: &Job<'_>) -> Attempt {
         let _ = job;
-        Attempt::Unknown(Evidence::said("the gate ended while the call was under way"))
+        Attempt::Unknown(Evidence::of(FoundCode::Interrupted.alone()))
     }
 
     /// Whether the outside keeps a receipt under the call's key, so that an attempt and a probe always know what earlier attempts
@@ -31,6 +33,28 @@ pub trait Adapter: std::marker::Send + Sync {
     fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
         let _ = schema;
         Err(format!("the adapter `{}` reads no facts", read.adapter))
+    }
+
+    /// Reads what a tool answers, or what a resource holds, for a reading.
+    fn read(&self, place: &Place) -> Result<ToolAnswer, String> {
+        Err(format!("`{}` has no tools that could be read", place.upstream))
+    }
+
+    /// Whether only one call at a time may change what is there, because no one says what a call changes.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
+    /// Whether a call of which no one knows what it did may still have its effect, by what speaks for that.
+    fn may_still_act(&self, evidence: &Evidence) -> bool {
+        let _ = evidence;
+        true
+    }
+
+    /// Whether a tool does what cannot be undone: then what it rests on must be read again after a refusal, whatever was told.
+    fn is_destructive(&self, tool: &str) -> bool {
+        let _ = tool;
+        false
     }
 
     /// How many calls may be under way at a time.
@@ -61,28 +85,28 @@ pub struct Job<'a> {
 
 impl Job<'_> {
     /// Why nothing may leave now: it must not any more, or its time is over. Asked as the last thing before the first byte.
-    pub fn held_back(&self) -> Option<String> {
+    pub fn held_back(&self) -> Option<Found> {
         held_back(self.judge)
     }
 }
 
-fn held_back(judge: &(impl Judge + ?Sized)) -> Option<String> {
-    judge.stopped().map(|reason| reason.code().to_string()).or_else(|| judge.barred())
+fn held_back(judge: &(impl Judge + ?Sized)) -> Option<Found> {
+    judge.stopped().map(|reason| FoundCode::Stopped.about(reason.code())).or_else(|| judge.barred())
 }
 
 /// Says why a call may not leave now, if it may not: what [`Job::held_back`] says, for whoever writes the first byte elsewhere and
 /// later, once there is a connection that takes it.
 #[derive(Clone)]
-pub struct Leave(Arc<dyn Fn() -> Option<String> + std::marker::Send + Sync>);
+pub struct Leave(Arc<dyn Fn() -> Option<Found> + std::marker::Send + Sync>);
 
 impl Leave {
     /// Asks this.
-    pub fn new(held_back: impl Fn() -> Option<String> + std::marker::Send + Sync + 'static) -> Self {
+    pub fn new(held_back: impl Fn() -> Option<Found> + std::marker::Send + Sync + 'static) -> Self {
         Self(Arc::new(held_back))
     }
 
     /// Why it may not leave now.
-    pub fn held_back(&self) -> Option<String> {
+    pub fn held_back(&self) -> Option<Found> {
         (self.0)()
     }
 }
@@ -93,9 +117,6 @@ impl std::fmt::Debug for Leave {
     }
 }
 
-/// What is said of a call whose deadline passed while it was being prepared.
-pub const LATE: &str = "its deadline passed before it could be sent";
-
 /// Decides, between reading and acting.
 pub trait Judge {
     /// Why the call must not leave any more, if so: a halt, a revocation, a key or a delegation that is no longer good. Asked for
@@ -105,7 +126,7 @@ pub trait Judge {
     /// Why nothing may leave now whatever the action is: the call's deadline has passed, with which what the action relied on is too
     /// old, or the ledger takes no more entries, so that nobody would hear of what was done. Asked where `stopped` is: opening a line
     /// to the other side takes time.
-    fn barred(&self) -> Option<String> {
+    fn barred(&self) -> Option<Found> {
         None
     }
 
@@ -119,12 +140,22 @@ pub trait Judge {
     fn schema(&self, fact: &FactId) -> FactSchema;
 
     /// Decides the action on what was read outside, one for each of the call's outside reads and in their order. Gives what is
-    /// to be sent. It only thinks and waits for nobody: rows may be locked, and the thread may be driving the connection to them.
+    /// to be sent. It is pure and never blocks: rows may be locked, and the thread may be driving the connection to them.
     fn judge(&self, read: &[FactAsRead]) -> Result<Send, Reason>;
 
     /// When it last decided, in ledger milliseconds; `None` before the first time.
     fn judged_at_ms(&self) -> Option<u64> {
         None
+    }
+
+    /// The connection over which what the call rests on was read: it goes over that one, or not at all.
+    fn connection(&self) -> Option<u64> {
+        None
+    }
+
+    /// Told what the other side answered where that is too long for an entry: whoever waits for the call still gets all of it.
+    fn answered(&self, answer: String) {
+        let _ = answer;
     }
 
     /// Takes up what was decided before a crash, from a receipt that says what was read and when.
@@ -156,6 +187,19 @@ impl Reading {
     pub fn of(value: Option<Attributes>) -> Self {
         Self { value, answer: None }
     }
+}
+
+/// What a tool answered to a reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolAnswer {
+    /// All of it, as it was sent.
+    pub answer: String,
+    /// What of it is compared with what it reads later, in one form.
+    pub compared: String,
+    /// Which rules said what is compared.
+    pub projection: SmolStr,
+    /// The connection that it came over: one that was lost since is another.
+    pub connection: u64,
 }
 
 /// What an attempt found.

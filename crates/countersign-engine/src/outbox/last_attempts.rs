@@ -2,7 +2,7 @@
 //!
 //! Only in memory: whatever follows from an attempt is an entry. This is for whoever wonders why an effect takes so long.
 
-use countersign_core::call::EffectId;
+use countersign_core::call::{EffectId, Evidence};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub struct LastTry {
     pub at_ms: u64,
     /// Which it was, of the attempts, or of the probes of a doubt; the first is 1.
     pub number: u32,
-    /// What it found.
-    pub found: String,
+    /// What it found, without answers.
+    pub found: Evidence,
 }
 
 impl LastAttempts {

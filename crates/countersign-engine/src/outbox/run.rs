@@ -1,10 +1,10 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
 use super::schedule::Task;
-use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE, LastTry, Leave, Probed};
+use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE_AFTER, LastTry, Leave, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, Outcome, Send};
+use countersign_core::call::{Call, EffectId, Evidence, Found, FoundCode, Outcome, Send};
 use countersign_core::decide::{judge, stop_on};
 use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
@@ -95,9 +95,10 @@ impl Inner {
     fn attempt(&self, work: Work, effect: &Effect, flight: &Flight, adapter: &dyn Adapter) {
         let call = &flight.dispatched.call;
         if self.gate.now_ms() > call.deadline_ms && work.kind == Kind::Call {
-            let last = self.gate.tried().last(work.effect).map(|last| format!("; the latest attempt: {}", last.found));
-            let why = format!("{LATE}{}", last.unwrap_or_default());
-            return self.give_up(work, Evidence::said(why), None);
+            let last = self.gate.tried().last(work.effect);
+            let late = || Evidence::of(FoundCode::Late.alone());
+            let evidence = last.map_or_else(late, |last| Evidence { is_late: true, ..last.found });
+            return self.give_up(work, evidence, None);
         }
         // What an earlier attempt did is asked first where there is a receipt to ask for; there the adapter asks what stops it.
         let is_asked_first = work.unknown > 0 && adapter.keeps_receipts();
@@ -105,13 +106,17 @@ impl Inner {
             && !is_asked_first
             && let Some(stopped) = self.stopped(effect)
         {
-            return self.stop(work, Evidence::said(format!("nothing was sent: {}", stopped.code())), None);
+            return self.stop(work, Evidence::of(FoundCode::Stopped.about(stopped.code())), None);
         }
-        let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
+        let judging = Judging::new(&self.gate, effect, call.deadline_ms);
         let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         let found = match work.kind {
             Kind::Recover => adapter.recover(&job),
-            _ => adapter.attempt(&job),
+            _ => match self.in_turn(call, adapter, &job) {
+                Some(found) => found,
+                // The gate ends; what was not sent is found again at the next start.
+                None => return,
+            },
         };
         let judged = judging.judged.into_inner();
         // What is refused now says nothing about an earlier attempt of which nobody knows, unless there is a receipt to ask for.
@@ -120,23 +125,23 @@ impl Inner {
             Attempt::Done(evidence) => self.settle(work, Outcome::Settled, evidence, judged),
             Attempt::Refused(evidence) if is_certain => self.settle(work, Outcome::Failed, evidence, judged),
             Attempt::Blocked(blocked) if judged.as_ref().is_none_or(|judged| judged.blocked.is_none()) => {
-                let evidence = Evidence::said(format!("nothing was sent: {}", blocked.code()));
+                let evidence = Evidence::of(FoundCode::Stopped.about(blocked.code()));
                 let work = if is_certain { Work { unknown: 0, ..work } } else { work };
                 self.stop(work, evidence, judged);
             }
             Attempt::Blocked(blocked) if is_certain => {
-                let evidence = Evidence::said(blocked.code().as_str());
+                let evidence = Evidence::of(FoundCode::Blocked.about(blocked.code()));
                 self.settle(work, Outcome::Failed, evidence, judged);
             }
             Attempt::Refused(evidence) => self.settle(work, Outcome::InDoubt, evidence, judged),
             Attempt::Blocked(blocked) => {
-                self.settle(work, Outcome::InDoubt, Evidence::said(blocked.code().as_str()), judged);
+                self.settle(work, Outcome::InDoubt, Evidence::of(FoundCode::Blocked.about(blocked.code())), judged);
             }
             Attempt::NotSent(evidence) => {
                 if self.stopped(effect).is_some() {
                     return self.stop(work, evidence, judged);
                 }
-                tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the call could not be sent");
+                tracing::warn!(effect = %work.effect, cause = %evidence.words(), "the call could not be sent");
                 self.note(&work, &evidence);
                 let unknown = work.unknown;
                 self.again(work, unknown, call.deadline_ms);
@@ -144,7 +149,7 @@ impl Inner {
             Attempt::Unknown(evidence) => {
                 let unknown = work.unknown.saturating_add(1);
                 if unknown <= call.retries {
-                    let cause = &evidence.summary;
+                    let cause = evidence.words();
                     tracing::warn!(effect = %work.effect, cause, "it is unknown whether it happened: it is repeated");
                     self.note(&work, &evidence);
                     return self.again(work, unknown, call.deadline_ms);
@@ -154,10 +159,26 @@ impl Inner {
         }
     }
 
-    /// Keeps what was found in vain, for whoever asks why it takes so long.
+    /// Tries a call, alone at its server where only one call at a time may change what is there.
+    fn in_turn(&self, call: &Call, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
+        if !adapter.takes_turns() {
+            return Some(adapter.attempt(job));
+        }
+        let turn = self.turns.take(&call.adapter, std::iter::empty(), || self.is_ending())?;
+        let found = adapter.attempt(job);
+        if matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence)) {
+            turn.keep_for(LATE_AFTER);
+        }
+        Some(found)
+    }
+
+    /// Remembers the last failed attempt, for anyone who asks why it takes so long.
     fn note(&self, work: &Work, evidence: &Evidence) {
         let (at_ms, number) = (self.gate.now_ms(), work.before.saturating_add(1));
-        self.gate.tried().note(work.effect, LastTry { at_ms, number, found: evidence.summary.clone() });
+        self.gate.tried().note(
+            work.effect,
+            LastTry { at_ms, number, found: Evidence { result: None, receipt: None, ..evidence.clone() } },
+        );
     }
 
     /// Nothing more is sent. What never left has failed; otherwise nobody knows.
@@ -201,7 +222,7 @@ impl Inner {
             None if adapter.keeps_receipts() => 0,
             None => return,
         };
-        let judging = Judging { gate: &self.gate, effect, deadline_ms: call.deadline_ms, judged: Mutex::new(None) };
+        let judging = Judging::new(&self.gate, effect, call.deadline_ms);
         let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         // The doubt began when the last attempt ended.
         let Phase::InDoubt { since_ms, .. } = effect.phase else { return };
@@ -219,7 +240,7 @@ impl Inner {
                 self.probe_again(work.effect, work.before);
             }
             Probed::Unknown(evidence) => {
-                tracing::warn!(effect = %work.effect, cause = %evidence.summary, "the probe gave no clear answer");
+                tracing::warn!(effect = %work.effect, cause = %evidence.words(), "the probe gave no clear answer");
                 self.note(&work, &evidence);
                 self.probe_again(work.effect, work.before);
             }
@@ -230,9 +251,7 @@ impl Inner {
     pub(super) fn without_adapter(&self, work: Work) {
         let Some((_, flight)) = self.flight(&work) else { return };
         let adapter = &flight.dispatched.call.adapter;
-        let evidence = Evidence::said(format!(
-            "the gate's settings name no adapter or MCP server `{adapter}`: add it to countersign.toml, and start the gate again"
-        ));
+        let evidence = Evidence::of(FoundCode::NoAdapter.about(adapter));
         match work.kind {
             // Nobody can find out; the doubt stays for a person.
             Kind::Probe => {}
@@ -266,17 +285,29 @@ fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Opt
 }
 
 /// Why nothing may leave now, whatever the action is.
-fn barred(gate: &Gate, deadline_ms: u64) -> Option<String> {
-    let late = || (gate.now_ms() > deadline_ms).then(|| LATE.to_owned());
-    gate.lost_log().map(|cause| format!("the ledger takes no more entries: {cause}")).or_else(late)
+fn barred(gate: &Gate, deadline_ms: u64) -> Option<Found> {
+    let late = || (gate.now_ms() > deadline_ms).then(|| FoundCode::Late.alone());
+    gate.lost_log().map(|cause| FoundCode::LogLost.said(cause.to_string())).or_else(late)
 }
 
 /// Decides for a worker, and remembers what on.
-struct Judging<'a> {
+pub(super) struct Judging<'a> {
     gate: &'a Arc<Gate>,
     effect: &'a Effect,
     deadline_ms: u64,
     judged: Mutex<Option<Judged>>,
+    connection: Option<u64>,
+}
+
+impl<'a> Judging<'a> {
+    pub(super) fn new(gate: &'a Arc<Gate>, effect: &'a Effect, deadline_ms: u64) -> Self {
+        Self { gate, effect, deadline_ms, judged: Mutex::new(None), connection: None }
+    }
+
+    /// For a call over the connection that its readings came over.
+    pub(super) fn on(self, connection: Option<u64>) -> Self {
+        Self { connection, ..self }
+    }
 }
 
 impl Judge for Judging<'_> {
@@ -284,7 +315,7 @@ impl Judge for Judging<'_> {
         stop_on(&self.effect.action, self.effect.approval.as_deref(), &self.gate.view(), self.gate.now_ms())
     }
 
-    fn barred(&self) -> Option<String> {
+    fn barred(&self) -> Option<Found> {
         barred(self.gate, self.deadline_ms)
     }
 
@@ -294,9 +325,9 @@ impl Judge for Judging<'_> {
         let (action, approval) = (Arc::clone(&self.effect.action), self.effect.approval.clone());
         let deadline_ms = self.deadline_ms;
         Leave::new(move || {
-            let Some(gate) = gate.upgrade() else { return Some("the gate has ended".to_owned()) };
+            let Some(gate) = gate.upgrade() else { return Some(FoundCode::NotSent.said("the gate has ended")) };
             let stopped = stop_on(&action, approval.as_deref(), &gate.view(), gate.now_ms());
-            stopped.map(|reason| reason.code().to_string()).or_else(|| barred(&gate, deadline_ms))
+            stopped.map(|reason| FoundCode::Stopped.about(reason.code())).or_else(|| barred(&gate, deadline_ms))
         })
     }
 
@@ -310,6 +341,14 @@ impl Judge for Judging<'_> {
         let decided = judge(self.effect, &facts, at_ms);
         *self.judged.lock() = Some(Judged::new(at_ms, facts, decided.clone()));
         decided.map(|cleared| cleared.send)
+    }
+
+    fn connection(&self) -> Option<u64> {
+        self.connection
+    }
+
+    fn answered(&self, answer: String) {
+        self.gate.long_answers().keep(self.effect.id, answer);
     }
 
     fn judged_at_ms(&self) -> Option<u64> {

@@ -43,14 +43,16 @@ pub(super) enum Task {
 pub(super) struct Schedule {
     inner: Arc<Inner>,
     queues: BTreeMap<SmolStr, Sender<Work>>,
+    /// Where calls go that rest on readings.
+    as_read: Sender<EffectId>,
     due: BinaryHeap<Reverse<(Instant, Task)>>,
     /// Effects whose call or probe is on its way, so that none is made twice.
     taken: BTreeSet<(u64, &'static str)>,
 }
 
 impl Schedule {
-    pub(super) fn new(inner: Arc<Inner>, queues: BTreeMap<SmolStr, Sender<Work>>) -> Self {
-        Self { inner, queues, due: BinaryHeap::new(), taken: BTreeSet::new() }
+    pub(super) fn new(inner: Arc<Inner>, queues: BTreeMap<SmolStr, Sender<Work>>, as_read: Sender<EffectId>) -> Self {
+        Self { inner, queues, as_read, due: BinaryHeap::new(), taken: BTreeSet::new() }
     }
 
     /// `found` is what was under way when the gate ended: a call among it that was dispatched may have left.
@@ -145,7 +147,15 @@ impl Schedule {
         }
     }
 
-    fn dispatch(&self, effect: EffectId) {
+    fn dispatch(&mut self, effect: EffectId) {
+        if self.inner.is_as_read(effect) {
+            // One thread carries it out from here on, its call included.
+            if self.taken.insert((effect.0, CALL)) {
+                // The workers end after the scheduler.
+                let _ = self.as_read.send(effect);
+            }
+            return;
+        }
         let inner = Arc::clone(&self.inner);
         let reply = Box::new(move |answer| match answer {
             Ok(_) | Err(Refusal::Closed | Refusal::Poisoned(_)) => {}
@@ -188,6 +198,17 @@ impl Inner {
     pub(super) fn probe_again(&self, effect: EffectId, before: u32) {
         let delay = PROBE_FIRST.saturating_mul(1_u32.checked_shl(before.saturating_add(1)).unwrap_or(u32::MAX));
         self.later(delay.min(PROBE_LONGEST), Task::Probe(effect, before.saturating_add(1)));
+    }
+
+    /// Takes calls that rest on readings until there are none any more.
+    pub(super) fn work_as_read(&self, queued: &Receiver<EffectId>) {
+        loop {
+            match queued.recv_timeout(ROUND) {
+                Ok(effect) if !self.is_ending() => self.carry_as_read(effect),
+                Ok(_) | Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
+                _ => return,
+            }
+        }
     }
 
     /// Takes work until there is none any more.

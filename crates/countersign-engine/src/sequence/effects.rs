@@ -3,9 +3,9 @@
 use super::waiting::{Waiter, Waits};
 use super::{Batch, Sequencer};
 use crate::request::{Refusal, Reply, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::decide;
-use countersign_core::effect::{EffectRefusal, Phase};
+use countersign_core::effect::{Effect, EffectRefusal, Phase};
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -54,29 +54,37 @@ impl Sequencer {
 
     /// Decides an effect again that has cooled: it goes off, waits for a fence, or is cancelled. `since` is when it began to wait.
     pub(super) fn dispatch(&mut self, batch: &mut Batch, id: EffectId, reply: Reply, now_ms: u64, since: Option<u64>) {
-        let effect = match self.state.effects.cooling(id) {
+        let effect = match self.due(id, now_ms) {
             Ok(effect) => effect,
             Err(refusal) => return batch.answers.push((reply, Err(refusal.into()))),
         };
-        if let Phase::Cooling { dispatch_at_ms } = effect.phase
-            && now_ms < dispatch_at_ms
-        {
-            let (phase, needs) = (effect.phase.as_str(), "its time has not come");
-            let refusal = EffectRefusal::Phase { effect: id, phase, needs };
-            return batch.answers.push((reply, Err(refusal.into())));
-        }
+        // What rests on readings is dispatched by whoever has read them again; here, nothing was.
         #[cfg(not(feature = "sabotage"))]
-        let decision = decide::dispatch(effect, &*self.state, now_ms);
+        let decision = decide::dispatch(effect, &[], &*self.state, now_ms);
         #[cfg(feature = "sabotage")]
-        let decision = self.sabotaged.dispatch(effect, &self.state, now_ms);
+        let effect = &effect.clone();
+        #[cfg(feature = "sabotage")]
+        let decision = self.sabotaged.dispatch(effect, &[], &self.state, now_ms);
         let since_ms = since.unwrap_or(now_ms);
         if let Some(until_ms) = self.waits(&effect.action, &decision, since_ms, now_ms) {
             let wakes_at_ms = self.wakes_at(&decision, until_ms, now_ms);
             let what = Waits::Dispatch(id, effect.action.agent.clone());
             return self.waiting.enter(Waiter { what, reply, since_ms, wakes_at_ms });
         }
-        let event = Event::Dispatch(Box::new(Dispatch { effect: id, decision }));
+        let event = Event::Dispatch(Box::new(Dispatch { effect: id, rereads: Vec::new(), decision }));
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
+    }
+
+    /// An effect that has cooled for as long as it must.
+    pub(super) fn due(&self, id: EffectId, now_ms: u64) -> Result<&Effect, EffectRefusal> {
+        let effect = self.state.effects.cooling(id)?;
+        match effect.phase {
+            Phase::Cooling { dispatch_at_ms } if now_ms < dispatch_at_ms => {
+                let (phase, needs) = (effect.phase.as_str(), "its time has not come");
+                Err(EffectRefusal::Phase { effect: id, phase, needs })
+            }
+            _ => Ok(effect),
+        }
     }
 
     /// Settles a call by what a worker or a probe found.
@@ -85,7 +93,7 @@ impl Sequencer {
         settlement.evidence = settlement.evidence.bounded();
         if settlement.judged.as_ref().is_some_and(|judged| judged.bytes_bound() > JUDGED_BYTES_MAX) {
             let attempts = settlement.evidence.attempts;
-            settlement.evidence = Evidence { attempts, ..Evidence::said("what was read and sent is too long to keep") };
+            settlement.evidence = Evidence { attempts, ..Evidence::of(FoundCode::TooLong.alone()) };
             settlement.judged = None;
         }
         let by = (AgentId::gate(), Auth::None);
@@ -104,7 +112,7 @@ impl Sequencer {
         reply: Reply,
         now_ms: u64,
     ) {
-        let reason_len = evidence.summary.len();
+        let reason_len = evidence.found.said.as_ref().map_or(0, String::len);
         if !(1..=REASON_BYTES_MAX).contains(&reason_len) {
             let refusal = EffectRefusal::Reason(reason_len);
             return batch.answers.push((reply, Err(refusal.into())));

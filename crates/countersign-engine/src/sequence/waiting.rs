@@ -49,14 +49,14 @@ pub(super) struct Waiter {
 
 /// Those that wait, in the order in which they came.
 #[derive(Default)]
-pub(super) struct WaitingRoom {
+pub(super) struct FenceWaiters {
     waiters: VecDeque<Waiter>,
     /// How many of each agent wait.
     by_agent: HashMap<AgentId, usize>,
     freed: bool,
 }
 
-impl WaitingRoom {
+impl FenceWaiters {
     pub(super) fn enter(&mut self, waiter: Waiter) {
         *self.by_agent.entry(waiter.what.agent().clone()).or_default() += 1;
         self.waiters.push_back(waiter);

@@ -14,7 +14,7 @@ use countersign_core::halt::{Halt, Halts, Scope};
 use countersign_core::ids::{AgentId, FactId, IdError};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
-use countersign_core::state::{HeldFeed, State};
+use countersign_core::state::HeldFeed;
 use countersign_core::value::Attributes;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,24 +22,14 @@ use std::sync::Arc;
 
 /// What stops, waits or is under way at one position.
 pub(super) struct OpenWork {
-    halts: Halts,
-    reviews: Reviews,
-    fences: Fences,
-    effects: Effects,
-    held: BTreeMap<u64, HeldFeed>,
+    pub(super) halts: Halts,
+    pub(super) reviews: Reviews,
+    pub(super) fences: Fences,
+    pub(super) effects: Effects,
+    pub(super) held: BTreeMap<u64, HeldFeed>,
 }
 
 impl OpenWork {
-    pub(super) fn of(state: &State) -> Self {
-        Self {
-            halts: state.halts.clone(),
-            reviews: state.reviews.clone(),
-            fences: state.fences.clone(),
-            effects: state.effects.clone(),
-            held: state.held.clone(),
-        }
-    }
-
     /// The entries of what waits for a person or is under way.
     fn entries(&self) -> BTreeSet<u64> {
         let mut entries: BTreeSet<u64> = self.reviews.open().map(|(review, _)| review.0).collect();

@@ -1,7 +1,7 @@
 //! Calls from intent to settlement.
 
 use crate::effects::world::{World, account_id, done, operator, unknown, verdict};
-use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::effect::EffectRefusal;
 use countersign_core::halt::Scope;
 use countersign_core::identity::Auth;
@@ -37,7 +37,7 @@ fn a_call_that_was_refused_writes_nothing_and_gives_its_budget_back() {
     for _ in 0..3 {
         let (word, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 500}));
         assert_eq!(word, "in_flight", "what failed before must not count");
-        world.outside.answer(Attempt::Refused(Evidence::said("no such account there")));
+        world.outside.answer(Attempt::Refused(Evidence::of(FoundCode::Resolved.said("no such account there"))));
         world.until(effect, "failed");
     }
     assert_eq!(world.balance("a"), 500);
@@ -48,8 +48,12 @@ fn a_call_that_was_refused_writes_nothing_and_gives_its_budget_back() {
 fn a_server_answers_with_more_than_an_entry_holds_and_the_ledger_goes_on() {
     let mut world = World::new();
     let long = "\u{1b}".repeat(17_000_000);
-    let summary = Evidence { summary: long.clone(), ..Evidence::default() };
-    let rest = Evidence { result: Some(long.clone()), receipt: Some(long.clone()), ..Evidence::said("created") };
+    let summary = Evidence { found: Box::new(FoundCode::NoAnswer.said(&*long)), ..Evidence::default() };
+    let rest = Evidence {
+        result: Some(long.clone()),
+        receipt: Some(long.clone()),
+        ..Evidence::of(FoundCode::Resolved.said("created"))
+    };
     for (attempt, phase) in [(Attempt::Refused(summary), "failed"), (Attempt::Done(rest), "settled")] {
         let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
         world.outside.answer(attempt);
@@ -60,11 +64,11 @@ fn a_server_answers_with_more_than_an_entry_holds_and_the_ledger_goes_on() {
     let value = Attributes::from_fields(vec![("note".into(), Value::String(long.into()))]);
     let facts = vec![(account_id("a").parse().unwrap(), Some(value))];
     let judged = Judged { at_ms: 0, facts, send: None, blocked: None, shadowed: None };
-    let (effect, evidence) = (EffectId(effect), Evidence::said("read"));
+    let (effect, evidence) = (EffectId(effect), Evidence::of(FoundCode::Resolved.said("read")));
     let settlement = Settlement { effect, outcome: Outcome::Failed, evidence, judged: Some(judged), is_stopped: false };
     let Ok(Answer::Entered(entered)) = world.call(Request::Settle(Box::new(settlement))) else { panic!("is entered") };
     let Event::Settle(settle) = &entered.entry.event else { panic!("is a settlement") };
-    assert_eq!((settle.judged.is_none(), settle.evidence.summary.contains("too long to keep")), (true, true));
+    assert_eq!((settle.judged.is_none(), settle.evidence.words().contains("too long to keep")), (true, true));
     let (by, scope, reason) = (operator(), Scope::All, "an incident".into());
     world.call(Request::Halt { by, auth: Auth::None, scope, reason }).unwrap();
     world.outside.answer(done());
@@ -95,18 +99,18 @@ fn a_probe_settles_a_doubt_but_absence_counts_only_when_nothing_can_be_on_its_wa
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.outside.answer(unknown());
     world.until(effect, "in_doubt");
-    world.outside.answer_probe(Probed::Absent(Evidence::said("not there")));
-    world.outside.answer_probe(Probed::Unknown(Evidence::said("ask later")));
+    world.outside.answer_probe(Probed::Absent(Evidence::of(FoundCode::Resolved.said("not there"))));
+    world.outside.answer_probe(Probed::Unknown(Evidence::of(FoundCode::Resolved.said("ask later"))));
     // The second probe has been asked when the third is waited for.
     world.pass(4_999);
-    world.outside.answer_probe(Probed::Absent(Evidence::said("not there")));
+    world.outside.answer_probe(Probed::Absent(Evidence::of(FoundCode::Resolved.said("not there"))));
     world.pass(5_000);
-    world.outside.answer_probe(Probed::Absent(Evidence::said("still not there")));
+    world.outside.answer_probe(Probed::Absent(Evidence::of(FoundCode::Resolved.said("still not there"))));
     world.until(effect, "failed");
     assert_eq!((world.balance("a"), world.asked()), (500, 1));
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.outside.answer(unknown());
-    world.outside.answer_probe(Probed::There(Evidence::said("there it is")));
+    world.outside.answer_probe(Probed::There(Evidence::of(FoundCode::Resolved.said("there it is"))));
     world.until(effect, "settled");
     assert_eq!(world.balance("a"), 400);
     world.audited();
@@ -129,7 +133,7 @@ fn an_idempotent_call_is_repeated_under_one_key_and_no_more_often_than_the_pact_
     world.pass(2_000);
     world.outside.answer(unknown());
     // A refusal says nothing about the attempt before it.
-    world.outside.answer(Attempt::Refused(Evidence::said("seen before")));
+    world.outside.answer(Attempt::Refused(Evidence::of(FoundCode::Resolved.said("seen before"))));
     world.until(other, "in_doubt");
     assert_ne!(world.outside.asked.lock()[3].1, asked[0].1, "another action, another key");
     world.audited();
@@ -139,9 +143,9 @@ fn an_idempotent_call_is_repeated_under_one_key_and_no_more_often_than_the_pact_
 fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     let mut world = World::new();
     let (_, effect) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
-    world.outside.answer(Attempt::NotSent(Evidence::said("connection refused")));
+    world.outside.answer(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("connection refused"))));
     let last = |world: &World| world.gate().tried().last(EffectId(effect)).map(|last| (last.number, last.found));
-    let refused = Some((1, "connection refused".to_owned()));
+    let refused = Some((1, Evidence::of(FoundCode::NotSent.said("connection refused"))));
     world.wait(|world| last(world) == refused, "nobody can see why it takes so long");
     world.outside.answer(done());
     world.until(effect, "settled");
@@ -149,7 +153,7 @@ fn what_could_not_be_sent_is_tried_again_until_its_deadline() {
     let (_, late) = world.act("payer-1", "payout", json!({"account": "a", "amount": 100}));
     world.wait(|world| world.asked() == 3, "it was never tried");
     world.pass(6 * 60_000);
-    world.outside.answer(Attempt::NotSent(Evidence::said("connection refused")));
+    world.outside.answer(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("connection refused"))));
     world.until(late, "failed");
     assert_eq!((world.asked(), world.balance("a")), (3, 400));
     world.audited();

@@ -1,7 +1,7 @@
 //! What a restart finds: nothing is guessed, nothing is sent twice, and snapshots make no difference.
 
 use crate::effects::world::{World, account_id, done, unknown};
-use countersign_core::call::{Evidence, Outcome};
+use countersign_core::call::{Evidence, FoundCode, Outcome};
 use countersign_engine::outbox::{Attempt, Probed};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn a_dispatched_call_is_in_doubt_after_a_restart_and_not_sent_again() {
         world.until(effect, "in_doubt");
         assert_eq!(world.act("payer-2", "payout", json!({"account": "a", "amount": 1})).0, "fact_fenced");
         assert_eq!(world.asked(), 1, "it must not be sent again");
-        world.outside.answer_probe(Probed::There(Evidence::said("there it is")));
+        world.outside.answer_probe(Probed::There(Evidence::of(FoundCode::Resolved.said("there it is"))));
         world.until(effect, "settled");
         assert_eq!(world.balance("a"), 400);
         world.audited();
@@ -85,7 +85,7 @@ fn a_repeated_call_after_a_restart_goes_by_its_key_where_the_pact_allows_it() {
     world.wait(|world| world.asked() == 2, "it was not repeated");
     let asked = world.outside.asked.lock().clone();
     assert_eq!((&asked[0].1, &asked[0].2), (&asked[1].1, &asked[1].2));
-    world.outside.answer(Attempt::Done(Evidence::said("done before")));
+    world.outside.answer(Attempt::Done(Evidence::of(FoundCode::Resolved.said("done before"))));
     world.until(effect, "settled");
     assert_eq!(world.balance("a"), 400);
     world.audited();

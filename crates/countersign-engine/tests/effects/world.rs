@@ -1,6 +1,6 @@
 //! A gate with a clock that tests turn, and an outside that does as it is told.
 
-use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
@@ -72,7 +72,7 @@ impl Adapter for Outsider {
             opening();
         }
         if let Some(why) = job.held_back() {
-            return Attempt::NotSent(Evidence::said(why));
+            return Attempt::NotSent(Evidence::of(why));
         }
         let sent = match &job.call.send {
             Some(countersign_core::call::Send::Http { method, path, body }) => json!([method.as_str(), path, body]),
@@ -80,11 +80,13 @@ impl Adapter for Outsider {
         };
         self.asked.lock().push((job.effect, job.key.to_owned(), sent));
         self.changed.notify_all();
-        self.next(&self.answers).unwrap_or_else(|| Attempt::Unknown(Evidence::said("nobody answered")))
+        self.next(&self.answers)
+            .unwrap_or_else(|| Attempt::Unknown(Evidence::of(FoundCode::Resolved.said("nobody answered"))))
     }
 
     fn probe(&self, _: &Job<'_>) -> Probed {
-        self.next(&self.probes).unwrap_or_else(|| Probed::Unknown(Evidence::said("nobody answered")))
+        self.next(&self.probes)
+            .unwrap_or_else(|| Probed::Unknown(Evidence::of(FoundCode::Resolved.said("nobody answered"))))
     }
 
     fn concurrency(&self) -> usize {
@@ -94,12 +96,12 @@ impl Adapter for Outsider {
 
 /// Done, as the outside says it.
 pub fn done() -> Attempt {
-    Attempt::Done(Evidence { status: Some(201), ..Evidence::said("created") })
+    Attempt::Done(Evidence { status: Some(201), ..Evidence::of(FoundCode::Resolved.said("created")) })
 }
 
 /// Unknown, as the outside leaves it.
 pub fn unknown() -> Attempt {
-    Attempt::Unknown(Evidence::said("the connection was closed"))
+    Attempt::Unknown(Evidence::of(FoundCode::Resolved.said("the connection was closed")))
 }
 
 /// A gate with its outbox.

@@ -1,6 +1,6 @@
 //! A gate with a clock that tests turn, and everything that can be done to one person's fact.
 
-use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
@@ -195,7 +195,11 @@ impl World {
     }
 
     pub fn settle(&self, effect: EffectId, outcome: Outcome, answer: &str) -> u64 {
-        let evidence = Evidence { status: Some(201), result: Some(answer.into()), ..Evidence::said("answered") };
+        let evidence = Evidence {
+            status: Some(201),
+            result: Some(answer.into()),
+            ..Evidence::of(FoundCode::Resolved.said("answered"))
+        };
         self.entered(Request::Settle(Box::new(Settlement {
             effect,
             outcome,

@@ -43,7 +43,7 @@ const MEMBERS: [&str; 33] = [
     "keys",
 ];
 
-const KINDS: [&str; 23] = [
+const KINDS: [&str; 25] = [
     "action",
     "approval",
     "claim",
@@ -67,6 +67,8 @@ const KINDS: [&str; 23] = [
     "withdrawal",
     "batch",
     "group",
+    "reading",
+    "session",
 ];
 
 const VERDICTS: [&str; 7] = ["committed", "failed", "in_doubt", "in_flight", "rejected", "review", "settled"];

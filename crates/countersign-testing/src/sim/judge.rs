@@ -141,9 +141,9 @@ fn compare(view: &Synced<'_>, model: &Model, entries: u64) -> Result<(), String>
     }
     for (budget, held) in &view.whole_state().budgets {
         // What was charged in a window that has closed may be erased, and counts for nothing.
-        let action = view.whole_state().pacts.get(&budget.pact).and_then(|pact| pact.actions.get(&budget.action));
-        let rule = action.and_then(|action| action.budgets.iter().find(|rule| rule.id == budget.id));
-        if rule.is_some_and(|rule| (held.window + 1) * rule.per_ms <= view.time_ms) {
+        let pact = view.whole_state().pacts.get(&budget.pact);
+        let limit = pact.and_then(|pact| pact.limit(budget.action.as_ref(), &budget.id));
+        if limit.is_some_and(|limit| (held.window + 1) * limit.per_ms <= view.time_ms) {
             continue;
         }
         let agent = budget.agent.as_ref().map(|agent| agent.as_str()).unwrap_or_default();

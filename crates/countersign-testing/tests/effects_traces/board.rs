@@ -1,6 +1,6 @@
 //! An adapter that does as it is told: every attempt and every probe waits at the board until the trace says what it finds.
 
-use countersign_core::call::{Evidence, Send};
+use countersign_core::call::{Evidence, FoundCode, Send};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -116,7 +116,7 @@ impl Board {
     }
 
     fn found(order: Option<Order>) -> Attempt {
-        let evidence = Evidence::said("as the trace says");
+        let evidence = Evidence::of(FoundCode::Resolved.said("as the trace says"));
         match order {
             Some(Order::Done) => Attempt::Done(evidence),
             Some(Order::Refused) => Attempt::Refused(evidence),
@@ -137,7 +137,9 @@ impl Adapter for Board {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         let action = action_of(job);
         match self.sit(action, Seat::Attempt) {
-            Some(Order::Send) if job.judge.stopped().is_some() => Attempt::NotSent(Evidence::said("halted")),
+            Some(Order::Send) if job.judge.stopped().is_some() => {
+                Attempt::NotSent(Evidence::of(FoundCode::NotSent.said("halted")))
+            }
             Some(Order::Send) => {
                 self.lock().keys.entry(action).or_default().push(job.key.to_owned());
                 Self::found(self.sit(action, Seat::Sent))
@@ -151,7 +153,7 @@ impl Adapter for Board {
     }
 
     fn probe(&self, job: &Job<'_>) -> Probed {
-        let evidence = Evidence::said("as the trace says");
+        let evidence = Evidence::of(FoundCode::Resolved.said("as the trace says"));
         match self.sit(action_of(job), Seat::Probe) {
             Some(Order::There) => Probed::There(evidence),
             Some(Order::Absent) => Probed::Absent(evidence),

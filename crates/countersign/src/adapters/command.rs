@@ -10,7 +10,7 @@ use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::CommandSettings;
 use anyhow::{Result, bail};
 use child::{Ended, Output, Spec};
-use countersign_core::call::{Evidence, Send};
+use countersign_core::call::{Evidence, Found, FoundCode, Send};
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed};
 use smol_str::SmolStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -90,42 +90,39 @@ impl CommandAdapter {
             output_bytes_max: self.output_bytes_max.saturating_add(self.known.reach()),
             complaint_bytes_max: COMPLAINT_BYTES_MAX.saturating_add(self.known.reach()),
         };
-        let (ended, output) = child::run(&spec, until)
-            .map_err(|error| self.said(format!("{} could not be started: {error}", self.program.display())))?;
+        let (ended, output) = child::run(&spec, until).map_err(|error| {
+            self.found(FoundCode::NotStarted.about(self.program.display()).and_said(error.to_string()))
+        })?;
         let evidence = self.evidence(ended, &output);
         Ok((ended, evidence))
     }
 
     fn evidence(&self, ended: Ended, output: &Output) -> Evidence {
-        let mut summary = match ended {
-            Ended::Exit(code) => format!("the command ended with exit {code}"),
-            Ended::Signal(signal) => format!("the command was ended by signal {signal}"),
-            Ended::Late => "the command took too long and was ended".to_owned(),
+        let (mut found, status) = match ended {
+            Ended::Exit(code) => (FoundCode::Exited.alone(), Some(i64::from(code))),
+            Ended::Signal(signal) => (FoundCode::Signalled.about(signal), None),
+            Ended::Late => (FoundCode::TimedOut.alone(), None),
         };
         // Secrets go first: a cut through one would leave its front behind.
         let complaint =
             self.known.hide_front(String::from_utf8_lossy(&output.stderr).into_owned(), COMPLAINT_BYTES_MAX);
         if let Some(line) = complaint.lines().find(|line| !line.trim().is_empty()).filter(|_| ended != Ended::Exit(0)) {
-            summary.push_str(": ");
-            summary.extend(line.trim().chars().filter(|letter| !letter.is_control()).take(200));
+            found =
+                found.and_said(line.trim().chars().filter(|letter| !letter.is_control()).take(200).collect::<String>());
         }
-        let status = match ended {
-            Ended::Exit(code) => Some(i64::from(code)),
-            Ended::Signal(_) | Ended::Late => None,
-        };
         let result = kept::text(&output.stdout, self.output_bytes_max, output.is_whole, &self.known);
-        Evidence { status, result, ..self.said(summary) }
+        Evidence { status, result, ..self.found(found) }
     }
 
-    /// Evidence that is a sentence, without secrets.
-    fn said(&self, summary: impl Into<String>) -> Evidence {
-        Evidence::said(self.known.hide(summary.into()))
+    /// Evidence that is a finding, without secrets.
+    fn found(&self, found: Found) -> Evidence {
+        Evidence::of(found.map(|text| self.known.hide(text)))
     }
 
     fn args<'s>(&self, send: Option<&'s Send>) -> Result<&'s [SmolStr], Evidence> {
         match send {
             Some(Send::Command { args }) => Ok(args),
-            _ => Err(self.said(format!("{} runs commands, and this is none", self.name))),
+            _ => Err(self.found(FoundCode::WrongKind.about(&self.name))),
         }
     }
 }
@@ -133,14 +130,16 @@ impl CommandAdapter {
 impl Adapter for CommandAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
         if !job.call.outside.is_empty() {
-            return Attempt::Refused(self.said("a command cannot read external facts"));
+            return Attempt::Refused(
+                self.found(FoundCode::WrongKind.about(&self.name).and_said("a command cannot read external facts")),
+            );
         }
         let args = match self.args(job.call.send.as_ref()) {
             Ok(args) => args,
             Err(evidence) => return Attempt::Refused(evidence),
         };
         if let Some(why) = job.held_back() {
-            return Attempt::NotSent(self.said(format!("nothing was started: {why}")));
+            return Attempt::NotSent(self.found(why));
         }
         match self.run(args, job.key, job.call.timeout_ms) {
             // Nothing of the program has run.

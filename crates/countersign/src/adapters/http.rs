@@ -16,8 +16,9 @@ use super::secret::{Environment, Known, Secret};
 use crate::config::adapters::HttpSettings;
 use anyhow::Result;
 use connection::Connector;
-use countersign_core::call::{Evidence, ExternalRead, Send};
+use countersign_core::call::{Evidence, ExternalRead, Found, FoundCode, Send};
 use countersign_core::canonical::Canonical;
+use countersign_core::decimal;
 use countersign_core::pact::FactSchema;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
 use exchange::{Answer, NoAnswer, exchange};
@@ -102,14 +103,13 @@ impl HttpAdapter {
     ) -> Result<Answer, Failed> {
         may_send().map_err(Failed::NotSent)?;
         if let Err(wait) = breaker.pass(Instant::now()) {
-            let why =
-                format!("{} has failed too often; it is left alone for another {} s", self.name, wait.as_secs() + 1);
-            return Err(Failed::NotSent(self.said(why)));
+            let found = FoundCode::Resting.about(&self.name).and_said(format!("another {} s", wait.as_secs() + 1));
+            return Err(Failed::NotSent(self.found(found)));
         }
         let opened = self.connector.open(until);
         let line = opened.map_err(|why| {
             breaker.report(false, Instant::now());
-            Failed::NotSent(self.said(format!("nothing was sent: {why}")))
+            Failed::NotSent(self.found(FoundCode::NotSent.said(why)))
         })?;
         may_send().map_err(Failed::NotSent)?;
         let answered = exchange(line, request, self.response_bytes_max.saturating_add(self.known.reach()));
@@ -118,16 +118,16 @@ impl HttpAdapter {
         answered.map_err(|NoAnswer { is_sent, why, status }| {
             let status = status.map(i64::from);
             if is_sent {
-                Failed::Unknown(Evidence { status, ..self.said(format!("no whole answer came: {why}")) })
+                Failed::Unknown(Evidence { status, ..self.found(FoundCode::NoAnswer.said(why)) })
             } else {
-                Failed::Never(self.said(format!("this cannot be sent: {why}")))
+                Failed::Never(self.found(FoundCode::Unsendable.said(why)))
             }
         })
     }
 
     /// The request that a call sends.
     fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<Request<Vec<u8>>, Failed> {
-        let never = |why: String| Failed::Never(self.said(format!("this cannot be sent: {why}")));
+        let never = |why: String| Failed::Never(self.found(FoundCode::Unsendable.said(why)));
         let uri = self.connector.base.join(path).map_err(|error| never(error.to_string()))?;
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| never(format!("{method:?} is no method")))?;
         if body.is_some() && !matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
@@ -160,17 +160,21 @@ impl HttpAdapter {
         condition: Option<(HeaderName, String)>,
     ) -> Result<Request<Vec<u8>>, Failed> {
         let Send::Http { method, path, body } = send else {
-            return Err(Failed::Never(self.said(format!("{} speaks HTTP, and this is no HTTP request", self.name))));
+            return Err(Failed::Never(self.found(FoundCode::WrongKind.about(&self.name))));
         };
         let body = body.as_ref().map(|body| {
             let mut canonical = Canonical::new();
             canonical.json(body);
-            canonical.into_string()
+            let text = canonical.into_string();
+            match text.contains(decimal::MARK).then(|| serde_json::from_str(&text)) {
+                Some(Ok(json)) => decimal::unmarked(&json),
+                _ => text,
+            }
         });
         let mut request = self.request(method, path, body)?;
         let mut header = |name: HeaderName, value: &str| -> Result<(), Failed> {
             let value = HeaderValue::from_str(value)
-                .map_err(|_| Failed::Never(self.said(format!("this cannot be sent: {name} is not ASCII"))))?;
+                .map_err(|_| Failed::Never(self.found(FoundCode::Unsendable.said(format!("{name} is not ASCII")))))?;
             request.headers_mut().insert(name, value);
             Ok(())
         };
@@ -185,16 +189,16 @@ impl HttpAdapter {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let halted = || match job.held_back() {
             None => Ok(()),
-            Some(why) => Err(self.said(format!("nothing was sent: {why}"))),
+            Some(why) => Err(self.found(why)),
         };
         let (send, condition) = if job.call.outside.is_empty() {
-            let nothing = || Failed::Never(self.said("there is nothing to send"));
+            let nothing = || Failed::Never(self.found(FoundCode::Unsendable.said("there is nothing to send")));
             (job.call.send.clone().ok_or_else(nothing)?, None)
         } else {
             let read = self.read_external(job, until, &halted)?;
             match job.judge.judge(&read.facts) {
                 Ok(send) => {
-                    let unbound = |why: String| Failed::Never(self.said(format!("nothing was sent: {why}")));
+                    let unbound = |why: String| Failed::Never(self.found(FoundCode::NotSent.said(why)));
                     let condition = read.condition_for(&send).map_err(unbound)?;
                     (send, Some(condition))
                 }
@@ -209,14 +213,16 @@ impl HttpAdapter {
     fn probe_once(&self, job: &Job<'_>) -> Result<Probed, Failed> {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let Some(probe) = &job.call.probe else {
-            return Err(Failed::Never(self.said("the call has no probe")));
+            return Err(Failed::Never(self.found(FoundCode::Unsendable.said("the call has no probe"))));
         };
         match &probe.send {
             Send::Http { method, path, body: None } if method == "GET" => {
                 let answer = self.send(&self.breaker, self.request("GET", path, None)?, until, || Ok(()))?;
                 Ok(outcome::of_probe(answer.status, self.evidence(&answer)))
             }
-            _ => Err(Failed::Never(self.said("a probe over HTTP is a GET without a body"))),
+            _ => {
+                Err(Failed::Never(self.found(FoundCode::Unsendable.said("a probe over HTTP is a GET without a body"))))
+            }
         }
     }
 
@@ -224,13 +230,13 @@ impl HttpAdapter {
         Evidence {
             status: Some(i64::from(answer.status)),
             result: kept::text(&answer.body, self.response_bytes_max, answer.is_whole, &self.known),
-            ..self.said(outcome::sentence(answer.status))
+            ..self.found(FoundCode::Answered.alone())
         }
     }
 
-    /// Evidence that is a sentence, without secrets.
-    fn said(&self, summary: impl Into<String>) -> Evidence {
-        Evidence::said(self.known.hide(summary.into()))
+    /// Evidence that is a finding, without secrets.
+    fn found(&self, found: Found) -> Evidence {
+        Evidence::of(found.map(|text| self.known.hide(text)))
     }
 }
 

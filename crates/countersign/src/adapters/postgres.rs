@@ -14,7 +14,7 @@ mod tls;
 mod transaction;
 mod values;
 
-use countersign_core::call::{Evidence, ExternalRead};
+use countersign_core::call::{Evidence, ExternalRead, Found, FoundCode};
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::{Adapter, Attempt, Job, Probed, Reading};
@@ -56,7 +56,7 @@ impl Postgres {
                 Err(failure) => {
                     round += 1;
                     if !self.again(&failure, round, deadline) {
-                        return Err(failure.said().to_owned());
+                        return Err(failure.found().words(None));
                     }
                 }
             }
@@ -134,12 +134,11 @@ impl Postgres {
     fn look_back(&self, job: &Job<'_>, deadline: Instant) -> Option<Attempt> {
         match self.find(job, Then::Leave, deadline) {
             Ok(Known::Happened(happened)) => Some(Attempt::Done(recalled(job, happened))),
-            Ok(Known::Void) => Some(Attempt::Refused(said(job, VOID))),
-            Ok(Known::Foreign(whose)) => Some(Attempt::Refused(said(job, &foreign(&whose)))),
+            Ok(Known::Void) => Some(Attempt::Refused(found(job, FoundCode::Void.alone()))),
+            Ok(Known::Foreign(whose)) => Some(Attempt::Refused(found(job, FoundCode::ForeignReceipt.about(whose)))),
             Ok(Known::Nothing) => None,
             Err(failure) => {
-                let summary = format!("whether it was committed cannot be found out now: {}", failure.said());
-                Some(Attempt::Unknown(said(job, &summary)))
+                Some(Attempt::Unknown(found(job, FoundCode::CommitUnknown.said(failure.found().words(None)))))
             }
         }
     }
@@ -149,9 +148,9 @@ impl Postgres {
         let deadline = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         match self.find(job, Then::Void, deadline) {
             Ok(Known::Happened(happened)) => Ok(Settled::Happened(recalled(job, happened))),
-            Ok(Known::Void | Known::Nothing) => Ok(Settled::Not(said(job, VOID))),
-            Ok(Known::Foreign(whose)) => Ok(Settled::Not(said(job, &foreign(&whose)))),
-            Err(failure) => Err(said(job, &format!("the receipts cannot be read: {}", failure.said()))),
+            Ok(Known::Void | Known::Nothing) => Ok(Settled::Not(found(job, FoundCode::Void.alone()))),
+            Ok(Known::Foreign(whose)) => Ok(Settled::Not(found(job, FoundCode::ForeignReceipt.about(whose)))),
+            Err(failure) => Err(found(job, FoundCode::ReceiptsUnread.said(failure.found().words(None)))),
         }
     }
 }
@@ -162,15 +161,8 @@ enum Settled {
     Not(Evidence),
 }
 
-/// What is said of a call under whose key another call left its receipt.
-fn foreign(whose: &str) -> String {
-    format!("it did not happen: the receipt under its key is that of another call, {whose}")
-}
-
-const VOID: &str = "it did not happen: there was no receipt, and a void one now keeps it so";
-
-fn said(job: &Job<'_>, summary: &str) -> Evidence {
-    Evidence { attempts: job.attempt, ..Evidence::said(summary) }
+fn found(job: &Job<'_>, found: Found) -> Evidence {
+    Evidence { attempts: job.attempt, ..Evidence::of(found) }
 }
 
 /// The evidence of a call that happened; what it was decided on goes back to the writer of the ledger (I3).
@@ -199,18 +191,18 @@ impl Adapter for Postgres {
                 Ended::Committed(evidence) => return Attempt::Done(evidence),
                 Ended::Blocked(blocked) => return Attempt::Blocked(Box::new(blocked)),
                 // What is refused may be so because the call has happened before: then its receipt is there.
-                Ended::Refused(summary) => {
-                    return self.look_back(job, deadline).unwrap_or_else(|| Attempt::Refused(said(job, &summary)));
+                Ended::Refused(why) => {
+                    return self.look_back(job, deadline).unwrap_or_else(|| Attempt::Refused(found(job, why)));
                 }
-                Ended::Unsure(summary) => match self.look_back(job, deadline) {
+                Ended::Unsure(why) => match self.look_back(job, deadline) {
                     Some(ended) => return ended,
-                    None => Failure::Lost(summary),
+                    None => Failure::Lost(why),
                 },
                 Ended::Undone(failure) => failure,
             };
             round += 1;
             if !self.again(&failure, round, deadline) {
-                return Attempt::NotSent(said(job, failure.said()));
+                return Attempt::NotSent(found(job, failure.found().clone()));
             }
         }
     }

@@ -6,13 +6,13 @@ mod http_reading;
 mod http_tls;
 mod service;
 
-use countersign_core::call::{Call, EffectId, Evidence, Probe, Send};
+use countersign_core::call::{Call, EffectId, Evidence, Found, FoundCode, Probe, Send};
 use countersign_core::halt::Scope;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::FactSchema;
 use countersign_core::reason::{Reason, Since};
 use countersign_core::value::{FieldType, ValueType};
-use countersign_engine::outbox::{Adapter, Attempt, FactAsRead, Job, Judge, LATE, Probed};
+use countersign_engine::outbox::{Adapter, Attempt, FactAsRead, Job, Judge, Probed};
 use std::cell::{Cell, RefCell};
 
 /// A judge that says what a test tells it to.
@@ -74,8 +74,8 @@ impl Judge for Told {
         (self.asked.get() > self.halted_after).then(|| blocked("everything is halted"))
     }
 
-    fn barred(&self) -> Option<String> {
-        (self.asked.get() > self.late_after).then(|| LATE.to_owned())
+    fn barred(&self) -> Option<Found> {
+        (self.asked.get() > self.late_after).then(|| FoundCode::Late.alone())
     }
 
     fn schema(&self, _: &FactId) -> FactSchema {
@@ -123,7 +123,7 @@ pub fn found(attempt: Attempt) -> (&'static str, Evidence) {
         Attempt::Refused(evidence) => ("refused", evidence),
         Attempt::NotSent(evidence) => ("not sent", evidence),
         Attempt::Unknown(evidence) => ("unknown", evidence),
-        Attempt::Blocked(blocked) => ("blocked", Evidence::said(blocked.message())),
+        Attempt::Blocked(blocked) => ("blocked", Evidence::of(FoundCode::Blocked.about(blocked.message()))),
     }
 }
 

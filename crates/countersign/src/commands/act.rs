@@ -122,6 +122,8 @@ pub fn run(args: &ActArgs, config: &Config) -> Result<Outcome> {
         observations: observations(args, &client, &agent)?,
         delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
         claim: args.claim.clone(),
+        session: None,
+        unsure: Vec::new(),
     };
     let call = if args.check {
         Call::post("/v1/actions/check").agent(&agent).json(&request)?.reading()
@@ -177,7 +179,7 @@ fn params(args: &ActArgs, client: &Client) -> Result<Map<String, Value>> {
             Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?,
             None => given.clone(),
         };
-        let parsed = countersign_core::json::parse_object(&text);
+        let parsed = countersign_core::json::parse_object_exact(&text);
         return Ok(parsed.map_err(|error| {
             Failure::usage(format!("--params is not acceptable JSON: {error}"))
                 .hint("write an object in single quotes, such as '{\"account\":\"42\"}', or @FILE")
@@ -209,7 +211,7 @@ fn param(pair: &str, types: &BTreeMap<String, FieldType>) -> Result<(String, Val
     let wrong = |message: String| Failure::usage(message).hint("write NAME=VALUE, or NAME:=JSON to give JSON as it is");
     let (name, value) = pair.split_once('=').ok_or_else(|| wrong(format!("`{pair}` is not a parameter")))?;
     if let Some(name) = name.strip_suffix(':') {
-        let json = countersign_core::json::parse(value);
+        let json = countersign_core::json::parse_exact(value);
         return Ok((
             name.to_owned(),
             json.map_err(|error| wrong(format!("`{pair}` is not acceptable JSON: {error}")))?,
@@ -219,8 +221,8 @@ fn param(pair: &str, types: &BTreeMap<String, FieldType>) -> Result<(String, Val
     let value = match types.get(name).map(|field| &field.ty) {
         Some(ValueType::Long) => json!(value.parse::<i64>().map_err(|_| misfit("a whole number"))?),
         Some(ValueType::Bool) => json!(value.parse::<bool>().map_err(|_| misfit("true or false"))?),
-        Some(ValueType::String) | None => json!(value),
-        Some(_) => countersign_core::json::parse(value).map_err(|_| misfit("JSON"))?,
+        Some(ValueType::String | ValueType::Money(_) | ValueType::Decimal) | None => json!(value),
+        Some(_) => countersign_core::json::parse_exact(value).map_err(|_| misfit("JSON"))?,
     };
     if types.get(name).is_none() && !types.is_empty() {
         note(format_args!("note: the pact has no parameter `{name}`; it is sent as text"));

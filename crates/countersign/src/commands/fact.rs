@@ -270,7 +270,7 @@ fn history(args: &GetArgs, fact: &FactId, config: &Config) -> Result<Outcome> {
 fn put(args: &PutArgs, config: &Config) -> Result<Outcome> {
     let (value, fact) = args.fact.split_last().ok_or_else(|| Failure::usage("no value is given"))?;
     let fact = fact_id(fact)?;
-    let value = countersign_core::json::parse_object(&text_of(value)?).map_err(|error| {
+    let value = countersign_core::json::parse_object_exact(&text_of(value)?).map_err(|error| {
         Failure::usage(format!("the value is not acceptable JSON: {error}"))
             .hint("write an object with every attribute, in single quotes: '{\"status\":\"active\"}'")
     })?;

@@ -79,6 +79,15 @@ pub fn run(args: &InitArgs, config: &Config) -> Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
+/// Makes the folder of an open gate, for one agent that tries something out.
+pub fn make_open(config: &Config, data: &Path) -> Result<()> {
+    let draft = Draft::begin(data, ORIGIN)?;
+    draft.make()?;
+    draft.begin_ledger(|options| config.tune(options), None)?;
+    draft.sync()?;
+    draft.finish().map(drop)
+}
+
 /// Makes the folder with its ledger, and the admin's key; where that fails, neither is left.
 fn make(args: &InitArgs, config: &Config, data: &Path, origin: &str) -> Result<(DataFolder, Option<KeyName>)> {
     let draft = Draft::begin(data, origin)?;

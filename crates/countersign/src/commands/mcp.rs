@@ -1,6 +1,7 @@
 //! `countersign mcp`: the gateway in front of MCP servers.
 
 mod approve;
+mod trial;
 
 pub use approve::read_tools;
 
@@ -23,7 +24,8 @@ use clap::{Args, Subcommand};
 use countersign_api::{CallerResponse, ErrorCode, PactList};
 use countersign_core::ids::Digest;
 use ed25519_dalek::SigningKey;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// Run the gateway in front of MCP servers, and approve their tools
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
+    Try(trial::TryArgs),
     Serve(ServeArgs),
     Approve(approve::ApproveArgs),
 }
@@ -132,6 +135,7 @@ impl Upstreams {
 /// Runs one of them.
 pub fn run(command: &McpCommand, config: &Config) -> Result<Outcome> {
     match command {
+        McpCommand::Try(args) => trial::run(args, config),
         McpCommand::Serve(args) => serve(args, config),
         McpCommand::Approve(args) => approve::run(args, config),
     }
@@ -141,19 +145,32 @@ fn serve(args: &ServeArgs, config: &Config) -> Result<Outcome> {
     let upstreams = args.upstreams.chosen(config)?;
     let listen =
         args.listen.as_deref().map(config::listen).transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    if let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) {
-        return Err(Failure::usage(format!(
-            "{listen} can be reached from outside, and the gateway cannot tell who calls"
-        ))
-        .hint("listen on 127.0.0.1 or [::1]; anyone who reaches the gateway acts as its agent")
-        .into());
-    }
+    check_loopback(listen)?;
     let allowed = args.allow_method.iter().map(|name| settings::allowed_method(name)).collect::<Result<Vec<String>>>();
     let mut allowed = allowed.map_err(|error| Failure::usage(error.to_string()))?;
     allowed.extend(config.mcp.allow_methods.iter().cloned());
     let allowed = allowed.into_iter().collect();
-    logging("warn", LogFormat::Text);
     let gate = gate(args, &upstreams, config)?;
+    open_gateway(upstreams, gate, allowed, listen, config)
+}
+
+/// Refuses addresses that others can reach: the gateway cannot tell who calls.
+fn check_loopback(listen: Option<SocketAddr>) -> Result<()> {
+    let Some(listen) = listen.filter(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
+    Err(Failure::usage(format!("{listen} can be reached from outside, and the gateway cannot tell who calls"))
+        .hint("listen on 127.0.0.1 or [::1]; anyone who reaches the gateway acts as its agent")
+        .into())
+}
+
+/// Serves one client over standard input and output, or those that come to an address.
+fn open_gateway(
+    upstreams: Vec<(String, Place)>,
+    gate: GateClient,
+    allowed: HashSet<String>,
+    listen: Option<SocketAddr>,
+    config: &Config,
+) -> Result<Outcome> {
+    logging("warn", LogFormat::Text);
     let idle = config.mcp.session_idle.unwrap_or(settings::SESSION_IDLE);
     let gateway = Arc::new(Gateway::new(upstreams, gate, allowed, Buffers::new(config.mcp.buffered_max())));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -215,7 +232,11 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
     check_identity(&client, &mut agent, connection.key_file(config), &own_key)?;
     check_set_up(&client, upstreams);
     let key = connection.key_file(config).map(crate::key_file::read).transpose()?;
-    Ok(GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)))
+    // Told apart by where they are: a session of one gate is none of another's.
+    let data = connection.data.as_ref().map(|data| data.canonicalize().unwrap_or_else(|_| data.clone()));
+    let server = connection.server.as_deref().or(config.server.as_deref()).unwrap_or_default();
+    let name = data.map_or_else(|| server.to_owned(), |data| data.display().to_string());
+    Ok(GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)).noting(&name))
 }
 
 /// What continuations over standard input are sealed with: known to anyone who holds the agent's key, and the same tomorrow. An open

@@ -145,7 +145,7 @@ impl Subject {
         }
         let full = format!("{}{}-{name}", names::PREFIX, self.run);
         let key = key_file::generate()?;
-        let value = value.as_object_mut().context("who someone is, is an object")?;
+        let value = value.as_object_mut().context("the identity is not an object")?;
         value.insert("key".to_owned(), json!(key_file::name(&key).as_str()));
         self.put(&fact(&AgentId::new(full.as_str())?), value.clone())?;
         let client = Client::remote(&self.url)?.signing(key.clone(), None)?;
@@ -252,6 +252,8 @@ impl Agent {
             observations: tokens.to_vec(),
             delegation: None,
             claim: None,
+            session: None,
+            unsure: Vec::new(),
         })
     }
 

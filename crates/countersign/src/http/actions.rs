@@ -157,12 +157,12 @@ impl App {
         ids.iter().any(|id| view.catalogue().source(id.ty()).is_some())
     }
 
-    /// What an agent is told that waits for as many external facts as it may.
-    fn reads_too_much(&self, agent: &AgentId) -> HttpError {
+    /// What an agent is told that has too many external reads in progress.
+    pub(super) fn reads_too_much(&self, agent: &AgentId) -> HttpError {
         self.gate.deny(agent, DenialCode::RateLimited, "external reads");
         denied(
             DenialCode::RateLimited,
-            format!("{agent} waits for as many external facts as one agent, or all agents, may"),
+            format!("{agent} has too many external reads in progress, or all agents together have"),
         )
     }
 

@@ -9,7 +9,7 @@ use axum::http::{Extensions, header};
 use countersign_api::ErrorCode;
 use countersign_api::routes::Route;
 use countersign_core::body::RawBody;
-use countersign_core::json::parse_object;
+use countersign_core::json::parse_object_exact;
 use serde_json::{Map, Value};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -183,8 +183,8 @@ pub struct Fields(Map<String, Value>);
 impl Fields {
     /// Reads an object strictly.
     pub fn parse(text: &str) -> Result<Self, HttpError> {
-        let object =
-            parse_object(text).map_err(|error| invalid_json(format!("the body is not acceptable JSON: {error}")))?;
+        let object = parse_object_exact(text)
+            .map_err(|error| invalid_json(format!("the body is not acceptable JSON: {error}")))?;
         Ok(Self(object))
     }
 
@@ -206,7 +206,7 @@ impl Fields {
         }
     }
 
-    /// Refuses fields that no one took.
+    /// Takes a required number above 0.
     pub fn positive(&mut self, field: &str) -> Result<u64, HttpError> {
         let value = self.required(field)?.as_u64().filter(|value| *value > 0);
         value.ok_or_else(|| HttpError::field(format!("field `{field}` must be a whole number above 0")))

@@ -10,6 +10,7 @@ use countersign_core::fence::ClaimRefusal;
 use countersign_core::halt::HaltError;
 use countersign_core::ids::IdError;
 use countersign_core::review::{Ended, ReviewRefusal};
+use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
 use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead};
 use countersign_engine::identity::AuthError;
@@ -173,6 +174,10 @@ impl From<Refusal> for HttpError {
             Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
             Refusal::Claim(refusal) => claim_hint(refusal),
             Refusal::Effect(refusal) => effect_hint(refusal),
+            Refusal::Session(SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..)) => {
+                (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one")
+            }
+            Refusal::Session(_) => (Code::ReadingRefused, "open another session, or read with shorter arguments"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };
@@ -243,6 +248,9 @@ fn publish_hint(error: &PublishError) -> &'static str {
         PublishError::Content { .. } => "raise `version` by one; what is published is never changed",
         PublishError::Types(_) => {
             "fact types are shared by all pacts: declare them as they are, and add only optional attributes"
+        }
+        PublishError::Budgets(_) => {
+            "a named budget is defined by one pact: publish its definition before what charges it, and drop it after"
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Each operation with its handler. Everything else about an operation is in the table of `countersign-api`, from which the router is
 //! built, the guard decides and bodies are read.
 
-use super::{App, actions, agents, batch, claims, effects, facts, halts, keys, ledger, log, pacts, reviews, service};
+use super::{
+    App, actions, agents, batch, claims, effects, facts, halts, keys, ledger, log, pacts, reviews, service, sessions,
+};
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use countersign_api::routes::{self, Method, Operation, ROUTES, Route};
@@ -27,6 +29,9 @@ fn handler(route: &Route) -> MethodRouter<Arc<App>> {
         Operation::ActMany => on(method, batch::act_many),
         Operation::Check => on(method, actions::check),
         Operation::GetAction => on(method, actions::show),
+        Operation::OpenSession => on(method, sessions::open),
+        Operation::CloseSession => on(method, sessions::close),
+        Operation::Read => on(method, sessions::read),
         Operation::ListFacts => on(method, facts::list),
         Operation::GetFact => on(method, facts::get),
         Operation::PutFact => on(method, facts::put),

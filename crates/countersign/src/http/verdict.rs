@@ -4,14 +4,16 @@
 //! else than the first answer did. Nothing is evaluated again: a stored verdict is read, not decided. Only what the agent may see is
 //! decided for each answer, by the grants as they are then: an entry holds everything, an answer what its agent may know.
 
+mod readings;
 mod refused;
 mod withheld;
 
 use countersign_api::{
-    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, Shadowed, Verdict, VerdictKind, WaivedBy, Why, Wrote,
+    Atomicity, Evidence, FailedPrecondition, FailedRead, PactRef, RestsOn, Shadowed, Verdict, VerdictKind, WaivedBy,
+    Why, Wrote,
 };
 use countersign_core::action::Action;
-use countersign_core::call;
+use countersign_core::call::{self, EffectId};
 use countersign_core::decision::{self, Decision, InFlight};
 use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
@@ -24,8 +26,8 @@ use countersign_engine::gate::{Gate, StoredEntry};
 use countersign_engine::request::Entered;
 use countersign_engine::view::Synced;
 pub use refused::{of_refused, refusal};
+use withheld::withheld_evidence;
 pub use withheld::withhold_effect;
-use withheld::withhold_evidence;
 
 /// What is to be said of an action, before there are words and before anything is left out.
 struct Said {
@@ -58,6 +60,7 @@ pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
         _ => return None,
     };
     let mut verdict = said.in_entry(gate, entered.entry.index);
+    verdict.readings = entered.entry.event.decision().and_then(|decision| readings::of_intent(gate, decision));
     verdict.receipt = super::receipt(entered);
     Some(verdict)
 }
@@ -122,20 +125,32 @@ pub fn of_effect(
         other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
     };
     let mut said = Said { is_of_call: true, ..Said::read(intent)? };
-    let mut evidence = match event {
-        Event::Settle(settle) => Some(evidence(&settle.evidence)),
-        _ => None,
-    };
     said.later(event);
     said.know_all_ids();
-    if let Some(evidence) = &mut evidence {
-        withhold_evidence(&said.disclosure(&gate.view()), evidence);
-    }
+    let evidence = match event {
+        Event::Settle(settle) => {
+            let long = || gate.long_answers().of(EffectId(intent.index)).map(|answer| answer.to_string());
+            let mut evidence = settle.evidence.clone();
+            evidence.result = evidence.result.take().or_else(long);
+            Some(withheld_evidence(&said.disclosure(&gate.view()), &evidence))
+        }
+        _ => None,
+    };
     let mut verdict = said.in_entry(gate, intent.index);
     (verdict.verdict, verdict.entry, verdict.dispatch_at) = (kind, Some(latest.index), None);
+    verdict.readings = intent_readings(gate, intent)?;
+    if let Some(rests_on) = &mut verdict.readings {
+        readings::follow(gate, rests_on, EffectId(intent.index), &latest_entry)?;
+    }
     verdict.erased = intent.payload.is_none() || latest.payload.is_none();
     (verdict.evidence, verdict.receipt, verdict.repeated) = (evidence, receipt, true);
     Ok(verdict)
+}
+
+/// What an action rests on, by the entry of its intent.
+fn intent_readings(gate: &Gate, intent: &StoredEntry) -> Result<Option<RestsOn>, String> {
+    let intent = intent.decode().map_err(|error| error.to_string())?;
+    Ok(intent.event.decision().and_then(|decision| readings::of_intent(gate, decision)))
 }
 
 fn of_decision(action: &Action, decision: &Decision) -> Said {
@@ -194,9 +209,10 @@ fn pact_ref(pact: &decision::PactRef) -> PactRef {
     PactRef { name: pact.name.to_string(), version: pact.version, hash: pact.hash.to_string() }
 }
 
-fn evidence(evidence: &call::Evidence) -> Evidence {
-    let call::Evidence { attempts, summary, status, result, receipt } = evidence.clone();
-    Evidence { attempts, summary, status, result, receipt, withheld: false }
+/// Evidence in words, for those who may see all of it.
+pub fn evidence(evidence: &call::Evidence) -> Evidence {
+    let call::Evidence { attempts, status, result, receipt, .. } = evidence.clone();
+    Evidence { attempts, summary: evidence.words(), status, result, receipt, withheld: false }
 }
 
 impl Said {
@@ -344,6 +360,7 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
         effect: None,
         dispatch_at: None,
         evidence: None,
+        readings: None,
         shadowed: None,
         waived_by: None,
         receipt: None,

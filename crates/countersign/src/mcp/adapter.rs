@@ -6,49 +6,68 @@
 //! that this tool's errors do not.
 
 mod answered;
+mod compared;
 mod found;
+mod reading;
 
 use self::answered::{Answered, Says};
-use self::found::{Found, attributes, look, said};
+use self::compared::Rules;
+use self::found::{Probe as ProbeFound, attributes, look, said};
 use super::buffers::Buffers;
-use super::direct::{Direct, NoAnswer, not_listed};
+use super::connection::Connection;
+use super::direct::{NoAnswer, not_listed};
 use super::gate::tool_fact;
-use super::message::raw;
+use super::message::sent;
 use super::refusal::MEMBER;
 use super::settings::{McpSettings, Place};
 use super::tool::Tool;
 use super::upstream::Alive;
 use crate::adapters::secret::Known;
-use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Found, FoundCode, Send};
+use countersign_core::ids::FactId;
 use countersign_core::limits::RESULT_BYTES_MAX;
 use countersign_core::pact::FactSchema;
-use countersign_core::value::Value as FactValue;
-use countersign_engine::outbox::{Adapter, Adapters, Attempt, FactAsRead, FactReader, Job, Leave, Probed, Reading};
+use countersign_core::session::Place as Read;
+use countersign_core::value::{Attributes, Value as FactValue};
+use countersign_engine::outbox::{
+    Adapter, Adapters, Attempt, FactAsRead, FactReader, Job, Leave, Probed, Reading, ToolAnswer,
+};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many calls may be under way to one server.
 const CONCURRENCY: usize = 4;
 /// How many programs of one server may run at a time, those that are ending included: a server that fails, or ends slowly, must not
 /// be started once for each question.
 const LIVING_MAX: usize = 16;
+/// How long a program may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// How long to wait for one of them, and how often to look.
 const OPENED_WITHIN: Duration = Duration::from_secs(10);
 const LOOKS_EVERY: Duration = Duration::from_millis(10);
 /// How long a tool may take to read a fact for an observation.
 const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 
+/// The method that reads a resource; it stands in the place of a tool's name.
+pub const RESOURCE: &str = "resources/read";
+
+/// What is compared of a tool's result, where no one has said to leave anything out.
+pub fn compared(result: &str) -> String {
+    Rules::default().compared(result)
+}
+
 /// Calls the tools of one server.
 pub struct McpAdapter {
     name: String,
     place: Place,
     threads: Arc<Threads>,
-    idle: Mutex<Vec<Direct>>,
-    /// Room for links that are open or whose program has not ended yet.
+    /// The one connection to it, and how many there were.
+    connection: Mutex<(u64, Option<Arc<Connection>>)>,
+    /// Room for connections that are open or whose program has not ended yet.
     living: Arc<Semaphore>,
     /// What operators have approved.
     facts: Mutex<Option<FactReader>>,
@@ -107,69 +126,103 @@ enum Unread {
 impl McpAdapter {
     /// For the server of this name.
     pub fn new(name: &str, place: Place, threads: Arc<Threads>) -> Self {
-        let (name, idle, facts) = (name.to_owned(), Mutex::default(), Mutex::default());
+        let (name, connection, facts) = (name.to_owned(), Mutex::default(), Mutex::default());
         let living = Arc::new(Semaphore::new(LIVING_MAX));
-        Self { name, place, threads, idle, living, facts, known: Mutex::default() }
+        Self { name, place, threads, connection, living, facts, known: Mutex::default() }
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evidence that is a sentence, without secrets. They go first: a cut through one would leave its front behind.
-    fn said(&self, summary: impl Into<String>) -> Evidence {
-        Evidence::said(self.known().hide(summary.into()))
+    /// Evidence that is a finding, without secrets. They go first: a cut through one would leave its front behind.
+    fn found(&self, found: Found) -> Evidence {
+        let known = self.known();
+        Evidence::of(found.map(|text| known.hide(text)))
     }
 
     /// What was said, with the result as it was sent, unless that is too long to keep: half of one says nothing.
-    fn evidence(&self, summary: String, result: String) -> Evidence {
+    fn evidence(&self, found: Found, result: String) -> Evidence {
         let bytes = result.len();
         let result = self.known().hide(result);
         if result.len() > RESULT_BYTES_MAX {
-            return self.said(format!("its answer of {bytes} bytes is too long to keep; {summary}"));
+            return Evidence { unkept: Some(bytes as u64), ..self.found(found) };
         }
-        Evidence { result: Some(result), ..self.said(summary) }
+        Evidence { result: Some(result), ..self.found(found) }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Direct>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unreachable(&self, error: &NoAnswer) -> Found {
+        FoundCode::Unreachable.about(&self.name).and_said(error.to_string())
     }
 
-    /// A link that is open: one that was used before, or a new one.
-    fn link(&self) -> Result<Direct, NoAnswer> {
-        let take = || self.idle().pop();
-        while let Some(kept) = take() {
-            if kept.is_open() {
-                return Ok(kept);
-            }
+    /// The same of a call, for whoever waits: what is too long for an entry is still handed over whole.
+    fn whole_evidence(&self, job: &Job<'_>, found: Found, result: String) -> Evidence {
+        if result.len() > RESULT_BYTES_MAX && !self.known().is_in(&result) {
+            job.judge.answered(result.clone());
         }
+        self.evidence(found, result)
+    }
+
+    /// The connection to the server: the one that there is, or a new one.
+    fn connection(&self) -> Result<Arc<Connection>, NoAnswer> {
         let until = Instant::now() + OPENED_WITHIN;
-        let living = loop {
+        loop {
+            // Whoever comes while one is opened waits for that one.
+            let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(open) = current.1.as_ref().filter(|open| open.is_open()) {
+                return Ok(Arc::clone(open));
+            }
+            current.1 = None;
             if let Ok(living) = Arc::clone(&self.living).try_acquire_owned() {
-                break living;
+                return self.open(&mut current, living);
             }
-            // One that is given back is as good as one that has ended.
-            if let Some(kept) = take().filter(Direct::is_open) {
-                return Ok(kept);
-            }
+            drop(current);
             if Instant::now() > until {
-                let why = format!("{LIVING_MAX} links to it are busy or still ending; try again");
+                let why = format!("{LIVING_MAX} connections to it are still ending; try again");
                 return Err(NoAnswer::NotSent(why));
             }
             std::thread::sleep(LOOKS_EVERY);
-        };
+        }
+    }
+
+    fn open(
+        &self,
+        (number, open): &mut (u64, Option<Arc<Connection>>),
+        living: OwnedSemaphorePermit,
+    ) -> Result<Arc<Connection>, NoAnswer> {
         // Read again: a file may hold another one by now.
         if let Place::Command(program) = &self.place {
             program.secrets(&mut self.known());
         }
         // Nothing waits for it to end: a worker drops it, and its program ends with it. Until then it counts.
         let alive = Alive::counted(living);
-        self.threads.handle.block_on(Direct::open(&self.name, &self.place, &alive, &self.threads.buffers))
+        *number += 1;
+        let opening = Connection::open(*number, &self.name, &self.place, &alive, &self.threads.buffers);
+        let opened = Arc::new(self.threads.handle.block_on(opening)?);
+        *open = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Nothing more goes over a connection on which a call was not answered: over standard input its program is ended with it, and
+    /// waited for, so that the call has no effect later.
+    fn give_up(&self, connection: &Connection, why: &str) {
+        connection.close(why);
+        {
+            let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            if current.1.as_ref().is_some_and(|open| open.number == connection.number) {
+                current.1 = None;
+            }
+        }
+        let until = Instant::now() + ENDS_WITHIN;
+        let is_process = matches!(self.place, Place::Command(_));
+        while is_process && self.living.available_permits() < LIVING_MAX && Instant::now() < until {
+            std::thread::sleep(LOOKS_EVERY);
+        }
     }
 
     fn call(
         &self,
-        link: &mut Direct,
+        link: &Connection,
         tool: &str,
         arguments: &Value,
         sealed: Option<(&str, Leave)>,
@@ -184,7 +237,7 @@ impl McpAdapter {
         if within.is_zero() {
             return Err(NoAnswer::NotSent("the time for this attempt is over".to_owned()));
         }
-        let answer = self.threads.handle.block_on(link.request_if("tools/call", Some(raw(&params)), within, leave))?;
+        let answer = self.threads.handle.block_on(link.request("tools/call", Some(sent(&params)), within, leave))?;
         let no_result = || NoAnswer::Lost("its answer is no result".to_owned());
         let text = answer.result_raw().ok_or_else(no_result)?.get().to_owned();
         Answered::parse(text).map_err(NoAnswer::Lost)
@@ -192,7 +245,7 @@ impl McpAdapter {
 
     /// Compares a tool, as the server has it on this very link, with what was approved. Before anything is sent: what a tool of
     /// another definition does is not what the pact's author has read.
-    fn check_approved(&self, link: &mut Direct, tool: &str, until: Instant) -> Result<(), NoAnswer> {
+    fn check_approved(&self, link: &Connection, tool: &str, until: Instant) -> Result<(), NoAnswer> {
         let within = until.saturating_duration_since(Instant::now());
         let listed = async { tokio::time::timeout(within, link.tool(tool)).await };
         let listed = match self.threads.handle.block_on(listed) {
@@ -218,9 +271,7 @@ impl McpAdapter {
 
     /// The definition that was approved of a tool.
     fn approved(&self, tool: &str) -> Option<String> {
-        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let value = facts(&tool_fact(&self.name, tool).ok()?)?;
-        match value.get("definition") {
+        match self.fact(&tool_fact(&self.name, tool).ok()?)?.get("definition") {
             Some(FactValue::String(definition)) => Some(definition.to_string()),
             _ => None,
         }
@@ -229,18 +280,18 @@ impl McpAdapter {
     /// Reads one fact. Whatever goes wrong here, nothing was done yet.
     fn read(
         &self,
-        link: &mut Direct,
+        link: &Connection,
         read: &ExternalRead,
         schema: &FactSchema,
         until: Instant,
     ) -> Result<Reading, Unread> {
-        let ExternalHow::Tool { tool, arguments, at } = &read.how else {
-            return Err(Unread::Answered(format!("{} is not read by a tool", read.fact)));
+        let ExternalHow::Tool { tool, arguments, at, key } = &read.how else {
+            return Err(Unread::Answered("it is not read by a tool".to_owned()));
         };
         let checked = self.check_approved(link, tool, until);
         let answered = checked.and_then(|()| self.call(link, tool, arguments, None, until));
         let answered = answered.map_err(|error| match error {
-            NoAnswer::Error { .. } => Unread::Answered(format!("{tool} could not read {}: {error}", read.fact)),
+            NoAnswer::Error { .. } => Unread::Answered(format!("{tool}: {error}")),
             NoAnswer::NotApproved(why) => Unread::Answered(why),
             NoAnswer::NotSent(why) | NoAnswer::Lost(why) => Unread::Silent(why),
         })?;
@@ -250,19 +301,32 @@ impl McpAdapter {
             Says::Neither(why) => Some(format!("it {why}")),
         };
         if let Some(why) = why {
-            return Err(Unread::Answered(format!("{tool} could not read {}: {why}", read.fact)));
+            return Err(Unread::Answered(format!("{tool}: {why}")));
         }
         // The whole answer is shown to anyone who observes the fact.
         if self.known().is_in(&answered.text) {
-            let why = "holds a secret that the server was started with";
-            return Err(Unread::Answered(format!("what {tool} says of {} {why}", read.fact)));
+            return Err(Unread::Answered(format!(
+                "the answer of {tool} holds a secret that the server was started with"
+            )));
         }
-        let value = attributes(&answered.result, at, schema, &self.known());
-        let value = value.map_err(|why| Unread::Answered(format!("what {tool} says of {}: {why}", read.fact)))?;
+        let value = attributes(&answered.text, at, key.as_ref(), schema, &self.known());
+        let value = value.map_err(|why| Unread::Answered(format!("{tool}: {why}")))?;
         Ok(Reading { value, answer: Some(answered.text) })
     }
 
-    fn try_once(&self, link: &mut Direct, job: &Job<'_>) -> Attempt {
+    /// A read that was not answered. The connection stays for those who still wait; if it is silent to all, it ends.
+    fn unanswered(&self, link: &Connection, error: &NoAnswer) {
+        if matches!(error, NoAnswer::Lost(_)) && !link.is_busy() {
+            self.give_up(link, "a read was not answered in time");
+        }
+    }
+
+    fn fact(&self, fact: &FactId) -> Option<Attributes> {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        facts(fact)
+    }
+
+    fn try_once(&self, link: &Connection, job: &Job<'_>) -> Attempt {
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
         let judged;
         let send = if job.call.outside.is_empty() {
@@ -272,8 +336,8 @@ impl McpAdapter {
             for wanted in &job.call.outside {
                 match self.read(link, wanted, &job.judge.schema(&wanted.fact), until) {
                     Ok(Reading { value, .. }) => read.push(FactAsRead { fact: wanted.fact.clone(), value }),
-                    Err(Unread::Silent(why)) => return Attempt::NotSent(self.said(why)),
-                    Err(Unread::Answered(why)) => return Attempt::Refused(self.said(why)),
+                    Err(Unread::Silent(why)) => return Attempt::NotSent(self.found(unread(wanted, why))),
+                    Err(Unread::Answered(why)) => return Attempt::Refused(self.found(unread(wanted, why))),
                 }
             }
             match job.judge.judge(&read) {
@@ -283,99 +347,124 @@ impl McpAdapter {
             Some(&judged)
         };
         let Some(Send::Tool { tool, arguments, fails_on_error }) = send else {
-            return Attempt::Refused(self.said(format!("{} takes calls of tools and nothing else", self.name)));
+            return Attempt::Refused(self.found(FoundCode::WrongKind.about(&self.name)));
         };
         match self.check_approved(link, tool, until) {
             Ok(()) => {}
-            Err(NoAnswer::NotApproved(why)) => return Attempt::Refused(self.said(why)),
-            Err(error) => return Attempt::NotSent(self.said(error.to_string())),
+            Err(NoAnswer::NotApproved(why)) => {
+                return Attempt::Refused(self.found(FoundCode::NotApproved.about(tool).and_said(why)));
+            }
+            Err(error) => return Attempt::NotSent(self.found(FoundCode::NotSent.said(error.to_string()))),
         }
         // The link asks right before the first byte whether it may still leave.
         match self.call(link, tool, arguments, Some((job.key, job.judge.leave())), until) {
             Ok(Answered { result, text, says }) => match says {
-                Says::Completed => Attempt::Done(self.evidence(format!("{tool} was called"), text)),
-                Says::Failed if *fails_on_error => {
-                    Attempt::Refused(self.evidence(format!("{tool} did nothing: {}", said(&result)), text))
-                }
-                Says::Failed => Attempt::Unknown(self.evidence(format!("{tool} answered with an error"), text)),
-                Says::Neither(why) => Attempt::Unknown(self.evidence(format!("{tool} {why}"), text)),
+                Says::Completed => Attempt::Done(self.whole_evidence(job, FoundCode::ToolCalled.about(tool), text)),
+                Says::Failed if *fails_on_error => Attempt::Refused(self.whole_evidence(
+                    job,
+                    FoundCode::ToolFailed.about(tool).and_said(said(&result)),
+                    text,
+                )),
+                Says::Failed => Attempt::Unknown(self.evidence(FoundCode::ToolError.about(tool), text)),
+                Says::Neither(why) => Attempt::Unknown(
+                    self.evidence(FoundCode::ToolUnclear.about(tool).and_said(format!("it {why}")), text),
+                ),
             },
-            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.said(why)),
+            Err(NoAnswer::NotSent(why)) => Attempt::NotSent(self.found(FoundCode::NotSent.said(why))),
             // Whatever its code: servers answer with "invalid params" where the result of what they did does not fit their own schema,
             // and one that asks others answers with the errors of these.
             Err(NoAnswer::Error { code, message }) if *fails_on_error => {
-                let summary = format!("{tool} did nothing: {message}");
-                Attempt::Refused(Evidence { status: Some(code), ..self.said(summary) })
+                let found = FoundCode::ToolFailed.about(tool).and_said(message);
+                Attempt::Refused(Evidence { status: Some(code), ..self.found(found) })
             }
             Err(NoAnswer::Error { code, message }) => {
-                let summary = format!("{tool} answered with error {code}: {message}");
-                Attempt::Unknown(Evidence { status: Some(code), ..self.said(summary) })
+                let found = FoundCode::ToolError.about(tool).and_said(message);
+                Attempt::Unknown(Evidence { status: Some(code), ..self.found(found) })
             }
-            Err(error) => Attempt::Unknown(self.said(error.to_string())),
+            Err(error) => Attempt::Unknown(self.found(FoundCode::NoAnswer.said(error.to_string()))),
         }
     }
 }
 
 impl Adapter for McpAdapter {
     fn attempt(&self, job: &Job<'_>) -> Attempt {
-        let mut link = match self.link() {
+        let link = match self.connection() {
             Ok(link) => link,
-            Err(error) => return Attempt::NotSent(self.said(format!("{} cannot be reached: {error}", self.name))),
+            Err(error) => return Attempt::NotSent(self.found(self.unreachable(&error))),
         };
-        let attempt = self.try_once(&mut link, job);
-        // A link on which an answer may still come must not be used for anything else. An answer of its own has a code.
+        // What it rests on was read over another one: that server may know of other things, or of nothing.
+        if job.judge.connection().is_some_and(|number| number != link.number) {
+            let why = "the connection was lost after what it rests on was read again";
+            return Attempt::NotSent(self.found(FoundCode::NotSent.said(why)));
+        }
+        let attempt = self.try_once(&link, job);
+        // A call that may still have its effect must not be followed by others on the same connection. An answer has a code.
         let is_answered = |evidence: &Evidence| evidence.status.is_some() || evidence.result.is_some();
-        if matches!(&attempt, Attempt::Done(_) | Attempt::Refused(_) | Attempt::Blocked(_))
-            || matches!(&attempt, Attempt::Unknown(evidence) if is_answered(evidence))
-        {
-            self.idle().push(link);
+        if matches!(&attempt, Attempt::Unknown(evidence) if !is_answered(evidence)) {
+            self.give_up(&link, "a call was not answered in time");
         }
         attempt
     }
 
     fn probe(&self, job: &Job<'_>) -> Probed {
-        let unknown = |why: String| Probed::Unknown(self.said(why));
+        let unknown = |found: Found| Probed::Unknown(self.found(found));
         let probe = job.call.probe.as_ref();
         let Some(Send::Tool { tool, arguments, .. }) = probe.map(|probe| &probe.send) else {
-            return unknown("the probe is no tool".to_owned());
+            return unknown(FoundCode::WrongKind.about(&self.name));
         };
         let at = probe.and_then(|probe| probe.at.as_deref());
-        let mut link = match self.link() {
+        let link = match self.connection() {
             Ok(link) => link,
-            Err(error) => return unknown(error.to_string()),
+            Err(error) => return unknown(self.unreachable(&error)),
         };
         let until = Instant::now() + Duration::from_millis(job.call.timeout_ms);
-        let checked = self.check_approved(&mut link, tool, until);
-        let probed = match checked.and_then(|()| self.call(&mut link, tool, arguments, None, until)) {
-            Ok(Answered { says: Says::Neither(why), .. }) => unknown(format!("{tool} {why}")),
-            Ok(Answered { says: Says::Failed, result, .. }) => unknown(format!("{tool}: {}", said(&result))),
+        let checked = self.check_approved(&link, tool, until);
+        match checked.and_then(|()| self.call(&link, tool, arguments, None, until)) {
+            Ok(Answered { says: Says::Neither(why), .. }) => {
+                unknown(FoundCode::ProbeUnclear.about(tool).and_said(format!("it {why}")))
+            }
+            Ok(Answered { says: Says::Failed, result, .. }) => {
+                unknown(FoundCode::ToolError.about(tool).and_said(said(&result)))
+            }
             Ok(answered) => match look(&answered.result, at) {
-                Found::There => Probed::There(self.evidence(format!("{tool} finds it"), answered.text)),
-                Found::Nothing => Probed::Absent(self.evidence(format!("{tool} finds nothing"), answered.text)),
-                Found::Unclear(why) => unknown(format!("{tool} {why}")),
+                ProbeFound::There => Probed::There(self.evidence(FoundCode::ProbeFound.about(tool), answered.text)),
+                ProbeFound::Nothing => Probed::Absent(self.evidence(FoundCode::ProbeAbsent.about(tool), answered.text)),
+                ProbeFound::Unclear(why) => unknown(FoundCode::ProbeUnclear.about(tool).and_said(format!("it {why}"))),
             },
-            // It has answered, so the link is as good as before.
-            Err(error @ (NoAnswer::Error { .. } | NoAnswer::NotApproved(_))) => unknown(error.to_string()),
-            Err(error) => return unknown(error.to_string()),
-        };
-        self.idle().push(link);
-        probed
+            Err(error) => {
+                self.unanswered(&link, &error);
+                unknown(FoundCode::ProbeUnclear.about(tool).and_said(error.to_string()))
+            }
+        }
     }
 
     fn observe(&self, read: &ExternalRead, schema: &FactSchema) -> Result<Reading, String> {
-        let told = |why: String| self.said(why).summary;
-        let mut link = self.link().map_err(|error| told(format!("{} cannot be reached: {error}", self.name)))?;
-        match self.read(&mut link, read, schema, Instant::now() + OBSERVED_WITHIN) {
-            Ok(reading) => {
-                self.idle().push(link);
-                Ok(reading)
-            }
-            Err(Unread::Answered(why)) => {
-                self.idle().push(link);
-                Err(told(why))
-            }
-            Err(Unread::Silent(why)) => Err(told(why)),
+        let told = |why: String| self.found(unread(read, why)).words();
+        let link = self.connection().map_err(|error| self.found(self.unreachable(&error)).words())?;
+        match self.read(&link, read, schema, Instant::now() + OBSERVED_WITHIN) {
+            Ok(reading) => Ok(reading),
+            Err(Unread::Answered(why) | Unread::Silent(why)) => Err(told(why)),
         }
+    }
+
+    fn read(&self, place: &Read) -> Result<ToolAnswer, String> {
+        let link = self.connection().map_err(|error| self.found(self.unreachable(&error)).words())?;
+        self.read_place(&link, place).map_err(|why| self.known().hide(why))
+    }
+
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
+    fn is_destructive(&self, tool: &str) -> bool {
+        let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact));
+        value.is_some_and(|value| value.get("destructive") == Some(&FactValue::Bool(true)))
+    }
+
+    fn may_still_act(&self, evidence: &Evidence) -> bool {
+        // What has answered is over, and a program that was ended does nothing more.
+        let is_answered = evidence.status.is_some() || evidence.result.is_some();
+        !is_answered && matches!(self.place, Place::Url(_))
     }
 
     fn concurrency(&self) -> usize {
@@ -385,6 +474,11 @@ impl Adapter for McpAdapter {
     fn connect(&self, facts: FactReader) {
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
+}
+
+/// A fact that could not be read, and why.
+fn unread(read: &ExternalRead, why: String) -> Found {
+    FoundCode::Unread.about(&read.fact).and_said(why)
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use super::buffers::{Buffers, Held};
 use super::message::{Kind, METHOD_NOT_FOUND, Members, Message, NOT_SENT, Raw, raw};
 use super::session::next_cursor;
 use super::settings::Place;
-use super::tool::{LISTED_FOR, Tool};
+use super::tool::Tool;
 use super::upstream::{self, Alive, Event, Inlet};
-use countersign_engine::outbox::Leave;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The revision that is asked for first, by handshake.
@@ -29,10 +28,17 @@ pub struct Direct {
     events: mpsc::Receiver<(usize, u64, Event)>,
     stateless: bool,
     next: u64,
-    /// Its tools, and when they were listed, unless it has said since that they have changed.
-    known: Option<(Instant, Vec<Tool>)>,
     /// The room that they take.
     held: Option<Held>,
+}
+
+/// What a link is made of, for whoever speaks over it from here on.
+pub(super) struct Parts {
+    pub(super) link: mpsc::Sender<Message>,
+    pub(super) events: mpsc::Receiver<(usize, u64, Event)>,
+    pub(super) stateless: bool,
+    /// The last id that was used.
+    pub(super) next: u64,
 }
 
 /// Says that a server gave no list of its tools.
@@ -71,7 +77,7 @@ impl Direct {
         let (sender, events) = mpsc::channel(64);
         let inlet = Inlet::new(name, (0, 0), Arc::clone(buffers), sender);
         let link = upstream::open(place, inlet, alive.clone()).map_err(NoAnswer::NotSent)?;
-        let mut direct = Self { link, events, stateless: false, next: 0, known: None, held: None };
+        let mut direct = Self { link, events, stateless: false, next: 0, held: None };
         let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
         let params = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client});
         match direct.request("initialize", Some(raw(&params)), INTRODUCES_WITHIN).await {
@@ -86,45 +92,17 @@ impl Direct {
         Ok(direct)
     }
 
-    /// Whether it can still be asked.
-    pub fn is_open(&self) -> bool {
-        !self.link.is_closed() && !self.events.is_closed()
-    }
-
-    /// A tool as the server has it at the moment, on this very link.
-    pub async fn tool(&mut self, name: &str) -> Result<Option<&Tool>, NoAnswer> {
-        // What it has said since it was last asked something, that its tools have changed above all.
-        while let Ok((_, _, event)) = self.events.try_recv() {
-            match event {
-                Event::Message(message) => self.overheard(&message),
-                Event::Ended(why) => return Err(NoAnswer::NotSent(format!("it ended: {why}"))),
-            }
-        }
-        if self.known.as_ref().is_none_or(|(at, _)| at.elapsed() >= LISTED_FOR) {
-            let at = Instant::now();
-            // Forgotten first: if it changes while it is listed, what is kept below is what came last.
-            self.known = None;
-            let tools = self.tools().await?;
-            self.known = Some((at, tools));
-        }
-        Ok(self.known.as_ref().and_then(|(_, tools)| tools.iter().find(|tool| tool.name == name)))
-    }
-
-    /// Its tools are listed again before the next one is looked at.
-    pub fn forget_tools(&mut self) {
-        self.known = None;
+    /// Takes it apart.
+    pub(super) fn into_parts(self) -> Parts {
+        Parts { link: self.link, events: self.events, stateless: self.stateless, next: self.next }
     }
 
     /// What comes without being the answer that is waited for.
     fn overheard(&mut self, message: &Message) {
-        match (message.kind(), message.id()) {
-            (Kind::Request, Some(asked)) => {
-                let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
-                // One that asks and does not read gets no more refusals.
-                let _ = self.link.try_send(refused);
-            }
-            (Kind::Notification, _) if message.method == "notifications/tools/list_changed" => self.known = None,
-            _ => {}
+        if let (Kind::Request, Some(asked)) = (message.kind(), message.id()) {
+            let refused = Message::error(asked, METHOD_NOT_FOUND, "this client answers no questions");
+            // One that asks and does not read gets no more refusals.
+            let _ = self.link.try_send(refused);
         }
     }
 
@@ -160,22 +138,10 @@ impl Direct {
 
     /// Asks, and waits for the answer; what else comes meanwhile is passed over, and questions are refused.
     pub async fn request(&mut self, method: &str, params: Option<Raw>, within: Duration) -> Result<Message, NoAnswer> {
-        self.request_if(method, params, within, None).await
-    }
-
-    /// The same for what may be sent only if this still says so when the server takes it.
-    pub async fn request_if(
-        &mut self,
-        method: &str,
-        params: Option<Raw>,
-        within: Duration,
-        leave: Option<Leave>,
-    ) -> Result<Message, NoAnswer> {
         self.next += 1;
         let id = self.next;
         let params = if self.stateless { Some(with_meta(params)) } else { params };
-        let mut request = Message::request(id, method, params);
-        request.leave = leave.map(Box::new);
+        let request = Message::request(id, method, params);
         self.link.try_send(request).map_err(|_| not_read())?;
         let lost = |why: String| NoAnswer::Lost(why);
         tokio::time::timeout(within, self.answer(id))
@@ -203,7 +169,7 @@ fn not_read() -> NoAnswer {
 }
 
 /// An answer that is an error says which.
-fn understood(message: Message) -> Result<Message, NoAnswer> {
+pub(super) fn understood(message: Message) -> Result<Message, NoAnswer> {
     let Some(error) = message.error_raw() else { return Ok(message) };
     if message.is_own() {
         // The server said nothing: its link did.
@@ -217,7 +183,7 @@ fn understood(message: Message) -> Result<Message, NoAnswer> {
 }
 
 /// What every request of a stateless revision says of its client.
-fn with_meta(params: Option<Raw>) -> Raw {
+pub(super) fn with_meta(params: Option<Raw>) -> Raw {
     let mut members = params.and_then(|params| Members::parse(params.get()).ok()).unwrap_or_default();
     let client = json!({"name": "countersign", "version": env!("CARGO_PKG_VERSION")});
     let meta = json!({

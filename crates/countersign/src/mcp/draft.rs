@@ -7,6 +7,8 @@
 mod pairs;
 mod schema;
 
+pub use pairs::only_reads;
+
 use super::tool::Tool;
 use countersign_core::ids::{ActionName, FactType, PactName};
 use countersign_core::pact::load::load;
@@ -24,7 +26,7 @@ attributes = { definition = \"String\", read_only = \"Bool\" }
 
 pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
     PactName::new(upstream).map_err(|error| format!("`{upstream}` cannot name a pact: {error}"))?;
-    let (reads, writes): (Vec<&Tool>, Vec<&Tool>) = tools.iter().partition(|tool| pairs::only_reads(tool));
+    let (reads, writes): (Vec<&Tool>, Vec<&Tool>) = tools.iter().partition(|tool| only_reads(tool));
     let mut facts: Vec<String> = vec![TOOL_FACTS.to_owned()];
     let mut actions = Vec::new();
     for tool in &writes {

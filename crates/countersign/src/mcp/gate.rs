@@ -9,6 +9,7 @@ use super::gated::Calls;
 use super::message::Raw;
 use super::observed::Observations;
 use super::refusal::Refusal;
+use super::resumed::Notes;
 use super::settings::Unmapped;
 use super::tool::{Tool, fact_id};
 use crate::client::{Call, Client};
@@ -31,6 +32,8 @@ pub const PACT_NAME: &str = "mcp-calls";
 pub const FACT_TYPE: &str = "McpTool";
 /// The type of the facts that say which servers may be used otherwise.
 pub const SERVER_TYPE: &str = "McpServer";
+/// What a tool's `guard` says where its calls are made by the gate's worker.
+pub const AS_READ: &str = "as-read";
 /// How much is recorded of what a use is about; as the pact has it.
 const ABOUT_CHARS_MAX: usize = 256;
 
@@ -42,6 +45,8 @@ pub struct GateClient {
     unmapped: Unmapped,
     /// What the words of a client over standard input are sealed with, the same after a restart.
     secret: [u8; 32],
+    /// Where sessions over standard input are noted.
+    notes: Option<Notes>,
 }
 
 /// A call of a tool, as a client makes it.
@@ -56,6 +61,10 @@ pub struct Calling {
     pub content: String,
     /// The client's own idempotency key.
     pub key: Option<String>,
+    /// The session that it names.
+    pub session: Option<String>,
+    /// The readings whose answers had not reached the client when it made this call.
+    pub unsure: Vec<String>,
 }
 
 /// A use of a server otherwise than by a call of a tool.
@@ -68,6 +77,8 @@ pub struct Using {
     pub about: String,
     /// All of it, as it is sent; recorded by its hash.
     pub content: String,
+    /// The session that it names.
+    pub session: Option<String>,
 }
 
 /// What becomes of a call.
@@ -96,6 +107,15 @@ impl Unless {
     }
 }
 
+/// What an operator approved a tool as, whose definition is still the approved one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Approved {
+    /// Whether its calls are made by the gate's worker, and what they read is compared.
+    pub is_as_read: bool,
+    /// Whether it only reads.
+    pub read_only: bool,
+}
+
 /// Whether a tool is approved as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
@@ -116,13 +136,43 @@ pub fn tool_fact(upstream: &str, tool: &str) -> Result<FactId> {
 impl GateClient {
     /// Asks this gate in the name of this agent.
     pub fn new(client: Client, agent: String, unmapped: Unmapped, secret: [u8; 32]) -> Self {
-        Self { client, agent, calls: Calls::default(), unmapped, secret }
+        Self { client, agent, calls: Calls::default(), unmapped, secret, notes: None }
+    }
+
+    /// Notes sessions over standard input under the gate's name, and goes on in those that were cut off.
+    pub fn noting(self, gate: &str) -> Self {
+        let notes = Notes::new(&self.secret, gate);
+        Self { notes, ..self }
     }
 
     /// What a client over standard input was shown: nothing yet. It is the only client of its gateway, so what it was given to ask
     /// again by is good for the gateway that is started for it next.
     pub fn seen_over_stdio(&self) -> Arc<Observations> {
-        Arc::new(Observations::sealed_with(self.secret))
+        Arc::new(Observations::sealed_with(self.secret).noted(self.notes.clone()))
+    }
+
+    /// What a tool is approved as, right now; `None` where it is not, or has changed.
+    pub(super) fn look_up(&self, upstream: &str, tool: &Tool) -> Result<Option<Approved>> {
+        let facts = vec![tool_fact(upstream, &tool.name)?.to_string()];
+        let call =
+            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+        let shown: ObserveResponse = self.client.call(call)?;
+        let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
+        let value = value.filter(|value| value.get("definition").and_then(Value::as_str) == Some(&tool.definition));
+        Ok(value.map(|value| Approved {
+            is_as_read: value.get("guard").and_then(Value::as_str) == Some(AS_READ),
+            read_only: value.get("read_only") == Some(&Value::Bool(true)),
+        }))
+    }
+
+    /// Whether resources of a server are read by the gate's worker.
+    pub(super) fn is_server_guarded(&self, upstream: &str) -> Result<bool> {
+        let facts = vec![FactId::new(FactType::new(SERVER_TYPE)?, upstream)?.to_string()];
+        let call =
+            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+        let shown: ObserveResponse = self.client.call(call)?;
+        let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
+        Ok(value.is_some_and(|value| value.get("guard").and_then(Value::as_str) == Some(AS_READ)))
     }
 
     /// Which of these tools are approved. Where the gate cannot be asked, the error says so and nothing is approved.
@@ -167,13 +217,19 @@ impl GateClient {
             return Err(Refusal::unread(&tool.name, pact));
         }
         match mapping.find(upstream, &tool.name) {
-            [] if mapping.knows_nothing_of(upstream, &tool.name) => {
-                self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass)
-            }
+            [] if mapping.knows_nothing_of(upstream, &tool.name) => match self.approved_as(upstream, tool)? {
+                // Read or written by the gate's worker, and compared.
+                Some(Approved { is_as_read: true, read_only: true }) => self.read(calling, seen).map(Decided::Answer),
+                Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
+                _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
+            },
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
                 let named = serde_json::from_str::<Map<String, Value>>(arguments);
                 let facts = named.map(|named| mapping.observed(upstream, &tool.name, &named)).unwrap_or_default();
+                if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
+                    return self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass);
+                }
                 if facts.is_empty() {
                     return Err(Refusal::arguments(&mapping.accepted(upstream, &tool.name)));
                 }
@@ -218,7 +274,7 @@ impl GateClient {
 
     /// Whether a server may be used otherwise than by a call of a tool; the entry stands when this returns.
     pub fn may_use(&self, using: &Using) -> Result<(), Refusal> {
-        let Using { upstream, method, about, content } = using;
+        let Using { upstream, method, about, content, .. } = using;
         let about: String =
             about.chars().take(ABOUT_CHARS_MAX).map(|char| if char.is_control() { '?' } else { char }).collect();
         let content = super::tool::hash(content.as_bytes());
@@ -240,6 +296,8 @@ impl GateClient {
             observations: Vec::new(),
             delegation: None,
             claim: None,
+            session: None,
+            unsure: Vec::new(),
         };
         self.client.call(Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent).json(&request)?)
     }

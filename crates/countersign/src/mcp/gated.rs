@@ -4,7 +4,7 @@
 //! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry and
 //! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
-use super::gate::{Approval, GateClient};
+use super::gate::{Approval, Approved, GateClient};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
 use super::observed::{Observations, unspoken, with_object};
@@ -37,8 +37,16 @@ const CONTINUE_MS_MAX: u64 = 5_000;
 pub struct Calls {
     mapping: Mutex<Option<(Instant, Arc<Mapping>)>>,
     approved: Mutex<HashMap<(String, String), (Instant, String)>>,
+    approved_as: Mutex<HashMap<(String, String), Known>>,
     /// The observations that went along under a key of a client's: repeated under it, the action must be the same, byte for byte.
     sent: Mutex<VecDeque<(String, Vec<String>)>>,
+}
+
+/// What a tool was found approved as, with which definition, and when.
+struct Known {
+    at: Instant,
+    definition: String,
+    approved: Approved,
 }
 
 impl Calls {
@@ -96,6 +104,43 @@ impl GateClient {
         Ok(is_approved)
     }
 
+    /// What a tool is approved as, as of a moment ago; `None` where it is not approved as it is.
+    pub(super) fn approved_as(&self, upstream: &str, tool: &Tool) -> Result<Option<Approved>, Refusal> {
+        let name = (upstream.to_owned(), tool.name.clone());
+        let known = || self.calls.approved_as.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Known { at, definition, approved }) = known().get(&name)
+            && at.elapsed() < MAPPING_KEPT
+            && *definition == tool.definition
+        {
+            return Ok(Some(*approved));
+        }
+        let asked = Instant::now();
+        let approved = self.look_up(upstream, tool).map_err(|error| Refusal::no_gate(&error))?;
+        match approved {
+            Some(approved) => {
+                let definition = tool.definition.clone();
+                known().insert(name, Known { at: asked, definition, approved }).map(drop)
+            }
+            None => known().remove(&name).map(drop),
+        };
+        Ok(approved)
+    }
+
+    /// What is told of a call that is not over, and by which word to ask for it.
+    pub(super) fn told_open(
+        &self,
+        upstream: &str,
+        verdict: &Verdict,
+        mut object: Value,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        if let Some(members) = object.as_object_mut() {
+            members.extend(new_word(upstream, verdict, seen).map(|word| ("continuation".to_owned(), json!(word))));
+            members.insert("retry".to_owned(), json!({"how": "continue", "after_ms": 1000}));
+        }
+        Err(Refusal::of_verdict(verdict, object))
+    }
+
     /// Carries out a call that a pact maps; the result for the client.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, named where it is made")]
     pub fn gated(
@@ -112,8 +157,8 @@ impl GateClient {
             return Err(Refusal::not_approved(upstream, &tool.name));
         }
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
-        let params =
-            countersign_core::json::parse_object(arguments).map_err(|error| Refusal::arguments(&error.to_string()))?;
+        let params = countersign_core::json::parse_object_exact(arguments)
+            .map_err(|error| Refusal::arguments(&error.to_string()))?;
         let mut observations = seen.for_action(&mapped.reads, &params);
         let key = match key {
             Some(key) => {
@@ -130,6 +175,8 @@ impl GateClient {
             params,
             delegation: None,
             claim: None,
+            session: None,
+            unsure: Vec::new(),
         };
         let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
         let act = |request: &ActionRequest| -> Result<Verdict> {

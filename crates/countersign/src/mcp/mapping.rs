@@ -5,7 +5,8 @@ use anyhow::Result;
 use countersign_api::{PactList, PactResponse};
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::pact::load::load;
-use countersign_core::pact::{IdPart, Pact, SendRule, SourceRead};
+use countersign_core::pact::tool_source::{Argument, ToolSource};
+use countersign_core::pact::{Pact, SendRule, SourceRead};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,8 +37,9 @@ pub struct Mapped {
 #[derive(Debug)]
 struct Source {
     upstream: String,
-    tool: String,
-    arguments: Vec<(String, Vec<IdPart>)>,
+    read: ToolSource,
+    /// Whether every agent is shown all of its facts.
+    is_open: bool,
 }
 
 impl Mapping {
@@ -90,9 +92,12 @@ impl Mapping {
             }
         }
         for (ty, source) in &pact.sources {
-            if let SourceRead::Tool { tool, arguments, .. } = &source.read {
-                let arguments = arguments.iter().map(|(name, parts)| (name.to_string(), parts.clone())).collect();
-                let source = Source { upstream: source.adapter.to_string(), tool: tool.to_string(), arguments };
+            if let SourceRead::Tool(read) = &source.read {
+                let (grants, declared) = (pact.observe.get(ty), pact.facts.get(ty));
+                let is_open = grants.zip(declared).is_some_and(|(grants, declared)| {
+                    grants.iter().any(|it| &**it.who.text() == "true" && it.attributes.len() == declared.len())
+                });
+                let source = Source { upstream: source.adapter.to_string(), read: read.clone(), is_open };
                 self.sources.insert(ty.to_string(), source);
             }
         }
@@ -116,10 +121,17 @@ impl Mapping {
     /// The facts that a call reads: those whose source is this very call, with nothing added or left out.
     pub fn observed(&self, upstream: &str, tool: &str, arguments: &Map<String, Value>) -> Vec<FactId> {
         let named = |(ty, source): (&String, &Source)| {
-            let id = source.id_in(arguments)?;
+            let id = source.read.id_of(arguments)?;
             FactId::new(FactType::new(ty.as_str()).ok()?, id).ok()
         };
         self.sources.iter().filter(|(_, source)| source.is(upstream, tool)).filter_map(named).collect()
+    }
+
+    /// Whether a tool reads facts of which each call shows many, and every agent may see all of them: a list, of which a fact is one
+    /// element. What such a call reads is no one fact, so it passes as any other reading.
+    pub fn lists_openly(&self, upstream: &str, tool: &str) -> bool {
+        let mut lists = self.sources.values().filter(|source| source.is(upstream, tool)).peekable();
+        lists.peek().is_some() && lists.all(|source| source.read.key.is_some() && source.is_open)
     }
 
     /// Which arguments a tool that reads facts is called with, in words.
@@ -127,9 +139,14 @@ impl Mapping {
         let sources = self.sources.iter().filter(|(_, source)| source.is(upstream, tool));
         let accepted: Vec<String> = sources
             .map(|(ty, source)| {
-                let arguments: Map<String, Value> =
-                    source.arguments.iter().map(|(name, parts)| (name.clone(), json!(filled(parts, "{id}")))).collect();
-                format!("{} for {ty}", Value::Object(arguments))
+                let shown = |argument: &Argument| match argument {
+                    Argument::Fixed(json) => json.clone(),
+                    Argument::Piece(piece) => json!(format!("{{{piece}}}")),
+                    Argument::Text { before, piece, after } => json!(format!("{before}{{{piece}}}{after}")),
+                };
+                let arguments = source.read.arguments.iter().map(|(name, it)| (name.to_string(), shown(it))).collect();
+                let whom = if source.read.key.is_some() { ", which not every agent may see all of" } else { "" };
+                format!("{} for {ty}{whom}", Value::Object(arguments))
             })
             .collect();
         format!("a pact reads facts by this tool, which takes exactly {}", accepted.join(" or "))
@@ -138,58 +155,20 @@ impl Mapping {
     /// The call that reads a fact again, where a tool of this upstream does.
     pub fn reread(&self, upstream: &str, fact: &FactId) -> Option<Value> {
         let source = self.sources.get(fact.ty().as_str()).filter(|source| source.upstream == upstream)?;
-        let arguments: Map<String, Value> =
-            source.arguments.iter().map(|(name, parts)| (name.clone(), json!(filled(parts, fact.id())))).collect();
-        Some(json!({"tool": source.tool, "arguments": arguments}))
+        let (arguments, _) = source.read.arguments_for(fact.id())?;
+        Some(json!({"tool": source.read.tool, "arguments": arguments}))
     }
 }
 
 impl Source {
     fn is(&self, upstream: &str, tool: &str) -> bool {
-        self.upstream == upstream && self.tool == tool
+        self.upstream == upstream && self.read.tool == tool
     }
-
-    /// The id of the fact that a call with these arguments reads.
-    fn id_in(&self, arguments: &Map<String, Value>) -> Option<String> {
-        let mut id = None;
-        for (name, parts) in &self.arguments {
-            let text = arguments.get(name)?.as_str()?;
-            let at = parts.iter().position(|part| *part == IdPart::Id);
-            if let (Some(at), None) = (at, &id) {
-                let (before, after) = (parts.get(..at)?, parts.get(at + 1..)?);
-                // Where the id stands more than once, this takes too much, and the comparison below finds out.
-                let rest = text.strip_prefix(&filled(before, ""))?;
-                id = Some(rest.strip_suffix(&filled(after, ""))?.to_owned());
-            }
-        }
-        let id = id?;
-        let same = |(name, parts): &(String, Vec<IdPart>)| {
-            arguments.get(name).and_then(Value::as_str) == Some(filled(parts, &id).as_str())
-        };
-        (arguments.len() == self.arguments.len() && self.arguments.iter().all(same)).then_some(id)
-    }
-}
-
-fn filled(parts: &[IdPart], id: &str) -> String {
-    let part = |part: &IdPart| match part {
-        IdPart::Literal(text) => text.to_string(),
-        IdPart::Id => id.to_owned(),
-    };
-    parts.iter().map(part).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn source(arguments: &[(&str, &[IdPart])]) -> Source {
-        let arguments = arguments.iter().map(|(name, parts)| ((*name).to_owned(), parts.to_vec())).collect();
-        Source { upstream: "bank".to_owned(), tool: "get".to_owned(), arguments }
-    }
-
-    fn id(source: &Source, arguments: Value) -> Option<String> {
-        source.id_in(arguments.as_object().unwrap())
-    }
 
     #[test]
     fn a_pact_that_cannot_be_read_guards_every_tool_that_it_may_name() {
@@ -199,24 +178,5 @@ mod tests {
         assert_eq!(mapping.unread_about("look"), None);
         mapping.read_one("hidden", "[guard]\ntool = \"\\u006cook\"".to_owned());
         assert_eq!(mapping.unread_about("look"), Some("hidden"), "it may be spelled otherwise");
-    }
-
-    #[test]
-    fn a_call_reads_a_fact_only_if_it_is_the_very_call_of_its_source() {
-        let literal = |text: &str| IdPart::Literal(text.into());
-        let plain = source(&[("id", &[IdPart::Id])]);
-        assert_eq!(id(&plain, json!({"id": "42"})).as_deref(), Some("42"));
-        for other in [json!({}), json!({"id": 42}), json!({"id": "42", "verbose": true}), json!({"key": "42"})] {
-            assert_eq!(id(&plain, other.clone()), None, "{other}");
-        }
-        let inside = source(&[("path", &[literal("/accounts/"), IdPart::Id, literal(".json")])]);
-        assert_eq!(id(&inside, json!({"path": "/accounts/42.json"})).as_deref(), Some("42"));
-        assert_eq!(id(&inside, json!({"path": "/accounts/42.txt"})), None);
-        let fixed = source(&[("kind", &[literal("account")]), ("id", &[IdPart::Id])]);
-        assert_eq!(id(&fixed, json!({"kind": "account", "id": "42"})).as_deref(), Some("42"));
-        assert_eq!(id(&fixed, json!({"kind": "card", "id": "42"})), None);
-        let two = source(&[("a", &[IdPart::Id]), ("b", &[literal("x"), IdPart::Id])]);
-        assert_eq!(id(&two, json!({"a": "1", "b": "x1"})).as_deref(), Some("1"));
-        assert_eq!(id(&two, json!({"a": "1", "b": "x2"})), None);
     }
 }

@@ -226,7 +226,7 @@ impl Message {
             let why = "the server did not take it soon enough after the gate had let it pass; try again";
             return Some(why.to_owned());
         }
-        self.leave.as_ref().and_then(|leave| leave.held_back())
+        self.leave.as_ref().and_then(|leave| leave.held_back()).map(|found| found.why())
     }
 
     /// What is answered to a request that was not sent.
@@ -348,6 +348,11 @@ fn on_one_line(text: String) -> String {
 /// Anything that becomes JSON.
 pub fn raw(value: &impl serde::Serialize) -> Raw {
     to_raw_value(value).unwrap_or_default()
+}
+
+/// JSON as it is sent to others: what is marked as an exact number is one.
+pub fn sent(value: &serde_json::Value) -> Raw {
+    RawValue::from_string(countersign_core::decimal::unmarked(value)).unwrap_or_default()
 }
 
 pub fn number(number: u64) -> Raw {

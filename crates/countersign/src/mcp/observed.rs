@@ -6,7 +6,9 @@
 
 use super::gate::{Calling, GateClient, Unless};
 use super::message::{Members, Raw, raw};
+use super::readings::ClientSession;
 use super::refusal::{MEMBER, Refusal};
+use super::resumed::Notes;
 use crate::client::Call;
 use anyhow::Result;
 use countersign_api::{ObserveRequest, ObserveResponse};
@@ -29,13 +31,16 @@ pub struct Observations {
     kept: Mutex<VecDeque<(FactId, Arc<str>)>>,
     /// `None` where the system gives no randomness: then no word is good.
     secret: Option<[u8; 32]>,
+    /// Its session at the gate.
+    pub(super) session: ClientSession,
 }
 
 impl Default for Observations {
     fn default() -> Self {
         let mut secret = [0; 32];
         let is_drawn = getrandom::fill(&mut secret).is_ok();
-        Self { kept: Mutex::default(), secret: is_drawn.then_some(secret) }
+        let session = ClientSession::default();
+        Self { kept: Mutex::default(), secret: is_drawn.then_some(secret), session }
     }
 }
 
@@ -47,6 +52,16 @@ impl Observations {
     /// Nothing yet, with words that are good wherever the secret is the same.
     pub fn sealed_with(secret: [u8; 32]) -> Self {
         Self { secret: Some(secret), ..Self::default() }
+    }
+
+    /// The same, in a session that is noted.
+    pub fn noted(self, notes: Option<Notes>) -> Self {
+        Self { session: ClientSession::noted(notes), ..self }
+    }
+
+    /// Nothing yet, for requests that belong to no session but the one that each names.
+    pub fn stateless() -> Self {
+        Self { session: ClientSession::stateless(), ..Self::default() }
     }
 
     /// The seal of a word that this client is given. No one else can make it, so another session cannot use the word by guessing.

@@ -53,10 +53,28 @@ impl Refusal {
         Self::error("tool_not_approved", message, &hint, "never")
     }
 
+    /// More answers than a write can name may not have reached the client.
+    pub fn unsure(tool: &str, count: usize) -> Self {
+        let message = format!("{count} answers may not have reached you, so it is not known what {tool} would rest on");
+        Self::error("reading_unread", message, "Read again what you rely on, then make the call again.", "change")
+    }
+
     /// The arguments cannot be decided on.
     pub fn arguments(why: &str) -> Self {
         let message = format!("the arguments cannot be decided on: {why}");
         Self::error("invalid_arguments", message, "Call it with others.", "change")
+    }
+
+    /// A write that is guarded as read belongs to no session, so no one knows what it rests on.
+    pub fn no_session(tool: &str) -> Self {
+        let message = format!("`{tool}` is guarded as read, and this request names no session");
+        let hint = "Read first; the answer has the session in _meta.countersign.session. Send it along with this call.";
+        Self::error("session_required", message, hint, "change")
+    }
+
+    /// What a write rests on has changed.
+    pub fn changed(text: &str, object: Value) -> Self {
+        Self { text: text.to_owned(), object }
     }
 
     /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
@@ -91,6 +109,11 @@ impl Refusal {
     pub fn no_list(upstream: &str, why: &str) -> Self {
         let message = not_listed(&format!("the server `{upstream}`"), why);
         Self::error("upstream_failed", message, "Try again later.", "later")
+    }
+
+    /// Whether it says that something could not be read.
+    pub fn is_unread(&self) -> bool {
+        self.object.pointer("/error/code").and_then(Value::as_str) == Some("not_read")
     }
 
     /// A fact could not be read, or may not be shown.

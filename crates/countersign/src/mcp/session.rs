@@ -169,6 +169,13 @@ impl Session {
                 () = self.client.closed() => break,
             }
         }
+        // A client that has closed its side begins anew; one that was cut off may come back.
+        if !open {
+            let (gateway, seen) = (Arc::clone(&self.gateway), Arc::clone(&self.seen));
+            let closed = tokio::task::spawn_blocking(move || gateway.gate.close_session(&seen));
+            // The answers are out: nobody waits for this but the end of the gateway.
+            let _ = closed.await;
+        }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -312,7 +319,9 @@ impl Session {
         let Some(id) = params.get("requestId").map(|id| id.get().to_owned()) else { return };
         let calls: Vec<u64> = self.calls.iter().filter(|(_, call)| call.is(&id)).map(|(number, _)| *number).collect();
         // Where the gate, or the list of tools, has not come yet, nothing is ever sent.
-        self.calls.retain(|call, _| !calls.contains(call));
+        for call in &calls {
+            self.calls.remove(call).into_iter().for_each(CallState::abandon);
+        }
         self.uses.retain(|_, using| !using.is(&id));
         self.gathers.retain(|_, gather| !gather.is_for(&id));
         let found = self.pending.iter().filter(|(_, pending)| match &pending.purpose {

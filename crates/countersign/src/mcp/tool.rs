@@ -34,6 +34,20 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// Whether it can be called without arguments.
+    pub fn needs_no_arguments(&self) -> bool {
+        let schema =
+            self.member("inputSchema").and_then(|schema| serde_json::from_str::<serde_json::Value>(schema.get()).ok());
+        let required = schema.as_ref().and_then(|schema| schema.get("required"));
+        required.is_none_or(|required| required.as_array().is_some_and(Vec::is_empty))
+    }
+
+    /// Whether it says of itself that it does what cannot be undone.
+    pub fn is_destructive(&self) -> bool {
+        let annotations = self.member("annotations").and_then(|annotations| Members::parse(annotations.get()).ok());
+        annotations.is_some_and(|it| it.get("destructiveHint").is_some_and(|hint| hint.get() == "true"))
+    }
+
     /// Reads a definition. One without a name cannot be named in an error either.
     pub fn parse(definition: &RawValue) -> Result<Self, String> {
         let members =

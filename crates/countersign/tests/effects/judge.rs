@@ -22,7 +22,7 @@ struct Effect {
     /// Its outcomes, in order; `cancelled` for one that was never dispatched.
     outcomes: Vec<String>,
     /// What spoke for each.
-    summaries: Vec<String>,
+    findings: Vec<String>,
     /// Where it was from which entry on.
     states: Vec<(u64, String)>,
 }
@@ -137,7 +137,7 @@ impl Judge {
                 assert!(effect.sent.is_some() && !effect.is_over(), "settled out of turn: {entry}");
                 effect.states.push((index, verdict.clone()));
                 effect.outcomes.push(verdict);
-                effect.summaries.push(payload["evidence"]["summary"].as_str().unwrap_or_default().to_owned());
+                effect.findings.push(payload["evidence"]["found"].as_str().unwrap_or_default().to_owned());
             }
             _ => {}
         }
@@ -208,7 +208,7 @@ impl Judged {
             self.doubts += 1;
             self.doubts_settled += u64::from(last == Some("settled"));
             self.doubts_failed += u64::from(last == Some("failed"));
-            self.doubts_by_kills += u64::from(effect.summaries[0].contains("the gate ended"));
+            self.doubts_by_kills += u64::from(effect.findings[0] == "interrupted");
         }
     }
 }

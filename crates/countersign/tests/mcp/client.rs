@@ -112,6 +112,12 @@ impl Stdio {
         self.message()
     }
 
+    /// Kills it, so that it says and does nothing more.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Closes its input.
     pub fn close_input(&mut self) {
         drop(self.input.take());

@@ -152,7 +152,7 @@ fn in_shadow_mode_a_call_is_made_and_what_would_have_stopped_it_is_recorded() {
 }
 
 #[test]
-fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
+fn a_result_that_is_too_long_to_keep_is_handed_over_whole() {
     let (sandbox, gate, client) = world_under(PACT, "long");
     client.end();
     sandbox.run_ok(&["mcp", "approve", "--yes", "--server", gate.url()]);
@@ -160,10 +160,9 @@ fn what_was_done_and_not_kept_is_never_taken_for_something_to_call_again() {
     client.initialize();
     let done = client.call("transfer", &json!({"account": "42"}));
     let said = &done["_meta"]["countersign"];
-    // Its schema promises a structure that is gone; as a success it would be thrown away by clients that look for it.
-    assert_eq!((&said["verdict"], &done["isError"]), (&json!("settled"), &json!(true)), "{done}");
-    assert_eq!(said["retry"], json!({"how": "never"}));
-    assert!(done["content"][0]["text"].as_str().unwrap().contains("must not be called again"), "{done}");
+    // Its schema promises a structure, and here it is.
+    assert_eq!((&said["verdict"], done.get("isError")), (&json!("settled"), None), "{said}");
+    assert!(done["structuredContent"].to_string().len() > 16 * 1024, "{}", done["structuredContent"].to_string().len());
     client.end();
     gate.end();
 }

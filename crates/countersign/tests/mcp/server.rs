@@ -74,6 +74,13 @@ fn tools(mood: &str) -> Value {
     for name in ["slow", "die", "die_half", "garbage", "flood", "huge", "twice", "stray", "ask", "forge", "change"] {
         tools.push(json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}));
     }
+    if mood == "real" {
+        let free = json!({"type": "object"});
+        tools.push(json!({"name": "get_balance", "inputSchema": free, "annotations": {"readOnlyHint": true}}));
+        tools.push(json!({"name": "list_events", "inputSchema": free, "annotations": {"readOnlyHint": true}}));
+        tools.push(json!({"name": "get_issue", "inputSchema": free, "annotations": {"readOnlyHint": true}}));
+        tools.extend(["pay", "cancel", "close"].map(|name| json!({"name": name, "inputSchema": free})));
+    }
     if mood == "hidden" {
         tools
             .push(json!({"name": "sneaky", "description": "fine\u{200b}\u{e0041}", "inputSchema": {"type": "object"}}));
@@ -166,6 +173,24 @@ fn called(mood: &str, message: &Value, id: &Value, line: &str) -> Vec<String> {
             all.push(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{content}}}}}"#));
             all
         }
+        // As people are shown it: a number in a text.
+        "get_balance" => vec![text(&std::fs::read_to_string("balance").unwrap())],
+        // A long list, as JSON inside a text; what the file names is not in it.
+        "list_events" => {
+            let gone = std::fs::read_to_string("gone").unwrap_or_default();
+            let event =
+                |number: u32| json!({"id": format!("ev-{number}"), "title": "a meeting ".repeat(20), "seats": number});
+            let events: Vec<Value> = (0..200).map(event).filter(|event| event["id"] != gone.trim()).collect();
+            vec![text(&json!({"events": events, "page": 1.5}).to_string())]
+        }
+        "get_issue" => {
+            let arguments = &message["params"]["arguments"];
+            let is_it = *arguments == json!({"owner": "acme", "repo": "web", "issue": 7, "deep": false});
+            let state = if is_it { "open" } else { "unknown" };
+            let result = json!({"content": [], "structuredContent": {"state": state}});
+            vec![json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()]
+        }
+        "pay" | "cancel" | "close" => vec![text(line)],
         "transfer" if mood == "versioned" => vec![versioned(message, id)],
         "transfer" if mood == "long" => {
             let result = json!({"content": [], "structuredContent": {"story": "x".repeat(20_000)}});

@@ -4,8 +4,10 @@
 
 use super::*;
 use crate::action::ActionRequest;
+use crate::decimal::{marked, unmarked};
 use crate::limits::INTEGER_MAX;
 use crate::pact::load::load;
+use crate::pact::lower::{SCALE, lower, takes_null};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -84,14 +86,59 @@ fn scalar() -> BoxedStrategy<Json> {
         2 => rules("string", [listed(word), bounds(["maxLength"], 0..5)].concat()),
         2 => rules("integer", [listed(number), bounds(["minimum"], -5..6)].concat()),
         1 => rules("boolean", listed(flag)),
+        1 => money(),
+        1 => rules("decimal", exact_bounds()),
     ]
     .boxed()
 }
 
+fn money() -> BoxedStrategy<Json> {
+    (rules("money", exact_bounds()), 0_u8..=3)
+        .prop_map(|(mut schema, scale)| {
+            schema["scale"] = scale.into();
+            // What is listed must fit the scale.
+            for keyword in ["minimum", "maximum", "enum"] {
+                if scale < 2 && schema.get(keyword).is_some() {
+                    schema.as_object_mut().unwrap().remove(keyword);
+                }
+            }
+            schema
+        })
+        .boxed()
+}
+
+fn exact_bounds() -> Vec<(&'static str, BoxedStrategy<Json>)> {
+    let number = || select(vec![json!(-2), json!("-0.5"), json!("0"), json!("0.25"), json!(3)]);
+    vec![
+        ("minimum", number().boxed()),
+        ("maximum", number().boxed()),
+        ("enum", vec(number(), 1..4).prop_map(distinct).boxed()),
+    ]
+}
+
+/// The same, or null, in each of the ways to write it.
+fn nullable(schema: Json) -> BoxedStrategy<Json> {
+    let any_of = json!({"anyOf": [schema, {"type": "null"}]});
+    let one_of = json!({"oneOf": [{"type": "null"}, schema], "description": "either"});
+    let types = match schema["type"].as_str() {
+        Some(ty) => {
+            let mut schema = schema.clone();
+            schema["type"] = json!([ty, "null"]);
+            schema
+        }
+        None => any_of.clone(),
+    };
+    select(vec![schema, any_of, one_of, types]).boxed()
+}
+
 fn array() -> BoxedStrategy<Json> {
     let keywords = [bounds(["minItems", "maxItems"], 0..4), vec![("uniqueItems", flag().boxed())]].concat();
-    (rules("array", keywords), scalar())
+    (rules("array", keywords), prop_oneof![4 => scalar(), 1 => object(0)])
         .prop_map(|(mut schema, items)| {
+            // Of records, the schema alone knows which are the same.
+            if items["type"] == "object" {
+                schema.as_object_mut().unwrap().remove("uniqueItems");
+            }
             schema["items"] = items;
             schema
         })
@@ -100,9 +147,10 @@ fn array() -> BoxedStrategy<Json> {
 
 fn object(depth: u32) -> BoxedStrategy<Json> {
     let property = match depth {
-        0 => prop_oneof![4 => scalar(), 1 => array()].boxed(),
+        0 => scalar(),
         _ => prop_oneof![4 => scalar(), 1 => array(), 1 => object(depth - 1)].boxed(),
     };
+    let property = prop_oneof![2 => property.clone(), 1 => property.prop_flat_map(nullable)].boxed();
     subsequence(&NAMES[..], 0..=NAMES.len())
         .prop_flat_map(move |names| {
             let count = names.len();
@@ -128,7 +176,23 @@ fn anything() -> BoxedStrategy<Json> {
         .boxed()
 }
 
+/// By a lowered schema.
 fn fitting(schema: &Json) -> BoxedStrategy<Json> {
+    if takes_null(schema) {
+        let mut other = schema.clone();
+        if let Some(ty) = schema["type"].as_array().and_then(|types| types.first()) {
+            other["type"] = ty.clone();
+        }
+        if let Some(values) = other["enum"].as_array_mut() {
+            values.retain(|value| !value.is_null());
+        }
+        return prop_oneof![3 => fitting(&other), 1 => Just(Json::Null)].boxed();
+    }
+    if schema.get(SCALE).is_some() {
+        let texts = ["-0.5", "0.25", "0.5", "1.25", "0.00001", "99999999999999.5"].map(marked);
+        let others = [json!(-2), json!(0), json!(3), json!("0.25"), json!("3.0"), json!("1e0"), json!("x"), json!({})];
+        return select([&texts[..], &others].concat()).boxed();
+    }
     let listed = schema["enum"].as_array().cloned().into_iter().flatten().chain(schema.get("const").cloned());
     let listed: Vec<Json> = listed.collect();
     if !listed.is_empty() {
@@ -162,7 +226,7 @@ fn toml(json: &Json) -> String {
     match json {
         Json::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
         Json::Object(members) => {
-            let members: Vec<_> = members.iter().map(|(name, value)| format!("{name} = {}", toml(value))).collect();
+            let members: Vec<_> = members.iter().map(|(name, value)| format!("{name:?} = {}", toml(value))).collect();
             format!("{{ {} }}", members.join(", "))
         }
         other => other.to_string(),
@@ -210,11 +274,26 @@ fn body(params: &str) -> String {
     format!(r#"{{"params": {params}, "pact": "p", "action": "act", "idempotency_key": "{}"}}"#, "k".repeat(22))
 }
 
+/// Moves what properties are into definitions, one of which leads to another.
+fn refer(schema: &mut Json) {
+    let Some(properties) = schema["properties"].as_object_mut() else { return };
+    let mut definitions = Map::new();
+    for (name, property) in properties {
+        definitions.insert(format!("{name}_itself"), property.clone());
+        definitions.insert(name.clone(), json!({"$ref": format!("#/$defs/{name}_itself")}));
+        *property = json!({"$ref": format!("#/$defs/{name}"), "description": "see there"});
+    }
+    schema["$defs"] = definitions.into();
+}
+
 #[test]
 fn slots_bind_what_the_schema_accepts_and_nothing_else() {
     let (accepted, refused) = (Cell::new(0), Cell::new(0));
-    let many = object(2).prop_flat_map(|schema| {
-        let params = vec((fitting(&schema), any::<bool>()), 24);
+    let many = (object(2), any::<bool>()).prop_flat_map(|(mut schema, refers)| {
+        if refers {
+            refer(&mut schema);
+        }
+        let params = vec((fitting(&lower(&schema)), any::<bool>()), 24);
         (Just(schema), params)
     });
     let config = Config { cases: 256, failure_persistence: None, ..Config::default() };
@@ -225,7 +304,7 @@ fn slots_bind_what_the_schema_accepts_and_nothing_else() {
         prop_assert_eq!(&kind.params.schema, &schema);
         let slots = kind.params.slots.as_ref().ok_or_else(|| TestCaseError::fail(format!("no slots: {source}")))?;
         for (params, is_escaped) in sent {
-            let body = body(&if is_escaped { escaped(&params) } else { params.to_string() });
+            let body = body(&if is_escaped { escaped(&params) } else { unmarked(&params) });
             let request = ActionRequest::parse(&body).map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(&Json::Object(to_map(&request.params)), &params);
             let by_schema = bind_by_schema(kind, to_map(&request.params));
@@ -255,4 +334,67 @@ fn what_slots_do_not_know_is_left_to_the_schema() {
         assert!(bind(kind, &ActionRequest::parse(&body(good)).unwrap().params).is_ok(), "{rule}");
         assert!(bind(kind, &ActionRequest::parse(&body(bad)).unwrap().params).is_err(), "{rule}");
     }
+}
+
+/// What each parameter was sent as, and what conditions see of it.
+#[test]
+fn real_parameters_are_bound_exactly() {
+    let properties = r##"
+        type = "object"
+        additionalProperties = false
+        required = ["amount", "memo"]
+        "$defs".Who.type = "object"
+        "$defs".Who.additionalProperties = false
+        "$defs".Who.required = ["mail"]
+        "$defs".Who.properties = { mail = { type = "string" }, name = { type = ["string", "null"] } }
+        properties.amount = { type = "money", scale = 2, minimum = 0.01, maximum = "5000.00" }
+        properties.rate = { anyOf = [{ type = "decimal", maximum = 1 }, { type = "null" }] }
+        properties.memo = { type = ["string", "null"], maxLength = 20000 }
+        properties.to = { type = "array", maxItems = 3, items = { "$ref" = "#/$defs/Who" } }
+        properties.count = { type = "integer" }
+        properties.extra = { type = "object", additionalProperties = true, maxProperties = 2 }
+    "##;
+    let source = pact("{}").replace("params = {}", &format!("[action.act.params]\n{properties}"));
+    let loaded = load(&source).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let kind = loaded.pact.actions.values().next().unwrap();
+    let bound = |params: &str| {
+        let body = body(params);
+        let request = ActionRequest::parse(&body).unwrap();
+        bind(kind, &request.params).map(|bound| bound.to_json().to_string())
+    };
+    let misfits = |params: &str| {
+        let problems = bound(params).unwrap_err();
+        problems.iter().map(|it| format!("{} {}", it.at, it.what)).collect::<Vec<_>>().join("; ")
+    };
+    for (sent, seen) in [
+        (r#"{"amount": 12.34, "memo": null}"#, r#"{"amount":1234}"#),
+        (
+            r#"{"amount": "12.3", "memo": "x", "rate": 0.125}"#,
+            r#"{"amount":1230,"memo":"x","rate":{"$decimal":"0.125"}}"#,
+        ),
+        (r#"{"amount": 12, "memo": null, "rate": null, "count": 1200.0}"#, r#"{"amount":1200,"count":1200}"#),
+        (
+            r#"{"amount": 1e1, "memo": null, "to": [{"mail": "a", "name": null}, {"mail": "b", "name": "B"}]}"#,
+            r#"{"amount":1000,"to":[{"mail":"a"},{"mail":"b","name":"B"}]}"#,
+        ),
+        (r#"{"amount": 1, "memo": null, "extra": {"any": [1.5, null]}}"#, r#"{"amount":100}"#),
+    ] {
+        assert_eq!(bound(sent).as_deref(), Ok(seen), "{sent}");
+    }
+    for (sent, why) in [
+        (r#"{"amount": 12.345, "memo": null}"#, "/amount it must have at most 2 digits behind its point"),
+        (r#"{"amount": "12,3", "memo": null}"#, "/amount it has the wrong type; the pact says which"),
+        (r#"{"amount": 0.001, "memo": null}"#, "/amount it must have at most 2 digits behind its point"),
+        (r#"{"amount": 5000.01, "memo": null}"#, "/amount it must be at most 5000.0"),
+        (r#"{"amount": 0, "memo": null}"#, "/amount it must be at least 0.01"),
+        (r#"{"amount": null, "memo": null}"#, "/amount it has the wrong type; the pact says which"),
+        (r#"{"amount": 1}"#, " \"memo\" is required and missing"),
+        (r#"{"amount": 1, "memo": 1.5}"#, "/memo it has the wrong type; the pact says which"),
+        (r#"{"amount": 1, "memo": null, "count": 1.5}"#, "/count it has the wrong type; the pact says which"),
+        (r#"{"amount": 1, "memo": null, "rate": 1.00001}"#, "/rate it must have at most 4 digits behind its point"),
+        (r#"{"amount": 1, "memo": null, "to": [{"name": "B"}]}"#, "/to/0 \"mail\" is required and missing"),
+    ] {
+        assert_eq!(misfits(sent), why, "{sent}");
+    }
+    assert!(misfits(r#"{"amount": 1, "memo": null, "extra": {"a": 1, "b": 2, "c": 3}}"#).contains("maxProperties"));
 }

@@ -2,7 +2,9 @@
 
 use super::{Scope, members};
 use crate::pact::diagnostic::{Problems, suggestion};
+use crate::pact::reads;
 use crate::pact::source::{Table, Text, string};
+use crate::pact::template::{Part, parse_text};
 use crate::pact::{BodyRule, SendRule, SourceRead, VersionRule};
 use smol_str::SmolStr;
 use std::ops::Range;
@@ -16,6 +18,41 @@ pub(super) fn read<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &m
     let versions = versions(scope, body, problems);
     let fails_on_error = body.choice("on_error", &[("in_doubt", false), ("failed", true)], problems).unwrap_or(false);
     Some(SendRule::Tool { tool: tool?.value.into(), arguments: arguments?, versions: versions?, fails_on_error })
+}
+
+/// Reads a call of whichever tool the parameters name: server, tool and arguments are each one parameter.
+pub(super) fn any<'a>(
+    scope: &Scope<'_, 'a>,
+    server: &Text<'a>,
+    body: &mut Table<'a>,
+    problems: &mut Problems,
+) -> Option<(SmolStr, SendRule)> {
+    let tool = body.required_string("tool", "name the parameter: tool = \"{tool}\"", problems);
+    let arguments = body.required_string("arguments", "name the parameter: arguments = \"{arguments}\"", problems);
+    let server = param(scope, server, problems);
+    let tool = tool.and_then(|tool| param(scope, &tool, problems));
+    let arguments = arguments.and_then(|arguments| param(scope, &arguments, problems));
+    Some((SmolStr::default(), SendRule::AnyTool { server: server?, tool: tool?, arguments: arguments? }))
+}
+
+/// A text that is one parameter and nothing else.
+fn param(scope: &Scope<'_, '_>, text: &Text<'_>, problems: &mut Problems) -> Option<SmolStr> {
+    let before = problems.errors();
+    let parts = parse_text(text, problems)?;
+    let Some((name, span)) = one_param(&parts) else {
+        problems.error(&text.content(), "this must be one parameter and nothing else", "write it as \"{server}\"");
+        return None;
+    };
+    reads::check_text_param(name, span, scope.params, problems);
+    (problems.errors() == before).then(|| SmolStr::new(name))
+}
+
+/// The parameter that a text is, as it was given: a normalised one names another tool than the one that was approved.
+fn one_param(parts: &[Part]) -> Option<(&String, &Range<usize>)> {
+    match parts {
+        [Part::Param(name, normalisers, span)] if normalisers.is_empty() => Some((name, span)),
+        _ => None,
+    }
 }
 
 /// A place in a tool's structured result. What a result says in texts is worded for people, and no place to look for a call.
@@ -56,7 +93,7 @@ fn versions<'a>(scope: &Scope<'_, 'a>, body: &mut Table<'a>, problems: &mut Prob
 /// The attribute that is the version of what a source reads.
 fn version_of(read: &SourceRead) -> Option<SmolStr> {
     match read {
-        SourceRead::Tool { version, .. } => version.clone(),
+        SourceRead::Tool(source) => source.version.clone(),
         SourceRead::Query(_) | SourceRead::Path(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Calls and claims in the manifest: what leaves the building, and who may announce a change.
 
 use super::{cell, code, duration, or_dash};
-use crate::pact::{ActionType, BodyRule, CallRule, Pact, Read, SendRule, TextPart};
+use crate::pact::{ActionType, AsRead, BodyRule, CallRule, Pact, Read, SendRule, TextPart};
 use std::fmt::Write as _;
 
 /// Writes who may announce changes.
@@ -30,10 +30,26 @@ pub(super) fn write_call(out: &mut String, action: &ActionType) {
     let Some(call) = &action.call else { return };
     let _ = write!(out, "\n### What it calls\n\n- {} by adapter `{}`\n", sent(&call.send, &action.reads), call.adapter);
     let _ = writeln!(out, "- atomicity: {}", action.atomicity().as_str());
+    if let Some(guard) = &action.guard {
+        write_guard(out, guard);
+    }
     if call.after_ms > 0 {
         let _ = writeln!(out, "- leaves {} after it was asked for, and is decided again then", duration(call.after_ms));
     }
     write_outcome(out, call, &action.reads);
+}
+
+fn write_guard(out: &mut String, guard: &AsRead) {
+    let list = |tools: &[smol_str::SmolStr]| tools.iter().map(|tool| code(tool)).collect::<Vec<_>>().join(", ");
+    let rests_on =
+        if guard.rests_on.is_empty() { "every reading of its session".to_owned() } else { list(&guard.rests_on) };
+    let _ = writeln!(out, "- guarded as read: runs only if {rests_on} reads the same right before the call");
+    if !guard.must_read.is_empty() {
+        let _ = writeln!(out, "- must have been read in the session: {}", list(&guard.must_read));
+    }
+    if let Some(stale_after_ms) = guard.stale_after_ms {
+        let _ = writeln!(out, "- a reading older than {} does not count", duration(stale_after_ms));
+    }
 }
 
 fn write_outcome(out: &mut String, call: &CallRule, reads: &[Read]) {
@@ -82,6 +98,9 @@ fn sent(send: &SendRule, reads: &[Read]) -> String {
                 format!(", and the version of `{read}` as `{}`", version.argument)
             });
             format!("tool `{tool}`{}{}", members(arguments), versions.collect::<String>())
+        }
+        SendRule::AnyTool { server, tool, arguments } => {
+            format!("the tool that `{tool}` names, of the server that `{server}` names, with `{arguments}`")
         }
     }
 }

@@ -11,6 +11,8 @@ pub(super) const ANNOTATIONS: [&str; 5] = ["title", "description", "examples", "
 pub(super) const STRING: [&str; 3] = ["minLength", "maxLength", "pattern"];
 /// Bounds of integers.
 pub(super) const INTEGER: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+/// Bounds of money and decimals.
+pub(super) const EXACT: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 /// Keywords of lists.
 pub(super) const ARRAY: [&str; 4] = ["items", "minItems", "maxItems", "uniqueItems"];
 /// Keywords of objects.
@@ -26,11 +28,11 @@ pub(super) fn refuse_unknown(schema: &DeTable<'_>, known: &[&[&'static str]], pr
         }
         let (message, hint) = match name {
             "$ref" | "$dynamicRef" | "$id" | "$defs" => (
-                format!("`{name}` is not available: a pact is self-contained"),
-                "write the type out where it is used".to_owned(),
+                format!("`{name}` is not available here"),
+                "definitions are in `$defs` of `params`, and { \"$ref\" = \"#/$defs/NAME\" } stands alone".to_owned(),
             ),
             "anyOf" | "oneOf" | "allOf" | "not" | "if" | "then" | "else" => (
-                format!("`{name}` is not available: every parameter has one type"),
+                format!("`{name}` is not available here: every parameter has one type, or null"),
                 "write the rule as a precondition: [[action.NAME.require]]".to_owned(),
             ),
             "default" => (

@@ -5,7 +5,10 @@
 //! other. They say nothing about what they do not take. A schema with a keyword that is not known here has no slots.
 
 use super::keywords::ANNOTATIONS;
+use super::lower::{DECIMAL, SCALE, takes_null};
+use crate::decimal;
 use crate::json::{JsonRef, Members};
+use crate::limits::INTEGER_MAX;
 use crate::value::{Attributes, Set, Value};
 use serde_json::{Map, Value as Json};
 use smol_str::SmolStr;
@@ -24,6 +27,8 @@ pub struct Slots {
 struct Slot {
     name: SmolStr,
     required: bool,
+    /// Whether null may stand for its absence.
+    is_nullable: bool,
     rule: Rule,
 }
 
@@ -31,10 +36,18 @@ struct Slot {
 #[derive(Debug)]
 enum Rule {
     Bool(Listed<bool>),
-    Long { min: i64, max: i64, listed: Listed<i64> },
+    Long { min: i64, max: i64, listed: Listed<i64>, unit: Unit },
     String { chars_min: usize, chars_max: usize, listed: Listed<SmolStr> },
     Set { element: Box<Rule>, items_min: usize, items_max: usize, is_unique: bool },
     Record(Slots),
+}
+
+/// What a number is counted in.
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    One,
+    Money(u8),
+    Decimal,
 }
 
 /// The only values that there are, where the schema lists them.
@@ -46,14 +59,20 @@ impl Slots {
         let schema = schema.as_object()?;
         knows(schema, &["type", "properties", "required", "additionalProperties"])?;
         let is_closed = schema.get("additionalProperties") == Some(&Json::Bool(false));
-        if !is_closed || schema.get("type")? != "object" {
+        // A record that may be null has both types; whether null is taken is the slot's matter.
+        let is_object = match schema.get("type")? {
+            Json::Array(types) => types.first().is_some_and(|ty| ty == "object"),
+            ty => ty == "object",
+        };
+        if !is_closed || !is_object {
             return None;
         }
         let names = schema.get("required").map_or(Some(&[][..]), |names| Some(names.as_array()?.as_slice()))?;
         let properties = schema.get("properties").map_or(Some(None), |properties| properties.as_object().map(Some))?;
         let slot = |(name, schema): (&String, &Json)| {
             let required = names.iter().any(|required| required == name);
-            Some(Slot { name: SmolStr::new(name), required, rule: Rule::compile(schema)? })
+            let is_nullable = takes_null(schema);
+            Some(Slot { name: SmolStr::new(name), required, is_nullable, rule: Rule::compile(schema)? })
         };
         let mut slots = properties.into_iter().flatten().map(slot).collect::<Option<Box<[_]>>>()?;
         slots.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -74,6 +93,9 @@ impl Slots {
             let at = self.slots.binary_search_by(|slot| slot.name.as_str().cmp(name)).ok()?;
             let slot = self.slots.get(at)?;
             required += usize::from(slot.required);
+            if slot.is_nullable && *json == JsonRef::Null {
+                continue;
+            }
             fields.push((slot.name.clone(), slot.rule.value(json)?));
         }
         // No name is there twice, so as many as are required are all of these.
@@ -90,6 +112,7 @@ impl Rule {
         let rules = schema.as_object()?;
         let listed = || rules.get("enum").and_then(|values| values.as_array()?.first()).or_else(|| rules.get("const"));
         let ty = match (rules.get("type"), listed()) {
+            (Some(Json::Array(types)), _) => types.first()?.as_str()?,
             (Some(ty), _) => ty.as_str()?,
             (None, Some(Json::Bool(_))) => "boolean",
             (None, Some(Json::Number(_))) => "integer",
@@ -103,14 +126,19 @@ impl Rule {
             }
             "integer" => {
                 let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
-                knows(rules, &[&["type", "enum", "const"][..], &bounds].concat())?;
+                knows(rules, &[&["type", "enum", "const", SCALE, DECIMAL][..], &bounds].concat())?;
                 let [minimum, maximum, above, below] = bounds.map(|bound| rules.get(bound).map(Json::as_i64));
                 let [minimum, above] = [minimum, above].map(|bound| bound.unwrap_or(Some(i64::MIN)));
                 let [maximum, below] = [maximum, below].map(|bound| bound.unwrap_or(Some(i64::MAX)));
                 // Integers are within ±(2^53-1), far from both ends.
                 let min = minimum?.max(above?.saturating_add(1));
                 let max = maximum?.min(below?.saturating_sub(1));
-                Some(Self::Long { min, max, listed: values(rules, Json::as_i64)? })
+                let unit = match (rules.get(SCALE), rules.contains_key(DECIMAL)) {
+                    (None, _) => Unit::One,
+                    (Some(_), true) => Unit::Decimal,
+                    (Some(scale), false) => Unit::Money(u8::try_from(scale.as_u64()?).ok()?),
+                };
+                Some(Self::Long { min, max, listed: values(rules, Json::as_i64)?, unit })
             }
             "string" => {
                 knows(rules, &["type", "enum", "const", "minLength", "maxLength"])?;
@@ -123,6 +151,10 @@ impl Rule {
                 let element = Box::new(Self::compile(rules.get("items")?)?);
                 let (items_min, items_max) = (count(rules, "minItems", 0)?, count(rules, "maxItems", usize::MAX)?);
                 let is_unique = rules.get("uniqueItems").map_or(Some(false), Json::as_bool)?;
+                // Records that differ by a null are different to the schema.
+                if is_unique && matches!(*element, Self::Set { .. } | Self::Record(_)) {
+                    return None;
+                }
                 Some(Self::Set { element, items_min, items_max, is_unique })
             }
             "object" => Slots::compile(schema).map(Self::Record),
@@ -134,8 +166,17 @@ impl Rule {
     fn value(&self, json: &JsonRef<'_>) -> Option<Value> {
         match (self, json) {
             (Self::Bool(listed), JsonRef::Bool(truth)) => allows(listed, truth).then_some(Value::Bool(*truth)),
-            (Self::Long { min, max, listed }, JsonRef::Integer(number)) => {
-                ((min..=max).contains(&number) && allows(listed, number)).then_some(Value::Long(*number))
+            (Self::Long { min, max, listed, unit }, json) => {
+                let number = match (unit, json) {
+                    (Unit::One, JsonRef::Integer(number)) => *number,
+                    (Unit::One, _) => return None,
+                    (Unit::Money(scale), json) => {
+                        units(json, *scale).filter(|units| (-INTEGER_MAX..=INTEGER_MAX).contains(units))?
+                    }
+                    (Unit::Decimal, json) => units(json, decimal::DECIMAL_SCALE)?,
+                };
+                let fits = (min..=max).contains(&&number) && allows(listed, &number);
+                fits.then_some(if matches!(unit, Unit::Decimal) { Value::Decimal(number) } else { Value::Long(number) })
             }
             (Self::String { chars_min, chars_max, listed }, JsonRef::String(text)) => {
                 // A character has at least one byte, so most strings need not be counted.
@@ -160,6 +201,15 @@ impl Rule {
     }
 }
 
+/// An exact number in units of its last digit.
+fn units(json: &JsonRef<'_>, scale: u8) -> Option<i64> {
+    match json {
+        JsonRef::Decimal(text) => decimal::units(text, scale).ok(),
+        JsonRef::Null | JsonRef::Bool(_) | JsonRef::Array(_) => None,
+        other => decimal::units(&decimal::number_text(&other.to_value())?, scale).ok(),
+    }
+}
+
 fn allows<T: PartialEq>(listed: &Listed<T>, value: &T) -> bool {
     listed.as_ref().is_none_or(|listed| listed.contains(value))
 }
@@ -177,7 +227,10 @@ fn values<T: PartialEq>(rules: &Map<String, Json>, of: impl Fn(&Json) -> Option<
         None => None,
     };
     let listed = match rules.get("enum") {
-        Some(values) => Some(values.as_array()?.iter().map(of).collect::<Option<Vec<T>>>()?),
+        Some(values) => {
+            let values = values.as_array()?.iter().filter(|value| !value.is_null());
+            Some(values.map(of).collect::<Option<Vec<T>>>()?)
+        }
         None => None,
     };
     Some(match (listed, constant) {

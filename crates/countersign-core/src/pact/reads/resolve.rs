@@ -64,10 +64,12 @@ fn template(one: &Written, done: &Reads) -> Option<Vec<TemplatePart>> {
         .iter()
         .map(|part| match part {
             Part::Literal(text) => Some(TemplatePart::Literal(SmolStr::new(text))),
-            Part::Param(name, _) => Some(TemplatePart::Param(SmolStr::new(name))),
-            Part::Attribute(read, attribute, _) => {
-                let read = done.position(read)?;
-                Some(TemplatePart::Attribute { read, attribute: SmolStr::new(attribute) })
+            Part::Param(name, by, _) => {
+                Some(TemplatePart::Param { name: SmolStr::new(name), normalisers: by.as_slice().into() })
+            }
+            Part::Attribute(read, attribute, by, _) => {
+                let (read, normalisers) = (done.position(read)?, by.as_slice().into());
+                Some(TemplatePart::Attribute { read, attribute: SmolStr::new(attribute), normalisers })
             }
         })
         .collect()
@@ -77,14 +79,31 @@ fn check_parts(one: &Written, all: &[Written], params: &Params, problems: &mut P
     for part in &one.parts {
         match part {
             Part::Literal(_) => {}
-            Part::Param(name, span) => check_param(name, "an id", span, params, problems),
-            Part::Attribute(read, attribute, span) if one.name == "resource" => {
+            Part::Param(name, by, span) => {
+                check_param(name, "an id", span, params, problems);
+                let is_text = params.types.get(name.as_str()).is_none_or(|field| field.ty == ValueType::String);
+                check_normalised(name, is_text || by.is_empty(), span, problems);
+            }
+            Part::Attribute(read, attribute, _, span) if one.name == "resource" => {
                 let message = format!("`resource` is read first, so its id cannot use `{read}.{attribute}`");
                 let hint = format!("make `{read}` the resource and read this fact under `reads`");
                 problems.error(span, message, hint);
             }
-            Part::Attribute(read, attribute, span) => check_attribute(read, attribute, span, all, problems),
+            Part::Attribute(read, attribute, by, span) => {
+                check_attribute(read, attribute, span, all, problems);
+                let field =
+                    all.iter().find(|other| other.name == *read).and_then(|it| it.schema.get(attribute.as_str()));
+                let is_text = field.is_none_or(|field| field.ty == ValueType::String);
+                check_normalised(&format!("{read}.{attribute}"), is_text || by.is_empty(), span, problems);
+            }
         }
+    }
+}
+
+fn check_normalised(name: &str, is_sound: bool, span: &Range<usize>, problems: &mut Problems) {
+    if !is_sound {
+        let message = format!("`{name}` is a number, which has one spelling already");
+        problems.error(span, message, "remove the normaliser: it is for text");
     }
 }
 
@@ -92,8 +111,8 @@ fn check_parts(one: &Written, all: &[Written], params: &Params, problems: &mut P
 fn check_ambiguity(one: &Written, params: &Params, problems: &mut Problems) {
     let free = |part: &&Part| match part {
         Part::Literal(_) => false,
-        Part::Param(name, _) => {
-            let property = params.schema.get("properties").and_then(|all| all.get(name.as_str()));
+        Part::Param(name, ..) => {
+            let property = params.lowered.get("properties").and_then(|all| all.get(name.as_str()));
             let bound = |key| property.is_some_and(|property| property.get(key).is_some());
             let is_text = params.types.get(name.as_str()).is_some_and(|field| field.ty == ValueType::String);
             is_text && !["pattern", "enum", "const"].into_iter().any(bound)

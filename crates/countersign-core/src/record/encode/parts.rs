@@ -169,8 +169,10 @@ pub(super) fn write_reads(out: &mut Canonical, decision: &Decision, form: Form<'
 
 fn write_charge(out: &mut Canonical, charge: &Charge) {
     out.open('{');
-    out.key("action");
-    out.string(charge.budget.action.as_str());
+    if let Some(action) = &charge.budget.action {
+        out.key("action");
+        out.string(action.as_str());
+    }
     if let Some(agent) = &charge.budget.agent {
         out.key("agent");
         out.string(agent.as_str());

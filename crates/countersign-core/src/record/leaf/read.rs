@@ -16,7 +16,7 @@ use minicbor::encode::Write as Sink;
 fn may_have(kind: Kind, member: u8) -> bool {
     use Kind::{
         Action, Approval, Batch, Confirm, Dispatch, Erasure, Expiry, Extension, Feed, Genesis, Group, Halt, Held, Pact,
-        Refusal, Resume, Rotation, Settle, Shadow, Withdrawal,
+        Reading, Refusal, Resume, Rotation, Session, Settle, Shadow, Withdrawal,
     };
     match member {
         0..=6 | 20..=25 | 29 => true,
@@ -25,9 +25,9 @@ fn may_have(kind: Kind, member: u8) -> bool {
         9 => matches!(kind, Action | Shadow | Approval | Dispatch | Settle | Group),
         10 => matches!(kind, Action | Shadow | Approval | Dispatch | Pact | Group),
         11 => matches!(kind, Action | Shadow | Approval | Dispatch | Confirm | Group),
-        12 => matches!(kind, Action | Shadow | Approval | Settle | Feed),
+        12 => matches!(kind, Action | Shadow | Approval | Settle | Feed | Session | Reading),
         13 => matches!(kind, Approval | Refusal | Expiry),
-        14 => matches!(kind, Dispatch | Settle),
+        14 => matches!(kind, Dispatch | Settle | Reading),
         15 => matches!(kind, Extension | Withdrawal),
         16 => kind == Feed,
         17 => kind == Erasure,

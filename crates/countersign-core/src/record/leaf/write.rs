@@ -128,6 +128,7 @@ impl<'a> Fields<'a> {
             Event::Extension { claim, .. } | Event::Withdrawal { claim } => fields.claim = Some(claim.0),
             Event::Erasure { entries, .. } => fields.erased = Some(entries),
             Event::Feed { held, .. } => fields.held = *held,
+            Event::Reading { effect, .. } => fields.effect = effect.map(|effect| effect.0),
             Event::Genesis { log_key, .. } | Event::Rotation { log_key, .. } => fields.log_key = Some(log_key),
             Event::Confirm { tag, version, .. } => fields.reads = Some(Versions::One(*tag, *version)),
             Event::Pact(pact) => fields.pact = Some((&pact.name, pact.version, &pact.hash)),
@@ -143,6 +144,7 @@ impl<'a> Fields<'a> {
             | Event::Dispatch(_)
             | Event::Settle(_)
             | Event::Claim { .. }
+            | Event::Session { .. }
             | Event::Denials(_)
             | Event::Done(_)
             | Event::Erased(_) => {}

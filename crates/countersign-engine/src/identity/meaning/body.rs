@@ -4,10 +4,10 @@
 //! be compared here: what a reviewer was shown is sealed with a key that the log does not hold, and an action is decided again from its
 //! body.
 
-use countersign_core::call::{Evidence, Outcome};
+use countersign_core::call::{Evidence, Found, FoundCode, Outcome};
 use countersign_core::identity::Signed;
 use countersign_core::ids::FactId;
-use countersign_core::json::parse_object;
+use countersign_core::json::parse_object_exact;
 use countersign_core::limits::APPROVAL_EXPIRES_MS;
 use countersign_core::record::{Approved, Event, Settle};
 use countersign_core::state::State;
@@ -55,6 +55,8 @@ pub(super) fn check(signed: &Signed, event: &Event, state: &State) -> Result<(),
         | Event::Genesis { .. }
         | Event::Feed { held: Some(_), .. }
         | Event::Dispatch(_)
+        | Event::Session { .. }
+        | Event::Reading { .. }
         | Event::Expiry { .. }
         | Event::Denials(_)
         | Event::Done(_)
@@ -87,7 +89,7 @@ struct Asked(Map<String, Value>);
 impl Asked {
     fn read(signed: &Signed) -> Result<Self, String> {
         let text = signed.body.as_deref().unwrap_or_default();
-        parse_object(text)
+        parse_object_exact(text)
             .map(Self)
             .map_err(|error| format!("the body that was signed is not acceptable JSON: {error}"))
     }
@@ -150,10 +152,11 @@ fn check_resolved(asked: &mut Asked, settle: &Settle) -> Result<(), String> {
     if outcome != Some(settle.outcome) {
         return Err(otherwise("another outcome"));
     }
-    asked.is_text("reason", &settle.evidence.summary)?;
+    asked.is_text("reason", settle.evidence.found.said.as_deref().unwrap_or_default())?;
     // How often it was tried is the gate's own count.
-    let (attempts, summary) = (settle.evidence.attempts, settle.evidence.summary.clone());
-    let said = Evidence { attempts, summary, ..Evidence::default() };
+    let (attempts, said) = (settle.evidence.attempts, settle.evidence.found.said.clone());
+    let found = Found { said, ..FoundCode::Resolved.alone() };
+    let said = Evidence { attempts, found: Box::new(found), ..Evidence::default() };
     if settle.evidence == said { Ok(()) } else { Err(otherwise("no such evidence")) }
 }
 

@@ -39,23 +39,6 @@ pub fn of_probe(status: u16, evidence: Evidence) -> Probed {
     }
 }
 
-/// The status in a sentence.
-pub fn sentence(status: u16) -> String {
-    let why = match status {
-        200..=299 => "",
-        300..=399 => ": a redirect, and none is followed",
-        408 => ": it, or something on the way, stopped waiting",
-        409 => ": it sees a conflict, perhaps with an earlier attempt",
-        412 => ": what was read there has changed since",
-        425 => ": it will not take it this early",
-        429 => ": too much at once; nothing was done",
-        400..=499 => ": it refuses",
-        500..=599 => ": it failed, and does not say how far it had come",
-        _ => ": this means nothing here",
-    };
-    format!("the service answered {status}{why}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use super::super::breaker::Breaker;
 use super::super::kept;
 use super::{Failed, HttpAdapter};
-use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, FoundCode, Send};
 use countersign_core::json;
 use countersign_core::pact::FactSchema;
 use countersign_core::value::Attributes;
@@ -76,7 +76,7 @@ impl HttpAdapter {
         match read {
             Ok((value, ..)) => Ok(value),
             Err(Failed::NotSent(evidence) | Failed::Never(evidence) | Failed::Unknown(evidence)) => {
-                Err(evidence.summary)
+                Err(evidence.words())
             }
         }
     }
@@ -91,7 +91,7 @@ impl HttpAdapter {
         halted: &dyn Fn() -> Result<(), Evidence>,
     ) -> Result<(Option<Attributes>, &'r str, Option<String>), Failed> {
         let ExternalRead { fact, adapter, how } = outside;
-        let unread = |why: String| self.said(format!("{fact} could not be read: {why}"));
+        let unread = |why: String| self.found(FoundCode::Unread.about(fact).and_said(why));
         let ExternalHow::Path(path) = how else {
             return Err(Failed::Never(unread(format!("{} reads paths, and this is none", self.name))));
         };
@@ -101,8 +101,8 @@ impl HttpAdapter {
         let answer = self.send(breaker, self.request("GET", path, None)?, until, halted);
         let answer = answer.map_err(|failed| match failed {
             // No answer to a read leaves no doubt: reading does nothing.
-            Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.summary)),
-            Failed::Never(evidence) => Failed::Never(unread(evidence.summary)),
+            Failed::NotSent(evidence) | Failed::Unknown(evidence) => Failed::NotSent(unread(evidence.words())),
+            Failed::Never(evidence) => Failed::Never(unread(evidence.words())),
         })?;
         // A clear answer that cannot be used will be the same next time: waiting for another would keep everyone fenced out, and
         // act by itself whenever it comes.
@@ -116,9 +116,9 @@ impl HttpAdapter {
             }
             404 | 410 => None,
             status if super::outcome::is_passing(status) => {
-                return Err(Failed::NotSent(unread(super::outcome::sentence(status))));
+                return Err(Failed::NotSent(unread(FoundCode::Answered.alone().words(Some(status.into())))));
             }
-            status => return Err(Failed::Never(unread(super::outcome::sentence(status)))),
+            status => return Err(Failed::Never(unread(FoundCode::Answered.alone().words(Some(status.into()))))),
         };
         Ok((value, path, answer.etag))
     }
@@ -128,7 +128,7 @@ impl HttpAdapter {
 /// passed over, and null is what is absent; but what the pact does ask for must be there and fit.
 fn attributes(body: &[u8], schema: &FactSchema) -> Result<Attributes, String> {
     let text = std::str::from_utf8(body).map_err(|_| "the answer is not text".to_owned())?;
-    let mut object = json::parse_object(text).map_err(|error| format!("the answer does not fit: {error}"))?;
+    let mut object = json::parse_object_exact(text).map_err(|error| format!("the answer does not fit: {error}"))?;
     object.retain(|name, value| schema.contains_key(name.as_str()) && !value.is_null());
     Attributes::from_json(&object, schema).map_err(|error| format!("the answer does not fit: {error}"))
 }

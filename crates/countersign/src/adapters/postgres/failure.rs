@@ -1,6 +1,6 @@
 //! What can go wrong between a statement and its answer, by what follows from it.
 
-use countersign_core::call::one_line;
+use countersign_core::call::{Found, FoundCode, one_line};
 use std::error::Error as _;
 use tokio_postgres::error::{DbError, Severity};
 
@@ -11,24 +11,26 @@ const SAID_BYTES_MAX: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The connection broke, or no answer came in time. What was not committed is rolled back by the server.
-    Lost(String),
+    Lost(Found),
     /// The server gave up the transaction because of others, and the same transaction may succeed if tried again.
-    Conflict(String),
+    Conflict(Found),
     /// The server did not do it now, and may do it later: a lock that others hold, too many connections.
-    Busy(String),
+    Busy(Found),
     /// A prepared statement no longer fits its tables; a new connection prepares it again.
-    Outdated(String),
+    Outdated(Found),
     /// The server says no, and will say no again.
-    Refused(String),
+    Refused(Found),
 }
 
 impl Failure {
-    /// What happened, in a sentence.
-    pub fn said(&self) -> &str {
+    /// What happened.
+    pub fn found(&self) -> &Found {
         match self {
-            Self::Lost(said) | Self::Conflict(said) | Self::Busy(said) | Self::Outdated(said) | Self::Refused(said) => {
-                said
-            }
+            Self::Lost(found)
+            | Self::Conflict(found)
+            | Self::Busy(found)
+            | Self::Outdated(found)
+            | Self::Refused(found) => found,
         }
     }
 }
@@ -37,8 +39,8 @@ impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(refused) => of_server(refused),
-            None if broken(&error) => Self::Lost(format!("the connection broke: {}", causes(&error))),
-            None => Self::Refused(causes(&error)),
+            None if broken(&error) => Self::Lost(FoundCode::NoAnswer.said(causes(&error))),
+            None => Self::Refused(FoundCode::Unsendable.said(causes(&error))),
         }
     }
 }
@@ -52,7 +54,7 @@ pub fn surely_not_committed(error: &tokio_postgres::Error) -> bool {
 /// Without `DETAIL` and without the statement: both can quote values of rows.
 fn of_server(refused: &DbError) -> Failure {
     let code = refused.code().code();
-    let said = format!("PostgreSQL: {} ({code})", one_line(refused.message(), SAID_BYTES_MAX));
+    let said = FoundCode::Database.about(code).and_said(one_line(refused.message(), SAID_BYTES_MAX));
     match code {
         "40001" | "40P01" => Failure::Conflict(said),
         // A lock or a statement that took too long.
@@ -60,13 +62,6 @@ fn of_server(refused: &DbError) -> Failure {
         // The server ends the connection, or is not ready for one.
         "25P03" | "57P01" | "57P02" | "57P03" | "57P05" => Failure::Lost(said),
         "0A000" | "26000" => Failure::Outdated(said),
-        "42P01" | "3F000" => Failure::Refused(format!(
-            "{said}; check the name in the pact; if it is the receipts that are missing, run `countersign postgres init`"
-        )),
-        "42501" => Failure::Refused(format!(
-            "{said}; the gate's user lacks this right; `countersign postgres init --guard TABLE`, run as the owner of \
-             the table, grants what the gate needs"
-        )),
         _ if code.starts_with("53") || code.starts_with("08") => Failure::Busy(said),
         _ => Failure::Refused(said),
     }

@@ -7,7 +7,7 @@
 use super::failure::{Failure, surely_not_committed};
 use super::session::Session;
 use super::values::Text;
-use countersign_core::call::Evidence;
+use countersign_core::call::{Evidence, FoundCode};
 use countersign_core::value::Attributes;
 use countersign_engine::outbox::FactAsRead;
 use serde_json::Value as Json;
@@ -101,9 +101,9 @@ impl Receipts {
             }
             let (seq, judged_at_ms, read): (String, Option<i64>, Option<String>) =
                 (row.try_get(0)?, row.try_get(2)?, row.try_get(3)?);
-            let summary = format!("committed in PostgreSQL with receipt {seq}, which was found afterwards");
+            let found = FoundCode::FoundCommitted.about(&seq);
             Ok(Known::Happened(Happened {
-                evidence: Evidence { receipt: Some(seq), ..Evidence::said(summary) },
+                evidence: Evidence { receipt: Some(seq), ..Evidence::of(found) },
                 judged_at_ms: judged_at_ms.and_then(|at| u64::try_from(at).ok()).unwrap_or(0),
                 read: read.and_then(|text| parse_read(&text)),
             }))
@@ -118,7 +118,7 @@ async fn end(client: &Client, then: Then) -> Result<(), Failure> {
             // Whether the void receipt is there is found out by looking again.
             let sure = surely_not_committed(&error);
             let failure = Failure::from(error);
-            if sure { failure } else { Failure::Lost(failure.said().to_owned()) }
+            if sure { failure } else { Failure::Lost(failure.found().clone()) }
         }),
     }
 }

@@ -5,6 +5,7 @@
 
 use super::failure::Failure;
 use super::settings::Settings;
+use countersign_core::call::{Found, FoundCode};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
@@ -20,7 +21,9 @@ const PREPARED_MAX: usize = 512;
 const IDLE_MS_MAX: u64 = 10_000;
 
 /// What is said when the time is up.
-pub const TOO_LATE: &str = "no answer came in time";
+pub fn too_late() -> Found {
+    FoundCode::NoAnswer.said("no answer came in time")
+}
 
 /// What moves a connection. It ends without waiting, since an adapter may be dropped where no one may wait.
 struct Driver(Option<Runtime>);
@@ -31,12 +34,13 @@ impl Driver {
     }
 
     fn within<T>(&self, deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let runtime = self.0.as_ref().ok_or_else(|| Failure::Lost("the connection has ended".to_owned()))?;
+        let runtime =
+            self.0.as_ref().ok_or_else(|| Failure::Lost(FoundCode::NotSent.said("the connection has ended")))?;
         // Pinned here, since a transaction's future is large and would be copied at every hand that it goes through.
         let work = pin!(work);
         runtime.block_on(async {
             let ended = tokio::time::timeout_at(deadline.into(), work).await;
-            ended.unwrap_or_else(|_| Err(Failure::Lost(TOO_LATE.to_owned())))
+            ended.unwrap_or_else(|_| Err(Failure::Lost(too_late())))
         })
     }
 }
@@ -82,7 +86,8 @@ impl Link {
 impl Session {
     /// Connects, and sets what holds for the session.
     pub fn open(settings: &Settings, deadline: Instant) -> Result<Self, Failure> {
-        let driver = Driver::new().map_err(|error| Failure::Lost(format!("no connection can be made: {error}")))?;
+        let driver = Driver::new()
+            .map_err(|error| Failure::Lost(FoundCode::Unreachable.about("PostgreSQL").and_said(error.to_string())))?;
         let client = driver.within(deadline, async {
             let client = match &settings.tls {
                 Some(tls) => {

@@ -9,9 +9,9 @@
 
 use super::failure::{Failure, surely_not_committed};
 use super::receipt::{Receipts, write_read};
-use super::session::{Link, Session, TOO_LATE};
+use super::session::{Link, Session, too_late};
 use super::values::{Param, Text, attributes};
-use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Send, Statement as Sql};
+use countersign_core::call::{Evidence, ExternalHow, ExternalRead, Found, FoundCode, Send, Statement as Sql};
 use countersign_core::pact::sql::query_table;
 use countersign_core::reason::Reason;
 use countersign_engine::outbox::{FactAsRead, Job};
@@ -29,11 +29,11 @@ pub enum Ended {
     /// Rolled back: the action does not hold on what was read.
     Blocked(Reason),
     /// Rolled back, and would be again.
-    Refused(String),
+    Refused(Found),
     /// Rolled back by the server or by the end of the connection.
     Undone(Failure),
     /// COMMIT was sent, and no clear answer came.
-    Unsure(String),
+    Unsure(Found),
 }
 
 impl From<Failure> for Ended {
@@ -55,7 +55,7 @@ pub fn run(
     deadline: Instant,
 ) -> (Ended, bool) {
     // What holds if the time is up at whatever point the transaction has come to by then.
-    let mut ended = Ended::Undone(Failure::Lost(TOO_LATE.to_owned()));
+    let mut ended = Ended::Undone(Failure::Lost(too_late()));
     let clean = session.run(deadline, async |link| match act(link, job, receipts, origin).await {
         // Asked once more, with the rows locked and everything written: from here on it counts.
         Ok(_) if let Some(blocked) = job.judge.stopped() => {
@@ -69,7 +69,7 @@ pub fn run(
             Ok(true)
         }
         Ok(evidence) => {
-            ended = Ended::Unsure(TOO_LATE.to_owned());
+            ended = Ended::Unsure(too_late());
             ended = commit(link, evidence).await;
             Ok(!matches!(ended, Ended::Unsure(_)))
         }
@@ -86,7 +86,7 @@ async fn commit(link: &Link, evidence: Evidence) -> Ended {
     match link.client.batch_execute("commit").await {
         Ok(()) => Ended::Committed(evidence),
         Err(error) if surely_not_committed(&error) => Failure::from(error).into(),
-        Err(error) => Ended::Unsure(Failure::from(error).said().to_owned()),
+        Err(error) => Ended::Unsure(Failure::from(error).found().clone()),
     }
 }
 
@@ -96,11 +96,11 @@ async fn act(link: &mut Link, job: &Job<'_>, receipts: &Receipts, origin: &str) 
     for outside in &read {
         // A column of another type than the pact says must not come as far as a condition.
         let fits = outside.value.as_ref().map_or(Ok(()), |value| value.check(&job.judge.schema(&outside.fact)));
-        fits.map_err(|error| Ended::Refused(format!("the row of {} does not fit the pact: {error}", outside.fact)))?;
+        fits.map_err(|error| Ended::Refused(FoundCode::Misfit.about(&outside.fact).and_said(error.to_string())))?;
     }
     let judged = judge(job, &read).map_err(Ended::Blocked)?;
     let Send::Sql { statements } = &judged else {
-        return Err(Ended::Refused("the call of the pact holds no SQL statements".to_owned()));
+        return Err(Ended::Refused(FoundCode::WrongKind.about("PostgreSQL")));
     };
     write(link, job, statements, &receipt(job, receipts, origin, &read)).await
 }
@@ -152,7 +152,7 @@ async fn lock(
         return Ok(found);
     }
     let table = query_table(sql(read)?)
-        .ok_or_else(|| Failure::Refused(format!("the query of {} is not one that a pact may have", read.fact)))?;
+        .ok_or_else(|| Failure::Refused(FoundCode::Misfit.about(format!("the query of {}", read.fact))))?;
     client.batch_execute(&format!("lock table {table} in share row exclusive mode")).await?;
     query(client, read, statement).await
 }
@@ -161,7 +161,7 @@ async fn lock(
 pub fn sql(read: &ExternalRead) -> Result<&str, Failure> {
     match &read.how {
         ExternalHow::Query(sql) => Ok(sql),
-        _ => Err(Failure::Refused(format!("the source of {} is not a query", read.fact))),
+        _ => Err(Failure::Refused(FoundCode::Misfit.about(format!("the source of {}", read.fact)))),
     }
 }
 
@@ -170,10 +170,12 @@ pub async fn query(client: &Client, read: &ExternalRead, statement: &Statement) 
     let rows = client.query(statement, &[&Text(read.fact.id())]).await?;
     let value = match rows.as_slice() {
         [] => None,
-        [row] => Some(attributes(row).map_err(|said| Failure::Refused(format!("{}: {said}", read.fact)))?),
+        [row] => {
+            Some(attributes(row).map_err(|said| Failure::Refused(FoundCode::Misfit.about(&read.fact).and_said(said)))?)
+        }
         many => {
-            let said = format!("{} rows were found for {}; its key must find one", many.len(), read.fact);
-            return Err(Failure::Refused(said));
+            let said = format!("{} rows were found; its key must find one", many.len());
+            return Err(Failure::Refused(FoundCode::Misfit.about(&read.fact).and_said(said)));
         }
     };
     Ok(FactAsRead { fact: read.fact.clone(), value })
@@ -196,7 +198,7 @@ fn receipt<'a>(job: &Job<'_>, receipts: &'a Receipts, origin: &'a str, read: &[F
 /// Runs the statements, each of which must change exactly one row, and writes the receipt.
 async fn write(link: &mut Link, job: &Job<'_>, statements: &[Sql], receipt: &Receipt<'_>) -> Result<Evidence, Ended> {
     let Some((last, before)) = statements.split_last() else {
-        return Err(Ended::Refused("the call of the pact has no statements".to_owned()));
+        return Err(Ended::Refused(FoundCode::WrongKind.about("PostgreSQL")));
     };
     for statement in before {
         let prepared = link.prepare(&statement.sql).await?;
@@ -218,8 +220,8 @@ async fn write(link: &mut Link, job: &Job<'_>, statements: &[Sql], receipt: &Rec
     let changed = changed.map_err(Failure::from)?;
     let seq: String = row.and_then(|row| row.try_get(0)).map_err(Failure::from)?;
     one_row(last, changed)?;
-    let summary = format!("committed in PostgreSQL with receipt {seq}");
-    Ok(Evidence { attempts: job.attempt, receipt: Some(seq), ..Evidence::said(summary) })
+    let found = FoundCode::Committed.about(&seq);
+    Ok(Evidence { attempts: job.attempt, receipt: Some(seq), ..Evidence::of(found) })
 }
 
 async fn execute(client: &Client, prepared: &Statement, statement: &Sql) -> Result<u64, tokio_postgres::Error> {
@@ -233,5 +235,5 @@ fn one_row(statement: &Sql, changed: u64) -> Result<(), Ended> {
         return Ok(());
     }
     let front: String = statement.sql.chars().take(60).collect();
-    Err(Ended::Refused(format!("a statement must change one row and would have changed {changed}: {front}")))
+    Err(Ended::Refused(FoundCode::NotOneRow.about(changed).and_said(front)))
 }

@@ -4,6 +4,7 @@
 //! `uuid` as well as with a `bigint`. What comes back is accepted only where it can mean one thing: there are no floats in facts,
 //! so there are none here.
 
+use countersign_core::decimal::{self, DECIMAL_SCALE};
 use countersign_core::limits::{FACT_BYTES_MAX, INTEGER_MAX};
 use countersign_core::value::{Attributes, Value};
 use smol_str::SmolStr;
@@ -24,6 +25,7 @@ impl ToSql for Param<'_> {
             (Value::String(text), _) => text.to_string(),
             (Value::Bool(truth), _) => truth.to_string(),
             (Value::Long(number), _) => number.to_string(),
+            (Value::Decimal(units), _) => decimal::text(*units, DECIMAL_SCALE),
             (Value::Set(items), Kind::Array(_)) => array(items.iter()),
             (Value::Set(_) | Value::Record(_), _) => self.0.to_string(),
         };

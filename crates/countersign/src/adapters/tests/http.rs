@@ -88,7 +88,7 @@ fn every_status_means_what_the_table_says() {
         let service = Service::saying(answer(status, "{}"));
         let (found, evidence) = at(&service, 5_000);
         assert_eq!((found, evidence.status), (expected, Some(i64::from(status))), "{evidence:?}");
-        assert!(evidence.summary.contains(&status.to_string()), "{}", evidence.summary);
+        assert!(evidence.words().contains(&status.to_string()), "{}", evidence.words());
     }
 }
 
@@ -105,7 +105,7 @@ fn what_breaks_after_the_request_left_is_unknown() {
     ] {
         let (found, evidence) = at(&service, 5_000);
         assert_eq!(found, "unknown", "{evidence:?}");
-        assert!(evidence.summary.contains(part), "{}", evidence.summary);
+        assert!(evidence.words().contains(part), "{}", evidence.words());
         assert_eq!(service.requests().len(), 1, "sent once");
     }
 }
@@ -130,7 +130,7 @@ fn a_service_that_hangs_or_drips_is_given_up_in_time() {
         let started = Instant::now();
         let (found, evidence) = at(&service, 200);
         assert_eq!(found, "unknown", "{evidence:?}");
-        assert!(evidence.summary.contains("took too long"), "{}", evidence.summary);
+        assert!(evidence.words().contains("took too long"), "{}", evidence.words());
         let took = started.elapsed();
         assert!(took >= Duration::from_millis(190) && took < Duration::from_secs(30), "{took:?}");
     }
@@ -180,7 +180,7 @@ fn what_fails_before_the_request_is_not_sent() {
     ] {
         let (found, evidence) = found(attempt(&adapter, &call(post("/payouts"), 1_000), &Told::free()));
         assert_eq!(found, "not sent", "{evidence:?}");
-        assert!(evidence.summary.contains(part), "{}", evidence.summary);
+        assert!(evidence.words().contains(part), "{}", evidence.words());
     }
 }
 
@@ -206,7 +206,7 @@ fn addresses_inside_are_not_called_unless_they_are_listed() {
     ] {
         let (found, evidence) = found(attempt(&adapter, &call(post("/payouts"), 1_000), &Told::free()));
         assert_eq!(found, "not sent", "{evidence:?}");
-        assert!(evidence.summary.contains(part), "{}", evidence.summary);
+        assert!(evidence.words().contains(part), "{}", evidence.words());
     }
     assert_eq!(service.connections(), 0);
 }
@@ -229,7 +229,7 @@ fn a_name_that_is_rebound_is_checked_each_time_and_never_resolved_twice() {
     assert_eq!(asked.load(Ordering::SeqCst), 1, "what was checked is what was connected to");
     let (second, evidence) = found(attempt(&adapter, &call, &Told::free()));
     assert_eq!(second, "not sent", "{evidence:?}");
-    assert!(evidence.summary.contains("127.0.0.2 is a loopback address"), "{}", evidence.summary);
+    assert!(evidence.words().contains("127.0.0.2 is a loopback address"), "{}", evidence.words());
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_redirect_is_never_followed() {
         let service = Service::saying(format!("HTTP/1.1 {status} X\r\nlocation: {there}\r\ncontent-length: 0\r\n\r\n"));
         let (found, evidence) = at(&service, 1_000);
         assert_eq!(found, expected);
-        assert!(evidence.summary.contains("none is followed"), "{}", evidence.summary);
+        assert!(evidence.words().contains("none is followed"), "{}", evidence.words());
     }
     assert_eq!(elsewhere.connections(), 0);
 }
@@ -261,11 +261,11 @@ fn what_can_never_be_sent_is_refused_at_once() {
         let send = call(post(path), 1_000);
         let (climbing, evidence) = found(attempt(&adapter_to(&service, ""), &send, &Told::free()));
         assert_eq!(climbing, "refused", "{evidence:?}");
-        assert!(evidence.summary.contains("below the adapter's base"), "{}", evidence.summary);
+        assert!(evidence.words().contains("below the adapter's base"), "{}", evidence.words());
     }
     let with_body = Send::Http { method: "DELETE".into(), path: "/a".into(), body: Some(serde_json::json!({})) };
     let (bodied, evidence) = found(attempt(&adapter_to(&service, ""), &call(with_body, 1_000), &Told::free()));
-    assert_eq!((bodied, evidence.summary.contains("DELETE has no body")), ("refused", true), "{evidence:?}");
+    assert_eq!((bodied, evidence.words().contains("DELETE has no body")), ("refused", true), "{evidence:?}");
     let command = call(Send::Command { args: Vec::new() }, 1_000);
     assert_eq!(found(attempt(&adapter_to(&service, ""), &command, &Told::free())).0, "refused");
     assert_eq!(service.connections(), 0);
@@ -282,12 +282,12 @@ fn a_halt_counts_until_the_first_byte() {
     let call = call(post("/payouts"), 1_000);
     let (before, evidence) = found(attempt(&adapter, &call, &Told::halted_after(0)));
     assert_eq!((before, service.connections()), ("not sent", 0));
-    assert!(evidence.summary.ends_with("halted"), "{}", evidence.summary);
+    assert!(evidence.words().ends_with("halted"), "{}", evidence.words());
     let (late, _) = found(attempt(&adapter, &call, &Told::halted_after(1)));
     assert_eq!(late, "not sent", "the line was open, and nothing was sent over it");
     // The same of a deadline that passes while the line is being opened.
     let (late, evidence) = found(attempt(&adapter, &call, &Told::late_after(1)));
-    assert!(late == "not sent" && evidence.summary.contains("deadline passed"), "{late}: {}", evidence.summary);
+    assert!(late == "not sent" && evidence.words().contains("deadline passed"), "{late}: {}", evidence.words());
     drop(adapter);
     // The service has seen the line close, and nothing before.
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -304,7 +304,7 @@ fn a_service_that_keeps_failing_is_left_alone() {
     let call = call(post("/payouts"), 1_000);
     let tried: Vec<_> = (0..4).map(|_| found(attempt(&adapter, &call, &Told::free()))).collect();
     assert_eq!(tried.each_ref_words(), ["unknown", "unknown", "not sent", "not sent"]);
-    assert!(tried[2].1.summary.contains("left alone for another 30 s"), "{}", tried[2].1.summary);
+    assert!(tried[2].1.words().contains("left alone for another 30 s"), "{}", tried[2].1.words());
     assert_eq!(service.connections(), 2);
     let (refused, _) = probed(probe(&adapter, get("/payouts/1"), 1_000));
     assert_eq!((refused, service.connections()), ("unknown", 2), "a probe is left out as well");

@@ -55,7 +55,7 @@ fn what_changed_after_it_was_read_is_refused_by_the_service() {
     let judge = Told::judging(post("/accounts/42"));
     let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
     assert_eq!((found, evidence.status), ("refused", Some(412)));
-    assert!(evidence.summary.contains("has changed since"), "{}", evidence.summary);
+    assert!(evidence.words().contains("has changed since"), "{}", evidence.words());
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn without_a_strong_etag_nothing_is_sent() {
         let judge = Told::judging(post("/accounts/42"));
         let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
         assert_eq!(found, "refused", "{etag}");
-        assert!(evidence.summary.contains("Account::\"42\" came without a strong ETag"), "{}", evidence.summary);
+        assert!(evidence.words().contains("Account::\"42\" came without a strong ETag"), "{}", evidence.words());
         assert_eq!(service.requests().len(), 1, "only the read was sent");
     }
 }
@@ -78,7 +78,7 @@ fn a_call_that_goes_to_none_of_several_facts_is_bound_to_nothing_and_not_sent() 
     let judge = Told::judging(post("/transfers"));
     let (elsewhere, evidence) = found(attempt(&adapter_to(&service, ""), &two, &judge));
     assert_eq!(elsewhere, "refused");
-    assert!(evidence.summary.contains("none of them at /transfers"), "{}", evidence.summary);
+    assert!(evidence.words().contains("none of them at /transfers"), "{}", evidence.words());
     assert_eq!(service.requests().len(), 2, "only reads were sent");
     let judge = Told::judging(post("/accounts/43"));
     assert_eq!(found(attempt(&adapter_to(&service, ""), &two, &judge)).0, "done");
@@ -88,7 +88,7 @@ fn a_call_that_goes_to_none_of_several_facts_is_bound_to_nothing_and_not_sent() 
 fn what_no_longer_holds_is_blocked_and_nothing_is_sent() {
     let service = service(ACCOUNT, 200);
     let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &Told::free()));
-    assert!(found == "blocked" && evidence.summary.ends_with("no longer holds"), "{}", evidence.summary);
+    assert!(found == "blocked" && evidence.words().ends_with("no longer holds"), "{}", evidence.words());
     assert_eq!(service.requests().len(), 1);
 }
 
@@ -127,7 +127,7 @@ fn what_gives_no_answer_is_not_sent_and_an_answer_that_is_of_no_use_is_final() {
         let judge = Told::judging(post("/accounts/42"));
         let (found, evidence) = found(attempt(&adapter_to(&service, ""), &reading("/accounts/42"), &judge));
         assert_eq!(found, expected, "{account}: {evidence:?}");
-        assert!(evidence.summary.contains("Account::\"42\" could not be read"), "{}", evidence.summary);
+        assert!(evidence.words().contains("Account::\"42\" could not be read"), "{}", evidence.words());
         assert_eq!(service.requests().len(), 1, "only the read was sent");
     }
 }
@@ -141,7 +141,7 @@ fn a_service_puts_a_secret_or_any_amount_of_text_into_a_fact() {
         let adapter = adapter_to(&service, "headers = { Authorization = { env = \"TOKEN\" } }");
         let judge = Told::judging(post("/accounts/42"));
         let (found, evidence) = found(attempt(&adapter, &reading("/accounts/42"), &judge));
-        assert!(found == "refused" && evidence.summary.contains(why), "{found}: {evidence:?}");
+        assert!(found == "refused" && evidence.words().contains(why), "{found}: {evidence:?}");
         assert_eq!(service.requests().len(), 1, "only the read was sent");
         let shown = adapter.observe(&read_of("/accounts/42"), &account()).unwrap_err();
         assert!(shown.contains(why) && !shown.contains("sesame"), "{shown}");

@@ -65,7 +65,7 @@ fn nothing_leaves_for_a_service_that_is_not_believed() {
     ] {
         let (found, evidence) = found(attempt(&adapter, &call(post("/payouts"), 5_000), &Told::free()));
         assert_eq!(found, "not sent", "{what}: {evidence:?}");
-        assert!(evidence.summary.contains("TLS with"), "{}", evidence.summary);
+        assert!(evidence.words().contains("TLS with"), "{}", evidence.words());
     }
     assert_eq!(service.requests().len(), 0);
 }

@@ -62,6 +62,8 @@ pub fn run(args: &UndoArgs, config: &Config) -> Result<Outcome> {
         observations,
         delegation: args.delegation.as_deref().map(delegation::token).transpose()?,
         claim: None,
+        session: None,
+        unsure: Vec::new(),
     };
     let answer = client.call(call(&request, args.wait)?.agent(&agent));
     let named = args.agent.as_deref();

@@ -2,10 +2,13 @@
 
 use crate::commands::Failure;
 use anyhow::{Context as _, Result};
+use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
+use countersign_core::pact::budgets::named::disagreements;
 use countersign_core::pact::catalogue::Catalogue;
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use countersign_core::pact::load::load;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,5 +112,23 @@ fn check_together(files: &mut [PactFile]) {
             }
         }
         last = Some((file.path.clone(), pact));
+    }
+    check_budgets(files);
+}
+
+/// What pacts charge to named budgets of others must fit what those define. An owner that is not among the files is known to a gate alone.
+fn check_budgets(files: &mut [PactFile]) {
+    let all: Vec<Arc<Pact>> = files.iter().filter_map(|file| file.pact.clone()).collect();
+    let latest = |name: &PactName| all.iter().filter(|pact| pact.name == *name).max_by_key(|pact| pact.version);
+    for file in files {
+        let Some(pact) = file.pact.clone().filter(|pact| latest(&pact.name).is_some_and(|it| it == pact)) else {
+            continue;
+        };
+        let owners: BTreeSet<&PactName> =
+            all.iter().map(|other| &other.name).filter(|name| **name != pact.name).collect();
+        for refusal in owners.iter().flat_map(|owner| disagreements(&pact, owner, latest(owner).map(AsRef::as_ref))) {
+            let (message, hint) = refusal.split_once("; ").unwrap_or((&refusal, "make the two agree"));
+            file.refuse(message.to_owned(), hint);
+        }
     }
 }

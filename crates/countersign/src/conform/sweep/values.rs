@@ -6,7 +6,7 @@
 use countersign_core::decide::bind_by_schema;
 use countersign_core::expression::{Base, Input, Mention, Source};
 use countersign_core::ids::{AgentId, FactId};
-use countersign_core::pact::{ActionType, Pact, Presence, Read, TemplatePart};
+use countersign_core::pact::{ActionType, Normaliser, Pact, Presence, Read, TemplatePart};
 use countersign_core::value::{Attributes, Value, ValueType};
 use serde_json::{Map, Value as Json, json};
 use smol_str::SmolStr;
@@ -152,14 +152,19 @@ impl<'a> Space<'a> {
     fn id_of(&self, read: &Read, setting: &Setting, earlier: &[FactId]) -> Option<FactId> {
         let mut id = String::new();
         for part in &read.template {
-            match part {
-                TemplatePart::Literal(text) => id.push_str(text),
-                TemplatePart::Param(name) => id.push_str(&plain(setting.params.get(name.as_str())?)?),
-                TemplatePart::Attribute { read, attribute } => {
-                    let value = setting.facts.get(earlier.get(*read)?)?.get(attribute)?;
-                    id.push_str(&plain(&value.to_json())?);
+            let (value, normalisers) = match part {
+                TemplatePart::Literal(text) => {
+                    id.push_str(text);
+                    continue;
                 }
-            }
+                TemplatePart::Param { name, normalisers } => (plain(setting.params.get(name.as_str())?)?, normalisers),
+                TemplatePart::Attribute { read, attribute, normalisers } => {
+                    let value = setting.facts.get(earlier.get(*read)?)?.get(attribute)?;
+                    (plain(&value.to_json())?, normalisers)
+                }
+            };
+            let one = |text: String, by: &Normaliser| by.apply(&text).ok().map(Cow::into_owned);
+            id.push_str(&normalisers.iter().try_fold(value, one)?);
         }
         FactId::new(read.ty.clone(), id).ok()
     }
@@ -195,13 +200,14 @@ impl<'a> Space<'a> {
     }
 
     fn change_param(&self, setting: &mut Setting, name: &SmolStr, dice: &mut Dice) {
-        let schema = self.kind.params.schema.pointer(&format!("/properties/{name}")).cloned().unwrap_or_default();
+        let schema = self.kind.params.lowered.pointer(&format!("/properties/{name}")).cloned().unwrap_or_default();
         let listed = schema.get("enum").and_then(Json::as_array).cloned().unwrap_or_default();
         let least = schema.get("minimum").and_then(Json::as_i64).unwrap_or(1);
         let value = match self.kind.params.types.get(name).map(|field| &field.ty) {
             _ if !listed.is_empty() => dice.pick(&listed).cloned(),
             // Small ones, so that no budget is used up.
             Some(ValueType::Long) => dice.pick(&[least, least + 1, least + 9]).map(|number| json!(number)),
+            Some(ValueType::Money(_) | ValueType::Decimal) => dice.pick(&[1, 2, 9]).map(|number| json!(number)),
             Some(ValueType::String) => dice.pick(&IDS).map(|id| json!(id)),
             Some(ty) => self.value(ty, dice).map(|value| value.to_json()),
             None => None,
@@ -233,7 +239,8 @@ impl<'a> Space<'a> {
     fn value(&self, ty: &ValueType, dice: &mut Dice) -> Option<Value> {
         match ty {
             ValueType::Bool => Some(Value::Bool(dice.below(2) == 0)),
-            ValueType::Long => dice.pick(&self.longs).map(|number| Value::Long(*number)),
+            ValueType::Long | ValueType::Money(_) => dice.pick(&self.longs).map(|number| Value::Long(*number)),
+            ValueType::Decimal => dice.pick(&self.longs).map(|number| Value::Decimal(number.saturating_mul(10_000))),
             ValueType::String => dice.pick(&self.strings).map(|text| Value::String(text.clone())),
             ValueType::Set(of) => {
                 let many = dice.below(2);

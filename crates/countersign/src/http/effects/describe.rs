@@ -2,13 +2,13 @@
 
 use super::super::error::HttpError;
 use super::super::verdict;
-use countersign_api::{Effect, EffectState, LastTry, UndoWith};
+use countersign_api::{Effect, EffectState, Evidence, LastTry, UndoWith};
 use countersign_core::call::{EffectId, Outcome, external_key};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
 use countersign_core::reason::Reason;
-use countersign_core::record::Leaf;
+use countersign_core::record::{Event, Leaf};
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Refusal;
 use serde_json::Value;
@@ -54,6 +54,14 @@ fn place(gate: &Gate, id: EffectId) -> Result<(EffectState, u64, Option<u64>), E
     }
 }
 
+/// What a settlement rests on; nothing where its payload is erased.
+fn evidence(entry: &StoredEntry) -> Option<Evidence> {
+    match entry.decode().ok()?.event {
+        Event::Settle(settle) => Some(verdict::evidence(&settle.evidence)),
+        _ => None,
+    }
+}
+
 /// Everything that is known of an effect, read from its entries.
 pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let (state, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
@@ -66,7 +74,13 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         Some(dispatch) => Payload::of(&gate.read_log(dispatch)?),
         None => begun.clone(),
     };
-    let ended = if latest == id.0 { Payload::default() } else { Payload::of(&gate.read_log(latest)?) };
+    let (ended, evidence) = match latest == id.0 {
+        true => (Payload::default(), None),
+        false => {
+            let entry = gate.read_log(latest)?;
+            (Payload::of(&entry), evidence(&entry))
+        }
+    };
     let body = Payload(begun.text("/body").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default());
     let call = dispatched.at("/effect/call");
     let blocked = ended.at("/blocked").or_else(|| ended.at("/decision/blocked"));
@@ -96,8 +110,8 @@ pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
         held_feeds: held_up(gate, id),
         probed: (state == EffectState::InDoubt)
             .then(|| call.is_some_and(|call| call.get("probe").is_some()) || keeps_receipts(gate, &body)),
-        last_try: last_try.map(|last| LastTry { at: last.at_ms, number: last.number, found: last.found }),
-        evidence: ended.at("/evidence").and_then(|evidence| serde_json::from_value(evidence.clone()).ok()),
+        last_try: last_try.map(|last| LastTry { at: last.at_ms, number: last.number, found: last.found.words() }),
+        evidence,
         code: told.as_ref().map(|told| told.code.clone()),
         message: told.as_ref().map(|told| told.message.clone()),
         failed: told.map(|told| told.failed).unwrap_or_default(),

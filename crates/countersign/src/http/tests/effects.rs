@@ -2,7 +2,7 @@
 
 use super::signed::*;
 use super::*;
-use countersign_core::call::{EffectId, Evidence, Outcome};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_engine::request::{Request, Settlement};
 
 const PACT: &str = r#"
@@ -77,7 +77,11 @@ fn payout(server: &Server, key: &str, query: &str) -> Value {
 /// What a worker would find out.
 fn settle(server: &Server, effect: &str, outcome: Outcome) {
     let effect: EffectId = effect.parse().unwrap();
-    let evidence = Evidence { attempts: 1, result: Some("{\"id\":7}".into()), ..Evidence::said("created") };
+    let evidence = Evidence {
+        attempts: 1,
+        result: Some("{\"id\":7}".into()),
+        ..Evidence::of(FoundCode::Resolved.said("created"))
+    };
     let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
     server.gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }

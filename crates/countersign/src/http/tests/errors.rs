@@ -23,6 +23,7 @@ fn row(code: ErrorCode, method: &'static str, path: &str, headers: &[&'static st
 /// Codes that take an identified gate, a fault of disk, clock or program, or a caller that stops halfway; each has its own
 /// test.
 const ELSEWHERE: &[ErrorCode] = &[
+    ErrorCode::ReadingRefused,
     ErrorCode::SignatureMissing,
     ErrorCode::SignatureMalformed,
     ErrorCode::SignatureIncomplete,
@@ -88,7 +89,7 @@ fn actions(stolen: &str) -> Vec<Row> {
         post(Code::InvalidJson, "[]".to_owned()),
         post(Code::InvalidJson, deep),
         post(Code::InvalidJson, refund("x", 1, &[]).replace("\"amount\":1", "\"amount\":1,\"amount\":2")),
-        post(Code::InvalidJson, refund("x", 1, &[]).replace("\"amount\":1", "\"amount\":1.5")),
+        post(Code::InvalidJson, refund("x", 1, &[]).replace("\"amount\":1", "\"amount\":1e99")),
         post(Code::InvalidJson, refund("x", 1, &[]).replace("\"amount\":1", "\"amount\":9007199254740993")),
         post(Code::UnknownField, refund("x", 1, &[]).replace("\"observations\"", "\"observation\"")),
         row(Code::UnknownField, "POST", "/v1/observe", &[JSON, AGENT], r#"{"facts":["A::\"1\""],"as":"x"}"#),
@@ -189,6 +190,20 @@ fn resources() -> Vec<Row> {
             json!({"value": {"status": "a", "balance": 1, "note": "x".repeat(17 * 1024)}}),
         ),
         put(Code::InvalidField, "/v1/facts/Account/42", &[JSON], json!({"value": 1})),
+        row(
+            Code::SessionNotFound,
+            "POST",
+            "/v1/sessions/ses_9/readings",
+            &["Content-Type: application/json", "Countersign-Agent: refund-1"],
+            r#"{"upstream":"bank","tool":"get_account"}"#,
+        ),
+        row(
+            Code::SessionNotFound,
+            "POST",
+            "/v1/sessions/ses_09/close",
+            &["Content-Type: application/json", "Countersign-Agent: refund-1"],
+            "{}",
+        ),
         row(Code::ReviewNotFound, "GET", "/v1/reviews/rev_999", &[], ""),
         row(Code::ReviewNotFound, "GET", "/v1/reviews/rev_007", &[], ""),
         row(Code::ShownRefused, "POST", "/v1/reviews/rev_1/approve", &[JSON], r#"{"shown":"rvw1.AAAA"}"#),

@@ -18,6 +18,7 @@ fn well_formed(operation: Operation) -> String {
         Operation::Approve => json!({"shown": "shw1.AAAA"}),
         Operation::Claim => json!({"facts": ["Account::\"42\""], "for_ms": 1, "reason": "x"}),
         Operation::ExtendClaim => json!({"for_ms": 1}),
+        Operation::Read => json!({"upstream": "bank", "tool": "get_account", "arguments": {}}),
         Operation::ResolveEffect => json!({"outcome": "settled", "reason": "x"}),
         Operation::Halt | Operation::Resume => json!({"scope": "agent:none", "reason": "x"}),
         Operation::Refuse | Operation::RotateLogKey => json!({"reason": "x"}),
@@ -36,6 +37,7 @@ fn target(route: &Route) -> String {
         ("review", "rev_1"),
         ("claim", "clm_1"),
         ("effect", "eff_1"),
+        ("session", "ses_1"),
         ("*path", "tile/0/000.p/1"),
     ];
     real.iter().fold(route.path.to_owned(), |path, (name, real)| path.replace(&format!("{{{name}}}"), real))
@@ -117,7 +119,9 @@ fn faults(route: &Route) -> Vec<Fault> {
         faults.push((Some(Code::UnknownField), path.clone(), usual.clone(), more.into_bytes()));
         faults.push((Some(Code::InvalidJson), path.clone(), usual.clone(), b"[]".to_vec()));
         if shape.is_some() {
-            faults.push((Some(Code::InvalidField), path, usual, b"{}".to_vec()));
+            // Of a session nothing has to be said.
+            let lacking = if route.operation == Operation::OpenSession { r#"{"follows":1}"# } else { "{}" };
+            faults.push((Some(Code::InvalidField), path, usual, lacking.as_bytes().to_vec()));
         }
     }
     faults

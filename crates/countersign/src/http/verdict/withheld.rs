@@ -2,7 +2,9 @@
 
 use super::Said;
 use countersign_api::{Effect, Evidence};
+use countersign_core::call;
 use countersign_core::disclose::Disclosure;
+use countersign_core::record::Event;
 use countersign_engine::gate::{Gate, StoredEntry};
 
 /// Leaves out of what is known of an effect what its agent may not see, by the entry of its intent and that of its dispatch.
@@ -11,8 +13,13 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
     (effect.call, effect.failed) = (None, Vec::new());
     let Some((intent, later)) = entries.split_first() else { return Ok(()) };
     let mut said = Said::read(intent)?;
+    let mut settled = None;
     for entry in later {
-        said.later(&entry.decode().map_err(|error| error.to_string())?.event);
+        let event = entry.decode().map_err(|error| error.to_string())?.event;
+        said.later(&event);
+        if let Event::Settle(settle) = event {
+            settled = Some(settle.evidence);
+        }
     }
     said.also_read(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
     said.know_all_ids();
@@ -28,30 +35,21 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
         *text = disclosure.masked_text(text);
     }
     if let Some(last) = &mut effect.last_try {
-        last.found = told(&disclosure, &last.found);
+        let id = effect.effect.parse().ok();
+        let found = id.and_then(|id| gate.tried().last(id)).map(|last| withheld_evidence(&disclosure, &last.found));
+        last.found = found.map(|found| found.summary).unwrap_or_default();
     }
-    if let Some(evidence) = &mut effect.evidence {
-        withhold_evidence(&disclosure, evidence);
-    }
+    effect.evidence = settled.map(|evidence| withheld_evidence(&disclosure, &evidence));
     Ok(())
 }
 
-/// Leaves out what the other side may have repeated of what was sent to it, where the agent may not see all of that.
-pub(super) fn withhold_evidence(disclosure: &Disclosure<'_>, evidence: &mut Evidence) {
+/// Evidence in words, without what the other side may have repeated of what was sent to it where the agent may not see all of that.
+pub(super) fn withheld_evidence(disclosure: &Disclosure<'_>, evidence: &call::Evidence) -> Evidence {
+    let mut shown = evidence.clone();
+    let mut withheld = shown.found.withhold(disclosure);
     if !disclosure.shows_sent() {
-        let answered = [evidence.result.take(), evidence.receipt.take()];
-        evidence.withheld = answered.iter().any(Option::is_some) || evidence.summary.contains(SAID);
+        let answered = [shown.result.take(), shown.receipt.take()];
+        withheld |= answered.iter().any(Option::is_some);
     }
-    evidence.summary = told(disclosure, &evidence.summary);
-}
-
-/// What stands between the gate's own words on a call and what the other side said.
-const SAID: &str = ": ";
-
-/// A line on what came of a call, as its agent is told.
-fn told(disclosure: &Disclosure<'_>, summary: &str) -> String {
-    match summary.split_once(SAID) {
-        Some((ours, _)) if !disclosure.shows_sent() => disclosure.masked_text(&format!("{ours}{SAID}…")),
-        _ => disclosure.masked_text(summary),
-    }
+    Evidence { withheld, ..super::evidence(&shown) }
 }

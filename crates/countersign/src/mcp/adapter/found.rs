@@ -3,34 +3,104 @@
 
 use crate::adapters::kept;
 use crate::adapters::secret::Known;
+use countersign_core::decimal;
+use countersign_core::json;
 use countersign_core::pact::FactSchema;
-use countersign_core::value::Attributes;
+use countersign_core::value::{Attributes, ValueType};
 use serde_json::{Map, Value};
+use smol_str::SmolStr;
 
 /// The member of a result that is meant for programs.
 const STRUCTURED: &str = "structuredContent";
 
-/// The attributes at a place of a result, where a text is read as JSON; `None` where the place holds null.
+/// The attributes at a place of a result; `None` where the place holds null, or no element of its list is the one that is meant.
 pub(super) fn attributes(
-    result: &Value,
+    text: &str,
     at: &str,
+    key: Option<&(SmolStr, SmolStr)>,
     schema: &FactSchema,
     known: &Known,
 ) -> Result<Option<Attributes>, String> {
-    let object: Map<String, Value> = match result.pointer(at) {
-        None => return Err(format!("the answer has no {at}; a tool that finds nothing must give null there")),
-        Some(Value::Null) => return Ok(None),
-        Some(Value::Object(object)) => object.clone(),
-        Some(Value::String(text)) => countersign_core::json::parse_object(text).map_err(|error| error.to_string())?,
-        Some(_) => return Err(format!("{at} of the answer is no object")),
+    let result = json::parse_answer(text).map_err(|error| error.to_string())?;
+    let place = at_place(result, at)?;
+    let place =
+        place.ok_or_else(|| format!("the answer has no {at}; a tool that finds nothing must give null there"))?;
+    let found = match key {
+        Some((member, is)) => element(place, at, member, is)?,
+        None => place,
     };
+    let object = match found {
+        Value::Null => return Ok(None),
+        Value::Object(object) if !object.contains_key(decimal::MARK) => object,
+        other => alone(other, at, schema)?,
+    };
+    if object.is_empty() && schema.len() == 1 && schema.values().all(|field| field.required) {
+        return Err(format!("{at} of the answer is an empty object"));
+    }
     let value = Attributes::declared_in(&object, schema).map_err(|error| error.to_string())?;
     kept::fact(value, known).map(Some)
 }
 
+/// Follows a JSON pointer. A text that it leads into, or ends at and that holds an object or a list, is read as JSON.
+fn at_place(mut value: Value, at: &str) -> Result<Option<Value>, String> {
+    for token in at.split('/').skip(1) {
+        if let Value::String(text) = &value {
+            value =
+                json::parse_answer(text).map_err(|error| format!("the text on the way to {at} is no JSON: {error}"))?;
+        }
+        let token = token.replace("~1", "/").replace("~0", "~");
+        let next = match &mut value {
+            Value::Object(members) => members.swap_remove(&token),
+            Value::Array(items) => {
+                token.parse::<usize>().ok().filter(|at| *at < items.len()).map(|at| items.swap_remove(at))
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => value = next,
+            None => return Ok(None),
+        }
+    }
+    if let Value::String(text) = &value
+        && let Ok(inner @ (Value::Object(_) | Value::Array(_) | Value::Null)) = json::parse_answer(text)
+    {
+        value = inner;
+    }
+    Ok(Some(value))
+}
+
+/// The element of a list that is meant. None is not an error: the list says so.
+fn element(list: Value, at: &str, member: &str, is: &str) -> Result<Value, String> {
+    let Value::Array(items) = list else { return Err(format!("{at} of the answer is no list")) };
+    let is_meant = |item: &Value| match item.get(member) {
+        Some(Value::String(text)) => text == is,
+        Some(Value::Number(number)) => number.to_string() == is,
+        _ => false,
+    };
+    let mut meant = items.into_iter().filter(is_meant);
+    match (meant.next(), meant.next()) {
+        (found, None) => Ok(found.unwrap_or(Value::Null)),
+        (_, Some(_)) => Err(format!("several elements of {at} have the `{member}` {is}")),
+    }
+}
+
+/// A value that is no object is the only attribute of its type.
+fn alone(value: Value, at: &str, schema: &FactSchema) -> Result<Map<String, Value>, String> {
+    let mut attributes = schema.iter();
+    let (Some((name, field)), None) = (attributes.next(), attributes.next()) else {
+        return Err(format!("{at} of the answer is no object"));
+    };
+    let value = match (&value, &field.ty) {
+        // A number in a text that people are shown.
+        (Value::String(text), ty) if *ty != ValueType::String => json::parse_answer(text.trim()).unwrap_or(value),
+        _ => value,
+    };
+    Ok(Map::from_iter([(name.to_string(), value)]))
+}
+
 /// What a probe's answer says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Probe {
     /// The call happened.
     There,
     /// There is no trace of it.
@@ -40,9 +110,9 @@ pub(super) enum Found {
 }
 
 /// Looks for a call in the answer of a probe, at a place where the pact names one.
-pub(super) fn look(result: &Value, at: Option<&str>) -> Found {
+pub(super) fn look(result: &Value, at: Option<&str>) -> Probe {
     let Some(content) = result.get(STRUCTURED) else {
-        return Found::Unclear(format!("answers without {STRUCTURED}, and does not say whether it finds anything"));
+        return Probe::Unclear(format!("answers without {STRUCTURED}, and does not say whether it finds anything"));
     };
     let place = match at {
         Some(at) => result.pointer(at),
@@ -52,15 +122,15 @@ pub(super) fn look(result: &Value, at: Option<&str>) -> Found {
         ),
     };
     match place {
-        _ if is_nothing(content) => Found::Nothing,
-        None => Found::Unclear(format!("answers without {}", at.unwrap_or(STRUCTURED))),
-        Some(place) if is_nothing(place) => Found::Nothing,
+        _ if is_nothing(content) => Probe::Nothing,
+        None => Probe::Unclear(format!("answers without {}", at.unwrap_or(STRUCTURED))),
+        Some(place) if is_nothing(place) => Probe::Nothing,
         // `{"found": false}` has members too.
-        Some(Value::Object(_)) if at.is_none() => Found::Unclear(
+        Some(Value::Object(_)) if at.is_none() => Probe::Unclear(
             "answers with an object, and the probe of the pact does not say `at` where to look in it".to_owned(),
         ),
-        Some(place) if is_something(place) => Found::There,
-        Some(_) => Found::Unclear(format!("gives neither a value nor null at {}", at.unwrap_or(STRUCTURED))),
+        Some(place) if is_something(place) => Probe::There,
+        Some(_) => Probe::Unclear(format!("gives neither a value nor null at {}", at.unwrap_or(STRUCTURED))),
     }
 }
 
@@ -90,7 +160,84 @@ pub(super) fn said(result: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use countersign_core::value::FieldType;
     use serde_json::json;
+
+    /// An answer, the place, the element, the types of the attributes, and what is found.
+    type Row<'a> = (String, &'a str, Option<&'a str>, &'a [(&'a str, ValueType)], Result<Value, &'a str>);
+
+    #[test]
+    fn a_fact_is_found_wherever_an_answer_has_it() {
+        let balance: &[(&str, ValueType)] = &[("balance", ValueType::Money(2))];
+        let event: &[(&str, ValueType)] = &[("title", ValueType::String), ("room", ValueType::Long)];
+        let events = json!({"events": [{"id": "a", "title": "A", "room": 1}, {"id": 7, "title": "B", "room": 2, "note": null},
+            {"id": "twice", "title": "C", "room": 3}, {"id": "twice", "title": "D", "room": 3}]});
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]}).to_string();
+        let structured = |content: &Value| json!({"structuredContent": content}).to_string();
+        let long = json!({"pad": "x".repeat(40_000), "events": events["events"]});
+        let at_text = "/content/0/text";
+        let rows: Vec<Row<'_>> = vec![
+            (
+                r#"{"structuredContent":{"result":1810.05}}"#.into(),
+                "/structuredContent/result",
+                None,
+                balance,
+                Ok(json!({"balance": 181005})),
+            ),
+            (
+                r#"{"structuredContent":{"balance":90071992547409.91,"other":1e99}}"#.into(),
+                "/structuredContent",
+                None,
+                balance,
+                Ok(json!({"balance": 9_007_199_254_740_991_i64})),
+            ),
+            (text("1810.0"), at_text, None, balance, Ok(json!({"balance": 181_000}))),
+            (
+                text("{\"account\": {\"balance\": \"12.34\"}}"),
+                "/content/0/text/account",
+                None,
+                balance,
+                Ok(json!({"balance": 1234})),
+            ),
+            (text("{\"balance\": 12.345}"), at_text, None, balance, Err("more than 2 digits")),
+            (text("about a lot"), at_text, None, balance, Err("must be Money<2>")),
+            (text("about a lot"), "/content/0/text/balance", None, balance, Err("is no JSON")),
+            (structured(&events), "/structuredContent/events", Some("a"), event, Ok(json!({"title": "A", "room": 1}))),
+            (structured(&events), "/structuredContent/events", Some("7"), event, Ok(json!({"title": "B", "room": 2}))),
+            (structured(&events), "/structuredContent/events", Some("gone"), event, Ok(Value::Null)),
+            (structured(&events), "/structuredContent/events", Some("twice"), event, Err("several elements")),
+            (structured(&json!({"events": {}})), "/structuredContent/events", Some("a"), event, Err("is no list")),
+            (
+                structured(&json!({})),
+                "/structuredContent/events",
+                Some("a"),
+                event,
+                Err("has no /structuredContent/events"),
+            ),
+            (
+                text(&events.to_string()),
+                "/content/0/text/events",
+                Some("a"),
+                event,
+                Ok(json!({"title": "A", "room": 1})),
+            ),
+            // Longer than what is kept of an answer: the fact itself is short.
+            (structured(&long), "/structuredContent/events", Some("a"), event, Ok(json!({"title": "A", "room": 1}))),
+        ];
+        for (answer, at, is, types, expected) in rows {
+            let field =
+                |(name, ty): &(&str, ValueType)| (SmolStr::new(name), FieldType { ty: ty.clone(), required: true });
+            let schema: FactSchema = types.iter().map(field).collect();
+            let key = is.map(|is| (SmolStr::new("id"), SmolStr::new(is)));
+            let found = attributes(&answer, at, key.as_ref(), &schema, &Known::default());
+            let found = found.map(|found| found.map_or(Value::Null, |found| found.to_json()));
+            match (&found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(*found, expected, "{answer}"),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{answer}: {why}"),
+                other => panic!("{answer}: {other:?}"),
+            }
+        }
+    }
 
     #[test]
     fn a_probe_believes_only_what_an_answer_says() {
@@ -118,16 +265,16 @@ mod tests {
             (json!({"transfer": 0}), at, None),
         ] {
             let says = match look(&json!({"content": [], "structuredContent": content}), at) {
-                Found::There => Some(true),
-                Found::Nothing => Some(false),
-                Found::Unclear(_) => None,
+                Probe::There => Some(true),
+                Probe::Nothing => Some(false),
+                Probe::Unclear(_) => None,
             };
             assert_eq!(says, found, "{content} {at:?}");
         }
         // Text is for people: neither "found" nor "not found" counts.
         for text in ["found: transfer 7", "not found"] {
             let answer = json!({"content": [{"type": "text", "text": text}]});
-            assert!(matches!(look(&answer, None), Found::Unclear(_)));
+            assert!(matches!(look(&answer, None), Probe::Unclear(_)));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::settings::Program;
 use super::*;
+use crate::mcp::message::raw;
 use axum::body::to_bytes;
 use axum::response::IntoResponse as _;
 use countersign_core::call::{Call, EffectId, Probe};
@@ -189,7 +190,7 @@ fn call(name: &str, account: Option<(&str, &str)>) -> Call {
     let read = |(id, at): (&str, &str)| ExternalRead {
         fact: format!("Account::\"{id}\"").parse().expect("is a fact"),
         adapter: "bank".into(),
-        how: ExternalHow::Tool { tool: "get_account".into(), arguments: json!({"id": id}), at: at.into() },
+        how: ExternalHow::Tool { tool: "get_account".into(), arguments: json!({"id": id}), at: at.into(), key: None },
     };
     Call {
         adapter: "bank".into(),
@@ -257,10 +258,10 @@ fn facts_are_read_before_the_action_is_decided_and_nothing_is_sent_where_they_ca
     ] {
         let attempt = attempt(&world, &with(id, "/structuredContent"), "transfer", false);
         // The server has answered; it is not asked until it says something else, to act by itself then.
-        assert!(matches!(&attempt, Attempt::Refused(evidence) if evidence.summary.contains(why)), "{attempt:?}");
+        assert!(matches!(&attempt, Attempt::Refused(evidence) if evidence.words().contains(why)), "{attempt:?}");
     }
     let elsewhere = attempt(&world, &with("elsewhere", "/structuredContent/account"), "transfer", false);
-    assert!(matches!(&elsewhere, Attempt::Refused(said) if said.summary.contains("must give null")), "{elsewhere:?}");
+    assert!(matches!(&elsewhere, Attempt::Refused(said) if said.words().contains("must give null")), "{elsewhere:?}");
     assert_eq!(world.asked(), ["get_account"; 7], "nothing was sent after any of them");
 }
 
@@ -273,9 +274,13 @@ fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
     complaining.send = Some(Send::Tool { tool: "complains".into(), arguments: json!({}), fails_on_error: true });
     let Attempt::Refused(said) = attempt(&world, &complaining, "complains", false) else { panic!("is refused") };
     // The secret begins before the cut and ends after it.
-    assert!(!said.summary.contains("tok-"), "{}", said.summary);
+    assert!(!said.words().contains("tok-"), "{}", said.words());
     let Attempt::Unknown(talks) = attempt(&world, &call("talks", None), "talks", false) else { panic!("is unknown") };
-    assert!(talks.summary.len() <= 1024 && !talks.summary.contains('\u{1b}'), "{}", talks.summary);
+    assert!(
+        talks.found.said.as_ref().is_some_and(|said| said.len() <= 1024) && !talks.words().contains('\u{1b}'),
+        "{}",
+        talks.words()
+    );
     let read = call("transfer", Some(("leaks", "/structuredContent"))).outside.remove(0);
     let schema = Judging { send: tool("transfer"), halted: false }.schema(&read.fact);
     let refused = world.adapter.observe(&read, &schema).expect_err("is refused");
@@ -286,7 +291,7 @@ fn a_server_puts_its_secret_or_any_amount_of_text_into_what_is_kept() {
 fn a_halt_stops_the_call_at_the_last_moment() {
     let world = World::new();
     let halted = attempt(&world, &call("transfer", Some(("42", "/structuredContent"))), "transfer", true);
-    assert!(matches!(&halted, Attempt::NotSent(evidence) if evidence.summary.contains("halted")), "{halted:?}");
+    assert!(matches!(&halted, Attempt::NotSent(evidence) if evidence.words().contains("halted")), "{halted:?}");
     assert_eq!(world.asked(), ["get_account"]);
 }
 
@@ -326,13 +331,13 @@ fn a_tool_that_is_not_the_approved_one_is_not_called_nor_read_by() {
     let world = World::new();
     for (name, why) in [("changed", "has changed since"), ("other", "is not approved"), ("missing", "has no tool")] {
         let Attempt::Refused(evidence) = attempt(&world, &call(name, None), name, false) else { panic!("is refused") };
-        assert!(evidence.summary.contains(why), "{}", evidence.summary);
+        assert!(evidence.words().contains(why), "{}", evidence.words());
         let mut read = call("transfer", Some(("42", "/structuredContent")));
         for outside in &mut read.outside {
-            outside.how = ExternalHow::Tool { tool: name.into(), arguments: json!({}), at: "".into() };
+            outside.how = ExternalHow::Tool { tool: name.into(), arguments: json!({}), at: "".into(), key: None };
         }
         let Attempt::Refused(evidence) = attempt(&world, &read, "transfer", false) else { panic!("is refused") };
-        assert!(evidence.summary.contains(why), "{}", evidence.summary);
+        assert!(evidence.words().contains(why), "{}", evidence.words());
     }
     assert_eq!(world.asked(), Vec::<String>::new(), "nothing was sent");
     // Without a gate to ask nothing is approved.

@@ -10,6 +10,12 @@ use serde_json::Value;
 /// The first words of tools that look as if they only read.
 const READING: [&str; 12] =
     ["get", "read", "list", "find", "search", "show", "describe", "fetch", "query", "count", "check", "view"];
+/// Words that a tool which only reads does not have in its name: `get_or_create`, `fetch_and_delete`, `check_out`.
+const WRITING: [&str; 30] = [
+    "ack", "add", "and", "append", "clear", "commit", "create", "delete", "edit", "insert", "mark", "move", "or",
+    "out", "pop", "post", "purge", "put", "remove", "rename", "replace", "reset", "save", "send", "set", "store",
+    "swap", "update", "upsert", "write",
+];
 /// The first words of tools that read one thing by its id.
 const GETTING: [&str; 5] = ["get", "read", "fetch", "show", "describe"];
 
@@ -18,7 +24,9 @@ pub fn only_reads(tool: &Tool) -> bool {
     let says_nothing = tool.member("annotations").and_then(|hints| Members::parse(hints.get()).ok());
     let says_nothing =
         says_nothing.is_none_or(|hints| hints.get("readOnlyHint").is_none() && hints.get("destructiveHint").is_none());
-    tool.read_only || (says_nothing && READING.contains(&words(&tool.name).0))
+    let by_name =
+        || READING.contains(&words(&tool.name).0) && !pieces(&tool.name).any(|word| WRITING.contains(&word.as_str()));
+    tool.read_only || (says_nothing && by_name())
 }
 
 /// A tool that reads a fact, for one that changes it.
@@ -100,6 +108,11 @@ impl Pair<'_> {
 /// The first word of a name, and the rest.
 fn words(name: &str) -> (&str, &str) {
     name.split_once(['_', '-']).unwrap_or((name, ""))
+}
+
+/// All words of a name.
+fn pieces(name: &str) -> impl Iterator<Item = String> {
+    name.split(|char: char| !char.is_ascii_alphanumeric()).map(str::to_ascii_lowercase)
 }
 
 fn properties(tool: &Tool, schema: &str) -> Vec<(String, Value)> {

@@ -15,11 +15,17 @@ fn bank() -> Vec<Tool> {
                 "properties":{"status":{"type":"string"},"balance":{"type":"integer"},"note":{"type":"string"}}},
             "annotations":{"readOnlyHint":true}}"#,
         r#"{"name":"list_accounts","inputSchema":{"type":"object"}}"#,
-        r#"{"name":"transfer","description":"Move money.\nAt once.",
+        r##"{"name":"transfer","description":"Move money.\nAt once.",
             "inputSchema":{"type":"object","properties":{"account":{"type":"string"},
             "amount":{"type":"integer","minimum":1},"memo":{"anyOf":[{"type":"string"},{"type":"null"}]},
             "tags":{"type":"array","items":{"type":"string"}},
-            "how":{"enum":["fast","slow"]}},"required":["account","amount"]}}"#,
+            "how":{"enum":["fast","slow"]},"when":{"type":["integer","null"]},"fee":{"$ref":"#/$defs/Fee"},
+            "to":{"type":"array","items":{"$ref":"#/$defs/Payee"}},"meta":{"type":"object"},
+            "either":{"anyOf":[{"type":"string"},{"type":"integer"}]},"loop":{"$ref":"#/$defs/Loop"}},
+            "$defs":{"Fee":{"anyOf":[{"enum":["sender","payee"]},{"type":"null"}]},
+                "Payee":{"type":"object","properties":{"iban":{"type":"string"},"name":{"type":["string","null"]}},"required":["iban"]},
+                "Loop":{"type":"object","properties":{"next":{"$ref":"#/$defs/Loop"}},"required":["next"]}},
+            "required":["account","amount"]}}"##,
         r#"{"name":"update_account",
             "inputSchema":{"type":"object","properties":{"id":{"type":"string","maxLength":20}},"required":["id"]}}"#,
         r#"{"name":"set_rate","inputSchema":{"type":"object","properties":{"rate":{"type":"number"}},"required":["rate"]}}"#,
@@ -32,12 +38,34 @@ fn bank() -> Vec<Tool> {
 }
 
 #[test]
+fn a_name_that_says_more_than_reading_is_no_reading() {
+    let tool = |name: &str| {
+        let text = format!(r#"{{"name": "{name}", "inputSchema": {{"type": "object"}}}}"#);
+        Tool::parse(&RawValue::from_string(text).unwrap()).unwrap()
+    };
+    for name in ["get_account", "list-files", "search_nodes", "read_query", "check_status"] {
+        assert!(only_reads(&tool(name)), "{name}");
+    }
+    for name in [
+        "get_or_create_x",
+        "find_and_replace",
+        "fetch_and_delete",
+        "check_out",
+        "get-and-set",
+        "read_and_ack",
+        "view_delete",
+    ] {
+        assert!(!only_reads(&tool(name)), "{name}");
+    }
+}
+
+#[test]
 fn a_drafted_pact_loads_allows_nothing_and_says_what_it_left_out() {
     let text = pact("bank", &bank()).expect("can be written");
     let loaded = load(&text).expect("loads").pact;
     let mut actions: Vec<String> = loaded.actions.keys().map(ToString::to_string).collect();
     actions.sort_unstable();
-    assert_eq!(actions, ["transfer", "update_account", "wipe"]);
+    assert_eq!(actions, ["set_rate", "transfer", "update_account", "wipe"]);
     for line in [
         "source = { mcp = \"bank\", tool = \"get_account\", arguments = { id = \"{id}\" }, at = \"/structuredContent\" }",
         "attributes = { status = \"String\", balance = \"Long\" }",
@@ -46,12 +74,20 @@ fn a_drafted_pact_loads_allows_nothing_and_says_what_it_left_out() {
         "resource = 'McpTool::\"bank/wipe\"'",
         "doc = \"Move money.\"",
         "properties.amount = { type = \"integer\", minimum = 1 }",
-        "properties.tags = { type = \"array\", maxItems = 100, items = { type = \"string\", maxLength = 1000 } }",
+        "properties.tags = { type = \"array\", maxItems = 100, items = { type = \"string\", maxLength = 20000 } }",
         "properties.how = { enum = [\"fast\", \"slow\"] }",
-        "# The parameter `memo` is left out: it can be of several types.",
+        "properties.memo = { type = [\"string\", \"null\"], maxLength = 20000 }",
+        "properties.when = { type = [\"integer\", \"null\"] }",
+        "properties.fee = { anyOf = [{ enum = [\"sender\", \"payee\"] }, { type = \"null\" }] }",
+        "properties.to = { type = \"array\", maxItems = 100, items = { type = \"object\", additionalProperties = false, \
+         required = [\"iban\"], properties = { iban = { type = \"string\", maxLength = 20000 }, \
+         name = { type = [\"string\", \"null\"], maxLength = 20000 } } } }",
+        "properties.meta = { type = \"object\", additionalProperties = true, maxProperties = 100 }",
+        "properties.rate = { type = \"decimal\" }",
+        "# The parameter `either` is left out: it can be of several types.",
+        "# The parameter `loop` is left out: it needs the member `next`, and",
         "#   get_account only reads (says so itself)",
         "#   list_accounts only reads (by its name only",
-        "# The tool set_rate is left out, and stays denied: it needs the parameter `rate`, and numbers with a fraction",
         "# The tool sneaky is left out, and stays denied: its definition holds characters that people do not see: U+202E",
         "# The tool odd name is left out",
     ] {
@@ -74,7 +110,7 @@ fn the_lines_for_one_tool_name_it_and_its_parameters() {
         lines.starts_with("[action.transfer]") && lines.contains("required = [\"account\", \"amount\"]"),
         "{lines}"
     );
-    assert!(action_lines("bank", &tools[4]).starts_with("# The tool set_rate is left out"));
+    assert!(action_lines("bank", &tools[4]).contains("properties.rate = { type = \"decimal\" }"));
 }
 
 /// The name of a property closes the table that it stands in, and goes on with an action of its own.

@@ -6,6 +6,7 @@ use super::slot::Slot;
 use super::{Purpose, Session};
 use crate::mcp::gate::Using;
 use crate::mcp::message::{INVALID_PARAMS, Message, NOT_SENT, REFUSED, Raw, raw};
+use crate::mcp::readings::named_session;
 use crate::mcp::refusal::Refusal;
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,21 +97,42 @@ impl Session {
             method,
             about: about(&message).unwrap_or_default(),
             content: message.content(),
+            session: message.params_members().ok().and_then(|params| named_session(&params)),
         };
         let link = self.slots.get(slot).and_then(Slot::linked);
         self.uses.insert(using, Use { slot, link, message, sending });
-        let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
+        let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         tokio::task::spawn_blocking(move || {
-            let verdict = gateway.gate.may_use(&about);
+            let verdict = gateway.gate.used(&about, &seen);
             // A session that has ended needs no verdict; the entry stands anyway.
             let _ = verdicts.blocking_send(Verdict::Use { using, verdict, at: Instant::now() });
         });
     }
 
     /// The gate has said whether something may be sent.
-    pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<(), Refusal>, at: Instant) {
+    pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<Option<Raw>, Refusal>, at: Instant) {
         // What was cancelled meanwhile is not there any more.
         let Some(Use { slot, link, mut message, sending }) = self.uses.remove(&using) else { return };
+        let verdict = match (verdict, &sending) {
+            (Ok(Some(read)), Sending::Request(_)) => {
+                if let Some(id) = message.id() {
+                    self.answer(Message::result(id, read)).await;
+                }
+                return;
+            }
+            // Only the server whose own it is knows a resource: the others are asked in turn.
+            (Err(refusal), Sending::Request(Purpose::FirstOf { message, left })) if refusal.is_unread() => {
+                let mut left = left.clone();
+                if left.is_empty() {
+                    Err(refusal)
+                } else {
+                    let (next, message) = (left.remove(0), message.clone());
+                    let purpose = Purpose::FirstOf { message: message.clone(), left };
+                    return self.record(next, message, Sending::Request(purpose));
+                }
+            }
+            (verdict, _) => verdict.map(drop),
+        };
         let is_other_link = link.is_some() && self.slots.get(slot).and_then(Slot::linked) != link;
         if is_other_link && verdict.is_ok() {
             return self.use_outrun(message, sending).await;

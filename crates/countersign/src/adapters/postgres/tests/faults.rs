@@ -143,7 +143,7 @@ fn transactions_that_the_server_gives_up_are_tried_again_within_a_bound() {
     );
     let ended = Bank::paying("never", 1).attempt(&adapter, &call(&["a1"]), 1);
     let Attempt::NotSent(evidence) = ended else { panic!("{ended:?}") };
-    assert!(evidence.summary.contains("40P01"), "{}", evidence.summary);
+    assert!(evidence.words().contains("40P01"), "{}", evidence.words());
     assert_eq!((world.book("never"), world.count("select last_value from turn")), ((0, 0), 12));
 }
 
@@ -183,7 +183,7 @@ fn what_cannot_be_locked_is_refused_and_not_tried_for_ever() {
     let query = "select status, balance from sums where id = $1";
     let call = Call { outside: vec![outside("a1", query)], ..call(&[]) };
     let ended = Bank::paying("p", 1).attempt(&world.adapter(), &call, 1);
-    assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.summary.contains("0A000")), "{ended:?}");
+    assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.words().contains("0A000")), "{ended:?}");
 }
 
 #[test]

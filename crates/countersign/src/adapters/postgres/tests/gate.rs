@@ -54,7 +54,7 @@ fn settlements(gate: &Gate) -> Vec<Value> {
 fn judged_balances(gate: &Gate) -> Vec<Option<i64>> {
     let balance = |settlement: Value| {
         assert!(settlement["judged_at"].as_u64().is_some(), "{settlement}");
-        settlement["outside"][0]["value"]["balance"].as_i64()
+        settlement["external"][0]["value"]["balance"].as_i64()
     };
     settlements(gate).into_iter().map(balance).collect()
 }

@@ -50,7 +50,7 @@ fn a_receipt_of_another_effect_or_another_gate_never_counts_as_this_call() {
         let (bank, adapter) = (Bank::paying(key, 5), world.adapter());
         for attempt in [1, 2] {
             let Attempt::Refused(evidence) = bank.attempt(&adapter, &call, attempt) else { panic!("not refused") };
-            assert!(evidence.summary.contains(&format!("{effect} of the log {origin}")), "{}", evidence.summary);
+            assert!(evidence.words().contains(&format!("{effect} of the log {origin}")), "{}", evidence.words());
         }
         let recovered = adapter.recover(&bank.job(&call, 1));
         assert!(matches!(recovered, Attempt::Refused(_)), "{recovered:?}");
@@ -124,6 +124,6 @@ fn without_the_receipts_the_hint_says_what_to_run() {
     world.sql("drop schema countersign cascade");
     let ended = Bank::paying("p1", 5).attempt(&world.adapter(), &call(&["a1"]), 1);
     let (Attempt::Unknown(evidence) | Attempt::Refused(evidence)) = &ended else { panic!("{ended:?}") };
-    assert!(evidence.summary.contains("countersign postgres init"), "{}", evidence.summary);
+    assert!(evidence.words().contains("countersign postgres init"), "{}", evidence.words());
     assert_eq!(world.count("select count(*) from payouts"), 0);
 }

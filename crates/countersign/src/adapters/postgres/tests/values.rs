@@ -94,7 +94,7 @@ fn parameters_of_every_type_arrive_and_none_becomes_sql() {
     assert_eq!(tags, expected);
     let wrong = vec![statement("update things set s = $1 where true", vec![Value::String("x".into())])];
     let ended = Bank { statements: Some(wrong), ..Bank::paying("q", 1) }.attempt(&world.adapter(), &call(&["a1"]), 1);
-    assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.summary.contains("22P02")), "{ended:?}");
+    assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.words().contains("22P02")), "{ended:?}");
 }
 
 #[test]
@@ -130,6 +130,6 @@ fn a_column_of_another_type_than_the_pact_says_is_refused() {
     ] {
         let call = Call { outside: vec![outside("a1", query)], ..call(&[]) };
         let ended = Bank::paying("p", 1).attempt(&world.adapter(), &call, 1);
-        assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.summary.contains(said)), "{ended:?}");
+        assert!(matches!(&ended, Attempt::Refused(evidence) if evidence.words().contains(said)), "{ended:?}");
     }
 }

@@ -176,14 +176,14 @@ fn a_statement_that_changes_no_row_or_several_undoes_everything() {
             let ended =
                 Bank { statements: Some(statements), ..Bank::paying("p", 1) }.attempt(&adapter, &call(&["a1"]), 1);
             let Attempt::Refused(evidence) = ended else { panic!("{ended:?}") };
-            assert!(evidence.summary.contains(changed), "{}", evidence.summary);
+            assert!(evidence.words().contains(changed), "{}", evidence.words());
         }
     }
     let none = Bank { statements: Some(Vec::new()), ..Bank::paying("p", 1) }.attempt(&adapter, &call(&["a1"]), 1);
     assert!(matches!(none, Attempt::Refused(_)), "{none:?}");
     let violated = vec![statement("insert into payouts values ('x', null, 1)", vec![])];
     let violated = Bank { statements: Some(violated), ..Bank::paying("p", 1) }.attempt(&adapter, &call(&["a1"]), 1);
-    assert!(matches!(&violated, Attempt::Refused(evidence) if evidence.summary.contains("23502")), "{violated:?}");
+    assert!(matches!(&violated, Attempt::Refused(evidence) if evidence.words().contains("23502")), "{violated:?}");
     assert_eq!(world.count("select count(*) from payouts"), 0);
     assert_eq!(world.count("select count(*) from accounts where balance = 1000"), 20);
     assert_eq!(world.count("select count(*) from countersign.receipts"), 0);
@@ -198,7 +198,7 @@ fn a_lock_that_is_not_let_go_is_not_waited_for_for_ever() {
     other.sql("begin; update accounts set balance = 1 where id = 'a1'").unwrap();
     let ended = Bank::paying("p", 1).attempt(&adapter, &call(&["a1"]), 1);
     let Attempt::NotSent(evidence) = ended else { panic!("{ended:?}") };
-    assert!(evidence.summary.contains("55P03"), "{}", evidence.summary);
+    assert!(evidence.words().contains("55P03"), "{}", evidence.words());
     other.sql("rollback").unwrap();
     assert!(matches!(Bank::paying("p", 1).attempt(&adapter, &call(&["a1"]), 2), Attempt::Done(_)));
 }

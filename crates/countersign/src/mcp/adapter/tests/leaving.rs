@@ -1,6 +1,7 @@
 //! Whether a call may still leave is asked when a connection takes it, and no link is opened without need.
 
 use super::*;
+use countersign_core::call::FoundCode;
 use countersign_engine::outbox::Leave;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +18,7 @@ impl Judge for Halted {
     }
     fn leave(&self) -> Leave {
         let (after, asked) = (self.after, Arc::clone(&self.asked));
-        Leave::new(move || (asked.fetch_add(1, Ordering::SeqCst) >= after).then(|| "halted".to_owned()))
+        Leave::new(move || (asked.fetch_add(1, Ordering::SeqCst) >= after).then(|| FoundCode::Stopped.about("halted")))
     }
     fn schema(&self, _: &FactId) -> FactSchema {
         FactSchema::default()
@@ -35,7 +36,7 @@ fn a_halt_that_comes_while_a_call_waits_for_its_connection_is_asked_for_by_the_c
         let judge = Halted { after, asked: Arc::default() };
         let held =
             world.adapter.attempt(&Job { effect: EffectId(1), call: &call, key: "cs-1", attempt: 1, judge: &judge });
-        assert!(matches!(&held, Attempt::NotSent(evidence) if evidence.summary.contains("halted")), "{held:?}");
+        assert!(matches!(&held, Attempt::NotSent(evidence) if evidence.words().contains("halted")), "{held:?}");
         assert_eq!(judge.asked.load(Ordering::SeqCst), after + 1);
     }
     assert_eq!(world.asked(), Vec::<String>::new(), "nothing arrived");

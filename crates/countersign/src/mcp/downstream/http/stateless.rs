@@ -25,7 +25,8 @@ pub struct Pool {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), places: Arc::new(Semaphore::new(BORROWED_MAX)), seen: Arc::default() }
+        let seen = Arc::new(Observations::stateless());
+        Self { idle: Mutex::default(), places: Arc::new(Semaphore::new(BORROWED_MAX)), seen }
     }
 }
 

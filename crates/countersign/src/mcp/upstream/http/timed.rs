@@ -40,7 +40,7 @@ impl Latch {
     fn opens(&self) -> bool {
         let mut turned = self.turned();
         if *turned == Turned::Waits {
-            let held = self.leave.as_ref().and_then(Leave::held_back);
+            let held = self.leave.as_ref().and_then(Leave::held_back).map(|found| found.why());
             *turned = held.map_or(Turned::Given, Turned::Held);
         }
         *turned == Turned::Given

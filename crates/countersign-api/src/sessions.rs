@@ -1,0 +1,132 @@
+//! Sessions, what is read in them, and what a verdict says about the readings that an action rests on.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// A session that is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    /// A session of the same agent that was cut off, to go on in: if it is still open, it is the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "ses_812")]
+    pub follows: Option<String>,
+}
+
+/// A session that was opened, or is gone on in. What is read in it counts for what is done in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionOpened {
+    /// Its name.
+    #[schema(example = "ses_812")]
+    pub session: String,
+}
+
+/// A session that was closed: what was read in it counts no longer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionClosed {
+    /// Its name.
+    #[schema(example = "ses_812")]
+    pub session: String,
+}
+
+/// A tool to be read by the gate, in a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {
+    /// The MCP server, by its name in the gate's settings.
+    #[schema(example = "bank")]
+    pub upstream: String,
+    /// The tool, which must be approved as one that only reads; `resources/read` for a resource.
+    #[schema(example = "get_account")]
+    pub tool: String,
+    /// Its arguments; for a resource, its `uri`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub arguments: Map<String, Value>,
+}
+
+/// What a tool answered. It is in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReadResponse {
+    /// The session.
+    #[schema(example = "ses_812")]
+    pub session: String,
+    /// The entry that keeps it.
+    pub entry: u64,
+    /// When it was read, in ledger milliseconds.
+    pub read_at: u64,
+    /// What names this reading: the digest of server, tool and arguments.
+    pub name: String,
+    /// The result as the server sent it, as JSON.
+    pub answer: String,
+    /// Readings of this session that read differently by now, as far as is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated: Vec<Outdated>,
+}
+
+/// A reading that reads differently by now. What it reads now is told when it is read again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Outdated {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+    /// When that was noticed, in ledger milliseconds.
+    pub since: u64,
+    /// The effect after which it was noticed, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "eff_813")]
+    pub after: Option<String>,
+}
+
+/// What an action that is guarded as read rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RestsOn {
+    /// How many readings of its session. With 0 it was done without having read anything.
+    pub rested_on: u64,
+    /// What reading them again took in all, in milliseconds; only where that refused the action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reread_ms: Option<u64>,
+    /// Those that read differently: right before the call, or because of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ChangedReading>,
+    /// Readings of this session that read differently by now, as far as is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated: Vec<Outdated>,
+}
+
+/// A reading that reads differently.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedReading {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+    /// What has changed, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Whether that is all, so that the reading counts as read again. Otherwise the tool has to be read again.
+    pub told: bool,
+    /// Paths that differ whenever it is read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volatile: Vec<String>,
+}
+
+/// One thing that has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// Where.
+    #[schema(example = "/balance")]
+    pub path: String,
+    /// What was there; absent for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// What is there now; absent for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}

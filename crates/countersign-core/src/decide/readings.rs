@@ -1,0 +1,173 @@
+//! Writes that are guarded as read: which readings they rest on, and whether those read the same right before the call.
+//!
+//! At the intent the readings of the session are noted with their versions: those and no later ones are what the agent had seen. At
+//! the dispatch each is compared with what was read again, which is a recorded input.
+
+use super::{Deciding, Snapshot, Stage};
+use crate::action::Action;
+use crate::decision::{Decision, ReadVersion};
+use crate::effect::Effect;
+use crate::fact::Fact;
+use crate::ids::{Digest, FactId};
+use crate::pact::{AsRead, Mode};
+use crate::reason::{ChangedReading, ReadingRef, Reason, UnreadReading};
+use crate::session::{Held, READING, Reread, Session, SessionId};
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+/// The fact that a decision read, at its version.
+fn version_of(fact: &Arc<Fact>) -> ReadVersion {
+    ReadVersion { fact: fact.id.clone(), version: fact.version(), tag: Some(fact.tag) }
+}
+
+/// A fact that was not there.
+fn absent(fact: FactId) -> ReadVersion {
+    ReadVersion { fact, version: 0, tag: None }
+}
+
+/// The readings of a session that a guard counts.
+fn counted(guard: &AsRead, session: &Session, snapshot: &impl Snapshot) -> Vec<(Arc<Fact>, Held)> {
+    let held = session.readings().filter_map(|fact| {
+        let fact = snapshot.fact(&fact)?;
+        Some((Arc::clone(fact), Held::of(fact)?))
+    });
+    held.filter(|(_, held)| guard.counts(&held.reading.place)).collect()
+}
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// What the action read beside the facts that its pact names: its session, and the readings that it rests on.
+    pub(super) fn session_reads(&self) -> Vec<ReadVersion> {
+        // At the dispatch they are those that the intent noted, which `compare` adds.
+        let (Some(guard), Stage::Intent) = (&self.kind.guard, self.stage) else { return Vec::new() };
+        let Ok(session) = self.session() else {
+            return self.action.session.and_then(SessionId::fact).map(absent).into_iter().collect();
+        };
+        let readings = session.readings().filter_map(|fact| match self.snapshot.fact(&fact) {
+            Some(found) => Held::of(found).filter(|held| guard.counts(&held.reading.place)).map(|_| version_of(found)),
+            // Only where it is erased: an audit then says that what rests on it cannot be verified.
+            None => Some(absent(fact)),
+        });
+        std::iter::once(version_of(&session.fact)).chain(readings).collect()
+    }
+
+    fn session(&self) -> Result<Session, Reason> {
+        let id = self.action.session;
+        let id = id.ok_or_else(|| Reason::SessionRequired { action: self.kind.name.clone() })?;
+        Session::of(id, &self.action.agent, self.snapshot).map_err(|_| Reason::SessionNotOpen { session: id })
+    }
+
+    /// Whether there is a session, and in it what the pact asks for.
+    pub(super) fn check_session(&self) -> Result<(), Reason> {
+        let Some(guard) = &self.kind.guard else { return Ok(()) };
+        if self.is_judgement() {
+            return Ok(());
+        }
+        let session = self.session()?;
+        let readings = counted(guard, &session, self.snapshot);
+        let is_read = |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place));
+        let missing: Vec<SmolStr> = guard.must_read.iter().filter(|tool| !is_read(tool)).cloned().collect();
+        if !missing.is_empty() {
+            return Err(Reason::ReadingRequired { tools: missing });
+        }
+        let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
+        let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
+        let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
+        let stale: Vec<ReadingRef> = stale.collect();
+        if stale.is_empty() { Ok(()) } else { Err(Reason::ReadingStale { readings: stale, stale_after }) }
+    }
+}
+
+/// Whether a pact's name of a tool means what was read at a place.
+pub(crate) fn names(tool: &str, place: &crate::session::Place) -> bool {
+    match tool.split_once('/') {
+        Some((upstream, name)) if place.tool != tool => place.upstream == upstream && place.tool == name,
+        _ => place.tool == tool,
+    }
+}
+
+fn refer(held: &Held) -> ReadingRef {
+    let place = &held.reading.place;
+    ReadingRef { fact: held.fact.clone(), upstream: place.upstream.clone(), tool: place.tool.clone() }
+}
+
+/// Decides whether the readings that an effect rests on read the same, and notes that they were read.
+pub(super) fn compare(
+    effect: &Effect,
+    rereads: &[Reread],
+    mut decision: Decision,
+    snapshot: &impl Snapshot,
+) -> Decision {
+    let pact = snapshot.pact(&effect.action.pact);
+    let Some(kind) = pact.and_then(|pact| pact.actions.get(&effect.action.action)) else { return decision };
+    if kind.guard.is_none() {
+        return decision;
+    }
+    let current =
+        effect.rests_on.iter().map(|(fact, _)| snapshot.fact(fact).map_or_else(|| absent(fact.clone()), version_of));
+    decision.reads.extend(current);
+    if decision.dispatched().is_none() {
+        return decision;
+    }
+    match (differing(effect, rereads, snapshot), kind.mode) {
+        (Ok(()), _) => decision,
+        // What would have blocked earlier is told in preference.
+        (Err(reason), Mode::Shadow) => Decision { shadowed: decision.shadowed.or(Some(Box::new(reason))), ..decision },
+        (Err(reason), Mode::Enforce) => decision.rejected(reason),
+    }
+}
+
+fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
+    // The gate ended while the write waited: whoever asked for it was told nothing, and it must not run by itself.
+    if let Some(session) = effect.action.session
+        && rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact))
+    {
+        return Err(Reason::SessionNotOpen { session });
+    }
+    let (mut unread, mut changed) = (Vec::new(), Vec::new());
+    for (fact, version) in &effect.rests_on {
+        let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {
+            // It went with its session.
+            let session = Held::session(fact).or(effect.action.session);
+            return Err(session.map_or_else(
+                || Reason::SessionRequired { action: effect.action.action.clone() },
+                |session| Reason::SessionNotOpen { session },
+            ));
+        };
+        let reading = refer(&held);
+        let reread = rereads.iter().find(|reread| reread.fact == *fact);
+        let Some((reread, after)) = reread.and_then(|reread| Some((reread, reread.digest?))) else {
+            unread.push(UnreadReading { reading, why: reread.map(|reread| reread.why.clone()).unwrap_or_default() });
+            continue;
+        };
+        let before = rested_on(&effect.action, &held, *version);
+        let is_same = before == Some(after) && reread.projection == held.reading.projection;
+        if !is_same {
+            let (told, volatile) = (reread.told, reread.volatile.clone());
+            changed.push(ChangedReading { reading, before, after, told, volatile });
+        }
+    }
+    match (unread.is_empty(), changed.is_empty()) {
+        (false, _) => Err(Reason::ReadingUnread { readings: unread }),
+        (true, false) => Err(Reason::ReadingChanged { readings: changed }),
+        (true, true) => Ok(()),
+    }
+}
+
+/// The digest that the write rests on: that of the version that the intent noted. Where it is not known whether that version had
+/// reached the agent, the one before it counts as well, and if they differ nothing is the same as both.
+fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
+    let is_unsure = action.unsure.contains(&held.reading.place.name());
+    match held.version.checked_sub(version)? {
+        0 if is_unsure => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
+        0 => Some(held.digest),
+        1 if !is_unsure => held.before,
+        // Read so often meanwhile that it is no longer known.
+        _ => None,
+    }
+}
+
+/// The readings among what a decision read, with the versions that they had.
+pub(crate) fn readings_in(decision: &Decision) -> Vec<(FactId, u64)> {
+    let readings = decision.reads.iter().filter(|read| read.fact.ty().as_str() == READING);
+    readings.map(|read| (read.fact.clone(), read.version)).collect()
+}

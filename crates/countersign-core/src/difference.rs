@@ -1,0 +1,265 @@
+//! How two answers of one tool differ, as a model can read it: by path, lists by key where there is one, texts by line.
+
+use crate::node::Node;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How much is told of what has changed, in bytes, unless more is asked for.
+pub const TOLD_BYTES_MAX: usize = 1536;
+
+/// The longest value that is told whole.
+const VALUE_BYTES_MAX: usize = 400;
+
+/// The names by which items of lists are told apart, in this order.
+const KEYS: [&str; 8] = ["id", "key", "uuid", "path", "uri", "number", "name", "title"];
+
+/// One thing that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where: names after `/`, `[key=value]` for an item of a list, `:line` for a line of a text.
+    pub path: String,
+    /// What was there, as JSON or as lines; `None` for nothing.
+    pub before: Option<String>,
+    /// What is there now.
+    pub after: Option<String>,
+}
+
+impl Change {
+    /// How much of what may be told it takes.
+    fn bytes(&self) -> usize {
+        let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        // Some bytes go to what stands round it.
+        self.path.len().saturating_add(len(&self.before)).saturating_add(len(&self.after)).saturating_add(16)
+    }
+}
+
+/// How two answers differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// What differs, in order of the paths.
+    pub changes: Vec<Change>,
+    /// Whether all of it is told, and nothing was cut.
+    pub is_whole: bool,
+}
+
+/// The difference of two contents, in at most so many bytes.
+pub fn difference(before: &str, after: &str, bytes_max: usize) -> Difference {
+    let mut teller = Teller { changes: Vec::new(), is_whole: true, left: bytes_max };
+    match (Node::parse(before), Node::parse(after)) {
+        (Some(before), Some(after)) => teller.node("", &before, &after),
+        _ => teller.lines("", before, after),
+    }
+    Difference { changes: teller.changes, is_whole: teller.is_whole }
+}
+
+/// The differences of several contents, in at most so many bytes together. Of what there is no content before, nothing can be told.
+pub fn tell(pairs: &[(Option<&str>, &str)], bytes_max: usize) -> Vec<Difference> {
+    let mut left = bytes_max;
+    let tell = |(before, after): &(Option<&str>, &str)| {
+        let Some(before) = before else { return Difference::default() };
+        let told = difference(before, after, left);
+        let bytes = told.changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add);
+        left = left.saturating_sub(bytes);
+        told
+    };
+    pairs.iter().map(tell).collect()
+}
+
+/// The paths at which two contents differ, with `*` for items of lists: what would have to be left out for them to be equal.
+pub fn paths(one: &str, other: &str, most: usize) -> Vec<String> {
+    let mut paths = BTreeSet::new();
+    if let (Some(one), Some(other)) = (Node::parse(one), Node::parse(other)) {
+        find_paths("", &one, &other, &mut paths);
+    }
+    paths.into_iter().take(most).collect()
+}
+
+fn find_paths(path: &str, one: &Node, other: &Node, found: &mut BTreeSet<String>) {
+    match (one, other) {
+        _ if one == other => {}
+        (Node::Object(a), Node::Object(b)) => {
+            for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                let inside = format!("{path}/{name}");
+                match (a.get(name), b.get(name)) {
+                    (Some(a), Some(b)) => find_paths(&inside, a, b, found),
+                    _ => drop(found.insert(inside)),
+                }
+            }
+        }
+        (Node::List(a), Node::List(b)) if a.len() == b.len() => {
+            a.iter().zip(b).for_each(|(a, b)| find_paths(&format!("{path}/*"), a, b, found));
+        }
+        _ => drop(found.insert(path.to_owned())),
+    }
+}
+
+struct Teller {
+    changes: Vec<Change>,
+    is_whole: bool,
+    left: usize,
+}
+
+impl Teller {
+    fn tell(&mut self, path: &str, before: Option<String>, after: Option<String>) {
+        let (before, after) = (before.map(|it| self.cut(it)), after.map(|it| self.cut(it)));
+        let change = Change { path: path.to_owned(), before, after };
+        match self.left.checked_sub(change.bytes()) {
+            Some(left) => {
+                self.left = left;
+                self.changes.push(change);
+            }
+            None => self.is_whole = false,
+        }
+    }
+
+    fn cut(&mut self, mut text: String) -> String {
+        if text.len() > VALUE_BYTES_MAX {
+            self.is_whole = false;
+            let end = (0..=VALUE_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+        text
+    }
+
+    fn node(&mut self, path: &str, before: &Node, after: &Node) {
+        match (before, after) {
+            _ if before == after => {}
+            (Node::Object(a), Node::Object(b)) => {
+                for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                    self.member(&format!("{path}/{name}"), a.get(name), b.get(name));
+                }
+            }
+            (Node::List(a), Node::List(b)) => self.list(path, a, b),
+            (Node::Text(a), Node::Text(b)) if a.contains('\n') || b.contains('\n') => self.lines(path, a, b),
+            _ => self.tell(path, Some(before.text()), Some(after.text())),
+        }
+    }
+
+    fn member(&mut self, path: &str, before: Option<&Node>, after: Option<&Node>) {
+        match (before, after) {
+            (Some(before), Some(after)) => self.node(path, before, after),
+            (before, after) => self.tell(path, before.map(Node::text), after.map(Node::text)),
+        }
+    }
+
+    fn list(&mut self, path: &str, a: &[Node], b: &[Node]) {
+        let (items_a, items_b) = (a, b);
+        if let Some((key, a, b)) = KEYS.iter().find_map(|key| Some((key, keyed(a, key)?, keyed(b, key)?))) {
+            for value in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                let item = |list: &BTreeMap<String, &Node>| list.get(value).copied().cloned();
+                let (before, after) = (item(&a), item(&b));
+                self.member(&format!("{path}[{key}={value}]"), before.as_ref(), after.as_ref());
+            }
+            // Another order is a change too.
+            if order_of(items_a, &b, key) != order_of(items_b, &a, key) {
+                self.tell(path, None, Some("in another order".to_owned()));
+            }
+            return;
+        }
+        let same_front = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let (rest_a, rest_b) = (a.get(same_front..).unwrap_or_default(), b.get(same_front..).unwrap_or_default());
+        let same_back = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(|(a, b)| a == b).count();
+        let middle = |rest: &'_ [Node]| rest.len().saturating_sub(same_back);
+        for at in 0..middle(rest_a).max(middle(rest_b)) {
+            let before = rest_a.get(at).filter(|_| at < middle(rest_a));
+            let after = rest_b.get(at).filter(|_| at < middle(rest_b));
+            self.member(&format!("{path}/{}", same_front.saturating_add(at)), before, after);
+        }
+    }
+
+    fn lines(&mut self, path: &str, before: &str, after: &str) {
+        let (a, b): (Vec<&str>, Vec<&str>) = (before.split('\n').collect(), after.split('\n').collect());
+        let same_front = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+        let (rest_a, rest_b) = (a.get(same_front..).unwrap_or_default(), b.get(same_front..).unwrap_or_default());
+        let same_back = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(|(a, b)| a == b).count();
+        let middle = |rest: &[&str]| {
+            let lines = rest.get(..rest.len().saturating_sub(same_back)).unwrap_or_default();
+            (!lines.is_empty()).then(|| lines.join("\n"))
+        };
+        let (before, after) = (middle(rest_a), middle(rest_b));
+        if before.is_some() || after.is_some() {
+            self.tell(&format!("{path}:{}", same_front.saturating_add(1)), before, after);
+        }
+    }
+}
+
+/// The keys of the items of a list that another one has too, in the order of the list.
+fn order_of(items: &[Node], other: &BTreeMap<String, &Node>, key: &str) -> Vec<String> {
+    let of = |item: &Node| match item {
+        Node::Object(members) => members.get(key).and_then(key_text),
+        _ => None,
+    };
+    items.iter().filter_map(of).filter(|value| other.contains_key(value)).collect()
+}
+
+fn key_text(value: &Node) -> Option<String> {
+    match value {
+        Node::Text(text) => Some(text.clone()),
+        Node::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The items of a list by the value of a key that each of them has, and no two share.
+fn keyed<'a>(items: &'a [Node], key: &str) -> Option<BTreeMap<String, &'a Node>> {
+    let mut by_key = BTreeMap::new();
+    for item in items {
+        let Node::Object(members) = item else { return None };
+        let value = key_text(members.get(key)?)?;
+        if by_key.insert(value, item).is_some() {
+            return None;
+        }
+    }
+    Some(by_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(before: &str, after: &str) -> Vec<String> {
+        let difference = difference(before, after, 2048);
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        difference
+            .changes
+            .into_iter()
+            .map(|it| format!("{}: {} > {}", it.path, text(it.before), text(it.after)))
+            .collect()
+    }
+
+    #[test]
+    fn changes_are_told_by_path_by_key_and_by_line() {
+        assert_eq!(told(r#"{"a":1,"b":2}"#, r#"{"a":1.0,"c":3}"#), ["/a: 1 > 1.0", "/b: 2 > -", "/c: - > 3"]);
+        let (before, after) = (r#"[{"id":1,"x":1},{"id":2,"x":2}]"#, r#"[{"id":2,"x":3},{"id":7}]"#);
+        assert_eq!(
+            told(before, after),
+            [r#"[id=1]: {"id":1,"x":1} > -"#, "[id=2]/x: 2 > 3", r#"[id=7]: - > {"id":7}"#]
+        );
+        assert_eq!(told(r#"[1,2,3]"#, r#"[1,9,9,3]"#), ["/1: 2 > 9", "/2: - > 9"]);
+        assert_eq!(told(r#"{"t":"a\nb\nc"}"#, r#"{"t":"a\nB\nc"}"#), ["/t:2: b > B"]);
+        assert_eq!(told(r#"[{"id":1},{"id":2}]"#, r#"[{"id":2},{"id":1}]"#), [": - > in another order"]);
+        assert_eq!(told("a", "a"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_cut_is_never_called_whole() {
+        let long = format!("\"{}\"", "x".repeat(500));
+        assert!(!difference("1", &long, 2048).is_whole);
+        let many = |value: u32| {
+            format!("{{{}}}", (0..200).map(|at| format!("\"k{at}\":{value}")).collect::<Vec<_>>().join(","))
+        };
+        let cut = difference(&many(1), &many(2), 512);
+        assert!(!cut.is_whole && !cut.changes.is_empty());
+        assert!(difference("1", "2", 512).is_whole);
+    }
+
+    #[test]
+    fn what_changes_by_itself_is_named_so_that_it_can_be_left_out() {
+        let (one, other) = (r#"{"at":1,"items":[{"n":1,"t":5}]}"#, r#"{"at":2,"items":[{"n":1,"t":6}]}"#);
+        let found = paths(one, other, 8);
+        assert_eq!(found, ["/at", "/items/*/t"]);
+        let mut nodes = [one, other].map(|text| Node::parse(text).unwrap());
+        nodes.iter_mut().for_each(|node| found.iter().for_each(|path| node.leave_out(path)));
+        assert_eq!(nodes[0], nodes[1]);
+    }
+}

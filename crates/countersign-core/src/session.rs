@@ -1,0 +1,343 @@
+//! Sessions, and what was read in them: facts that only the gate writes.
+//!
+//! A reading is one call of a reading tool and what it answered. It is a fact of the type `Reading`, named by its session and by the
+//! digest of where it was read from, so versions, snapshots, erasure and audits treat it like any other. A session is a fact of the type
+//! `Session`: whose it is, and which readings it has. Neither type is in the catalogue, so no pact reads them, no operator feeds them and
+//! no agent observes them: an agent cannot add a reading, nor take one out (I8).
+
+use crate::canonical::Canonical;
+use crate::decide::Snapshot;
+use crate::decision::Write;
+use crate::fact::Fact;
+use crate::ids::{AgentId, Digest, FactId, FactType, numbered};
+use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
+use crate::value::{Attributes, Set, Value};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The type of sessions. Reserved.
+pub const SESSION: &str = "Session";
+/// The type of readings. Reserved.
+pub const READING: &str = "Reading";
+
+/// The name of a session: `ses_` and the entry that opened it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ses_{}", self.0)
+    }
+}
+
+/// Text that names no session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the name of a session, such as ses_813")]
+pub struct NotASession(pub String);
+
+crate::ids::serde_as_text!(SessionId);
+
+impl FromStr for SessionId {
+    type Err = NotASession;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        numbered("ses_", text).map(Self).ok_or_else(|| NotASession(text.chars().take(80).collect()))
+    }
+}
+
+impl SessionId {
+    /// The fact that it is.
+    pub fn fact(self) -> Option<FactId> {
+        FactId::new(FactType::new(SESSION).ok()?, self.to_string()).ok()
+    }
+
+    /// The fact of what was read from a place in it.
+    pub fn reading(self, place: &Place) -> Option<FactId> {
+        self.named(&place.name().to_string())
+    }
+
+    fn named(self, name: &str) -> Option<FactId> {
+        FactId::new(FactType::new(READING).ok()?, format!("{self}/{name}")).ok()
+    }
+}
+
+/// Where something was read: a tool with its arguments, or a resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The server, by its name in the gate's settings.
+    pub upstream: SmolStr,
+    /// The tool; `resources/read` for a resource.
+    pub tool: SmolStr,
+    /// Its arguments, as canonical JSON.
+    pub arguments: SmolStr,
+}
+
+impl Place {
+    /// What names everything that is read from here.
+    pub fn name(&self) -> Digest {
+        // None of the first two holds a NUL: both are checked as ids.
+        Digest::of_parts(&[
+            b"countersign reading\0".as_slice(),
+            self.upstream.as_bytes(),
+            b"\0",
+            self.tool.as_bytes(),
+            b"\0",
+            self.arguments.as_bytes(),
+        ])
+    }
+
+    /// The tool with its server, as people name it.
+    pub fn tool_name(&self) -> String {
+        format!("{}/{}", self.upstream, self.tool)
+    }
+}
+
+/// What was read, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Where.
+    pub place: Place,
+    /// When, in ledger milliseconds.
+    pub at_ms: u64,
+    /// The digest of what is compared, whole.
+    pub digest: Digest,
+    /// Which rules said what is compared; a reading under other rules is another reading.
+    pub projection: SmolStr,
+    /// What is compared, unless it is too long to keep.
+    pub content: Option<SmolStr>,
+}
+
+impl Reading {
+    /// The value of its fact, in the place of the one before.
+    fn value(&self, session: SessionId, before: Option<&Fact>, content: Option<&SmolStr>) -> Attributes {
+        let text = |text: &str| Value::String(text.into());
+        let mut fields = vec![
+            (SmolStr::new_static("arguments"), Value::String(self.place.arguments.clone())),
+            (SmolStr::new_static("at"), Value::Long(i64::try_from(self.at_ms).unwrap_or(i64::MAX))),
+        ];
+        if let Some(before) = before.and_then(Held::of) {
+            fields.push((SmolStr::new_static("before"), text(&before.digest.to_string())));
+        }
+        if let Some(content) = content {
+            fields.push((SmolStr::new_static("content"), Value::String(content.clone())));
+        }
+        fields.extend([
+            (SmolStr::new_static("digest"), text(&self.digest.to_string())),
+            (SmolStr::new_static("projection"), Value::String(self.projection.clone())),
+            (SmolStr::new_static("session"), text(&session.to_string())),
+            (SmolStr::new_static("tool"), Value::String(self.place.tool.clone())),
+            (SmolStr::new_static("upstream"), Value::String(self.place.upstream.clone())),
+        ]);
+        Attributes::from_fields(fields)
+    }
+}
+
+/// A reading as a session has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Its fact.
+    pub fact: FactId,
+    /// The version of its fact.
+    pub version: u64,
+    /// What was read.
+    pub reading: Reading,
+    /// The digest of what is compared.
+    pub digest: Digest,
+    /// The digest of the reading that it took the place of.
+    pub before: Option<Digest>,
+}
+
+impl Held {
+    /// Reads it from its fact; `None` where the fact is deleted, or no reading.
+    pub fn of(fact: &Fact) -> Option<Self> {
+        if fact.id.ty().as_str() != READING {
+            return None;
+        }
+        let value = fact.value.as_ref()?;
+        let text = |name: &str| match value.get(name) {
+            Some(Value::String(text)) => Some(text.clone()),
+            _ => None,
+        };
+        let digest: Digest = text("digest")?.parse().ok()?;
+        let at_ms = match value.get("at") {
+            Some(Value::Long(at)) => u64::try_from(*at).ok()?,
+            _ => return None,
+        };
+        let place = Place { upstream: text("upstream")?, tool: text("tool")?, arguments: text("arguments")? };
+        let (projection, content) = (text("projection")?, text("content"));
+        let reading = Reading { place, at_ms, digest, projection, content };
+        let before = text("before").and_then(|before| before.parse().ok());
+        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before })
+    }
+
+    /// Its session.
+    pub fn session(fact: &FactId) -> Option<SessionId> {
+        fact.id().split_once('/')?.0.parse().ok()
+    }
+}
+
+/// A session that is open.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// Its fact.
+    pub fact: Arc<Fact>,
+    /// Whose it is.
+    pub agent: AgentId,
+    names: Arc<Set>,
+}
+
+/// Why something cannot be done in a session. Nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionRefusal {
+    /// There is no such session.
+    #[error("there is no open session {0}")]
+    NotOpen(SessionId),
+    /// It belongs to another agent.
+    #[error("{0} is not a session of {1}")]
+    OfAnother(SessionId, AgentId),
+    /// It has as many readings as are kept.
+    #[error("{0} has {READINGS_MAX} readings already, which is the limit")]
+    Full(SessionId),
+    /// What was read does not fit a fact.
+    #[error("the arguments of this reading have {0} bytes, which is too long to keep")]
+    TooLong(usize),
+}
+
+impl Session {
+    /// An open session.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn find(id: SessionId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
+        let found = id.fact().and_then(|fact| snapshot.fact(&fact).cloned());
+        let value = found.as_ref().and_then(|fact| fact.value.clone());
+        let (Some(fact), Some(value)) = (found, value) else { return Err(SessionRefusal::NotOpen(id)) };
+        let agent = match value.get("agent") {
+            Some(Value::String(agent)) => AgentId::new(agent.clone()).ok(),
+            _ => None,
+        };
+        let names = match value.get("readings") {
+            Some(Value::Set(names)) => Arc::clone(names),
+            _ => Arc::default(),
+        };
+        Ok(Self { id, fact, agent: agent.ok_or(SessionRefusal::NotOpen(id))?, names })
+    }
+
+    /// An open session of this agent.
+    ///
+    /// # Errors
+    /// If there is none of this name, or it belongs to another.
+    pub fn of(id: SessionId, agent: &AgentId, snapshot: &(impl Snapshot + ?Sized)) -> Result<Self, SessionRefusal> {
+        let session = Self::find(id, snapshot)?;
+        if session.agent == *agent { Ok(session) } else { Err(SessionRefusal::OfAnother(id, agent.clone())) }
+    }
+
+    /// The facts of what was read in it.
+    pub fn readings(&self) -> impl Iterator<Item = FactId> {
+        self.names.iter().filter_map(|name| match name {
+            Value::String(name) => self.id.named(name),
+            _ => None,
+        })
+    }
+}
+
+/// What opening a session writes; its number is that of the entry.
+pub fn open(agent: &AgentId, entry: u64, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+    let Some(fact) = SessionId(entry).fact() else { return Vec::new() };
+    let fields = vec![
+        (SmolStr::new_static("agent"), Value::String(agent.smol().clone())),
+        (SmolStr::new_static("readings"), Value::Set(Arc::default())),
+    ];
+    vec![write(&fact, Some(Attributes::from_fields(fields)), snapshot)]
+}
+
+/// What closing a session writes: it and its readings are deleted.
+pub fn close(session: &Session, snapshot: &(impl Snapshot + ?Sized)) -> Vec<Write> {
+    let live = |fact: &FactId| snapshot.fact(fact).is_some_and(|fact| fact.value.is_some());
+    let readings = session.readings().filter(live);
+    let facts: Vec<FactId> = std::iter::once(session.fact.id.clone()).chain(readings).collect();
+    facts.iter().map(|fact| write(fact, None, snapshot)).collect()
+}
+
+/// What a reading writes: itself, and its session where it is the first of its name.
+///
+/// # Errors
+/// If the session is full, or the reading too long.
+pub fn read(
+    session: &Session,
+    reading: &Reading,
+    snapshot: &(impl Snapshot + ?Sized),
+) -> Result<Vec<Write>, SessionRefusal> {
+    let too_long = || SessionRefusal::TooLong(reading.place.arguments.len());
+    let name = reading.place.name().to_string();
+    let fact = session.id.named(&name).ok_or_else(too_long)?;
+    let before = snapshot.fact(&fact).map(AsRef::as_ref);
+    let fits = |value: &Attributes| value.bytes_bound() <= FACT_BYTES_MAX || value.bytes() <= FACT_BYTES_MAX;
+    // What is too long to keep is kept by its digest.
+    let value = Some(reading.value(session.id, before, reading.content.as_ref())).filter(fits);
+    let value = value.or_else(|| Some(reading.value(session.id, before, None)).filter(fits)).ok_or_else(too_long)?;
+    let mut writes = vec![write(&fact, Some(value), snapshot)];
+    let name = Value::String(name.into());
+    if !session.names.contains(&name) {
+        if session.names.iter().count() >= READINGS_MAX {
+            return Err(SessionRefusal::Full(session.id));
+        }
+        let names: Set = session.names.iter().cloned().chain([name]).collect();
+        let names = (SmolStr::new_static("readings"), Value::Set(Arc::new(names)));
+        let value = session.fact.value.clone().unwrap_or_default().with([names]);
+        writes.push(write(&session.fact.id, Some(value), snapshot));
+    }
+    Ok(writes)
+}
+
+fn write(fact: &FactId, value: Option<Attributes>, snapshot: &(impl Snapshot + ?Sized)) -> Write {
+    let before = snapshot.fact(fact);
+    Write {
+        fact: fact.clone(),
+        tag: before.map(|fact| fact.tag),
+        version: before.map_or(snapshot.version_floor(), |fact| fact.version()).saturating_add(1),
+        value,
+        previous_entry: before.map(|fact| fact.written.entry),
+    }
+}
+
+/// What a reading that a write rests on read right before the call: a recorded input of its dispatch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reread {
+    /// The digest of what is compared now; none where it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// The reading.
+    pub fact: FactId,
+    /// The rules by which it was read now.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub projection: SmolStr,
+    /// How long that took.
+    pub took_ms: u64,
+    /// Whether the whole difference is told, so that what was read now counts as read by the agent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub told: bool,
+    /// Where it differed again when it was read twice in a row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volatile: Vec<SmolStr>,
+    /// Why it could not be read, as its server or its connection said.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub why: SmolStr,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(truth: &bool) -> bool {
+    !truth
+}
+
+/// Writes what was read again, as it stands in a record.
+pub(crate) fn write_rereads(out: &mut Canonical, rereads: &[Reread]) {
+    // Every member has a JSON form, so this cannot fail.
+    out.json(&serde_json::to_value(rereads).unwrap_or_default());
+}

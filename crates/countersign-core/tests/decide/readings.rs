@@ -1,0 +1,234 @@
+//! Writes that are guarded as read: what they rest on is what the agent had read when it asked, and nothing less.
+
+use super::world::World;
+use countersign_core::action::{Action, ActionRequest};
+use countersign_core::code::Code;
+use countersign_core::decide::{decide, dispatch};
+use countersign_core::decision::Decision;
+use countersign_core::identity::Auth;
+use countersign_core::ids::{AgentId, Digest, FactId, Tag};
+use countersign_core::reason::Reason;
+use countersign_core::record::{Decided, Event};
+use countersign_core::session::{self, Held, Place, Reading, Reread, Session, SessionId};
+use serde_json::json;
+use std::sync::Arc;
+
+const PACT: &str = r#"
+pact = "shop"
+version = 1
+
+[facts.Till]
+attributes = { open = "Bool" }
+
+[action.sell]
+guard = "as-read"
+rests_on = ["get_stock", "mail/read"]
+must_read = ["get_stock"]
+stale_after = "5m"
+resource = 'Till::"{till}"'
+allow = 'true'
+call = { mcp = "shop", tool = "sell" }
+
+[action.sell.params]
+type = "object"
+additionalProperties = false
+required = ["till"]
+properties.till = { type = "string", maxLength = 8 }
+
+[[action.sell.require]]
+id = "till-is-open"
+that = 'resource.open'
+"#;
+
+struct Shop {
+    world: World,
+    session: SessionId,
+    unsure: Vec<Digest>,
+}
+
+fn place(upstream: &str, tool: &str) -> Place {
+    Place { upstream: upstream.into(), tool: tool.into(), arguments: "{}".into() }
+}
+
+fn reading(place: Place, content: &str, at_ms: u64) -> Reading {
+    let digest = Digest::of(content.as_bytes());
+    Reading { place, at_ms, digest, projection: "".into(), content: Some(content.into()) }
+}
+
+impl Shop {
+    fn new() -> Self {
+        let mut world = World::new(PACT, "sell", json!({"till": "1"})).with_agent(&[]);
+        world.feed("Till::\"1\"", Some(json!({"open": true})));
+        let session = SessionId(world.next_entry);
+        let writes = session::open(&AgentId::new("agent-1").unwrap(), session.0, &world.state);
+        let mut shop = Self { world, session, unsure: Vec::new() };
+        shop.enter(Event::Session { writes });
+        shop
+    }
+
+    fn enter(&mut self, mut event: Event) {
+        let [.., low] = self.world.next_entry.to_be_bytes();
+        for (at, write) in (0_u8..).zip(event.writes_mut()) {
+            write.tag.get_or_insert(Tag([low.wrapping_mul(7).wrapping_add(at); 12]));
+        }
+        self.world.enter("countersign", event);
+    }
+
+    fn read(&mut self, place: Place, content: &str) {
+        let session = Session::find(self.session, &self.world.state).unwrap();
+        let reading = reading(place, content, self.world.now_ms);
+        let writes = session::read(&session, &reading, &self.world.state).unwrap();
+        self.enter(Event::Reading { writes, effect: None });
+    }
+
+    fn action(&self) -> Action {
+        let body = json!({
+            "pact": "shop", "action": "sell", "params": {"till": "1"}, "session": self.session.to_string(),
+            "idempotency_key": "0123456789abcdef0123456789abcdef",
+            "unsure": self.unsure.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        });
+        let body: Arc<str> = body.to_string().into();
+        let request = ActionRequest::parse(&body).unwrap();
+        Action::new(AgentId::new(self.world.agent).unwrap(), Auth::None, Arc::clone(&body), request, Vec::new())
+    }
+
+    /// Asks for it; the effect that cools.
+    fn ask(&mut self) -> u64 {
+        let action = self.action();
+        let decision = decide(&action, &self.world.state, self.world.now_ms);
+        assert!(decision.blocked().is_none(), "{:?}", decision.blocked());
+        let entry = self.world.next_entry;
+        self.world.enter("agent-1", Event::Action(Box::new(Decided { action: Box::new(action), decision })));
+        entry
+    }
+
+    fn code(&self) -> Option<Code> {
+        decide(&self.action(), &self.world.state, self.world.now_ms).blocked().map(Reason::code)
+    }
+
+    fn fact(&self, place: &Place) -> FactId {
+        self.session.reading(place).unwrap()
+    }
+
+    /// Decides the dispatch on what these places read now.
+    fn dispatch(&self, effect: u64, now: &[(Place, Option<&str>)]) -> Decision {
+        let reread = |(place, content): &(Place, Option<&str>)| Reread {
+            digest: content.map(|content| Digest::of(content.as_bytes())),
+            fact: self.fact(place),
+            projection: "".into(),
+            took_ms: 1,
+            told: true,
+            volatile: Vec::new(),
+            why: "".into(),
+        };
+        let rereads: Vec<Reread> = now.iter().map(reread).collect();
+        let effect = self.world.state.effects.cooling(countersign_core::call::EffectId(effect)).unwrap();
+        dispatch(effect, &rereads, &self.world.state, self.world.now_ms)
+    }
+
+    fn refused(&self, effect: u64, now: &[(Place, Option<&str>)]) -> Option<Code> {
+        self.dispatch(effect, now).blocked().map(Reason::code)
+    }
+}
+
+#[test]
+fn it_goes_off_only_if_every_reading_reads_the_same() {
+    let mut shop = Shop::new();
+    let (stock, mail) = (place("shop", "get_stock"), place("mail", "read"));
+    shop.read(stock.clone(), "10");
+    shop.read(mail.clone(), "hello");
+    shop.read(place("shop", "get_weather"), "sunny");
+    let effect = shop.ask();
+    let same = [(stock.clone(), Some("10")), (mail.clone(), Some("hello"))];
+    let decision = shop.dispatch(effect, &same);
+    assert!(decision.dispatched().is_some(), "{decision:?}");
+    assert_eq!(
+        decision.reads.iter().filter(|read| read.fact.ty().as_str() == "Reading").count(),
+        2,
+        "what counts is noted"
+    );
+    assert_eq!(
+        shop.refused(effect, &[(stock.clone(), Some("9")), (mail.clone(), Some("hello"))]),
+        Some(Code::ReadingChanged)
+    );
+    assert_eq!(
+        shop.refused(effect, &[(stock.clone(), None), (mail.clone(), Some("hello"))]),
+        Some(Code::ReadingUnread)
+    );
+    assert_eq!(
+        shop.refused(effect, &[(stock, Some("10"))]),
+        Some(Code::ReadingUnread),
+        "what was not read again refuses"
+    );
+    assert_eq!(shop.refused(effect, &[]), Some(Code::ReadingUnread));
+}
+
+#[test]
+fn what_was_read_after_it_was_asked_for_does_not_count() {
+    let mut shop = Shop::new();
+    let stock = place("shop", "get_stock");
+    shop.read(stock.clone(), "10");
+    let effect = shop.ask();
+    shop.read(stock.clone(), "9");
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some("9"))]), Some(Code::ReadingChanged), "the agent saw 10");
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some("10"))]), None);
+    shop.read(stock.clone(), "8");
+    assert_eq!(
+        shop.refused(effect, &[(stock, Some("10"))]),
+        Some(Code::ReadingChanged),
+        "what it saw is no longer known"
+    );
+}
+
+#[test]
+fn where_delivery_is_unknown_the_reading_before_counts_as_well() {
+    let mut shop = Shop::new();
+    let stock = place("shop", "get_stock");
+    shop.unsure = vec![stock.name()];
+    shop.read(stock.clone(), "10");
+    let first = shop.ask();
+    assert_eq!(shop.refused(first, &[(stock.clone(), Some("10"))]), None, "there is none before");
+    shop.read(stock.clone(), "9");
+    let second = shop.ask();
+    for now in ["9", "10"] {
+        assert_eq!(shop.refused(second, &[(stock.clone(), Some(now))]), Some(Code::ReadingChanged), "{now}");
+    }
+    shop.read(stock.clone(), "9");
+    let third = shop.ask();
+    assert_eq!(shop.refused(third, &[(stock, Some("9"))]), None, "both read the same");
+}
+
+#[test]
+fn a_session_is_asked_for_and_must_be_open_and_ones_own_and_fresh() {
+    let mut shop = Shop::new();
+    assert_eq!(shop.code(), Some(Code::ReadingRequired), "nothing was read");
+    shop.read(place("shop", "get_stock"), "10");
+    assert_eq!(shop.code(), None);
+    shop.world.now_ms += 300_001;
+    assert_eq!(shop.code(), Some(Code::ReadingStale));
+    shop.read(place("shop", "get_stock"), "10");
+    let open = shop.session;
+    shop.session = SessionId(999);
+    assert_eq!(shop.code(), Some(Code::SessionNotOpen));
+    shop.session = open;
+    shop.world.agent = "agent-2";
+    shop.world.register(&[], "active", 700);
+    assert_eq!(shop.code(), Some(Code::SessionNotOpen), "it is another agent's");
+    shop.world.agent = "agent-1";
+    let effect = shop.ask();
+    let session = Session::find(shop.session, &shop.world.state).unwrap();
+    let writes = session::close(&session, &shop.world.state);
+    shop.enter(Event::Session { writes });
+    assert_eq!(shop.code(), Some(Code::SessionNotOpen));
+    assert_eq!(shop.refused(effect, &[(place("shop", "get_stock"), Some("10"))]), Some(Code::SessionNotOpen));
+    let fact = shop.world.state.facts.get(&shop.fact(&place("shop", "get_stock"))).unwrap();
+    assert!(Held::of(fact).is_none(), "what was read went with it");
+}
+
+#[test]
+fn without_a_session_nothing_guarded_is_done() {
+    let world = World::new(PACT, "sell", json!({"till": "1"})).with_agent(&[]);
+    let mut world = world;
+    world.feed("Till::\"1\"", Some(json!({"open": true})));
+    assert_eq!(world.verdict(), "session_required");
+}

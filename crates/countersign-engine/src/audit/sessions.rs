@@ -1,0 +1,43 @@
+//! Sessions and readings, derived again: what was read is an input, and what it wrote follows from it.
+
+use super::fault::{Fault, RestsOn};
+use countersign_core::decision::Write;
+use countersign_core::ids::AgentId;
+use countersign_core::record::{Entry, Event};
+use countersign_core::session::{self, Held, READING, Session, SessionId};
+use countersign_core::state::{State, written};
+use countersign_core::value::Value;
+
+/// A session that was opened or closed.
+pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> Result<Event, Fault> {
+    let first = writes.first().ok_or_else(|| "it writes nothing".to_owned())?;
+    let id: SessionId = first.fact.id().parse().map_err(|error| format!("{error}"))?;
+    let Some(value) = &first.value else {
+        let session = Session::find(id, state).map_err(|refused| refused.to_string());
+        let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+        return Ok(Event::Session { writes: session::close(&session, state) });
+    };
+    let agent = match value.get("agent") {
+        Some(Value::String(agent)) => AgentId::new(agent.clone()).map_err(|error| error.to_string())?,
+        _ => return Err("it opens a session of no agent".to_owned().into()),
+    };
+    Ok(Event::Session { writes: session::open(&agent, entry.index, state) })
+}
+
+/// A reading: its answer is an input.
+pub(super) fn read_again(entry: &Entry, event: &Event, state: &State) -> Result<Event, Fault> {
+    let Event::Reading { writes, effect } = event else { return Err("it is no reading".to_owned().into()) };
+    let first = writes.first().filter(|write| write.fact.ty().as_str() == READING);
+    let first = first.ok_or_else(|| "it writes no reading".to_owned())?;
+    let (id, held) = (Held::session(&first.fact), held_in(entry, first));
+    let (Some(id), Some(held)) = (id, held) else { return Err("it writes no reading".to_owned().into()) };
+    let session = Session::find(id, state).map_err(|refused| refused.to_string());
+    let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+    let writes = session::read(&session, &held.reading, state).map_err(|refused| refused.to_string())?;
+    Ok(Event::Reading { writes, effect: *effect })
+}
+
+/// The reading that a write holds.
+fn held_in(entry: &Entry, write: &Write) -> Option<Held> {
+    Held::of(&written(write, (entry.index, entry.time_ms), &entry.by))
+}

@@ -1,0 +1,226 @@
+//! Sessions for those who read in them: opened, read in, closed; and what was told of changes.
+
+use super::{Gate, LogError};
+use crate::outbox::{Adapters, ToolAnswer};
+use crate::request::{Answer, Refusal, Request};
+use countersign_core::call::EffectId;
+use countersign_core::fence::check_holder;
+use countersign_core::identity::Auth;
+use countersign_core::ids::{AgentId, Digest};
+use countersign_core::pact::SourceRead;
+use countersign_core::record::{Entry, Event, Kind, Leaf};
+use countersign_core::session::{Held, Place, Reading, Session, SessionId};
+use countersign_core::state::written;
+use smol_str::SmolStr;
+use std::collections::HashMap;
+
+/// What was read, once it is durable.
+#[derive(Debug)]
+pub struct ReadIn {
+    /// What the tool answered.
+    pub answer: ToolAnswer,
+    /// The entry that keeps it.
+    pub entry: u64,
+    /// When it was read, in ledger milliseconds.
+    pub at_ms: u64,
+}
+
+/// Why nothing was read.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReadIn {
+    /// The gate refuses it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The server, or the way to it, does not answer. That is no reading.
+    #[error("{0}")]
+    NoAnswer(String),
+}
+
+/// A reading whose change was told with a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Where it was read.
+    pub place: Place,
+    /// What was compared before; `None` where it was not kept.
+    pub before: Option<SmolStr>,
+    /// What is compared now.
+    pub after: Option<SmolStr>,
+}
+
+impl Gate {
+    /// Opens a session of an agent.
+    ///
+    /// # Errors
+    /// If the agent may not act, or the gate takes nothing.
+    pub fn open_session(&self, agent: AgentId, auth: Auth) -> Result<SessionId, Refusal> {
+        match self.call(Request::OpenSession { agent, auth })? {
+            Answer::Entered(entered) => Ok(SessionId(entered.entry.index)),
+            _ => Err(Refusal::unanswered()),
+        }
+    }
+
+    /// Whether a session is open, and of this agent.
+    pub fn is_session_of(&self, session: SessionId, agent: &AgentId) -> bool {
+        Session::of(session, agent, &self.view()).is_ok()
+    }
+
+    /// Closes a session of an agent.
+    ///
+    /// # Errors
+    /// If there is none of this name, or it belongs to another.
+    pub fn close_session(&self, session: SessionId, agent: AgentId) -> Result<(), Refusal> {
+        self.call(Request::CloseSession { session, agent }).map(drop)
+    }
+
+    /// Reads a tool for an agent, and keeps what it answered in the agent's session before anyone is told.
+    ///
+    /// # Errors
+    /// If the agent or its session may not, or there is no answer.
+    pub fn read_in(
+        &self,
+        (session, agent, auth): (SessionId, AgentId, Auth),
+        place: Place,
+        adapters: &Adapters,
+    ) -> Result<ReadIn, NotReadIn> {
+        {
+            let (now_ms, view) = (self.now_ms(), self.view());
+            // Asked before anything is sent, and again at the entry's own place.
+            check_holder(&view.rest, &agent, &auth, now_ms).map_err(Refusal::from)?;
+            Session::of(session, &agent, &view).map_err(Refusal::from)?;
+            // What a pact shows of such facts holds for every way to read them.
+            let mut sources = view.rest.pacts.values().flat_map(|pact| pact.sources.values());
+            let reads = |read: &SourceRead| matches!(read, SourceRead::Tool(source) if source.tool == place.tool);
+            if sources.any(|source| source.adapter == place.upstream && reads(&source.read)) {
+                let why = format!("a pact reads facts by {}; observe those instead", place.tool_name());
+                return Err(NotReadIn::NoAnswer(why));
+            }
+        }
+        let adapter = adapters.get(&place.upstream);
+        let adapter = adapter.ok_or_else(|| {
+            NotReadIn::NoAnswer(format!("the gate's settings name no adapter or MCP server `{}`", place.upstream))
+        })?;
+        // Time is read first: from here on it may change without anyone here knowing.
+        let at_ms = self.now_ms();
+        let answer = adapter.read(&place).map_err(NotReadIn::NoAnswer)?;
+        let reading = Reading {
+            place,
+            at_ms,
+            digest: Digest::of(answer.compared.as_bytes()),
+            projection: answer.projection.clone(),
+            content: Some(answer.compared.as_str().into()),
+        };
+        self.latest_readings().note(&reading, None);
+        let request = Request::Read { session, agent, auth, reading: Box::new(reading) };
+        match self.call(request)? {
+            Answer::Entered(entered) => Ok(ReadIn { answer, entry: entered.entry.index, at_ms }),
+            _ => Err(Refusal::unanswered().into()),
+        }
+    }
+
+    /// What was read anew for an effect and entered right in front of this entry, which tells of it.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn told_before(&self, effect: EffectId, entry: u64) -> Result<Vec<Told>, LogError> {
+        let mut told = Vec::new();
+        let mut at = entry;
+        while let Some(before) = at.checked_sub(1) {
+            let stored = self.read_log(before)?;
+            let unreadable =
+                |error: countersign_core::record::DecodeError| LogError::Damaged(before, error.to_string());
+            let leaf = Leaf::decode(&stored.leaf).map_err(unreadable)?;
+            if leaf.kind != Kind::Reading || leaf.effect != Some(effect.0) {
+                break;
+            }
+            let Some(payload) = &stored.payload else { break };
+            let read = Entry::decode(leaf, Some(payload)).map_err(unreadable)?;
+            let previous = read.event.writes().first().and_then(|write| write.previous_entry);
+            let older = previous.map(|previous| self.held_in(previous, &read)).transpose()?.flatten();
+            if let Some(held) = held(&read, None) {
+                let before = older.and_then(|older| older.reading.content);
+                told.push(Told { place: held.reading.place, before, after: held.reading.content });
+            }
+            at = before;
+        }
+        told.reverse();
+        Ok(told)
+    }
+
+    /// The reading of the same name that an earlier entry holds; `None` where it is erased.
+    fn held_in(&self, entry: u64, of: &Entry) -> Result<Option<Held>, LogError> {
+        let stored = self.read_log(entry)?;
+        let unreadable = |error: countersign_core::record::DecodeError| LogError::Damaged(entry, error.to_string());
+        let Some(payload) = &stored.payload else { return Ok(None) };
+        let earlier =
+            Entry::decode(Leaf::decode(&stored.leaf).map_err(unreadable)?, Some(payload)).map_err(unreadable)?;
+        Ok(held(&earlier, Some(of)))
+    }
+}
+
+/// The reading that an entry holds, of the same name as that of another where one is given.
+fn held(entry: &Entry, of: Option<&Entry>) -> Option<Held> {
+    let Event::Reading { writes, .. } = &entry.event else { return None };
+    let wanted = of.and_then(|of| of.event.writes().first()).map(|write| &write.fact);
+    let write = writes.iter().find(|write| wanted.is_none_or(|wanted| write.fact == *wanted))?;
+    Held::of(&written(write, (entry.index, entry.time_ms), &entry.by))
+}
+
+/// A reading of a session that reads differently by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outdated {
+    /// Where it was read.
+    pub place: Place,
+    /// When that was noticed, in ledger milliseconds.
+    pub since_ms: u64,
+    /// The effect after which it was noticed.
+    pub after: Option<EffectId>,
+}
+
+/// What was read last at each place, in any session: it follows from the ledger, and is only kept to warn early.
+#[derive(Debug, Default)]
+pub(crate) struct LatestReadings(parking_lot::Mutex<HashMap<Digest, Latest>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Latest {
+    digest: Digest,
+    since_ms: u64,
+    after: Option<EffectId>,
+}
+
+/// How many places are remembered; when there are more, all are forgotten, and warnings begin anew.
+const LATEST_MAX: usize = 65_536;
+
+impl LatestReadings {
+    /// Something was read.
+    pub(crate) fn note(&self, reading: &Reading, after: Option<EffectId>) {
+        let mut latest = self.0.lock();
+        let name = reading.place.name();
+        if latest.get(&name).is_some_and(|known| known.digest == reading.digest) {
+            return;
+        }
+        if latest.len() >= LATEST_MAX {
+            latest.clear();
+        }
+        latest.insert(name, Latest { digest: reading.digest, since_ms: reading.at_ms, after });
+    }
+
+    fn of(&self, name: &Digest) -> Option<Latest> {
+        self.0.lock().get(name).copied()
+    }
+}
+
+impl Gate {
+    /// The readings of a session that were found to read differently since, by whoever.
+    pub fn outdated(&self, session: SessionId) -> Vec<Outdated> {
+        let view = self.view();
+        let Ok(session) = Session::find(session, &view) else { return Vec::new() };
+        let outdated = session.readings().filter_map(|fact| {
+            let held = Held::of(view.fact(&fact)?)?;
+            let latest = self.latest_readings().of(&held.reading.place.name())?;
+            let is_newer = latest.digest != held.digest && latest.since_ms >= held.reading.at_ms;
+            let Latest { since_ms, after, .. } = latest;
+            is_newer.then_some(Outdated { place: held.reading.place, since_ms, after })
+        });
+        outdated.collect()
+    }
+}

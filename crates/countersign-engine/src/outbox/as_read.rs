@@ -1,0 +1,300 @@
+//! Calls that rest on readings: take the turn, read again, have it decided, call, read once more what the call may have changed,
+//! settle; all on one thread, which holds the turn from the first to the last.
+
+use super::run::{Judging, Work};
+use super::turns::Turn;
+use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
+use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, one_line};
+use countersign_core::decide::target;
+use countersign_core::difference::{TOLD_BYTES_MAX, paths, tell};
+use countersign_core::effect::{Effect, Flight, Phase};
+use countersign_core::ids::{Digest, FactId};
+use countersign_core::limits::SUMMARY_BYTES_MAX;
+use countersign_core::record::Event;
+use countersign_core::session::{Held, Reading, Reread, SessionId};
+use crossbeam_channel::bounded;
+use smol_str::SmolStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// How many readings are made at a time.
+const AT_ONCE: usize = 8;
+/// How many paths are named that differ by themselves.
+const VOLATILE_MAX: usize = 8;
+
+/// A reading that was made again.
+struct Again {
+    held: Held,
+    answer: Result<ToolAnswer, String>,
+    took_ms: u64,
+    volatile: Vec<SmolStr>,
+}
+
+impl Again {
+    fn is_same(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|answer| {
+            Digest::of(answer.compared.as_bytes()) == self.held.digest
+                && answer.projection == self.held.reading.projection
+        })
+    }
+
+    fn reading(&self, at_ms: u64) -> Option<Reading> {
+        let ToolAnswer { compared, projection, .. } = self.answer.as_ref().ok()?;
+        Some(Reading {
+            place: self.held.reading.place.clone(),
+            at_ms,
+            digest: Digest::of(compared.as_bytes()),
+            projection: projection.clone(),
+            content: Some(compared.into()),
+        })
+    }
+
+    /// Before and after, to be told.
+    fn pair(&self) -> (Option<&str>, &str) {
+        let after = self.answer.as_ref().map_or("", |answer| answer.compared.as_str());
+        (self.held.reading.content.as_deref(), after)
+    }
+}
+
+/// For each of these, whether the whole difference is told.
+fn told(changed: &[&Again]) -> Vec<bool> {
+    let pairs: Vec<_> = changed.iter().map(|again| again.pair()).collect();
+    tell(&pairs, TOLD_BYTES_MAX).iter().map(|difference| difference.is_whole).collect()
+}
+
+impl Inner {
+    /// Whether an effect that cools rests on readings.
+    pub(super) fn is_as_read(&self, id: EffectId) -> bool {
+        let view = self.gate.view();
+        let Ok(effect) = view.rest.effects.cooling(id) else { return false };
+        let pact = view.rest.pacts.get(&effect.action.pact);
+        let kind = pact.and_then(|pact| pact.actions.get(&effect.action.action));
+        kind.is_some_and(|kind| kind.guard.is_some())
+    }
+
+    /// Whether an effect that cools was to go off by now.
+    pub(super) fn is_due(&self, id: EffectId, now_ms: u64) -> bool {
+        let view = self.gate.view();
+        let Ok(effect) = view.rest.effects.cooling(id) else { return false };
+        matches!(effect.phase, Phase::Cooling { dispatch_at_ms } if dispatch_at_ms <= now_ms)
+    }
+
+    /// Carries it out, unless it has moved on meanwhile.
+    pub(super) fn carry_as_read(&self, id: EffectId) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        self.as_read(id);
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Refuses a write that was waiting when the gate ended. Its client was told nothing and may have made the call again: it must
+    /// not run by itself.
+    fn refuse_cut_off(&self, id: EffectId) {
+        let session = self.gate.view().rest.effects.cooling(id).ok().and_then(|effect| effect.action.session);
+        let Some(fact) = session.and_then(SessionId::fact) else { return };
+        let (projection, why) = (SmolStr::default(), SmolStr::default());
+        let cut_off = Reread { digest: None, fact, projection, took_ms: 0, told: false, volatile: Vec::new(), why };
+        let request = DispatchAsRead { effect: id, rereads: vec![cut_off], fresh: Vec::new() };
+        match self.enter(Request::DispatchAsRead(Box::new(request))) {
+            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
+            Err(error) => Self::log_lost(id, &error),
+        }
+    }
+
+    fn as_read(&self, id: EffectId) {
+        if self.cut_off.lock().remove(&id.0) {
+            return self.refuse_cut_off(id);
+        }
+        let Some((target, tool, upstreams)) = self.places(id) else { return };
+        let turn =
+            self.turns.take(&target, upstreams.into_iter(), || self.is_ending() || self.gate.lost_log().is_some());
+        // What ends here cools still, and is refused at the next start.
+        let Some(turn) = turn else { return };
+        let Some(rested_on) = self.rested_on(id) else { return };
+        let mut again = self.read_all(rested_on, None);
+        self.look_twice(&mut again);
+        // Frameworks retry blindly, so telling is not enough before what cannot be undone.
+        let adapter = self.adapters.get(&target).zip(tool);
+        let is_telling = !adapter.is_some_and(|(adapter, tool)| adapter.is_destructive(&tool));
+        let Some(flight) = self.dispatch_as_read(id, &again, is_telling) else { return };
+        self.send_as_read(id, &flight, turn, &again);
+    }
+
+    /// Where an effect calls, and where what it rests on was read.
+    fn places(&self, id: EffectId) -> Option<(SmolStr, Option<SmolStr>, Vec<SmolStr>)> {
+        let view = self.gate.view();
+        let effect = view.rest.effects.cooling(id).ok()?;
+        let upstream = |(fact, _): &(FactId, u64)| Some(Held::of(view.fact(fact)?)?.reading.place.upstream);
+        let (target, tool) = target(&effect.action, &view)?;
+        Some((target, tool, effect.rests_on.iter().filter_map(upstream).collect()))
+    }
+
+    /// What it rests on, as the session has it now that the turn is taken.
+    fn rested_on(&self, id: EffectId) -> Option<Vec<Held>> {
+        let view = self.gate.view();
+        let effect = view.rest.effects.cooling(id).ok()?;
+        Some(effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?)).collect())
+    }
+
+    /// Reads each once, several at a time.
+    fn read_all(&self, held: Vec<Held>, after: Option<EffectId>) -> Vec<Again> {
+        if let [_] | [] = held.as_slice() {
+            return held.into_iter().map(|held| self.read_again(held, after)).collect();
+        }
+        let mut again = Vec::with_capacity(held.len());
+        for some in held.chunks(AT_ONCE) {
+            std::thread::scope(|scope| {
+                let reads: Vec<_> =
+                    some.iter().map(|held| (held, scope.spawn(move || self.read_again(held.clone(), after)))).collect();
+                again.extend(reads.into_iter().map(|(held, read)| {
+                    // A thread that panicked has read nothing; the panic hook has said so.
+                    read.join().unwrap_or_else(|_| Again {
+                        held: held.clone(),
+                        answer: Err("reading it failed".to_owned()),
+                        took_ms: 0,
+                        volatile: Vec::new(),
+                    })
+                }));
+            });
+        }
+        again
+    }
+
+    fn read_again(&self, held: Held, after: Option<EffectId>) -> Again {
+        let began = Instant::now();
+        let place = &held.reading.place;
+        let answer = match self.adapters.get(&place.upstream) {
+            Some(adapter) => adapter.read(place),
+            None => Err(format!("the gate has no server `{}`", place.upstream)),
+        };
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let again = Again { held, answer, took_ms, volatile: Vec::new() };
+        if let Some(reading) = again.reading(self.gate.now_ms()) {
+            self.gate.latest_readings().note(&reading, after);
+        }
+        again
+    }
+
+    /// Reads what has changed once more: what differs again differs by itself.
+    fn look_twice(&self, again: &mut [Again]) {
+        for first in again.iter_mut().filter(|again| again.answer.is_ok() && !again.is_same()) {
+            let second = self.read_again(first.held.clone(), None);
+            if let (Ok(one), Ok(other)) = (&first.answer, &second.answer)
+                && one.compared != other.compared
+            {
+                first.volatile =
+                    paths(&one.compared, &other.compared, VOLATILE_MAX).into_iter().map(SmolStr::from).collect();
+            }
+            first.took_ms = first.took_ms.saturating_add(second.took_ms);
+            first.answer = second.answer;
+        }
+    }
+
+    /// Has it decided on what was read; the dispatch, if it goes off.
+    fn dispatch_as_read(&self, effect: EffectId, again: &[Again], is_telling: bool) -> Option<Arc<Flight>> {
+        let now_ms = self.gate.now_ms();
+        let changed: Vec<&Again> = again.iter().filter(|again| again.answer.is_ok() && !again.is_same()).collect();
+        let told = told(&changed);
+        let is_told =
+            |fact: &FactId| is_telling && changed.iter().zip(&told).any(|(it, told)| it.held.fact == *fact && *told);
+        let rereads = again.iter().map(|again| {
+            let answer = again.answer.as_ref();
+            Reread {
+                digest: answer.ok().map(|answer| Digest::of(answer.compared.as_bytes())),
+                fact: again.held.fact.clone(),
+                projection: answer.map(|answer| answer.projection.clone()).unwrap_or_default(),
+                took_ms: again.took_ms,
+                told: is_told(&again.held.fact),
+                volatile: again.volatile.clone(),
+                why: answer.err().map(|why| one_line(why, SUMMARY_BYTES_MAX).into()).unwrap_or_default(),
+            }
+        });
+        let fresh = changed.iter().filter_map(|again| again.reading(now_ms)).collect();
+        let request = DispatchAsRead { effect, rereads: rereads.collect(), fresh };
+        match self.enter(Request::DispatchAsRead(Box::new(request))) {
+            Ok(Answer::Entered(entered)) => match &entered.entry.event {
+                Event::Dispatch(dispatch) if dispatch.decision.dispatched().is_some() => {}
+                _ => return None,
+            },
+            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => return None,
+            Err(error) => {
+                Self::log_lost(effect, &error);
+                return None;
+            }
+        }
+        let view = self.gate.view();
+        match &view.rest.effects.find(effect).ok()?.phase {
+            Phase::Dispatched(flight) => Some(Arc::clone(flight)),
+            _ => None,
+        }
+    }
+
+    /// Hands in what the gate itself found out, and waits for the answer.
+    fn enter(&self, request: Request) -> Result<Answer, Refusal> {
+        let (answer, answered) = bounded(1);
+        // Whoever waits is this thread.
+        self.gate.submit_own(request, Box::new(move |result| drop(answer.send(result))))?;
+        answered.recv().unwrap_or_else(|_| Err(Refusal::unanswered()))
+    }
+
+    fn send_as_read(&self, id: EffectId, flight: &Flight, turn: Turn, again: &[Again]) {
+        let Some(adapter) = self.adapters.get(&flight.dispatched.call.adapter) else {
+            return self.without_adapter(Work::first(id, false));
+        };
+        let Some(effect) = self.gate.view().rest.effects.find(id).ok().cloned() else { return };
+        let connection = again.iter().filter(|it| it.held.reading.place.upstream == flight.dispatched.call.adapter);
+        // The oldest: where some were read over a later one, the call goes over neither.
+        let connection = connection.filter_map(|it| it.answer.as_ref().ok()).map(|answer| answer.connection).min();
+        let found = self.attempt_as_read(&effect, flight, connection, &**adapter);
+        let is_answered = matches!(&found, Attempt::Refused(_));
+        let is_late = matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence));
+        let (outcome, evidence) = match found {
+            Attempt::Done(evidence) => (Outcome::Settled, evidence),
+            // Nothing was sent, and nothing is sent later by itself: the agent calls again if it still wants to.
+            Attempt::Refused(evidence) | Attempt::NotSent(evidence) => (Outcome::Failed, evidence),
+            Attempt::Blocked(blocked) => (Outcome::Failed, Evidence::of(FoundCode::Stopped.about(blocked.code()))),
+            Attempt::Unknown(evidence) => (Outcome::InDoubt, evidence),
+        };
+        // What has answered, be it with an error, may have changed something. In doubt replaces nothing.
+        let is_over = outcome == Outcome::Settled || is_answered;
+        let fresh = if is_over { self.refreshed(id, again) } else { Vec::new() };
+        let evidence = Evidence { attempts: 1, ..evidence };
+        let settlement = Box::new(Settlement { effect: id, outcome, evidence, judged: None, is_stopped: false });
+        match self.enter(Request::SettleAsRead { settlement, fresh }) {
+            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
+            Err(error) => Self::log_lost(id, &error),
+        }
+        if is_late {
+            turn.keep_for(LATE_AFTER);
+        }
+    }
+
+    fn attempt_as_read(
+        &self,
+        effect: &Effect,
+        flight: &Flight,
+        connection: Option<u64>,
+        adapter: &dyn Adapter,
+    ) -> Attempt {
+        let call = &flight.dispatched.call;
+        let judging = Judging::new(&self.gate, effect, call.deadline_ms).on(connection);
+        let job = Job { effect: effect.id, call, key: &flight.key, attempt: 1, judge: &judging };
+        if let Some(why) = job.held_back() {
+            return Attempt::NotSent(Evidence::of(why));
+        }
+        adapter.attempt(&job)
+    }
+
+    /// Reads again what was compared right before the call. Only what is told in full takes the place of what the agent read.
+    fn refreshed(&self, effect: EffectId, again: &[Again]) -> Vec<Reading> {
+        // What was not compared equal is never refreshed: its change was not the call's alone.
+        let held: Vec<Held> = again.iter().filter(|again| again.is_same()).map(|again| again.held.clone()).collect();
+        let after = self.read_all(held, Some(effect));
+        let changed: Vec<&Again> = after.iter().filter(|again| again.answer.is_ok() && !again.is_same()).collect();
+        let now_ms = self.gate.now_ms();
+        let told = told(&changed);
+        let told = changed.iter().zip(told).filter(|(_, told)| *told);
+        told.filter_map(|(again, _)| again.reading(now_ms)).collect()
+    }
+}

@@ -1,0 +1,144 @@
+//! Sessions, readings, and dispatches of what rests on readings, at their place in the order.
+
+use super::{Batch, Sequencer};
+use crate::request::{DispatchAsRead, Refusal, Reply, Settlement};
+use countersign_core::call::EffectId;
+use countersign_core::code::Code;
+#[cfg(not(feature = "sabotage"))]
+use countersign_core::decide;
+use countersign_core::decision::Decision;
+use countersign_core::fence::check_holder;
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
+use countersign_core::record::{Dispatch, Event};
+use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionRefusal};
+
+impl Sequencer {
+    /// Opens a session of an agent.
+    pub(super) fn open_session(
+        &mut self,
+        batch: &mut Batch,
+        (agent, auth): (&AgentId, &Auth),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
+            return batch.answers.push((reply, Err(refusal.into())));
+        }
+        let writes = session::open(agent, self.state.next_entry, &*self.state);
+        self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
+    }
+
+    /// Closes a session of an agent; what was read in it counts no longer.
+    pub(super) fn close_session(
+        &mut self,
+        batch: &mut Batch,
+        (id, agent): (SessionId, &AgentId),
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        match Session::of(id, agent, &*self.state) {
+            Ok(session) => {
+                let writes = session::close(&session, &*self.state);
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
+            }
+            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+        }
+    }
+
+    /// Keeps what a tool answered, before the agent is told.
+    pub(super) fn read(
+        &mut self,
+        batch: &mut Batch,
+        (id, agent, auth): (SessionId, &AgentId, &Auth),
+        reading: &Reading,
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        // Who was revoked or halted while the tool was read is not told what it said.
+        if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
+            return batch.answers.push((reply, Err(refusal.into())));
+        }
+        let writes =
+            Session::of(id, agent, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
+        match writes {
+            Ok(writes) => {
+                let event = Event::Reading { writes, effect: None };
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
+            }
+            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+        }
+    }
+
+    /// Keeps what was read again in the turn of an effect and is told with its outcome. What cannot be kept is left out: the agent's
+    /// older reading then stays the one that counts.
+    fn refresh(&mut self, batch: &mut Batch, effect: EffectId, readings: &[Reading], now_ms: u64) {
+        let session = self.state.effects.find(effect).ok().and_then(|effect| effect.action.session);
+        let Some(session) = session else { return };
+        for reading in readings {
+            let writes =
+                Session::find(session, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
+            let Ok(writes) = writes.inspect_err(|error: &SessionRefusal| tracing::warn!(%effect, %error, "not kept"))
+            else {
+                continue;
+            };
+            let event = Event::Reading { writes, effect: Some(effect) };
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
+        }
+    }
+
+    /// Settles a call. What is told with its outcome is entered right in front of it: whoever tells of the one finds the other there.
+    pub(super) fn settle_as_read(
+        &mut self,
+        batch: &mut Batch,
+        settlement: Settlement,
+        fresh: &[Reading],
+        reply: Reply,
+        now_ms: u64,
+    ) {
+        // Ended meanwhile, by a person: then nothing is told, and nothing replaced.
+        if self.state.effects.settling(settlement.effect, settlement.outcome).is_ok() {
+            self.refresh(batch, settlement.effect, fresh, now_ms);
+        }
+        self.settle(batch, settlement, reply, now_ms);
+    }
+
+    /// Decides an effect whose readings were just read again. It holds its turn, so it waits for no fence. What is told of a change is
+    /// entered first, and the decision after it.
+    pub(super) fn dispatch_as_read(&mut self, batch: &mut Batch, request: DispatchAsRead, reply: Reply, now_ms: u64) {
+        let DispatchAsRead { effect: id, rereads, fresh } = request;
+        if let Err(refusal) = self.due(id, now_ms) {
+            return batch.answers.push((reply, Err(Refusal::Effect(refusal))));
+        }
+        let Some(first) = self.decide_as_read(id, &rereads, now_ms) else { return };
+        let is_changed = first.blocked().is_some_and(|blocked| blocked.code() == Code::ReadingChanged);
+        let decision = if is_changed {
+            let told = fresh.iter().filter(|reading| is_told(reading, &rereads)).cloned().collect::<Vec<_>>();
+            self.refresh(batch, id, &told, now_ms);
+            match self.decide_as_read(id, &rereads, now_ms) {
+                Some(decision) => decision,
+                None => first,
+            }
+        } else {
+            first
+        };
+        let event = Event::Dispatch(Box::new(Dispatch { effect: id, rereads, decision }));
+        self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
+    }
+
+    fn decide_as_read(&mut self, id: EffectId, rereads: &[Reread], now_ms: u64) -> Option<Decision> {
+        let effect = self.state.effects.cooling(id).ok()?;
+        #[cfg(not(feature = "sabotage"))]
+        let decision = decide::dispatch(effect, rereads, &*self.state, now_ms);
+        #[cfg(feature = "sabotage")]
+        let decision = self.sabotaged.dispatch(effect, rereads, &self.state, now_ms);
+        Some(decision)
+    }
+}
+
+/// Whether what was read now is told in full.
+fn is_told(reading: &Reading, rereads: &[Reread]) -> bool {
+    let name = reading.place.name().to_string();
+    let is_it = |reread: &&Reread| reread.fact.id().split_once('/').is_some_and(|(_, named)| named == name);
+    rereads.iter().find(is_it).is_some_and(|reread| reread.told && reread.digest == Some(reading.digest))
+}

@@ -1,0 +1,126 @@
+//! Sessions: opened, read in by the gate for its agent, closed.
+
+use super::caller::Caller;
+use super::error::HttpError;
+use super::facts::bad_path;
+use super::{App, body, json};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use countersign_api::{ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
+use countersign_core::canonical::Canonical;
+use countersign_core::ids::check_id;
+use countersign_core::session::{NotASession, Place, SessionId};
+use countersign_engine::gate::{self, Gate, NotReadIn};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+type SessionPath = Result<Path<String>, PathRejection>;
+
+/// `POST /v1/sessions`
+pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
+    let text = body::text(request).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let follows = match fields.take("follows") {
+        None => None,
+        Some(Value::String(name)) => Some(parsed(&name)?),
+        Some(_) => return Err(HttpError::field("field `follows` must be the name of a session")),
+    };
+    fields.done()?;
+    let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
+        Some(follows) => Ok(follows),
+        None => gate.open_session(caller.name, caller.auth),
+    };
+    let session = app.blocking(open).await?;
+    json(&SessionOpened { session: session.to_string() })
+}
+
+/// `POST /v1/sessions/{session}/close`
+pub async fn close(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: SessionPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let session = named(path)?;
+    body::Fields::parse(&body::text(request).await?)?.done()?;
+    app.blocking(move |gate| gate.close_session(session, caller.name)).await?;
+    json(&SessionClosed { session: session.to_string() })
+}
+
+/// `POST /v1/sessions/{session}/readings`
+pub async fn read(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    path: SessionPath,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let session = named(path)?;
+    let text = body::text(request).await?;
+    let mut fields = body::Fields::parse(&text)?;
+    let (upstream, tool) = (fields.string("upstream")?, fields.string("tool")?);
+    let arguments = match fields.take("arguments") {
+        None => Value::Object(Map::new()),
+        Some(arguments @ Value::Object(_)) => arguments,
+        Some(_) => return Err(HttpError::field("field `arguments` must be an object")),
+    };
+    fields.done()?;
+    for name in [&upstream, &tool] {
+        check_id(name).map_err(|error| HttpError::field(error.to_string()))?;
+    }
+    let mut canonical = Canonical::new();
+    canonical.json(&arguments);
+    let place = Place { upstream: upstream.into(), tool: tool.into(), arguments: canonical.as_str().into() };
+    let name = place.name().to_string();
+    let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
+    let adapters = Arc::clone(&app.adapters);
+    let (agent, auth) = (caller.name, caller.auth);
+    let read = move |gate: &Gate| {
+        let read = gate.read_in((session, agent, auth), place, &adapters);
+        drop(reading);
+        read
+    };
+    let read = app.blocking(read).await?;
+    json(&ReadResponse {
+        session: session.to_string(),
+        entry: read.entry,
+        read_at: read.at_ms,
+        name,
+        answer: read.answer.answer,
+        outdated: app.gate.outdated(session).iter().map(outdated).collect(),
+    })
+}
+
+/// A reading that is known to be outdated, as it goes on the wire.
+pub fn outdated(outdated: &gate::Outdated) -> Outdated {
+    let gate::Outdated { place, since_ms, after } = outdated;
+    Outdated {
+        upstream: place.upstream.to_string(),
+        tool: place.tool.to_string(),
+        arguments: place.arguments.to_string(),
+        since: *since_ms,
+        after: after.map(|effect| effect.to_string()),
+    }
+}
+
+fn named(path: SessionPath) -> Result<SessionId, HttpError> {
+    let Path(name) = path.map_err(|error| bad_path(&error))?;
+    name.parse().map_err(|error: NotASession| {
+        HttpError::new(ErrorCode::SessionNotFound, error.to_string(), "open a session with POST /v1/sessions")
+    })
+}
+
+fn parsed(name: &str) -> Result<SessionId, HttpError> {
+    name.parse().map_err(|error: NotASession| HttpError::field(error.to_string()))
+}
+
+impl From<NotReadIn> for HttpError {
+    fn from(not_read: NotReadIn) -> Self {
+        match not_read {
+            NotReadIn::Refused(refusal) => refusal.into(),
+            NotReadIn::NoAnswer(why) => {
+                Self::new(ErrorCode::ExternalUnread, why, "nothing was read; try again, or look at the server")
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a verdict says about the readings that an action rests on. The differences are made here from what the ledger keeps, by the
+//! same function that decided whether they can be told whole.
+
+use crate::http::sessions::outdated;
+use countersign_api::{Change, ChangedReading, RestsOn};
+use countersign_core::call::EffectId;
+use countersign_core::decision::Decision;
+use countersign_core::difference::{self, TOLD_BYTES_MAX, tell};
+use countersign_core::reason::{self, Reason};
+use countersign_core::record::{Entry, Event};
+use countersign_core::session::{Held, Place, READING, SESSION, SessionId};
+use countersign_engine::gate::{Gate, Told};
+
+/// What an action rests on, by the decision on its intent; `None` where it is not guarded as read.
+pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
+    let of = |ty: &'static str| decision.reads.iter().filter(move |read| read.fact.ty().as_str() == ty);
+    let session: Option<SessionId> = of(SESSION).next().and_then(|read| read.fact.id().parse().ok());
+    let outdated = gate.outdated(session?).iter().map(outdated).collect();
+    let rested_on = u64::try_from(of(READING).count()).unwrap_or(u64::MAX);
+    Some(RestsOn { rested_on, reread_ms: None, changed: Vec::new(), outdated })
+}
+
+/// Adds what an entry that follows says of them.
+pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, latest: &Entry) -> Result<(), String> {
+    let told = gate.told_before(effect, latest.index).map_err(|error| error.to_string())?;
+    let told = changed(&told);
+    let Event::Dispatch(dispatch) = &latest.event else {
+        rests_on.changed = told;
+        return Ok(());
+    };
+    let took = dispatch.rereads.iter().fold(0_u64, |sum, reread| sum.saturating_add(reread.took_ms));
+    rests_on.reread_ms = Some(took).filter(|_| !dispatch.rereads.is_empty());
+    let Some(Reason::ReadingChanged { readings }) = dispatch.decision.reason() else { return Ok(()) };
+    rests_on.changed = readings.iter().map(|reading| with_told(gate, reading, &told)).collect();
+    Ok(())
+}
+
+/// A reading that a reason names, with what is told of it.
+fn with_told(gate: &Gate, changed: &reason::ChangedReading, told: &[ChangedReading]) -> ChangedReading {
+    let held = gate.fact(&changed.reading.fact).and_then(|fact| Held::of(&fact));
+    let arguments = held.map(|held| held.reading.place.arguments.to_string()).unwrap_or_default();
+    let volatile = changed.volatile.iter().map(ToString::to_string).collect();
+    let (upstream, tool) = (changed.reading.upstream.to_string(), changed.reading.tool.to_string());
+    let is_it = |it: &&ChangedReading| (&it.upstream, &it.tool, &it.arguments) == (&upstream, &tool, &arguments);
+    match told.iter().find(is_it) {
+        Some(told) => ChangedReading { volatile, ..told.clone() },
+        None => ChangedReading { upstream, tool, arguments, changes: Vec::new(), told: false, volatile },
+    }
+}
+
+fn changed(told: &[Told]) -> Vec<ChangedReading> {
+    let pairs: Vec<_> =
+        told.iter().map(|told| (told.before.as_deref(), told.after.as_deref().unwrap_or_default())).collect();
+    let differences = tell(&pairs, TOLD_BYTES_MAX);
+    told.iter().zip(differences).map(|(told, difference)| on_the_wire(&told.place, difference)).collect()
+}
+
+fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedReading {
+    let change = |change: difference::Change| {
+        let difference::Change { path, before, after } = change;
+        Change { path, before, after }
+    };
+    ChangedReading {
+        upstream: place.upstream.to_string(),
+        tool: place.tool.to_string(),
+        arguments: place.arguments.to_string(),
+        changes: difference.changes.into_iter().map(change).collect(),
+        told: difference.is_whole,
+        volatile: Vec::new(),
+    }
+}

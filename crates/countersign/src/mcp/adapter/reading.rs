@@ -1,0 +1,85 @@
+//! Readings: what tools that only read answer, and what resources hold, for agents and to be compared.
+
+use super::compared::Rules;
+use super::{McpAdapter, OBSERVED_WITHIN, RESOURCE};
+use crate::mcp::connection::Connection;
+use crate::mcp::direct::NoAnswer;
+use crate::mcp::gate::{AS_READ, SERVER_TYPE, tool_fact};
+use crate::mcp::message::raw;
+use countersign_core::ids::{FactId, FactType};
+use countersign_core::session::Place;
+use countersign_core::value::{Attributes, Value as FactValue};
+use countersign_engine::outbox::ToolAnswer;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+impl McpAdapter {
+    /// What a tool that was approved as one that only reads answers, or what a resource holds. An error that the server answers with is
+    /// an answer; no answer is none.
+    pub(super) fn read_place(&self, link: &Connection, place: &Place) -> Result<ToolAnswer, String> {
+        let until = Instant::now() + OBSERVED_WITHIN;
+        let arguments: Value = serde_json::from_str(&place.arguments).map_err(|error| error.to_string())?;
+        let (answered, rules) = if place.tool == RESOURCE {
+            if !self.may_be_used() {
+                return Err(format!("agents may use the tools of {} and nothing else", self.name));
+            }
+            let within = until.saturating_duration_since(Instant::now());
+            let asked = link.request(RESOURCE, Some(raw(&arguments)), within, None);
+            let answered = self.threads.handle.block_on(asked);
+            (answered.map(|answer| answer.result_raw().map(|result| result.get().to_owned())), Rules::default())
+        } else {
+            self.check_approved(link, &place.tool, until).map_err(|error| error.to_string())?;
+            let rules = self.reading_rules(&place.tool)?;
+            let answered = self.call(link, &place.tool, &arguments, None, until);
+            (answered.map(|answered| Some(answered.text)), rules)
+        };
+        let answer = match answered {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Err("its answer is no result".to_owned()),
+            // A resource that there is not has no result that a client could read.
+            Err(error @ NoAnswer::Error { .. }) if place.tool == RESOURCE => return Err(error.to_string()),
+            Err(NoAnswer::Error { code, message }) => {
+                let text = format!("error {code}: {message}");
+                json!({"content": [{"type": "text", "text": text}], "isError": true}).to_string()
+            }
+            Err(error) => {
+                self.unanswered(link, &error);
+                return Err(error.to_string());
+            }
+        };
+        if self.known().is_in(&answer) {
+            return Err(format!("what {} answers holds a secret that the server was started with", place.tool));
+        }
+        let (compared, projection) = (rules.compared(&answer), rules.name());
+        Ok(ToolAnswer { answer, compared, projection, connection: link.number })
+    }
+
+    /// Whether an operator lets agents use the server otherwise than by its tools.
+    fn may_be_used(&self) -> bool {
+        let fact = FactType::new(SERVER_TYPE).ok().and_then(|ty| FactId::new(ty, self.name.as_str()).ok());
+        let value = fact.and_then(|fact| self.fact(&fact));
+        let is_guarded = |value: &Attributes| value.get("guard") == Some(&FactValue::String(AS_READ.into()));
+        value.is_some_and(|value| value.get("uses") == Some(&FactValue::Bool(true)) && is_guarded(&value))
+    }
+
+    /// What an operator said of the answers of a tool that only reads.
+    fn reading_rules(&self, tool: &str) -> Result<Rules, String> {
+        let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact)).unwrap_or_default();
+        let is_guarded = value.get("guard") == Some(&FactValue::String(AS_READ.into()));
+        if value.get("read_only") != Some(&FactValue::Bool(true)) || !is_guarded {
+            let approve = format!("countersign mcp approve {}/{tool} --guard as-read", self.name);
+            return Err(format!("{}/{tool} is not approved as a tool that the gate reads; {approve}", self.name));
+        }
+        let paths = |name: &str| match value.get(name) {
+            Some(FactValue::Set(paths)) => {
+                let path = |path: &FactValue| match path {
+                    FactValue::String(path) => Some(path.clone()),
+                    _ => None,
+                };
+                paths.iter().filter_map(path).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Rules { ignore: paths("ignore"), only: paths("only") })
+    }
+}

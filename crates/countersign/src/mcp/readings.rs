@@ -1,0 +1,466 @@
+//! What a client reads by tools that are guarded as read, and what it writes on the strength of it. The gate's worker makes every one
+//! of these calls, keeps what it answered in the client's session, and compares it right before a write.
+
+use super::adapter::RESOURCE;
+use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
+use super::message::{Members, Raw, raw};
+use super::observed::{Observations, unspoken, with_object};
+use super::refusal::{MEMBER, Refusal};
+use super::resumed::{Note, Notes};
+use crate::client::Call;
+use crate::commands::is_refused_as;
+use anyhow::Result;
+use countersign_api::{
+    ActionRequest, ChangedReading, ErrorCode, Outdated, ReadRequest, ReadResponse, SessionClosed, SessionOpened,
+    SessionRequest, Verdict, VerdictKind,
+};
+use countersign_core::canonical::Canonical;
+use countersign_core::session::Place;
+use countersign_core::utc::Utc;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How long a write is waited for before it is answered with a continuation.
+const WAIT_MS: u64 = 20_000;
+/// The most that a refusal says in its text.
+const TEXT_BYTES_MAX: usize = 2048;
+/// The most calls whose answers are on their way that one write names.
+const UNSURE_MAX: usize = 32;
+
+/// The session that one client has at the gate.
+#[derive(Default)]
+pub struct ClientSession {
+    name: Mutex<Option<String>>,
+    /// Whether its requests belong to no session but the one that each names.
+    is_stateless: bool,
+    marks: Arc<Mutex<Marks>>,
+    /// Where its session is noted, so that a gateway that follows can go on in it.
+    notes: Option<Notes>,
+    note: Mutex<Option<Note>>,
+    /// What it was warned of.
+    warned: Mutex<BTreeSet<(String, String, u64)>>,
+}
+
+/// What may not have reached the client. Names are those of readings.
+#[derive(Default)]
+struct Marks {
+    /// What is being read or written.
+    in_flight: Vec<String>,
+    /// What was read in this session.
+    read: BTreeSet<String>,
+    /// Whose answer the client did not wait for: it may have been entered, and was never delivered.
+    undelivered: BTreeSet<String>,
+}
+
+/// A call whose answer has not reached the client; dropped when it has.
+pub struct InFlight {
+    marks: Arc<Mutex<Marks>>,
+    name: String,
+    is_delivered: bool,
+}
+
+impl InFlight {
+    /// The client does not want the answer any more. What it would have told, be it the difference of any reading, counts as not told.
+    pub fn undelivered(mut self) {
+        self.is_delivered = false;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Marks { in_flight, read, undelivered } = &mut *marks;
+        if let Some(at) = in_flight.iter().position(|name| *name == self.name) {
+            in_flight.swap_remove(at);
+        }
+        if self.is_delivered {
+            undelivered.remove(&self.name);
+        } else {
+            undelivered.extend(read.iter().cloned().chain([std::mem::take(&mut self.name)]));
+        }
+    }
+}
+
+impl ClientSession {
+    /// For requests that belong to no session but the one that each names.
+    pub fn stateless() -> Self {
+        Self { is_stateless: true, ..Self::default() }
+    }
+
+    /// For a client whose session is noted, and which goes on in one that was cut off.
+    pub fn noted(notes: Option<Notes>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
+    fn note(&self) -> std::sync::MutexGuard<'_, Option<Note>> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins; what is on its way when it does, and the mark of this one.
+    pub fn begin(&self, upstream: &str, tool: &str, arguments: &str) -> (Vec<String>, InFlight) {
+        let name = place(upstream, tool, arguments).map(|place| place.name().to_string()).unwrap_or_default();
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let before: BTreeSet<String> = marks.in_flight.iter().filter(|name| !name.is_empty()).cloned().collect();
+        marks.in_flight.push(name.clone());
+        (before.into_iter().collect(), InFlight { marks: Arc::clone(&self.marks), name, is_delivered: true })
+    }
+
+    /// Notes that something is read in this session.
+    fn reads(&self, request: &ReadRequest) {
+        let arguments = Value::Object(request.arguments.clone()).to_string();
+        if let Some(place) = place(&request.upstream, &request.tool, &arguments) {
+            self.marks.lock().unwrap_or_else(PoisonError::into_inner).read.insert(place.name().to_string());
+        }
+    }
+
+    /// What was read in this session, and may never have reached the client.
+    fn undelivered(&self) -> Vec<String> {
+        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.undelivered.intersection(&marks.read).cloned().collect()
+    }
+
+    fn name(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has not been said yet of what is outdated, in a line each; nothing is said twice.
+    fn warnings(&self, outdated: &[Outdated]) -> Vec<String> {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new =
+            |it: &&Outdated| warned.insert((it.upstream.clone() + "/" + &it.tool, it.arguments.clone(), it.since));
+        outdated.iter().filter(is_new).map(warning).collect()
+    }
+}
+
+fn warning(outdated: &Outdated) -> String {
+    let Outdated { tool, arguments, since, after, .. } = outdated;
+    let after = after.as_ref().map(|effect| format!(", after {effect}")).unwrap_or_default();
+    let arguments = if arguments == "{}" { String::new() } else { format!(" with {arguments}") };
+    format!(
+        "Note: {tool}{arguments} answers differently since {}{after}. Read it again before you rely on it.",
+        Utc(*since)
+    )
+}
+
+/// Where a call reads, as the gate names it.
+fn place(upstream: &str, tool: &str, arguments: &str) -> Option<Place> {
+    let arguments = if arguments.is_empty() { "{}" } else { arguments };
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    let mut canonical = Canonical::new();
+    canonical.json(&arguments);
+    Some(Place { upstream: upstream.into(), tool: tool.into(), arguments: canonical.as_str().into() })
+}
+
+impl GateClient {
+    /// The session that a call belongs to: the one that it names, or the client's own, opened if there is none yet.
+    fn session_of(&self, named: Option<&String>, seen: &Observations) -> Result<String, Refusal> {
+        // A client with a session of its own has no other: what it read there counts, whatever it names.
+        if let Some(named) = named.filter(|_| seen.session.is_stateless) {
+            return Ok(named.clone());
+        }
+        let open = |follows| self.open_session(follows).map_err(|error| Refusal::no_gate(&error));
+        if seen.session.is_stateless {
+            return open(None);
+        }
+        let mut name = seen.session.name();
+        if let Some(name) = &*name {
+            seen.session.note().iter().for_each(Note::used);
+            return Ok(name.clone());
+        }
+        let notes = seen.session.notes.as_ref();
+        let cut_off = notes.and_then(Notes::take);
+        let opened = open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
+        let note = match cut_off {
+            Some((name, note)) if name == opened => Some(note),
+            gone => {
+                gone.into_iter().for_each(|(_, note)| note.remove());
+                notes.and_then(|notes| notes.make(&opened))
+            }
+        };
+        *seen.session.note() = note;
+        *name = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn open_session(&self, follows: Option<String>) -> Result<String> {
+        let call = Call::post("/v1/sessions").agent(&self.agent).json(&SessionRequest { follows })?;
+        Ok(self.client.call::<SessionOpened>(call)?.session)
+    }
+
+    /// The client has ended its session.
+    pub fn close_session(&self, seen: &Observations) {
+        let Some(name) = seen.session.name().take() else { return };
+        seen.session.note().take().into_iter().for_each(Note::remove);
+        let call = Call::post(format!("/v1/sessions/{name}/close")).agent(&self.agent).json(&json!({}));
+        // What cannot be closed now is a session that was cut off.
+        if let Err(error) = call.and_then(|call| self.client.call::<SessionClosed>(call)) {
+            tracing::debug!(%error, "the session was not closed");
+        }
+    }
+
+    /// Has the gate read a tool, and keep what it answered.
+    pub(super) fn read(&self, calling: &Calling, seen: &Observations) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
+        let session = self.session_of(calling.session.as_ref(), seen)?;
+        let request = ReadRequest {
+            upstream: upstream.clone(),
+            tool: tool.name.clone(),
+            arguments: object(arguments).ok_or_else(|| Refusal::arguments("they are no object"))?,
+        };
+        seen.session.reads(&request);
+        let read = self.read_in(&session, &request);
+        // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
+        let is_gone =
+            |error: &anyhow::Error| is_refused_as(error, ErrorCode::SessionNotFound) && calling.session.is_none();
+        let read = match read {
+            Err(error) if is_gone(&error) && !seen.session.is_stateless => {
+                *seen.session.name() = None;
+                let session = self.session_of(calling.session.as_ref(), seen)?;
+                self.read_in(&session, &request)
+            }
+            read => read,
+        };
+        let read = read.map_err(|error| Refusal::not_read(&tool.name, &error))?;
+        let mut result =
+            Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
+        unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
+        add_text(&mut result, &seen.session.warnings(&read.outdated));
+        let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
+        Ok(with_object(result, &object))
+    }
+
+    /// Reads in the session that is named, or in the client's own.
+    fn read_for(
+        &self,
+        named: Option<&String>,
+        request: &ReadRequest,
+        seen: &Observations,
+    ) -> Result<ReadResponse, Refusal> {
+        let session = self.session_of(named, seen)?;
+        let is_own = named.is_none() && !seen.session.is_stateless;
+        let read = match self.read_in(&session, request) {
+            // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
+            Err(error) if is_own && is_refused_as(&error, ErrorCode::SessionNotFound) => {
+                *seen.session.name() = None;
+                seen.session.note().take().into_iter().for_each(Note::remove);
+                self.read_in(&self.session_of(None, seen)?, request)
+            }
+            read => read,
+        };
+        read.map_err(|error| Refusal::not_read(&request.tool, &error))
+    }
+
+    /// Whether a server may be used otherwise than by a call of a tool; a resource of a guarded one is read by the gate.
+    pub fn used(&self, using: &Using, seen: &Observations) -> Result<Option<Raw>, Refusal> {
+        let is_read = using.method == RESOURCE
+            && self.is_server_guarded(&using.upstream).map_err(|error| Refusal::no_gate(&error))?;
+        if !is_read {
+            return self.may_use(using).map(|()| None);
+        }
+        let arguments = Map::from_iter([("uri".to_owned(), json!(using.about))]);
+        let request = ReadRequest { upstream: using.upstream.clone(), tool: using.method.clone(), arguments };
+        let read = self.read_for(using.session.as_ref(), &request, seen)?;
+        let ambiguous = |why: String| Refusal::unfit(RESOURCE, &format!("its answer is ambiguous: {why}"));
+        let mut result = Members::parse(&read.answer).map_err(|error| ambiguous(error.to_string()))?;
+        unspoken(&mut result).map_err(ambiguous)?;
+        Ok(Some(with_object(result, &json!({"session": read.session, "reading": read.entry, "read_at": read.read_at}))))
+    }
+
+    fn read_in(&self, session: &str, request: &ReadRequest) -> Result<ReadResponse> {
+        self.client
+            .call(Call::post(format!("/v1/sessions/{session}/readings")).agent(&self.agent).json(request)?.reading())
+    }
+
+    /// Has the gate call a tool that may change something, if everything that was read in the session still reads the same.
+    pub(super) fn write(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
+        if calling.session.is_none() && seen.session.is_stateless {
+            return Err(Refusal::no_session(&tool.name));
+        }
+        let session = self.session_of(calling.session.as_ref(), seen)?;
+        let arguments = if arguments.is_empty() { "{}" } else { arguments };
+        let params = json!({
+            "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
+        });
+        let Value::Object(params) = params else { return Err(Refusal::arguments("they are no object")) };
+        let unsure: BTreeSet<String> = calling.unsure.iter().cloned().chain(seen.session.undelivered()).collect();
+        if unsure.len() > UNSURE_MAX {
+            return Err(Refusal::unsure(&tool.name, unsure.len()));
+        }
+        let unsure = unsure.into_iter().collect();
+        let request = ActionRequest {
+            pact: PACT_NAME.to_owned(),
+            action: "write".to_owned(),
+            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| Refusal::no_gate(&error))?,
+            params,
+            observations: Vec::new(),
+            delegation: None,
+            claim: None,
+            session: Some(session),
+            unsure,
+        };
+        let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(WAIT_MS).agent(&self.agent);
+        let call = call.json(&request).map_err(|error| Refusal::no_gate(&error))?;
+        let verdict: Verdict =
+            self.client.call(call).map_err(|error| Refusal::no_verdict(&error, &request.idempotency_key))?;
+        self.told_write(upstream, &tool.name, &verdict, seen)
+    }
+
+    /// What a client is told of a write.
+    pub(super) fn told_write(
+        &self,
+        upstream: &str,
+        tool: &str,
+        verdict: &Verdict,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        let mut object = serde_json::to_value(verdict).unwrap_or_default();
+        if let Some(members) = object.as_object_mut() {
+            // A model needs no proof; whoever does finds it by the entry.
+            members.remove("receipt");
+        }
+        let readings = verdict.readings.as_ref();
+        let changed = readings.map(|readings| readings.changed.as_slice()).unwrap_or_default();
+        let answered = verdict.evidence.as_ref().and_then(|evidence| evidence.result.as_deref());
+        match (verdict.verdict, answered) {
+            (VerdictKind::Settled, _) | (VerdictKind::Failed | VerdictKind::InDoubt, Some(_)) => {
+                let mut result = answered.and_then(|answer| Members::parse(answer).ok()).unwrap_or_default();
+                if answered.is_none() {
+                    let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
+                    result.set("content", raw(&json!([{"type": "text", "text": said}])));
+                }
+                unspoken(&mut result)
+                    .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")))?;
+                let mut lines: Vec<String> = own_changes(changed).into_iter().collect();
+                lines.extend(seen.session.warnings(readings.map(|it| it.outdated.as_slice()).unwrap_or_default()));
+                add_text(&mut result, &lines);
+                Ok(with_object(result, &object))
+            }
+            (VerdictKind::Rejected | VerdictKind::Failed, _) => {
+                if verdict.code.as_deref() == Some("reading_changed") {
+                    put(&mut object, "retry", retry(changed));
+                    return Err(Refusal::changed(&refused_text(verdict, changed), object));
+                }
+                put(&mut object, "retry", json!({"how": how(verdict)}));
+                Err(Refusal::of_verdict(verdict, object))
+            }
+            _ => self.told_open(upstream, verdict, object, seen),
+        }
+    }
+}
+
+fn put(object: &mut Value, name: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
+}
+
+/// What would make sense next.
+fn how(verdict: &Verdict) -> &'static str {
+    match verdict.code.as_deref() {
+        Some("reading_unread" | "halted" | "fact_fenced") => "later",
+        Some("reading_required" | "reading_stale" | "session_not_open" | "invalid_params") => "change",
+        _ => "never",
+    }
+}
+
+/// The tools to read again first; none where the difference was told in full.
+fn retry(changed: &[ChangedReading]) -> Value {
+    let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(call).collect();
+    if calls.is_empty() { json!({"how": "again"}) } else { json!({"how": "call", "calls": calls}) }
+}
+
+fn call(changed: &ChangedReading) -> Value {
+    let arguments: Value = serde_json::from_str(&changed.arguments).unwrap_or_else(|_| json!({}));
+    json!({"upstream": changed.upstream, "tool": changed.tool, "arguments": arguments})
+}
+
+/// One sentence that names tools and change, the changes by path, and what to do.
+fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
+    let message = verdict.message.clone().unwrap_or_default();
+    let mut text = format!("Not done: {message}.\n");
+    changed.iter().for_each(|changed| tell(&mut text, changed));
+    let (volatile, rest): (Vec<_>, Vec<_>) = changed.iter().partition(|it| !it.volatile.is_empty());
+    for it in &volatile {
+        let _ = writeln!(
+            text,
+            "{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {}/{} \
+             --ignore {}",
+            it.tool,
+            it.volatile.join(", "),
+            it.upstream,
+            it.tool,
+            it.volatile.join(",")
+        );
+    }
+    let untold: Vec<&str> = rest.iter().filter(|it| !it.told).map(|it| it.tool.as_str()).collect();
+    text.push_str("Nothing was sent. ");
+    match untold.as_slice() {
+        [] => text.push_str("If it is still right, make the same call again."),
+        tools => drop(write!(text, "Read {} again; if it is still right, make the same call again.", tools.join(", "))),
+    }
+    cut(text)
+}
+
+/// What an own write changed of what was read, if it did.
+fn own_changes(changed: &[ChangedReading]) -> Option<String> {
+    let told: Vec<&ChangedReading> = changed.iter().filter(|it| it.told).collect();
+    if told.is_empty() {
+        return None;
+    }
+    let mut text = "After this call, what you read before reads differently:\n".to_owned();
+    told.into_iter().for_each(|changed| tell(&mut text, changed));
+    Some(cut(text.trim_end().to_owned()))
+}
+
+fn tell(text: &mut String, changed: &ChangedReading) {
+    if changed.changes.is_empty() {
+        let _ = writeln!(text, "{}: changed", changed.tool);
+    }
+    for change in &changed.changes {
+        let (tool, path) = (&changed.tool, &change.path);
+        let _ = match (&change.before, &change.after) {
+            (Some(before), Some(after)) => writeln!(text, "{tool} {path}: {before} → {after}"),
+            (Some(before), None) => writeln!(text, "{tool} {path}: {before} is gone"),
+            (None, Some(after)) => writeln!(text, "{tool} {path}: new, {after}"),
+            (None, None) => writeln!(text, "{tool} {path}: changed"),
+        };
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Adds blocks of text behind what a tool answered.
+fn add_text(result: &mut Members, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let content = result.get("content").and_then(|content| serde_json::from_str::<Vec<Raw>>(content.get()).ok());
+    let mut content = content.unwrap_or_default();
+    content.extend(lines.iter().map(|line| raw(&json!({"type": "text", "text": line}))));
+    result.set("content", raw(&content));
+}
+
+fn object(arguments: &str) -> Option<Map<String, Value>> {
+    if arguments.is_empty() {
+        return Some(Map::new());
+    }
+    match serde_json::from_str(arguments).ok()? {
+        Value::Object(arguments) => Some(arguments),
+        _ => None,
+    }
+}
+
+/// The session that a message names, in `_meta`.
+pub fn named_session(params: &Members) -> Option<String> {
+    params.object("_meta")?.object(MEMBER)?.text("session")
+}
