@@ -106,10 +106,10 @@ impl Lane {
         if let Some(url) = &gate.url {
             ask(url, &mut orders, false);
         }
-        let asked = gate.end(LINGER).map(|killed| (killed, paid(shop)));
+        let asked = gate.end(linger(first)).map(|killed| (killed, paid(shop)));
         let gate = self.start(shop, second);
         let found = gate.found;
-        let picked_up = gate.end(LINGER).map(|killed| (killed, paid(shop)));
+        let picked_up = gate.end(linger(second)).map(|killed| (killed, paid(shop)));
         let gate = Gate::start(&self.data, &shop.settings);
         let repeated = ask(&gate.url, &mut orders, true);
         self.judge.follow(&gate.url, Duration::from_secs(60));
@@ -203,6 +203,11 @@ fn ask(url: &str, orders: &mut [Order], insists: bool) -> u64 {
         }
     });
     unanswered
+}
+
+/// How long a gate may take to reach its point. A file that is written late, such as the anchor, is worth waiting for.
+fn linger(point: Option<&Point>) -> Duration {
+    if point.is_some_and(|point| point.file.is_some()) { LINGER * 8 } else { LINGER }
 }
 
 fn paid(shop: &Shop) -> Paid {

@@ -21,6 +21,8 @@ const ALLOW: &str = "this test kills a gate at chosen system calls and needs str
 pub struct Point {
     pub call: String,
     pub nth: u32,
+    /// Counts only calls about this file of the data folder.
+    pub file: Option<&'static str>,
 }
 
 impl fmt::Display for Point {
@@ -65,8 +67,11 @@ impl Traced {
     pub fn start(data: &Path, settings: &Path, trace: PathBuf, point: Option<&Point>) -> Self {
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-qq", "-o"]).arg(&trace);
-        if let Some(Point { call, nth }) = point {
+        if let Some(Point { call, nth, file }) = point {
             let kill = format!("inject={call}:signal=KILL:when={nth}");
+            if let Some(file) = file {
+                command.arg("-P").arg(data.join(file));
+            }
             command.args(["-yy", "-e", &format!("trace={call}"), "-e", &kill]);
         }
         command.arg(BINARY);
