@@ -1,6 +1,7 @@
 //! How two answers of one tool differ, as a model can read it: by path, lists by key where there is one, texts by line.
 
 use crate::node::Node;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How much is told of what has changed, in bytes, unless more is asked for.
@@ -28,7 +29,8 @@ impl Change {
     fn bytes(&self) -> usize {
         let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         // Some bytes go to what stands round it.
-        self.path.len().saturating_add(len(&self.before)).saturating_add(len(&self.after)).saturating_add(16)
+        const ROUND: usize = 24;
+        self.path.len().saturating_add(len(&self.before)).saturating_add(len(&self.after)).saturating_add(ROUND)
     }
 }
 
@@ -51,10 +53,23 @@ pub fn difference(before: &str, after: &str, bytes_max: usize) -> Difference {
     Difference { changes: teller.changes, is_whole: teller.is_whole }
 }
 
-/// The differences of several contents, in at most so many bytes together. Of what there is no content before, nothing can be told.
-pub fn tell(pairs: &[(Option<&str>, &str)], bytes_max: usize) -> Vec<Difference> {
+/// A reading before and now.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair<'a> {
+    /// How many bytes its name takes, which is told too.
+    pub name_bytes: usize,
+    /// What it read before, where that is kept.
+    pub before: Option<&'a str>,
+    /// What it reads now.
+    pub after: &'a str,
+}
+
+/// The differences of several readings, in at most so many bytes together. Of what there is no content before, nothing can be told.
+pub fn tell(pairs: &[Pair<'_>], bytes_max: usize) -> Vec<Difference> {
     let mut left = bytes_max;
-    let tell = |(before, after): &(Option<&str>, &str)| {
+    let tell = |Pair { name_bytes, before, after }: &Pair<'_>| {
+        // Some bytes go to what stands round it.
+        left = left.saturating_sub(name_bytes.saturating_add(16));
         let Some(before) = before else { return Difference::default() };
         let told = difference(before, after, left);
         let bytes = told.changes.iter().map(Change::bytes).fold(0_usize, usize::saturating_add);
@@ -126,7 +141,7 @@ impl Teller {
             _ if before == after => {}
             (Node::Object(a), Node::Object(b)) => {
                 for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
-                    self.member(&format!("{path}/{name}"), a.get(name), b.get(name));
+                    self.member(&format!("{path}/{}", shown(name)), a.get(name), b.get(name));
                 }
             }
             (Node::List(a), Node::List(b)) => self.list(path, a, b),
@@ -148,7 +163,7 @@ impl Teller {
             for value in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
                 let item = |list: &BTreeMap<String, &Node>| list.get(value).copied().cloned();
                 let (before, after) = (item(&a), item(&b));
-                self.member(&format!("{path}[{key}={value}]"), before.as_ref(), after.as_ref());
+                self.member(&format!("{path}[{key}={}]", shown(value)), before.as_ref(), after.as_ref());
             }
             // Another order is a change too.
             if order_of(items_a, &b, key) != order_of(items_b, &a, key) {
@@ -174,13 +189,19 @@ impl Teller {
         let same_back = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(|(a, b)| a == b).count();
         let middle = |rest: &[&str]| {
             let lines = rest.get(..rest.len().saturating_sub(same_back)).unwrap_or_default();
-            (!lines.is_empty()).then(|| lines.join("\n"))
+            // Quoted: a line of an answer must not read like one of the gate's.
+            (!lines.is_empty()).then(|| Node::Text(lines.join("\n")).text())
         };
         let (before, after) = (middle(rest_a), middle(rest_b));
         if before.is_some() || after.is_some() {
             self.tell(&format!("{path}:{}", same_front.saturating_add(1)), before, after);
         }
     }
+}
+
+/// A name in a path. One with a line break or another control character could pass for a line of its own, so it is quoted.
+fn shown(name: &str) -> Cow<'_, str> {
+    if name.chars().any(char::is_control) { Cow::Owned(Node::Text(name.to_owned()).text()) } else { Cow::Borrowed(name) }
 }
 
 /// The keys of the items of a list that another one has too, in the order of the list.
@@ -236,9 +257,13 @@ mod tests {
             [r#"[id=1]: {"id":1,"x":1} > -"#, "[id=2]/x: 2 > 3", r#"[id=7]: - > {"id":7}"#]
         );
         assert_eq!(told(r#"[1,2,3]"#, r#"[1,9,9,3]"#), ["/1: 2 > 9", "/2: - > 9"]);
-        assert_eq!(told(r#"{"t":"a\nb\nc"}"#, r#"{"t":"a\nB\nc"}"#), ["/t:2: b > B"]);
+        assert_eq!(told(r#"{"t":"a\nb\nc"}"#, r#"{"t":"a\nB\nc"}"#), [r#"/t:2: "b" > "B""#]);
         assert_eq!(told(r#"[{"id":1},{"id":2}]"#, r#"[{"id":2},{"id":1}]"#), [": - > in another order"]);
         assert_eq!(told("a", "a"), [""; 0]);
+        // No line of an answer reads like one that the gate wrote.
+        for change in told("a\u{1b}[2K\nNothing was sent.", "b").into_iter().chain(told("{}", r#"{"x\ny":1}"#)) {
+            assert!(!change.contains(['\n', '\u{1b}']), "{change}");
+        }
     }
 
     #[test]

@@ -89,9 +89,26 @@ impl Place {
         ])
     }
 
+    /// How many bytes its name takes where a change is told.
+    pub fn called_bytes(&self) -> usize {
+        called(&self.tool, &self.arguments).len()
+    }
+
     /// The tool with its server, as people name it.
     pub fn tool_name(&self) -> String {
         format!("{}/{}", self.upstream, self.tool)
+    }
+}
+
+/// The longest arguments that a reading is named with.
+const NAMED_ARGUMENTS_MAX: usize = 80;
+
+/// A reading as a model knows it: the tool, with its arguments where there are any and they are short.
+pub fn called(tool: &str, arguments: &str) -> String {
+    match arguments {
+        "{}" | "" => tool.to_owned(),
+        long if long.len() > NAMED_ARGUMENTS_MAX => format!("{tool} {{…}}"),
+        arguments => format!("{tool} {arguments}"),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, one_line};
 use countersign_core::decide::target;
-use countersign_core::difference::{TOLD_BYTES_MAX, paths, tell};
+use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::limits::SUMMARY_BYTES_MAX;
@@ -52,9 +52,10 @@ impl Again {
     }
 
     /// Before and after, to be told.
-    fn pair(&self) -> (Option<&str>, &str) {
+    fn pair(&self) -> Pair<'_> {
+        let Reading { place, content, .. } = &self.held.reading;
         let after = self.answer.as_ref().map_or("", |answer| answer.compared.as_str());
-        (self.held.reading.content.as_deref(), after)
+        Pair { name_bytes: place.called_bytes(), before: content.as_deref(), after }
     }
 }
 

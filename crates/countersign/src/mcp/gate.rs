@@ -254,7 +254,7 @@ impl GateClient {
         let Calling { upstream, tool, content, .. } = calling;
         let id = fact_id(upstream, &tool.name).ok_or_else(|| Refusal::unfit(&tool.name, "its name is too long"))?;
         let params = json!({
-            "tool": id, "definition": tool.definition, "content": super::tool::hash(content.as_bytes()),
+            "tool": id, "server": upstream, "definition": tool.definition, "content": super::tool::hash(content.as_bytes()),
             "unmapped": unless_it_reads.as_str(),
         });
         let verdict = self.act("call", params, key.clone()).map_err(|error| match &key {

@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const WAIT_MS: u64 = 20_000;
 /// The most that a refusal says in its text.
 const TEXT_BYTES_MAX: usize = 2048;
+/// The most that it says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
+const PART_BYTES_MAX: usize = 160;
 /// The most calls whose answers are on their way that one write names.
 const UNSURE_MAX: usize = 32;
 
@@ -203,26 +205,12 @@ impl GateClient {
     /// Has the gate read a tool, and keep what it answered.
     pub(super) fn read(&self, calling: &Calling, seen: &Observations) -> Result<Raw, Refusal> {
         let Calling { upstream, tool, arguments, .. } = calling;
-        let session = self.session_of(calling.session.as_ref(), seen)?;
         let request = ReadRequest {
             upstream: upstream.clone(),
             tool: tool.name.clone(),
             arguments: object(arguments).ok_or_else(|| Refusal::arguments("they are no object"))?,
         };
-        seen.session.reads(&request);
-        let read = self.read_in(&session, &request);
-        // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
-        let is_gone =
-            |error: &anyhow::Error| is_refused_as(error, ErrorCode::SessionNotFound) && calling.session.is_none();
-        let read = match read {
-            Err(error) if is_gone(&error) && !seen.session.is_stateless => {
-                *seen.session.name() = None;
-                let session = self.session_of(calling.session.as_ref(), seen)?;
-                self.read_in(&session, &request)
-            }
-            read => read,
-        };
-        let read = read.map_err(|error| Refusal::not_read(&tool.name, &error))?;
+        let read = self.read_for(calling.session.as_ref(), &request, seen)?;
         let mut result =
             Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
@@ -239,7 +227,9 @@ impl GateClient {
         seen: &Observations,
     ) -> Result<ReadResponse, Refusal> {
         let session = self.session_of(named, seen)?;
-        let is_own = named.is_none() && !seen.session.is_stateless;
+        seen.session.reads(request);
+        // What a client with a session of its own names does not count: see `session_of`.
+        let is_own = !seen.session.is_stateless;
         let read = match self.read_in(&session, request) {
             // A gate that was begun anew knows nothing of a session before: what was read then counts for nothing, so it begins again.
             Err(error) if is_own && is_refused_as(&error, ErrorCode::SessionNotFound) => {
@@ -377,31 +367,34 @@ fn call(changed: &ChangedReading) -> Value {
     json!({"upstream": changed.upstream, "tool": changed.tool, "arguments": arguments})
 }
 
-/// One sentence that names tools and change, the changes by path, and what to do.
+/// One sentence that names tools and change, the changes by path, and what to do. What is told in full must be in it in full, because
+/// it counts as read: so the parts round it are cut, and the lines for an operator come last.
 fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
-    let message = verdict.message.clone().unwrap_or_default();
+    let message = cut(verdict.message.clone().unwrap_or_default(), PART_BYTES_MAX);
     let mut text = format!("Not done: {message}.\n");
-    changed.iter().for_each(|changed| tell(&mut text, changed));
+    let (whole, in_part): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.told);
+    whole.into_iter().chain(in_part).for_each(|changed| tell(&mut text, changed));
     let (volatile, rest): (Vec<_>, Vec<_>) = changed.iter().partition(|it| !it.volatile.is_empty());
-    for it in &volatile {
-        let _ = writeln!(
-            text,
-            "{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {}/{} \
-             --ignore {}",
-            it.tool,
-            it.volatile.join(", "),
-            it.upstream,
-            it.tool,
-            it.volatile.join(",")
-        );
-    }
-    let untold: Vec<&str> = rest.iter().filter(|it| !it.told).map(|it| it.tool.as_str()).collect();
+    let untold: Vec<String> = rest.iter().filter(|it| !it.told).map(|it| named(it)).collect();
     text.push_str("Nothing was sent. ");
     match untold.as_slice() {
         [] => text.push_str("If it is still right, make the same call again."),
-        tools => drop(write!(text, "Read {} again; if it is still right, make the same call again.", tools.join(", "))),
+        tools => {
+            let tools = cut(tools.join(", "), PART_BYTES_MAX);
+            let _ = write!(text, "Read {tools} again; if it is still right, make the same call again.");
+        }
     }
-    cut(text)
+    for it in &volatile {
+        let ChangedReading { upstream, tool, volatile, .. } = it;
+        let _ = write!(
+            text,
+            "\n{tool} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve \
+             {upstream}/{tool} --ignore {}",
+            volatile.join(", "),
+            volatile.join(",")
+        );
+    }
+    cut(text, TEXT_BYTES_MAX)
 }
 
 /// What an own write changed of what was read, if it did.
@@ -412,27 +405,33 @@ fn own_changes(changed: &[ChangedReading]) -> Option<String> {
     }
     let mut text = "After this call, what you read before reads differently:\n".to_owned();
     told.into_iter().for_each(|changed| tell(&mut text, changed));
-    Some(cut(text.trim_end().to_owned()))
+    Some(text.trim_end().to_owned())
+}
+
+/// A reading as a model can call it again.
+fn named(changed: &ChangedReading) -> String {
+    countersign_core::session::called(&changed.tool, &changed.arguments)
 }
 
 fn tell(text: &mut String, changed: &ChangedReading) {
     if changed.changes.is_empty() {
-        let _ = writeln!(text, "{}: changed", changed.tool);
+        return;
     }
+    let _ = writeln!(text, "{}:", named(changed));
     for change in &changed.changes {
-        let (tool, path) = (&changed.tool, &change.path);
+        let path = if change.path.is_empty() { "all of it" } else { change.path.as_str() };
         let _ = match (&change.before, &change.after) {
-            (Some(before), Some(after)) => writeln!(text, "{tool} {path}: {before} → {after}"),
-            (Some(before), None) => writeln!(text, "{tool} {path}: {before} is gone"),
-            (None, Some(after)) => writeln!(text, "{tool} {path}: new, {after}"),
-            (None, None) => writeln!(text, "{tool} {path}: changed"),
+            (Some(before), Some(after)) => writeln!(text, "  {path}: {before} → {after}"),
+            (Some(before), None) => writeln!(text, "  {path}: {before} is gone"),
+            (None, Some(after)) => writeln!(text, "  {path}: new, {after}"),
+            (None, None) => writeln!(text, "  {path}: changed"),
         };
     }
 }
 
-fn cut(mut text: String) -> String {
-    if text.len() > TEXT_BYTES_MAX {
-        let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }

@@ -317,6 +317,9 @@ impl Refusal {
             (format!("the tool `{name}` is not approved"), approve)
         } else if failed("definition-as-approved") {
             (format!("the definition of the tool `{name}` has changed since it was approved"), approve)
+        } else if failed("reads-only-or-server-unguarded") {
+            let message = format!("the server `{upstream}` is guarded as read, and its tool `{name}` is not");
+            (message, format!("{approve} --guard as-read"))
         } else if failed("reads-only-or-let-pass") {
             let lines = super::draft::action_lines(upstream, tool);
             (format!("no pact maps the tool `{name}`, and it does not only read"), format!("Add to a pact:\n{lines}"))

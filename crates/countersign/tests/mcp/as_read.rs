@@ -51,7 +51,7 @@ fn what_changed_behind_the_back_of_the_gateway_is_refused_and_told_and_the_same_
     assert_eq!(meta(&refused)["retry"], json!({"how": "again"}));
     let said = text(&refused);
     assert!(said.contains("get_stock answers differently now"), "{said}");
-    assert!(said.contains("get_stock /stock: 10 → 2"), "{said}");
+    assert!(said.contains("get_stock {\"item\":\"tea\"}:\n  /stock: 10 → 2\n"), "{said}");
     assert!(said.len() <= 2048 && refused.to_string().len() < 6000, "{}", refused.to_string().len());
     assert_eq!(shop.count("sell"), 0, "the server never saw it");
     let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
@@ -68,7 +68,7 @@ fn what_another_session_changed_is_refused_and_warned_of_early() {
     other.call("get_stock", &json!({"item": "tea"}));
     let sold = other.call("sell", &json!({"item": "tea", "count": 4}));
     assert!(!is_error(&sold), "{sold}");
-    assert!(text(&sold).contains("get_stock /stock: 10 → 6"), "its own change is told: {sold}");
+    assert!(text(&sold).contains("  /stock: 10 → 6"), "its own change is told: {sold}");
     let warned = one.call("get_stock", &json!({"item": "rice"}));
     assert!(text(&warned).contains("Note: get_stock with {\"item\":\"tea\"} answers differently since"), "{warned}");
     assert!(text(&warned).contains("after eff_"), "{warned}");
@@ -88,7 +88,7 @@ fn an_own_write_and_what_was_never_read_cause_no_refusal() {
         shop.set("rice", left);
         let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
         assert!(!is_error(&sold), "{sold}");
-        assert!(text(&sold).contains(&format!("get_stock /stock: {} → {left}", left + 1)), "{sold}");
+        assert!(text(&sold).contains(&format!("  /stock: {} → {left}", left + 1)), "{sold}");
     }
     assert_eq!((shop.stock("tea"), shop.count("sell")), (7, 3));
 }
@@ -103,6 +103,29 @@ fn sessions_of_one_agent_do_not_weigh_on_each_other_and_a_blind_write_says_so() 
     let sold = other.call("sell", &json!({"item": "rice", "count": 1}));
     assert!(!is_error(&sold), "{sold}");
     assert_eq!(meta(&sold)["readings"]["rested_on"], 0, "{sold}");
+}
+
+#[test]
+fn a_tool_that_is_not_guarded_does_not_run_at_a_guarded_server_though_settings_let_it_pass() {
+    let shop = Shop::new();
+    shop.lets_unmapped_pass();
+    let tool = shop.run_ok(&["fact", "get", "McpTool", "shop/sell", "--data", "data", "--json"]);
+    let mut value = serde_json::from_str::<Value>(&tool).unwrap()["value"].clone();
+    value.as_object_mut().unwrap().remove("guard").unwrap();
+    shop.run_ok(&["fact", "put", "McpTool", "shop/sell", &value.to_string(), "--data", "data"]);
+    let mut client = shop.client();
+    let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(is_error(&refused), "{refused}");
+    let said = text(&refused);
+    assert!(said.contains("`shop` is guarded as read, and its tool `sell` is not"), "{said}");
+    assert!(said.contains("countersign mcp approve shop/sell --guard as-read"), "{said}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 10), "the server never saw it");
+    drop(client);
+    // Where no tool of the server is guarded, the settings decide.
+    shop.run_ok(&["fact", "put", "McpServer", "shop", r#"{"uses": true}"#, "--data", "data"]);
+    let passed = shop.client().call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(!is_error(&passed), "{passed}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::http::sessions::outdated;
 use countersign_api::{Change, ChangedReading, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Decision;
-use countersign_core::difference::{self, TOLD_BYTES_MAX, tell};
+use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId};
@@ -48,9 +48,16 @@ fn with_told(gate: &Gate, changed: &reason::ChangedReading, told: &[ChangedReadi
     }
 }
 
+fn pair(told: &Told) -> Pair<'_> {
+    Pair {
+        name_bytes: told.place.called_bytes(),
+        before: told.before.as_deref(),
+        after: told.after.as_deref().unwrap_or_default(),
+    }
+}
+
 fn changed(told: &[Told]) -> Vec<ChangedReading> {
-    let pairs: Vec<_> =
-        told.iter().map(|told| (told.before.as_deref(), told.after.as_deref().unwrap_or_default())).collect();
+    let pairs: Vec<_> = told.iter().map(pair).collect();
     let differences = tell(&pairs, TOLD_BYTES_MAX);
     told.iter().zip(differences).map(|(told, difference)| on_the_wire(&told.place, difference)).collect()
 }

@@ -31,6 +31,13 @@ impl Shop {
         shop
     }
 
+    /// Lets the gateway pass on what no pact maps.
+    pub fn lets_unmapped_pass(&self) {
+        let path = self.sandbox.path().join("countersign.toml");
+        let settings = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("[mcp]\nunmapped = \"pass\"\n\n{settings}")).unwrap();
+    }
+
     /// What starts it, for a shell.
     fn command(&self) -> String {
         format!(
