@@ -201,7 +201,11 @@ impl Teller {
 
 /// A name in a path. One with a line break or another control character could pass for a line of its own, so it is quoted.
 fn shown(name: &str) -> Cow<'_, str> {
-    if name.chars().any(char::is_control) { Cow::Owned(Node::Text(name.to_owned()).text()) } else { Cow::Borrowed(name) }
+    if name.chars().any(char::is_control) {
+        Cow::Owned(Node::Text(name.to_owned()).text())
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 /// The keys of the items of a list that another one has too, in the order of the list.

@@ -156,12 +156,13 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
 /// The digest that the write rests on: that of the version that the intent noted. Where it is not known whether that version had
 /// reached the agent, the one before it counts as well, and if they differ nothing is the same as both.
 fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
-    let is_unsure = action.unsure.contains(&held.reading.place.name());
-    match held.version.checked_sub(version)? {
-        0 if is_unsure => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
-        0 => Some(held.digest),
-        1 if !is_unsure => held.before,
-        // Read so often meanwhile that it is no longer known.
+    let name = held.reading.place.name();
+    let unsure = action.unsure.iter().filter(|unsure| **unsure == name).count();
+    match (held.version.checked_sub(version)?, unsure) {
+        (0, 0) => Some(held.digest),
+        (0, 1) => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
+        (1, 0) => held.before,
+        // Read so often meanwhile, or so often without reaching the agent, that it is no longer known.
         _ => None,
     }
 }

@@ -10,9 +10,11 @@ mod names;
 pub use members::Members;
 
 use super::buffers::{Held, counted};
+use super::readings::Delivery;
 use axum::body::Bytes;
 use countersign_engine::outbox::Leave;
 use serde_json::value::{RawValue, to_raw_value};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// JSON text that no one has looked into.
@@ -59,9 +61,11 @@ pub struct Message {
     /// Its method, where it has one.
     pub method: String,
     /// Headers that came with it over HTTP and belong to its content (`mcp-param-…`).
-    pub headers: Vec<(String, String)>,
+    pub headers: Box<[(String, String)]>,
     /// The room that it takes, where someone else sent it.
     pub held: Option<Held>,
+    /// What is to be told when it has gone to the client, of answers that count as read from then on.
+    pub delivery: Option<Arc<Delivery>>,
     /// When the verdict that lets it pass is too old for it to be sent any more.
     pub not_after: Option<Instant>,
     /// What is asked right before its first byte, of calls that the gate itself makes.
@@ -155,8 +159,9 @@ impl Message {
             members,
             kind,
             method: method.unwrap_or_default(),
-            headers: Vec::new(),
+            headers: Box::default(),
             held: None,
+            delivery: None,
             not_after: None,
             leave: None,
             is_own: false,
@@ -202,8 +207,9 @@ impl Message {
             members,
             kind: Kind::Notification,
             method: method.to_owned(),
-            headers: Vec::new(),
+            headers: Box::default(),
             held: None,
+            delivery: None,
             not_after: None,
             leave: None,
             is_own: true,
@@ -249,8 +255,9 @@ impl Message {
             members,
             kind: Kind::Response,
             method: String::new(),
-            headers: Vec::new(),
+            headers: Box::default(),
             held: None,
+            delivery: None,
             not_after: None,
             leave: None,
             is_own: true,
@@ -320,6 +327,11 @@ impl Message {
     /// The same as bytes, which take room until they have left.
     pub fn bytes(&self) -> Bytes {
         counted(self.line(), self.held.clone())
+    }
+
+    /// Takes along what is to be told when it has gone to the client.
+    pub fn delivering(self, delivery: Option<Arc<Delivery>>) -> Self {
+        Self { delivery, ..self }
     }
 
     /// All that a server is told by it, besides its method, as it is sent: its params or result, and below them the headers that

@@ -18,8 +18,9 @@ use countersign_core::canonical::Canonical;
 use countersign_core::session::Place;
 use countersign_core::utc::Utc;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How long a write is waited for before it is answered with a continuation.
@@ -45,43 +46,77 @@ pub struct ClientSession {
     warned: Mutex<BTreeSet<(String, String, u64)>>,
 }
 
+/// The most names of readings whose answers were lost that are kept, beyond those that were read in the session.
+const LOST_MAX: usize = 4096;
+
 /// What may not have reached the client. Names are those of readings.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Marks {
-    /// What is being read or written.
-    in_flight: Vec<String>,
+    /// Whose answers are on their way.
+    on_the_way: Vec<String>,
     /// What was read in this session.
     read: BTreeSet<String>,
-    /// Whose answer the client did not wait for: it may have been entered, and was never delivered.
-    undelivered: BTreeSet<String>,
+    /// How many answers never arrived, since the last one of this name that did.
+    lost: BTreeMap<String, usize>,
 }
 
-/// A call whose answer has not reached the client; dropped when it has.
-pub struct InFlight {
-    marks: Arc<Mutex<Marks>>,
-    name: String,
-    is_delivered: bool,
-}
+impl Marks {
+    fn lose(&mut self, name: String) {
+        if self.lost.len() >= LOST_MAX {
+            let read = &self.read;
+            self.lost.retain(|name, _| read.contains(name));
+        }
+        *self.lost.entry(name).or_default() += 1;
+    }
 
-impl InFlight {
-    /// The client does not want the answer any more. What it would have told, be it the difference of any reading, counts as not told.
-    pub fn undelivered(mut self) {
-        self.is_delivered = false;
+    /// What would have told the difference of any reading did not arrive.
+    fn lose_all(&mut self) {
+        for name in &self.read {
+            *self.lost.entry(name.clone()).or_default() += 1;
+        }
     }
 }
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
+/// An answer on its way to the client. Dropped before it was made, it is lost: it may have been entered, and counts as not told.
+#[derive(Debug)]
+pub struct Delivery {
+    marks: Arc<Mutex<Marks>>,
+    name: String,
+    is_over: AtomicBool,
+}
+
+impl Delivery {
+    /// Its last byte goes to the client. Said before that byte does, so that nothing comes earlier that was sent on the strength of it.
+    pub fn made(&self) {
+        if self.is_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut marks = self.marks();
+        marks.lost.remove(&self.name);
+    }
+
+    /// What is on its way no more.
+    fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let Marks { in_flight, read, undelivered } = &mut *marks;
-        if let Some(at) = in_flight.iter().position(|name| *name == self.name) {
-            in_flight.swap_remove(at);
+        if let Some(at) = marks.on_the_way.iter().position(|name| *name == self.name) {
+            marks.on_the_way.swap_remove(at);
         }
-        if self.is_delivered {
-            undelivered.remove(&self.name);
-        } else {
-            undelivered.extend(read.iter().cloned().chain([std::mem::take(&mut self.name)]));
+        marks
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if *self.is_over.get_mut() {
+            return;
         }
+        let name = self.name.clone();
+        let mut marks = self.marks();
+        // What does not only read may have told the difference of any reading. Of what the gate was not asked yet, neither is known.
+        if !marks.read.contains(&name) {
+            marks.lose_all();
+        }
+        marks.lose(name);
     }
 }
 
@@ -100,13 +135,14 @@ impl ClientSession {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call begins; what is on its way when it does, and the mark of this one.
-    pub fn begin(&self, upstream: &str, tool: &str, arguments: &str) -> (Vec<String>, InFlight) {
+    /// A call begins; what is on its way when it does, and the answer to this one.
+    pub fn begin(&self, upstream: &str, tool: &str, arguments: &str) -> (Vec<String>, Arc<Delivery>) {
         let name = place(upstream, tool, arguments).map(|place| place.name().to_string()).unwrap_or_default();
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let before: BTreeSet<String> = marks.in_flight.iter().filter(|name| !name.is_empty()).cloned().collect();
-        marks.in_flight.push(name.clone());
-        (before.into_iter().collect(), InFlight { marks: Arc::clone(&self.marks), name, is_delivered: true })
+        let before = marks.on_the_way.iter().filter(|name| !name.is_empty()).cloned().collect();
+        marks.on_the_way.push(name.clone());
+        let delivery = Delivery { marks: Arc::clone(&self.marks), name, is_over: AtomicBool::new(false) };
+        (before, Arc::new(delivery))
     }
 
     /// Notes that something is read in this session.
@@ -117,10 +153,21 @@ impl ClientSession {
         }
     }
 
-    /// What was read in this session, and may never have reached the client.
-    fn undelivered(&self) -> Vec<String> {
+    /// What a write cannot be sure that the client knows: what was on its way when it began, and what was lost. A name that is there
+    /// twice stands for two answers, of which the client may know neither.
+    fn unsure(&self, on_the_way: &[String]) -> Vec<String> {
         let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        marks.undelivered.intersection(&marks.read).cloned().collect()
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        on_the_way.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+        for (name, count) in marks.lost.iter().filter(|(name, _)| marks.read.contains(*name)) {
+            *counts.entry(name).or_default() += count;
+        }
+        counts.into_iter().flat_map(|(name, count)| std::iter::repeat_n(name.to_owned(), count.min(2))).collect()
+    }
+
+    /// What was to be told with the answer of a call that is not over may never be asked for.
+    fn is_left_open(&self) {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).lose_all();
     }
 
     fn name(&self) -> std::sync::MutexGuard<'_, Option<String>> {
@@ -275,11 +322,10 @@ impl GateClient {
             "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
         });
         let Value::Object(params) = params else { return Err(Refusal::arguments("they are no object")) };
-        let unsure: BTreeSet<String> = calling.unsure.iter().cloned().chain(seen.session.undelivered()).collect();
+        let unsure = seen.session.unsure(&calling.unsure);
         if unsure.len() > UNSURE_MAX {
             return Err(Refusal::unsure(&tool.name, unsure.len()));
         }
-        let unsure = unsure.into_iter().collect();
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
             action: "write".to_owned(),
@@ -295,6 +341,9 @@ impl GateClient {
         let call = call.json(&request).map_err(|error| Refusal::no_gate(&error))?;
         let verdict: Verdict =
             self.client.call(call).map_err(|error| Refusal::no_verdict(&error, &request.idempotency_key))?;
+        if matches!(verdict.verdict, VerdictKind::Review | VerdictKind::InFlight) {
+            seen.session.is_left_open();
+        }
         self.told_write(upstream, &tool.name, &verdict, seen)
     }
 

@@ -320,7 +320,7 @@ impl Session {
         let calls: Vec<u64> = self.calls.iter().filter(|(_, call)| call.is(&id)).map(|(number, _)| *number).collect();
         // Where the gate, or the list of tools, has not come yet, nothing is ever sent.
         for call in &calls {
-            self.calls.remove(call).into_iter().for_each(CallState::abandon);
+            self.calls.remove(call);
         }
         self.uses.retain(|_, using| !using.is(&id));
         self.gathers.retain(|_, gather| !gather.is_for(&id));

@@ -134,7 +134,7 @@ async fn ended(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
 }
 
 /// Headers that repeat arguments of a call, which its server compares with them.
-fn params_in_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+fn params_in_headers(headers: &HeaderMap) -> Box<[(String, String)]> {
     let params = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-param-"));
     params.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
 }
@@ -146,5 +146,5 @@ fn refused(status: StatusCode, why: &str) -> Response {
 
 fn json(message: &Message) -> Response {
     let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], Body::new(events::Pieces(message.bytes()))).into_response()
+    ([(header::CONTENT_TYPE, kind)], Body::new(events::Pieces::of(message))).into_response()
 }

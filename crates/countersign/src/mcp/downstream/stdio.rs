@@ -37,6 +37,7 @@ fn write(message: &Message) -> std::io::Result<()> {
     let mut line = message.line();
     line.push('\n');
     let mut output = std::io::stdout().lock();
+    message.delivery.iter().for_each(|delivery| delivery.made());
     output.write_all(line.as_bytes())?;
     output.flush()
 }

@@ -7,7 +7,7 @@ use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
 use crate::mcp::observed;
-use crate::mcp::readings::{InFlight, named_session};
+use crate::mcp::readings::{Delivery, named_session};
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
 use serde_json::json;
@@ -29,16 +29,11 @@ pub struct CallState {
     decided_for: Option<(u64, String, String)>,
     /// Whether its tool says how its structured content looks.
     has_output_schema: bool,
-    /// Dropped when its answer has gone to the client.
-    in_flight: Option<InFlight>,
+    /// Goes with its answer.
+    delivery: Option<Arc<Delivery>>,
 }
 
 impl CallState {
-    /// The client does not wait for its answer any more.
-    pub fn abandon(self) {
-        self.in_flight.into_iter().for_each(InFlight::undelivered);
-    }
-
     /// Whether the client knows it by this id.
     pub fn is(&self, id: &str) -> bool {
         self.id.get() == id
@@ -115,8 +110,8 @@ impl Session {
                 let call = self.next_id();
                 let link = self.slots.get(slot).and_then(Slot::linked);
                 let decided_for = link.map(|link| (link, tool.name.clone(), tool.definition.clone()));
-                let in_flight = Some(self.ask(call, slot, tool, params, &message));
-                let state = CallState { id, slot, message: Some(message), decided_for, has_output_schema, in_flight };
+                let delivery = Some(self.ask(call, slot, tool, params, &message));
+                let state = CallState { id, slot, message: Some(message), decided_for, has_output_schema, delivery };
                 self.calls.insert(call, state);
                 return;
             }
@@ -125,10 +120,10 @@ impl Session {
     }
 
     /// Asks the gate, away from the threads that serve.
-    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message) -> InFlight {
+    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message) -> Arc<Delivery> {
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let (unsure, in_flight) = seen.session.begin(self.name(slot), &tool.name, &arguments);
+        let (unsure, delivery) = seen.session.begin(self.name(slot), &tool.name, &arguments);
         let calling = Calling {
             upstream: self.name(slot).to_owned(),
             tool,
@@ -144,7 +139,7 @@ impl Session {
             // A session that has ended needs no verdict; the entry stands anyway.
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });
-        in_flight
+        delivery
     }
 
     /// The client asks what became of a call that was not over.
@@ -154,7 +149,7 @@ impl Session {
         let seen = Arc::clone(&self.seen);
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
         let state =
-            CallState { id, slot: 0, message: None, decided_for: None, has_output_schema: false, in_flight: None };
+            CallState { id, slot: 0, message: None, decided_for: None, has_output_schema: false, delivery: None };
         self.calls.insert(call, state);
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.go_on(&arguments, &seen).map(Decided::Answer);
@@ -205,7 +200,7 @@ impl Session {
     async fn end_call(&mut self, call: u64, result: Raw) {
         self.pending.retain(|_, pending| !matches!(pending.purpose, Purpose::Call { call: known } if known == call));
         if let Some(state) = self.calls.remove(&call) {
-            self.answer(Message::result(&state.id, result)).await;
+            self.answer(Message::result(&state.id, result).delivering(state.delivery)).await;
         }
     }
 
@@ -213,9 +208,8 @@ impl Session {
     pub(super) async fn call_answered(&mut self, call: u64, message: Message) {
         if let Some(state) = self.calls.remove(&call) {
             let mut answer = message;
-            answer.set_id(state.id.clone());
-            self.answer(answer).await;
-            drop(state);
+            answer.set_id(state.id);
+            self.answer(answer.delivering(state.delivery)).await;
         }
     }
 }

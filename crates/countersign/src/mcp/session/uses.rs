@@ -4,10 +4,12 @@
 use super::calls::{VERDICT_GOOD_FOR, Verdict};
 use super::slot::Slot;
 use super::{Purpose, Session};
+use crate::mcp::adapter::RESOURCE;
 use crate::mcp::gate::Using;
 use crate::mcp::message::{INVALID_PARAMS, Message, NOT_SENT, REFUSED, Raw, raw};
-use crate::mcp::readings::named_session;
+use crate::mcp::readings::{Delivery, named_session};
 use crate::mcp::refusal::Refusal;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +20,8 @@ pub struct Use {
     link: Option<u64>,
     message: Message,
     sending: Sending,
+    /// Goes with its answer, where the gate reads it.
+    delivery: Option<Arc<Delivery>>,
 }
 
 /// What is sent.
@@ -100,8 +104,12 @@ impl Session {
             session: message.params_members().ok().and_then(|params| named_session(&params)),
         };
         let link = self.slots.get(slot).and_then(Slot::linked);
-        self.uses.insert(using, Use { slot, link, message, sending });
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
+        let delivery = (about.method == RESOURCE).then(|| {
+            let arguments = json!({"uri": about.about}).to_string();
+            seen.session.begin(&about.upstream, RESOURCE, &arguments).1
+        });
+        self.uses.insert(using, Use { slot, link, message, sending, delivery });
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.used(&about, &seen);
             // A session that has ended needs no verdict; the entry stands anyway.
@@ -112,11 +120,15 @@ impl Session {
     /// The gate has said whether something may be sent.
     pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<Option<Raw>, Refusal>, at: Instant) {
         // What was cancelled meanwhile is not there any more.
-        let Some(Use { slot, link, mut message, sending }) = self.uses.remove(&using) else { return };
+        let Some(Use { slot, link, mut message, sending, delivery }) = self.uses.remove(&using) else { return };
+        if !matches!(verdict, Ok(Some(_))) {
+            // The gate has read nothing.
+            delivery.iter().for_each(|delivery| delivery.made());
+        }
         let verdict = match (verdict, &sending) {
             (Ok(Some(read)), Sending::Request(_)) => {
                 if let Some(id) = message.id() {
-                    self.answer(Message::result(id, read)).await;
+                    self.answer(Message::result(id, read).delivering(delivery)).await;
                 }
                 return;
             }

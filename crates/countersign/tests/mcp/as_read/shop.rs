@@ -6,7 +6,8 @@ use crate::mcp::http::Http;
 use crate::mcp::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 
 /// A gate with a guarded shop, in a folder of its own.
@@ -180,6 +181,29 @@ impl<'a> Client<'a> {
     /// Calls a tool; its result.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.call_with(tool, arguments, &json!({}))
+    }
+
+    /// Calls a tool and leaves before its answer: gives back when the gateway has seen that it left.
+    pub fn ask_and_leave(&mut self, tool: &str, arguments: &Value, before_leaving: impl FnOnce()) {
+        self.next += 1;
+        let params = json!({"name": tool, "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params}).to_string();
+        let address = self.gateway.url().strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(crate::mcp::client::PATIENCE)).unwrap();
+        let session = self.session.as_deref().unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nmcp-session-id: {session}\r\ncontent-type: application/json\r\naccept: \
+             application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        before_leaving();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     }
 
     /// The same with something in `_meta`.

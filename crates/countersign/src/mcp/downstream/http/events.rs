@@ -2,6 +2,7 @@
 
 use crate::mcp::buffers::counted;
 use crate::mcp::message::Message;
+use crate::mcp::readings::Delivery;
 use crate::mcp::sse;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
@@ -9,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -31,11 +33,22 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A text that is given to a connection bit by bit, as it can send it. All of it counts until the last is given.
 #[derive(Default)]
-pub struct Pieces(pub Bytes);
+pub struct Pieces {
+    left: Bytes,
+    delivery: Option<Arc<Delivery>>,
+}
 
 impl Pieces {
+    /// All of a message.
+    pub fn of(message: &Message) -> Self {
+        Self { left: message.bytes(), delivery: message.delivery.clone() }
+    }
+
     fn next(&mut self) -> Option<Frame<Bytes>> {
-        let piece = self.0.split_to(self.0.len().min(PIECE_BYTES_MAX));
+        let piece = self.left.split_to(self.left.len().min(PIECE_BYTES_MAX));
+        if self.left.is_empty() {
+            self.delivery.take().iter().for_each(|delivery| delivery.made());
+        }
         (!piece.is_empty()).then(|| Frame::data(piece))
     }
 }
@@ -49,11 +62,11 @@ impl http_body::Body for Pieces {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
+        self.left.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(u64::try_from(self.0.len()).unwrap_or(u64::MAX))
+        SizeHint::with_exact(u64::try_from(self.left.len()).unwrap_or(u64::MAX))
     }
 }
 
@@ -75,7 +88,8 @@ impl http_body::Body for Events {
         match next {
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Ready(Some(message)) => {
-                self.event = Pieces(counted(sse::event(&message.line()), message.held));
+                let left = counted(sse::event(&message.line()), message.held);
+                self.event = Pieces { left, delivery: message.delivery };
                 Poll::Ready(self.event.next().map(Ok))
             }
             Poll::Pending => {
