@@ -2,8 +2,9 @@
 
 use crate::canonical::Canonical;
 use crate::ids::{AgentId, Digest, FactId, Tag};
-use crate::value::Attributes;
+use crate::value::{Attributes, Value};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// Who wrote what when: shared by all attributes that one write changed.
@@ -94,9 +95,10 @@ pub struct Fact {
     /// Its value; `None` once deleted. A deleted fact keeps its version, so that it can never come back as an old one.
     pub value: Option<Attributes>,
     /// The write that made this version.
-    pub written: Arc<Written>,
-    /// For each attribute of `value`, in order, the write that last changed it.
-    pub changed: Box<[Arc<Written>]>,
+    pub written: Written,
+    /// For each attribute of `value`, in order, the write that last changed it where that is an earlier one; absent where there is
+    /// none such. Shared by versions that change the same attributes, which is what most action types do again and again.
+    earlier: Option<Arc<[Option<Written>]>>,
     /// When its source last said that this is how things are, by feeding it or by confirming it, and who said so; `None` where none
     /// ever did. What an action writes does not count: it is what the gate believes, not what the source has said.
     pub confirmed: Option<Arc<Written>>,
@@ -125,32 +127,62 @@ impl Fact {
     }
 
     /// The write that last changed an attribute; for an absent attribute, the write that made this version.
-    pub fn changed(&self, attribute: &str) -> &Arc<Written> {
+    pub fn changed(&self, attribute: &str) -> &Written {
         let at = self.value.as_ref().and_then(|value| value.iter().position(|(name, _)| name == attribute));
-        at.and_then(|at| self.changed.get(at)).unwrap_or(&self.written)
+        at.map_or(&self.written, |at| self.changed_at(at))
+    }
+
+    fn changed_at(&self, at: usize) -> &Written {
+        self.changed_earlier(at).unwrap_or(&self.written)
+    }
+
+    /// The write before this version that last changed the attribute at this place, if this version did not.
+    pub fn changed_earlier(&self, at: usize) -> Option<&Written> {
+        self.earlier.as_ref()?.get(at)?.as_ref()
+    }
+
+    /// The write that last changed each attribute, in order.
+    pub fn all_changed(&self) -> impl Iterator<Item = &Written> {
+        (0..self.value.as_ref().map_or(0, Attributes::len)).map(|at| self.changed_at(at))
+    }
+
+    /// Puts back what [`Self::changed_earlier`] said of each attribute.
+    pub fn with_earlier(self, earlier: Vec<Option<Written>>) -> Self {
+        let is_any = earlier.iter().any(Option::is_some);
+        Self { earlier: is_any.then(|| earlier.into()), ..self }
     }
 
     /// The fact that a write makes of `before`.
-    pub fn after(
-        before: Option<&Self>,
-        id: FactId,
-        tag: Tag,
-        value: Option<Attributes>,
-        written: Arc<Written>,
-    ) -> Self {
-        let old = before.and_then(|fact| fact.value.as_ref());
-        let unchanged = |name: &str, value| {
-            let same = old.and_then(|old| old.get(name)) == Some(value);
-            before.filter(|_| same).map(|fact| fact.changed(name).clone())
-        };
-        let changed = value
-            .iter()
-            .flat_map(Attributes::iter)
-            .map(|(name, value)| unchanged(name, value).unwrap_or_else(|| written.clone()))
-            .collect();
+    pub fn after(before: Option<&Self>, id: FactId, tag: Tag, value: Option<Attributes>, written: Written) -> Self {
+        let earlier = before.zip(value.as_ref()).and_then(|(before, value)| before.earlier_of(value));
         let previous_entry = before.map(|fact| fact.written.entry);
         let confirmed = before.and_then(|fact| fact.confirmed.clone());
-        Self { id, tag, value, written, changed, confirmed, previous_entry }
+        Self { id, tag, value, written, earlier, confirmed, previous_entry }
+    }
+
+    /// What the next version, which has this value, keeps of earlier writes.
+    fn earlier_of(&self, next: &Attributes) -> Option<Arc<[Option<Written>]>> {
+        let old = self.value.as_ref()?;
+        // Where an attribute was, if it is as it was. Mostly all are where they were.
+        let unchanged = |at: usize, name: &SmolStr, value: &Value| match old.at(at) {
+            Some((held, was)) if held == name => (was == value).then_some(at),
+            _ => old.iter().position(|(held, was)| held == name && was == value),
+        };
+        let kept = |at: usize, (name, value): (&SmolStr, &Value)| unchanged(at, name, value);
+        let is_same = |earlier: &Arc<[Option<Written>]>| {
+            let mut both = next.iter().zip(earlier.iter()).enumerate();
+            let is_kept = |(at, (attribute, earlier)): (usize, (_, &Option<Written>))| match earlier {
+                Some(_) => kept(at, attribute) == Some(at),
+                None => kept(at, attribute).is_none(),
+            };
+            next.len() == earlier.len() && both.all(is_kept)
+        };
+        if let Some(same) = self.earlier.as_ref().filter(|earlier| is_same(earlier)) {
+            return Some(Arc::clone(same));
+        }
+        let at = |(at, attribute)| kept(at, attribute).map(|was| self.changed_at(was).clone());
+        let earlier: Arc<[Option<Written>]> = next.iter().enumerate().map(at).collect();
+        earlier.iter().any(Option::is_some).then_some(earlier)
     }
 }
 

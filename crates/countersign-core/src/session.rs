@@ -306,7 +306,7 @@ pub fn read(
         }
         let names: Set = session.names.iter().cloned().chain([name]).collect();
         let names = (SmolStr::new_static("readings"), Value::Set(Arc::new(names)));
-        let value = session.fact.value.clone().unwrap_or_default().with([names]);
+        let value = session.fact.value.clone().unwrap_or_default().with(vec![names]);
         writes.push(write(&session.fact.id, Some(value), snapshot));
     }
     Ok(writes)

@@ -181,7 +181,9 @@ impl Sabotaged {
 fn as_observed(observed: &[Observed], state: &State) -> Vec<Arc<Fact>> {
     let seen = observed.iter().filter_map(|observed| {
         let now = state.facts.get(&observed.fact).filter(|now| observed.version != now.current())?;
-        Some(Arc::new(Fact { value: observed.value.clone(), ..Fact::clone(now) }))
+        let mut fact = Fact::clone(now);
+        fact.value = observed.value.clone();
+        Some(Arc::new(fact))
     });
     seen.collect()
 }

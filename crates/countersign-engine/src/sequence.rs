@@ -344,7 +344,7 @@ impl Sequencer {
         keys.insert(action.agent.smol(), key, Seen::new(&action.id, self.state.next_entry, now_ms));
         let (by, auth) = (action.agent.clone(), action.auth.clone());
         let event = Event::Action(Box::new(Decided { action, decision }));
-        self.enter(batch, now_ms, by, auth, event, Some(reply));
+        self.enter_as(batch, now_ms, (by, auth), event, Some(reply));
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one request, named at the call")]
@@ -400,24 +400,23 @@ impl Sequencer {
         self.state.reviews.waiting(review, now_ms).map(|_| ())
     }
 
-    fn enter(
+    fn enter(&mut self, batch: &mut Batch, time_ms: u64, by: AgentId, auth: Auth, event: Event, reply: Option<Reply>) {
+        let auth = self.state.with_custody(auth);
+        self.enter_as(batch, time_ms, (by, auth), event, reply);
+    }
+
+    /// The same where it is known who holds the key that signed.
+    fn enter_as(
         &mut self,
         batch: &mut Batch,
         time_ms: u64,
-        by: AgentId,
-        auth: Auth,
+        (by, auth): (AgentId, Auth),
         mut event: Event,
         reply: Option<Reply>,
     ) {
         draw_tags(&mut self.random, event.writes_mut());
-        let entry = Entry {
-            index: self.state.next_entry,
-            time_ms,
-            by,
-            auth: self.state.with_custody(auth),
-            context: Context::default(),
-            event,
-        };
+        let index = self.state.next_entry;
+        let entry = Entry { index, time_ms, by, auth, context: Context::default(), event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry: Arc::new(entry), joint: Joint::Alone, reply });
     }

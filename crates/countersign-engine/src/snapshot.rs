@@ -248,19 +248,17 @@ fn write_fact(out: &mut Canonical, fact: &Fact) {
     out.open('{');
     out.key("changed");
     out.open('[');
-    for changed in &fact.changed {
+    for at in 0..fact.value.as_ref().map_or(0, Attributes::len) {
         out.element();
-        // Most attributes were changed by the last write; a pointer comparison tells.
-        if Arc::ptr_eq(changed, &fact.written) {
-            out.u64(0);
-        } else {
-            write_written(out, changed);
+        match fact.changed_earlier(at) {
+            None => out.u64(0),
+            Some(earlier) => write_written(out, earlier),
         }
     }
     out.close(']');
     if let Some(confirmed) = &fact.confirmed {
         out.key("confirmed");
-        if Arc::ptr_eq(confirmed, &fact.written) {
+        if **confirmed == fact.written {
             out.u64(0);
         } else {
             write_written(out, confirmed);
@@ -426,29 +424,26 @@ fn restore_pact(source: &str) -> Result<Arc<Pact>, String> {
     Ok(Arc::new(loaded.pact))
 }
 
-fn restore_written((entry, version, at_ms, by): StoredWritten) -> Result<Arc<Written>, String> {
+fn restore_written((entry, version, at_ms, by): StoredWritten) -> Result<Written, String> {
     let by = AgentId::new(by).map_err(|error| error.to_string())?;
-    Ok(Arc::new(Written { entry, version, at_ms, by }))
+    Ok(Written { entry, version, at_ms, by })
 }
 
 fn restore_fact(stored: StoredFact) -> Result<Fact, String> {
     let written = restore_written(stored.written)?;
-    let by = |changed: StoredChanged| match changed {
-        StoredChanged::Last(_) => Ok(Arc::clone(&written)),
-        StoredChanged::Written(written) => restore_written(written),
+    let earlier = |changed: StoredChanged| match changed {
+        StoredChanged::Last(_) => Ok(None),
+        StoredChanged::Written(written) => restore_written(written).map(Some),
     };
-    let confirmed = stored.confirmed.map(by).transpose()?;
-    let changed = stored.changed.into_iter().map(by).collect::<Result<_, String>>()?;
+    let confirmed = stored.confirmed.map(earlier).transpose()?;
+    let confirmed = confirmed.map(|confirmed| Arc::new(confirmed.unwrap_or_else(|| written.clone())));
+    let earlier = stored.changed.into_iter().map(earlier).collect::<Result<_, String>>()?;
     let value = stored.value.as_ref().map(Attributes::from_untyped_json).transpose();
-    Ok(Fact {
-        id: stored.fact.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
-        tag: stored.tag.parse().map_err(|error: countersign_core::ids::IdError| error.to_string())?,
-        value: value.map_err(|error| error.to_string())?,
-        changed,
-        confirmed,
-        previous_entry: stored.previous,
-        written,
-    })
+    let refused = |error: countersign_core::ids::IdError| error.to_string();
+    let (id, tag) = (stored.fact.parse().map_err(refused)?, stored.tag.parse().map_err(refused)?);
+    let mut fact = Fact::after(None, id, tag, value.map_err(|error| error.to_string())?, written).with_earlier(earlier);
+    (fact.confirmed, fact.previous_entry) = (confirmed, stored.previous);
+    Ok(fact)
 }
 
 fn restore_budget(stored: StoredBudget) -> Result<(BudgetKey, BudgetUse), String> {

@@ -90,7 +90,12 @@ pub struct Presented {
 pub struct Head {
     pub presented: Presented,
     pub body: BodyDigest,
+    pub covered: Covered,
 }
+
+/// What a signature covers, in order: read from `Signature-Input` once.
+#[derive(Debug, Clone)]
+pub struct Covered(Vec<SmolStr>);
 
 /// What the head of a request says of its body.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +131,7 @@ pub fn tag(origin: &str) -> String {
 
 /// Reads a request's signature, checks that it covers what it must and that the body has the digest it was signed with.
 pub fn parse(wire: &Wire<'_>, origin: &str) -> Result<Presented, SignatureError> {
-    let Head { mut presented, body } = parse_head(wire, !wire.body.is_empty(), origin)?;
+    let Head { mut presented, body, .. } = parse_head(wire, !wire.body.is_empty(), origin)?;
     presented.signed.body = body.check(RawBody::from(wire.body))?;
     Ok(presented)
 }
@@ -161,7 +166,8 @@ pub fn parse_head(wire: &Wire<'_>, has_body: bool, origin: &str) -> Result<Head,
         signature,
     };
     let (created_s, expires_s, nonce) = (parameters.created_s, parameters.expires_s, parameters.nonce);
-    Ok(Head { presented: Presented { signed, created_s, expires_s, nonce }, body })
+    let covered = Covered(input.components);
+    Ok(Head { presented: Presented { signed, created_s, expires_s, nonce }, body, covered })
 }
 
 /// What the signature of a batch covers in place of its body. Nothing else that is signed keeps a digest alone.
@@ -227,17 +233,21 @@ pub fn signed_at(signed: &Signed, origin: &str) -> Result<u64, SignatureError> {
 
 /// The signature base: the bytes that were signed. `kept` is the body where the entry keeps it elsewhere, as actions do.
 pub fn base(signed: &Signed, kept: Option<&str>) -> Result<String, SignatureError> {
-    base_with(signed, || match (&signed.body, signed.batch) {
+    let covered = Covered(Input::parse(&signed.input)?.components);
+    base_with(signed, &covered, || match (&signed.body, signed.batch) {
         (Some(body), _) => body.digest(),
         (None, Some(batch)) => batch.body,
         (None, None) => Digest::of(kept.unwrap_or_default().as_bytes()),
     })
 }
 
-fn base_with(signed: &Signed, digest: impl Fn() -> Digest) -> Result<String, SignatureError> {
-    let input = Input::parse(&signed.input)?;
+fn base_with(
+    signed: &Signed,
+    Covered(components): &Covered,
+    digest: impl Fn() -> Digest,
+) -> Result<String, SignatureError> {
     let mut base = String::with_capacity(256 + signed.input.len());
-    for component in &input.components {
+    for component in components {
         base.push('"');
         base.push_str(component);
         base.push_str("\": ");
@@ -276,10 +286,10 @@ pub fn verify_strict(signed: &Signed, kept: Option<&str>) -> Result<(), Signatur
 }
 
 /// The same before the body is read, by the digest that was sent for it.
-pub fn verify_head(signed: &Signed, body: BodyDigest) -> Result<(), SignatureError> {
+pub fn verify_head(signed: &Signed, covered: &Covered, body: BodyDigest) -> Result<(), SignatureError> {
     // Without a digest none is covered, and this one is not asked for.
     let digest = || body.sent.unwrap_or_else(|| Digest::of(b""));
-    verify_base(signed, &base_with(signed, digest)?)
+    verify_base(signed, &base_with(signed, covered, digest)?)
 }
 
 fn verify_base(signed: &Signed, base: &str) -> Result<(), SignatureError> {

@@ -58,7 +58,7 @@ fn admission_of_one_action() {
         .map(|burst| {
             let bodies: Vec<_> = (0..BURST).map(|number| body(burst * BURST + number)).collect();
             let started = Instant::now();
-            let admitted = bodies.into_iter().map(|body| gate.admit(agent.clone(), Auth::None, body).unwrap());
+            let admitted = bodies.into_iter().map(|body| gate.admit(agent.clone(), Auth::None, body.into()).unwrap());
             let admitted: Vec<_> = admitted.collect();
             let took = started.elapsed();
             assert_eq!(black_box(admitted).len() as u64, BURST);

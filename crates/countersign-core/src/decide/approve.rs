@@ -192,7 +192,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             return None;
         }
         let now = record.and_then(|fact| fact.value.as_ref());
-        let changed = |attribute: &str| record.map(|fact| Since::from(&**fact.changed(attribute)));
+        let changed = |attribute: &str| record.map(|fact| Since::from(fact.changed(attribute)));
         if shown.value.is_some() != now.is_some() {
             let (fact, is_there, changed) = (id.clone(), now.is_some(), changed(""));
             return Some(Drift::Presence { read: name(), fact, is_there, changed });

@@ -137,20 +137,20 @@ fn check_expiry(chain: &Chain, now_ms: u64) -> Result<(), Reason> {
 fn check_members(chain: &Chain, members: &[Resolved<'_>], now_ms: u64) -> Result<(), Reason> {
     for (agent, member) in chain.agents().zip(members) {
         let Some(fact) = member.live() else {
-            let since = member.record.map(|fact| Since::from(&*fact.written));
+            let since = member.record.map(|fact| Since::from(&fact.written));
             let (agent, standing) = (agent.clone(), None);
             return Err(Reason::DelegationMemberNotActive { agent, is_registered: false, standing, since });
         };
         let standing = fact.value.as_ref().and_then(|value| value.get("standing"));
         if !matches!(standing, Some(Value::String(standing)) if standing == "active") {
-            let since = Some(Since::from(&**fact.changed("standing")));
+            let since = Some(Since::from(fact.changed("standing")));
             let (agent, standing) = (agent.clone(), standing.cloned());
             return Err(Reason::DelegationMemberNotActive { agent, is_registered: true, standing, since });
         }
     }
     for ((agent, key), member) in chain.members().zip(members) {
         if let Some(fact) = member.live().filter(|fact| !holds_key(fact, key, now_ms)) {
-            let since = Box::new(Since::from(&**fact.changed("key")));
+            let since = Box::new(Since::from(fact.changed("key")));
             let (agent, key) = (agent.clone(), key.clone());
             return Err(Reason::DelegationKeyNotCurrent { agent, key, since });
         }

@@ -110,7 +110,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
         };
         let actual = record.and_then(|fact| fact.value.as_ref()).and_then(|value| value.get(attribute)).cloned();
-        let changed = record.map(|fact| (**fact.changed(attribute)).clone());
+        let changed = record.map(|fact| fact.changed(attribute).clone());
         let attribute = Some(attribute.clone());
         Some(FailedRead { attribute, expected, actual, changed, ..self.whole(&Resolved { id, record }) })
     }
@@ -177,7 +177,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             withheld: false,
             observed_version: self.action.observation_of(&resolved.id).map(|observed| observed.version),
             version: Some(resolved.current()),
-            changed: resolved.record.map(|fact| (*fact.written).clone()),
+            changed: resolved.record.map(|fact| fact.written.clone()),
             confirmed: None,
             confirmed_ago_ms: None,
         }

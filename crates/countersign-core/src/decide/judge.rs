@@ -58,10 +58,11 @@ pub fn judge(effect: &Effect, outside: &[(FactId, Option<Attributes>)], now_ms: 
 
 /// An external fact as it was read. It has no number: its version is the digest of its value.
 pub fn external_fact(id: &FactId, value: &Attributes, by: &AgentId, at_ms: u64) -> Arc<Fact> {
-    let written = Arc::new(Written { entry: 0, version: 0, at_ms, by: by.clone() });
-    let fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), Arc::clone(&written));
+    let written = Written { entry: 0, version: 0, at_ms, by: by.clone() };
+    let mut fact = Fact::after(None, id.clone(), Tag([0; 12]), Some(value.clone()), written.clone());
     // Its source has just said so.
-    Arc::new(Fact { confirmed: Some(written), ..fact })
+    fact.confirmed = Some(Arc::new(written));
+    Arc::new(fact)
 }
 
 /// What a judgement may look at.

@@ -110,7 +110,7 @@ pub(super) fn check_actor(
         standing => Err(Reason::AgentNotActive {
             agent: agent.clone(),
             standing: standing.cloned(),
-            since: standing.map(|_| Since::from(&**actor.changed("standing"))),
+            since: standing.map(|_| Since::from(actor.changed("standing"))),
         }),
     }
 }
@@ -122,6 +122,6 @@ fn check_key(action: &Action, actor: &Fact, now_ms: u64) -> Result<(), Reason> {
         return Ok(());
     }
     let (agent, key) = (action.agent.clone(), key.clone());
-    let since = Box::new(Since::from(&**actor.changed("key")));
+    let since = Box::new(Since::from(actor.changed("key")));
     Err(Reason::KeyNotCurrent { agent, key, at: now_ms, since })
 }

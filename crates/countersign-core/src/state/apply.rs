@@ -270,8 +270,9 @@ impl State {
         if fact.confirmed.as_ref().is_some_and(|confirmed| confirmed.entry >= entry) {
             return;
         }
-        let confirmed = Some(Arc::new(Written { entry, version, at_ms, by: by.clone() }));
-        self.put(Arc::new(Fact { confirmed, ..(**fact).clone() }));
+        let mut confirmed = Fact::clone(fact);
+        confirmed.confirmed = Some(Arc::new(Written { entry, version, at_ms, by: by.clone() }));
+        self.put(Arc::new(confirmed));
     }
 
     /// Keeps a feed until the fence on its fact ends.
@@ -316,13 +317,11 @@ pub(crate) fn after(
     confirmed_at_ms: Option<u64>,
 ) -> Fact {
     let version = write.version;
-    let written = Arc::new(Written { entry, version, at_ms, by: by.clone() });
+    let written = Written { entry, version, at_ms, by: by.clone() };
     let tag = write.tag.unwrap_or(Tag([0; 12]));
-    let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), Arc::clone(&written));
-    match confirmed_at_ms {
-        None => {}
-        Some(confirmed_at_ms) if confirmed_at_ms == at_ms => after.confirmed = Some(written),
-        Some(at_ms) => after.confirmed = Some(Arc::new(Written { at_ms, ..(*written).clone() })),
+    let mut after = Fact::after(before, write.fact.clone(), tag, write.value.clone(), written);
+    if let Some(at_ms) = confirmed_at_ms {
+        after.confirmed = Some(Arc::new(Written { at_ms, ..after.written.clone() }));
     }
     after
 }

@@ -77,7 +77,11 @@ impl Attributes {
     }
 
     /// The attributes with some replaced or added.
-    pub fn with(&self, changes: impl IntoIterator<Item = (SmolStr, Value)>) -> Self {
+    pub fn with(&self, changes: Vec<(SmolStr, Value)>) -> Self {
+        let is_new = |(name, _): &(SmolStr, Value)| self.get(name).is_none();
+        if !changes.iter().any(is_new) {
+            return self.replaced(&changes);
+        }
         let mut fields: Vec<(SmolStr, Value)> = self.0.to_vec();
         for (name, value) in changes {
             match fields.binary_search_by(|(n, _)| n.cmp(&name)) {
@@ -90,6 +94,17 @@ impl Attributes {
             }
         }
         Self(fields.into())
+    }
+
+    /// The attributes with some replaced and none added: copied once. Of several changes of one attribute the last counts.
+    fn replaced(&self, changes: &[(SmolStr, Value)]) -> Self {
+        let change = |name: &SmolStr| changes.iter().rev().find(|(changed, _)| changed == name);
+        Self(self.0.iter().map(|field| change(&field.0).unwrap_or(field).clone()).collect())
+    }
+
+    /// The attribute at a place, with its name.
+    pub fn at(&self, at: usize) -> Option<(&SmolStr, &Value)> {
+        self.0.get(at).map(|(name, value)| (name, value))
     }
 
     /// The digest of exactly this content, whole: a front of it could be met by content that someone searched for.

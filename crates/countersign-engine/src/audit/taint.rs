@@ -85,7 +85,7 @@ impl Taint {
             // Once every attribute was written again, it is known since when each is as it is.
             if let Some(undated) = self.dates.get(&tag)
                 && let Some(fact) = state.facts.get(&write.fact)
-                && fact.changed.iter().all(|changed| changed.entry > undated.known_from)
+                && fact.all_changed().all(|changed| changed.entry > undated.known_from)
             {
                 self.dates.remove(&tag);
             }

@@ -12,7 +12,6 @@ use countersign_core::denial::{DenialCode, at_the_door, without_right};
 use countersign_core::disclose::Disclosure;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, PactName};
-use std::sync::Arc;
 
 /// Why a request was not admitted. It leaves no entry: there is nothing to record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,15 +45,8 @@ pub enum AdmitError {
 impl Gate {
     /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
     /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
-    pub fn admit(&self, agent: AgentId, auth: Auth, body: Arc<str>) -> Result<Action, AdmitError> {
-        // A signed body is hashed already: the digest that the signature covers is the id of the action.
-        let signed = auth.signed().and_then(|signed| signed.body.clone()).filter(|signed| **signed == *body);
-        self.admit_raw(agent, auth, &signed.unwrap_or_else(|| body.into()))
-    }
-
-    /// The same of a body whose digest may be known.
-    pub(super) fn admit_raw(&self, agent: AgentId, auth: Auth, body: &RawBody) -> Result<Action, AdmitError> {
-        let mut request = ActionRequest::parse(body)?;
+    pub fn admit(&self, agent: AgentId, auth: Auth, body: RawBody) -> Result<Action, AdmitError> {
+        let mut request = ActionRequest::parse(&body)?;
         let (pact, denied) = {
             let view = self.view();
             (view.rest.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &view))
@@ -63,12 +55,12 @@ impl Gate {
             self.deny(&agent, code, request.pact.as_str());
             return Err(AdmitError::Denied { code, message: told(&agent, code, &request.pact), hint: None });
         }
-        let auth = auth.without_body(body);
+        let auth = auth.without_body(&body);
         let now_ms = self.now_ms();
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
         let chain = request.delegation.as_deref().map(reduce).transpose()?;
         let (tokens, params) = (std::mem::take(&mut request.observations), std::mem::take(&mut request.params));
-        let mut action = Action::from_body(agent, auth, body, request, Vec::new());
+        let mut action = Action::from_body(agent, auth, &body, request, Vec::new());
         action.chain = chain;
         self.check_right(&action, now_ms)?;
         let mut observed = Vec::new();

@@ -88,7 +88,7 @@ impl Gate {
         let of_each = auth.of_batch();
         let (mut actions, mut refused) = (Vec::with_capacity(count), BTreeMap::new());
         for (at, body) in bodies.iter().enumerate() {
-            match self.admit_raw(agent.clone(), of_each.clone(), body) {
+            match self.admit(agent.clone(), of_each.clone(), body.clone()) {
                 Ok(action) => actions.push(action),
                 // The ids of all are public for ever, and only a key of 128 random bits makes one of them safe to publish. So what has
                 // none refuses the batch.

@@ -145,8 +145,9 @@ impl Gate {
     /// The same before the body is read, so that only who can sign can make the gate hold one. The nonce counts as used whatever
     /// body follows.
     pub fn authenticate_head(&self, head: Head) -> Result<HeadAuthenticated, AuthError> {
-        let Head { presented, body } = head;
-        let (holder, is_active, signed) = self.authenticate_by(presented, |signed| verify_head(signed, body))?;
+        let Head { presented, body, covered } = head;
+        let verify = |signed: &Signed| verify_head(signed, &covered, body);
+        let (holder, is_active, signed) = self.authenticate_by(presented, verify)?;
         Ok(HeadAuthenticated { holder, is_active, signed, body })
     }
 

@@ -111,7 +111,7 @@ pub fn signed_requests() -> Vec<Vec<Request>> {
             }
             Request::Feed { fact, value, if_match, .. } => {
                 let with_key = |value: Attributes| match fact.ty().as_str() {
-                    "Agent" => value.with([("key".into(), Value::String(name.as_str().into()))]),
+                    "Agent" => value.with(vec![("key".into(), Value::String(name.as_str().into()))]),
                     _ => value,
                 };
                 let path = format!("/v1/facts/{}/{}", fact.ty(), fact.id());

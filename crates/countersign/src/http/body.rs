@@ -65,12 +65,12 @@ pub fn announced(body: &Body) -> Option<usize> {
 }
 
 /// Reads a body as text, of a type and size that the operation's row in the table takes.
-pub async fn text(request: Request) -> Result<Arc<str>, HttpError> {
+pub async fn text(mut request: Request) -> Result<RawBody, HttpError> {
     let route = request.extensions().get::<&'static Route>().copied();
     let route = route.ok_or_else(|| HttpError::internal("a handler reads a body where the table has no operation"))?;
     check_type(&request, route.body.types())?;
-    if let Some(Checked(body)) = request.extensions().get() {
-        return Ok(Arc::clone(body.text()));
+    if let Some(Checked(body)) = request.extensions_mut().remove() {
+        return Ok(body);
     }
     let within = arrives_within(request.extensions());
     let bodies = request.extensions().get::<Bodies>().cloned();

@@ -60,7 +60,7 @@ fn summary(pact: &Pact) -> PactSummary {
 pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let source = body::text(request).await?;
     // Type-checking a large pact takes milliseconds, which the threads that serve must not spend on one caller.
-    let text = Arc::clone(&source);
+    let text = Arc::clone(source.text());
     #[cfg(feature = "sabotage")]
     let load = crate::sabotage::load;
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
@@ -129,7 +129,7 @@ fn unknown_adapter(name: &SmolStr, source: &str, severity: Severity, adapters: &
 /// `POST /v1/check/pact`
 pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
     let source = body::text(request).await?;
-    let text = Arc::clone(&source);
+    let text = Arc::clone(source.text());
     let loaded = app.blocking(move |_| load(&text).map_err(|found| invalid(&text, &found))).await?;
     // The very check that publishing makes at its place in the order, on what is published now.
     let checked = app.gate.view().check_publish(&loaded.pact);

@@ -232,7 +232,7 @@ impl<'a> Space<'a> {
         else {
             return;
         };
-        let changed = there.with([(name, value)]);
+        let changed = there.with(vec![(name, value)]);
         setting.facts.insert(id.clone(), changed);
     }
 

@@ -195,18 +195,18 @@ async fn signed(
         }
     };
     let bytes = body::whole(body, bytes_max, within).await?;
-    let sent = RawBody::from(body::utf8(&bytes)?);
-    let Authenticated { holder, auth, .. } = sender.with_body(sent.clone())?;
+    let Authenticated { holder, auth, .. } = sender.with_body(RawBody::from(body::utf8(&bytes)?))?;
     // What announced its length has paid for it.
     let left = match announced {
         Some(_) => left,
         None if left.is_some() => Some(charge(app, &key, &holder.name, cost(bytes.len()), route.path)?),
         None => None,
     };
-    parts.extensions.insert(Caller { name: holder.name, auth, kind: Some(holder.kind) });
-    if !sent.is_empty() {
+    // With the digest that was compared, which is taken once.
+    if let Some(sent) = auth.signed().and_then(|signed| signed.body.clone()) {
         parts.extensions.insert(Checked(sent));
     }
+    parts.extensions.insert(Caller { name: holder.name, auth, kind: Some(holder.kind) });
     Ok(Passed { request: Request::from_parts(parts, Body::from(bytes)), left, held })
 }
 
