@@ -15,7 +15,7 @@ mod payload;
 mod shown;
 
 pub use context::{Context, ContextError, Given};
-pub use decode::DecodeError;
+pub use decode::{DecodeError, NoPacts, PactsAhead};
 pub use encode::Encoder;
 pub use kind::{Kind, LeafAuth, LeafIdentity, LeafVerdict};
 pub use leaf::Leaf;

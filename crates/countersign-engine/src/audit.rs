@@ -20,19 +20,23 @@ pub use counterfactual::{Difference, Outcome, ReplayReport, replay};
 pub use unknown::Unknown;
 
 use crate::fold::{Depth, Fold, FoldError, Read, ahead, read, walk_options};
-use crate::storage::{PlacedBatch, StorageError, Walk, WalkEnd, WalkedEntry};
+use crate::storage::{Entries, StorageError, Walk, WalkEnd, WalkedEntry};
 use again::{again, check_condition, decided_again};
 use budgets::{Charged, Supposed};
 use countersign_core::code::Code;
 use countersign_core::decision::Decision;
-use countersign_core::record::{Encoder, Entry, Event, Leaf, LeafVerdict};
+use countersign_core::ids::PactName;
+use countersign_core::pact::Pact;
+use countersign_core::record::{Encoder, Entry, Event, Leaf, LeafVerdict, PactsAhead};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use erasing::Erasable;
 use fault::{Fault, RestsOn};
 use lost::Lost;
 use once::Once;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use taint::Taint;
 
@@ -100,9 +104,16 @@ pub fn audit(log: &dyn Walk, key: &LogKey, progress: &mut dyn FnMut(u64)) -> Res
 /// An entry as it is recorded.
 struct Recorded {
     read: Read,
-    leaf: Vec<u8>,
-    /// Empty where it was erased.
-    payload: Vec<u8>,
+    batch: Arc<Entries>,
+    /// Its place in the batch.
+    at: usize,
+}
+
+impl Recorded {
+    /// Leaf and payload; the payload is empty where it was erased.
+    fn bytes(&self) -> (&[u8], &[u8]) {
+        self.batch.entry(self.at).map_or((&[], &[]), |entry| (entry.leaf, entry.payload.unwrap_or_default()))
+    }
 }
 
 /// Reads every entry of a log, whole and ahead of what takes them, in order. `progress` is told how many are done.
@@ -113,12 +124,14 @@ fn walk_entries(
     progress: &mut dyn FnMut(u64),
     take: impl FnMut(Recorded) -> Result<(), FoldError> + Send,
 ) -> Result<WalkEnd, StorageError> {
-    let read = |placed: &PlacedBatch<'_>| {
-        let record = |entry: WalkedEntry<'_>| {
-            let read = read(entry.index, entry.leaf, entry.payload, Depth::Whole)?;
-            Ok(Recorded { read, leaf: entry.leaf.to_vec(), payload: entry.payload.unwrap_or_default().to_vec() })
+    let published = Published::default();
+    let read = |batch: &Arc<Entries>| {
+        let record = |(at, entry): (usize, WalkedEntry<'_>)| {
+            let read = read(&entry, Depth::Whole(&published))?;
+            published.note(&read.entry.event);
+            Ok(Recorded { read, batch: Arc::clone(batch), at })
         };
-        placed.entries().map(record).collect()
+        batch.entries().enumerate().map(record).collect()
     };
     let end = ahead(read, take, |visit| {
         log.walk(walk_options(key), Frontier::new(), &mut |placed| {
@@ -129,6 +142,25 @@ fn walk_entries(
     })?;
     progress(done.load(Ordering::Relaxed));
     Ok(end)
+}
+
+/// The pacts that were read last under their names. Several threads read, so this may be ahead of an entry, or behind it: then its
+/// parameters are bound again where it is decided.
+#[derive(Default)]
+struct Published(RwLock<BTreeMap<PactName, Arc<Pact>>>);
+
+impl Published {
+    fn note(&self, event: &Event) {
+        if let Event::Pact(pact) = event {
+            self.0.write().insert(pact.name.clone(), Arc::clone(pact));
+        }
+    }
+}
+
+impl PactsAhead for Published {
+    fn pact(&self, name: &PactName) -> Option<Arc<Pact>> {
+        self.0.read().get(name).cloned()
+    }
 }
 
 #[derive(Default)]
@@ -231,7 +263,7 @@ impl Auditor {
 
     /// How a recorded entry differs from the one derived again, if it does.
     fn differs_from(&mut self, recorded: &Recorded, again: &Entry) -> Option<String> {
-        let (leaf, payload) = (recorded.leaf.as_slice(), recorded.payload.as_slice());
+        let (leaf, payload) = recorded.bytes();
         let payload_again = self.payloads.payload(again).as_bytes();
         if payload_again != payload {
             return Some(difference("payload", payload, payload_again));

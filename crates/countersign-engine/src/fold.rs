@@ -6,15 +6,14 @@ mod ahead;
 
 pub use ahead::ahead;
 
-use crate::storage::{Leaves, WalkOptions};
+use crate::storage::{Grown, Leaves, WalkOptions, WalkedEntry};
 use countersign_core::erase::kept_for_ever;
 use countersign_core::ids::Digest;
-use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf};
+use countersign_core::record::{DecodeError, Entry, Event, Kind, Leaf, PactsAhead};
 use countersign_core::state::{PublishError, State};
 use countersign_core::utc::Utc;
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::commitment::commitment;
-use countersign_ledger::hash::{Hash, leaf_hash};
 use countersign_ledger::segment::SALT_LEN;
 use countersign_ledger::tree::TileTree;
 
@@ -73,12 +72,13 @@ pub enum FoldError {
 }
 
 /// How much of an entry is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
+#[derive(Clone, Copy)]
+pub enum Depth<'a> {
     /// What the fold needs.
     Fold,
-    /// All of it, to decide it again.
-    Whole,
+    /// All of it, to decide it again. Parameters are bound by the pact that is current as far as the reader knows: what was bound by
+    /// another than the one that decides is bound again.
+    Whole(&'a dyn PactsAhead),
 }
 
 /// An entry that was read and is to be applied.
@@ -88,8 +88,8 @@ pub struct Read {
     pub entry: Entry,
     /// The commitment to its payload.
     pub commitment: Digest,
-    /// The hash of its leaf.
-    pub leaf_hash: Hash,
+    /// What it adds to the tree.
+    pub grown: Grown,
 }
 
 /// Whether salt and payload are those that a leaf commits to.
@@ -147,34 +147,26 @@ pub fn walk_options(key: &LogKey) -> WalkOptions<'_> {
     WalkOptions { key, next: None, leaves: &EntryLeaves }
 }
 
-/// Reads the entry that stands at a place; `payload` is `None` where it was erased.
+/// Reads an entry that a walk has verified.
 ///
 /// # Errors
 /// If it cannot be read, or says that it stands elsewhere.
-pub fn read(index: u64, leaf_bytes: &[u8], payload: Option<&[u8]>, depth: Depth) -> Result<Read, FoldError> {
+pub fn read(walked: &WalkedEntry<'_>, depth: Depth<'_>) -> Result<Read, FoldError> {
+    let WalkedEntry { index, payload, grown, .. } = *walked;
     let unreadable = |source| FoldError::Decode { index, source };
-    let leaf = Leaf::decode(leaf_bytes).map_err(unreadable)?;
+    let leaf = Leaf::decode(walked.leaf).map_err(unreadable)?;
     if leaf.index != index {
         return Err(FoldError::Index { index, says: leaf.index });
     }
     let commitment = leaf.commitment;
     let entry = match depth {
         Depth::Fold => Entry::decode_to_fold(leaf, payload),
-        Depth::Whole => Entry::decode(leaf, payload),
+        Depth::Whole(pacts) => Entry::decode_and_bind(leaf, payload, pacts),
     };
-    Ok(Read { entry: entry.map_err(unreadable)?, commitment, leaf_hash: leaf_hash(leaf_bytes) })
+    Ok(Read { entry: entry.map_err(unreadable)?, commitment, grown })
 }
 
 impl Fold {
-    /// Folds one entry; `payload` is `None` where it was erased.
-    ///
-    /// # Errors
-    /// If it cannot be read or does not follow.
-    pub fn entry(&mut self, leaf_bytes: &[u8], payload: Option<&[u8]>) -> Result<(), FoldError> {
-        let read = read(self.position, leaf_bytes, payload, Depth::Fold)?;
-        self.apply(&read)
-    }
-
     /// Checks that an entry is next in time. That it is next in place was checked where it was read.
     ///
     /// # Errors
@@ -194,7 +186,7 @@ impl Fold {
     ///
     /// # Errors
     /// If it is not the next, or publishes a pact that does not follow.
-    pub fn apply(&mut self, Read { entry, leaf_hash, .. }: &Read) -> Result<(), FoldError> {
+    pub fn apply(&mut self, Read { entry, grown, .. }: &Read) -> Result<(), FoldError> {
         self.check_next(entry)?;
         if let Event::Pact(pact) = &entry.event {
             let refused = |error: PublishError| FoldError::Pact { index: entry.index, why: error.to_string() };
@@ -205,7 +197,7 @@ impl Fold {
             self.erasure = Some(entry.index);
         }
         self.state.apply(entry);
-        self.tree.push(*leaf_hash);
+        self.tree.extend(&[grown.leaf], grown.tile.as_slice());
         self.position += 1;
         self.time_ms = entry.time_ms;
         Ok(())

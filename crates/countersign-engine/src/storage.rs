@@ -27,7 +27,10 @@ pub use error::{Place, StorageError};
 pub use log::{OwnedBatch, SegmentLog};
 pub use recover::{Folder, OpenOptions, OpenReport, Opened, open};
 pub use seam::{Append, Entry, Log, OpenedLog, ReadLog, Store, VisitBatch, Walk};
-pub use walk::{Fold, FoldError, Leaves, PlacedBatch, TornTail, WalkEnd, WalkOptions, WalkedEntry, walk, walk_batches};
+pub use walk::{
+    Entries, Fold, FoldError, Grown, Leaves, PlacedBatch, TornTail, WalkEnd, WalkOptions, WalkedEntry, walk,
+    walk_batches,
+};
 pub use writer::{Fill, LogWriter, check_next};
 
 /// Default length of a segment file.

@@ -15,7 +15,7 @@ use countersign_core::fence::ClaimId;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::load::load;
-use countersign_core::record::{Context, Entry, Given, Kind, Leaf};
+use countersign_core::record::{Context, Entry, Given, Kind, Leaf, NoPacts};
 use countersign_core::review::Shown;
 use countersign_core::state::State;
 use countersign_core::value::Attributes;
@@ -371,11 +371,11 @@ impl History {
         let mut fold = Fold::default();
         self.walk(&mut |placed| {
             for entry in placed.entries() {
-                for depth in [Depth::Fold, Depth::Whole] {
-                    let read = read(entry.index, entry.leaf, entry.payload, depth)?;
+                for depth in [Depth::Whole(&NoPacts), Depth::Fold] {
+                    let read = read(&entry, depth)?;
                     assert_eq!(self.contexts.get(&entry.index).unwrap_or(&Context::default()), &read.entry.context);
                 }
-                fold.entry(entry.leaf, entry.payload)?;
+                fold.apply(&read(&entry, Depth::Fold)?)?;
             }
             Ok(())
         })

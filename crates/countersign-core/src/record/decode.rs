@@ -1,6 +1,5 @@
 //! Reading entries back, from this gate's own disk or from anywhere: what is read and written again has the same bytes.
 
-use super::call::StoredSend;
 use super::context::ContextError;
 use super::payload::{
     DecisionParts, Facts, Finished, Payload, SignedBody, StoredDenied, StoredExternalFact, StoredGrouped, decode_reads,
@@ -16,7 +15,8 @@ use crate::erase::Forgotten;
 use crate::fence::ClaimId;
 use crate::halt::ScopeError;
 use crate::identity::Auth;
-use crate::ids::IdError;
+use crate::ids::{IdError, PactName};
+use crate::pact::Pact;
 use crate::pact::load::load;
 use crate::review::{ReviewId, Shown};
 use crate::value::ValueError;
@@ -109,12 +109,41 @@ pub enum DecodeError {
     Signed(&'static str),
 }
 
+/// The pacts by which parameters are bound while an entry is read, which saves parsing the body again when it is decided. A binding by
+/// another pact than the one that decides counts for nothing, so any pact will do.
+pub trait PactsAhead: Sync {
+    /// The pact of a name.
+    fn pact(&self, name: &PactName) -> Option<Arc<Pact>>;
+}
+
+/// For those who decide nothing.
+#[derive(Debug)]
+pub struct NoPacts;
+
+impl PactsAhead for NoPacts {
+    fn pact(&self, _: &PactName) -> Option<Arc<Pact>> {
+        None
+    }
+}
+
 impl Entry {
     /// Reads an entry back; `payload` is `None` where it was erased.
     ///
     /// # Errors
     /// If it is not one of this format.
-    pub fn decode(mut leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
+    pub fn decode(leaf: Leaf, payload: Option<&[u8]>) -> Result<Self, DecodeError> {
+        Self::decode_and_bind(leaf, payload, &NoPacts)
+    }
+
+    /// The same, and binds the parameters of an action.
+    ///
+    /// # Errors
+    /// If it is not one of this format.
+    pub fn decode_and_bind(
+        mut leaf: Leaf,
+        payload: Option<&[u8]>,
+        pacts: &dyn PactsAhead,
+    ) -> Result<Self, DecodeError> {
         let (index, time_ms, by, context) = (leaf.index, leaf.time, leaf.by.clone(), std::mem::take(&mut leaf.context));
         let Some(payload) = payload else {
             return Ok(Self { index, time_ms, by, auth: Auth::None, context, event: Event::Erased(Box::new(leaf)) });
@@ -139,7 +168,7 @@ impl Entry {
             (_, None, None) => return Err(DecodeError::Missing(if is_of_batch { "signer" } else { "signed" })),
             _ => return Err(DecodeError::Signed("signer")),
         };
-        let event = decode_event(&leaf, payload, (body, of_group), &auth)?;
+        let event = decode_event(&leaf, payload, (body, of_group), &auth, pacts)?;
         // What it is about is told by what it holds, and the leaf must say the same: an erasure leaves only that.
         if event.identity() != leaf.identity {
             return Err(DecodeError::NotItsIdentity);
@@ -183,30 +212,28 @@ impl Entry {
 
 /// The body of the action, and then that of the signed request: exactly as long as the object says, and nothing behind them.
 fn split_bodies(
-    bodies: &[u8],
+    bodies: &str,
     kept: Option<usize>,
     signed: Option<usize>,
 ) -> Result<(Option<&str>, Option<&str>), DecodeError> {
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| DecodeError::Bodies);
     let (first, rest) = bodies.split_at_checked(kept.unwrap_or(0)).ok_or(DecodeError::Bodies)?;
     if rest.len() != signed.unwrap_or(0) {
         return Err(DecodeError::Bodies);
     }
-    Ok((kept.map(|_| text(first)).transpose()?, signed.map(|_| text(rest)).transpose()?))
+    Ok((kept.map(|_| first), signed.map(|_| rest)))
 }
 
 /// The actions of a rejected group: those whose ids and keys the leaf has.
 fn decode_group(
     leaf: &Leaf,
     stored: Vec<StoredGrouped>,
-    mut bodies: &[u8],
+    mut bodies: &str,
     facts: &Facts,
     auth: &Auth,
 ) -> Result<Vec<Action>, DecodeError> {
     let mut actions = Vec::with_capacity(stored.len());
     for StoredGrouped { body, chain, observed } in stored {
         let (body, rest) = bodies.split_at_checked(body).ok_or(DecodeError::Bodies)?;
-        let body = std::str::from_utf8(body).map_err(|_| DecodeError::Bodies)?;
         let observed = observed.into_iter().map(|it| it.decode(facts)).collect::<Result<_, _>>()?;
         let request = ActionRequest::parse(body)?;
         let mut action = Action::new(leaf.by.clone(), auth.of_batch(), body.into(), request, observed);
@@ -225,8 +252,9 @@ fn decode_group(
 fn decode_event(
     leaf: &Leaf,
     payload: Payload,
-    (body, of_group): (Option<&str>, &[u8]),
+    (body, of_group): (Option<&str>, &str),
     auth: &Auth,
+    pacts: &dyn PactsAhead,
 ) -> Result<Event, DecodeError> {
     let missing = DecodeError::Missing;
     let facts = payload.facts;
@@ -236,16 +264,21 @@ fn decode_event(
     let reason = payload.reason.ok_or(missing("reason"));
     let decided = |writes, charges| {
         let reads = decode_reads(leaf, &facts, &payload.reads, &payload.absent)?;
-        let parts = DecisionParts { in_flight: payload.effect, reads, writes, charges };
+        let parts = DecisionParts { in_flight: payload.effect.map(|effect| *effect), reads, writes, charges };
         payload.decision.unwrap_or_default().decode(leaf, parts)
     };
     Ok(match leaf.kind {
         Kind::Action | Kind::Shadow => {
             let body = body?;
-            let request = ActionRequest::parse(body)?;
+            let mut request = ActionRequest::parse(body)?;
+            let params = std::mem::take(&mut request.params);
             let observed = payload.observed.into_iter().map(|it| it.decode(&facts)).collect::<Result<_, _>>()?;
             let mut action = Action::new(leaf.by.clone(), auth.clone(), body.into(), request, observed);
-            action.chain = payload.chain.map(StoredChain::decode).transpose()?.map(Arc::new);
+            let pact = pacts.pact(&action.pact);
+            if let Some((pact, kind)) = pact.as_ref().and_then(|pact| Some((pact, pact.actions.get(&action.action)?))) {
+                action.bind_params(&params, pact.hash, kind);
+            }
+            action.chain = payload.chain.map(|chain| chain.decode()).transpose()?.map(Arc::new);
             action.batch = leaf.batch;
             Event::Action(Box::new(Decided { action: Box::new(action), decision: decided(writes, charges)? }))
         }
@@ -274,7 +307,7 @@ fn decode_event(
         }
         Kind::Settle => {
             let facts = payload.external.into_iter().map(StoredExternalFact::decode).collect();
-            let send = payload.send.map(StoredSend::decode).transpose()?;
+            let send = payload.send.map(|send| send.decode()).transpose()?;
             // What was judged to be blocked sends nothing; a reason beside what was to be sent, or without any judgement, is a stop.
             let is_judged = payload.judged_at.is_some() && send.is_none();
             let (blocked, stopped) = if is_judged { (payload.blocked, None) } else { (None, payload.blocked) };

@@ -22,9 +22,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Takes the object off the front of a payload; what follows are the bodies.
-pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
+pub(super) fn split<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a str), DecodeError> {
+    // All of it is text, which is asked once and not for every string in it.
+    let payload = std::str::from_utf8(payload).map_err(|_| DecodeError::Bodies)?;
     // What is read as an object must be one: the library below takes a list of its members as well.
-    let mut objects = serde_json::Deserializer::from_slice(payload).into_iter::<Object<T>>();
+    let mut objects = serde_json::Deserializer::from_str(payload).into_iter::<Object<T>>();
     let Object(object) = objects.next().ok_or(DecodeError::Missing("{"))??;
     Ok((object, payload.get(objects.byte_offset()..).unwrap_or_default()))
 }
@@ -148,14 +150,14 @@ pub(super) struct Payload {
     pub(super) agent: Option<AgentId>,
     pub(super) blocked: Option<Reason>,
     pub(super) body: Option<usize>,
-    pub(super) chain: Option<StoredChain>,
+    pub(super) chain: Option<Box<StoredChain>>,
     #[serde(default)]
     pub(super) charges: Vec<StoredCharge>,
     pub(super) confirmed: Option<bool>,
     #[serde(default)]
     pub(super) denied: Vec<StoredDenied>,
-    pub(super) effect: Option<StoredInFlight>,
-    pub(super) evidence: Option<StoredEvidence>,
+    pub(super) effect: Option<Box<StoredInFlight>>,
+    pub(super) evidence: Option<Box<StoredEvidence>>,
     pub(super) expires_at: Option<u64>,
     pub(super) fact: Option<FactId>,
     #[serde(default)]
@@ -167,7 +169,7 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) external: Vec<StoredExternalFact>,
     pub(super) priority: Option<i64>,
-    pub(super) send: Option<StoredSend>,
+    pub(super) send: Option<Box<StoredSend>>,
     pub(super) value: Option<Attributes>,
     #[serde(default)]
     pub(super) observed: Vec<StoredObserved>,
@@ -179,7 +181,7 @@ pub(super) struct Payload {
     pub(super) until: Option<u64>,
     #[serde(default)]
     pub(super) waives: Vec<SmolStr>,
-    pub(super) signed: Option<StoredSigned>,
+    pub(super) signed: Option<Box<StoredSigned>>,
     pub(super) signer: Option<KeyName>,
     pub(super) source: Option<String>,
     pub(super) wall: Option<u64>,
@@ -190,7 +192,7 @@ pub(super) struct Payload {
     #[serde(default)]
     pub(super) rereads: Vec<Reread>,
     pub(super) shadowed: Option<Reason>,
-    pub(super) decision: Option<StoredDecision>,
+    pub(super) decision: Option<Box<StoredDecision>>,
 }
 
 /// An action of a rejected group.

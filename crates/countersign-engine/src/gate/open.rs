@@ -16,7 +16,7 @@ use crate::sequence::{Batch, Sequencer};
 use crate::snapshot;
 use crate::storage::disk::Disk;
 use crate::storage::snapshot::{Ignored, newest};
-use crate::storage::{self, Folder, OpenOptions, PlacedBatch, SEGMENT_BYTES, StorageError, Store};
+use crate::storage::{self, Entries, Folder, OpenOptions, SEGMENT_BYTES, StorageError, Store};
 use crate::stream::Stream;
 use crate::token::{OldTokenKey, Sealer};
 use crate::view::{Live, Synced, View};
@@ -218,9 +218,9 @@ impl Parts {
             next: next.as_ref(),
             ..OpenOptions::new(&public, &EntryLeaves)
         };
-        let read_batch = |placed: &PlacedBatch<'_>| {
-            let entries = placed.entries().filter(|entry| entry.index >= from);
-            entries.map(|entry| fold::read(entry.index, entry.leaf, entry.payload, Depth::Fold)).collect()
+        let read_batch = |batch: &Arc<Entries>| {
+            let entries = batch.entries().filter(|entry| entry.index >= from);
+            entries.map(|entry| fold::read(&entry, Depth::Fold)).collect()
         };
         let mut unkept = None;
         let apply = |read: fold::Read| {

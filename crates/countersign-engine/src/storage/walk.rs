@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
+use countersign_ledger::hash::Hash;
 use countersign_ledger::segment::{Batch, Frame, SALT_LEN, SEGMENT_HEADER_LEN};
 use countersign_ledger::{Checkpoint, Frontier, KeyChain, LogKey, leaf_hash};
 
@@ -71,8 +72,19 @@ pub struct PlacedBatch<'a> {
     pub batch: Batch<'a>,
     /// The checkpoint in its trailer, verified.
     pub checkpoint: &'a Checkpoint,
+    /// What each of its entries adds to the tree.
+    grown: &'a [Grown],
     /// The entries whose payloads are gone. The walk fails in the end if no erasure names one of them.
     gone: &'a [u64],
+}
+
+/// What an entry adds to the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Grown {
+    /// The hash of its leaf.
+    pub leaf: Hash,
+    /// The hash of the tile that it fills, if it fills one.
+    pub tile: Option<Hash>,
 }
 
 /// One entry of a verified batch.
@@ -84,17 +96,75 @@ pub struct WalkedEntry<'a> {
     pub leaf: &'a [u8],
     /// The payload that the leaf commits to; `None` once erased.
     pub payload: Option<&'a [u8]>,
+    /// What it adds to the tree, as the walk worked it out to verify it.
+    pub grown: Grown,
 }
 
 impl<'a> PlacedBatch<'a> {
     /// Its entries, in order.
     pub fn entries(&self) -> impl Iterator<Item = WalkedEntry<'a>> + use<'a> {
         let gone = self.gone;
-        self.batch.frames().map(move |frame| WalkedEntry {
+        self.batch.frames().zip(self.grown).map(move |(frame, grown)| WalkedEntry {
             index: frame.index,
             leaf: frame.leaf,
             payload: (!gone.contains(&frame.index)).then_some(frame.payload),
+            grown: *grown,
         })
+    }
+}
+
+/// The entries of a verified batch, in memory of their own: to be read on another thread than the one that walks.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// Leaves and payloads, one behind the other.
+    bytes: Vec<u8>,
+    ends: Vec<Ends>,
+}
+
+/// One of the entries: where its leaf ends, and where its payload ends unless it is erased.
+#[derive(Debug)]
+struct Ends {
+    index: u64,
+    leaf: usize,
+    payload: Option<usize>,
+    grown: Grown,
+}
+
+impl Entries {
+    /// The entry at a place of the batch.
+    pub fn entry(&self, at: usize) -> Option<WalkedEntry<'_>> {
+        let begins = match at.checked_sub(1) {
+            Some(before) => self.ends.get(before).map(|before| before.payload.unwrap_or(before.leaf))?,
+            None => 0,
+        };
+        let ends = self.ends.get(at)?;
+        let leaf = self.bytes.get(begins..ends.leaf)?;
+        let payload = ends.payload.and_then(|payload_ends| self.bytes.get(ends.leaf..payload_ends));
+        Some(WalkedEntry { index: ends.index, leaf, payload, grown: ends.grown })
+    }
+
+    /// Its entries, in order.
+    pub fn entries(&self) -> impl Iterator<Item = WalkedEntry<'_>> {
+        (0..self.ends.len()).filter_map(|at| self.entry(at))
+    }
+}
+
+impl PlacedBatch<'_> {
+    /// Its entries in memory of their own.
+    pub fn to_entries(&self) -> Entries {
+        let mut copied = Entries::default();
+        copied.ends.reserve(self.grown.len());
+        copied.bytes.reserve(self.entries().map(|it| it.leaf.len() + it.payload.map_or(0, <[u8]>::len)).sum());
+        for WalkedEntry { index, leaf, payload, grown } in self.entries() {
+            copied.bytes.extend_from_slice(leaf);
+            let leaf = copied.bytes.len();
+            let payload = payload.map(|payload| {
+                copied.bytes.extend_from_slice(payload);
+                copied.bytes.len()
+            });
+            copied.ends.push(Ends { index, leaf, payload, grown });
+        }
+        copied
     }
 }
 
@@ -159,6 +229,8 @@ struct Walker<'a> {
     gone: Gone,
     /// Where a batch is tried before it counts.
     trial: Frontier,
+    /// What the entries of the batch add to it.
+    grown: Vec<Grown>,
     /// The anchor, until its signature was found right.
     anchor: Option<anchor::Unproved>,
     end: WalkEnd,
@@ -178,6 +250,7 @@ impl<'a> Walker<'a> {
             erased_below: anchor_size.max(start.size()),
             gone: Gone::from(start.size()),
             trial: start.clone(),
+            grown: Vec::new(),
             anchor,
             end: WalkEnd {
                 frontier: start,
@@ -248,7 +321,8 @@ impl<'a> Walker<'a> {
         visit: &mut Fold<'_>,
     ) -> Result<u64, StorageError> {
         self.gone.note(&batch, gone, &place, self.options.leaves)?;
-        let placed = PlacedBatch { segment: &place.segment, offset: place.offset, batch, checkpoint, gone };
+        let grown = self.grown.as_slice();
+        let placed = PlacedBatch { segment: &place.segment, offset: place.offset, batch, checkpoint, grown, gone };
         let refused = visit(placed);
         refused.map_err(|source| StorageError::Fold { place, source })?;
         self.compare_with_anchor()?;
@@ -263,8 +337,10 @@ impl<'a> Walker<'a> {
             return Err(Wrong { reason, is_signed: false });
         }
         self.trial.clone_from(&self.end.frontier);
+        self.grown.clear();
         for frame in batch.frames() {
-            self.trial.push(leaf_hash(frame.leaf));
+            let leaf = leaf_hash(frame.leaf);
+            self.grown.push(Grown { leaf, tile: self.trial.push(leaf) });
         }
         let named = Named::of(batch, &self.options);
         match named.and_then(|named| Ok((self.judge(batch, &named)?, named))) {
