@@ -100,11 +100,6 @@ pub enum Argument {
 pub type Element = (SmolStr, SmolStr);
 
 impl ToolSource {
-    /// Whether its only fact is [`ONLY`].
-    pub fn is_single(&self) -> bool {
-        self.pieces().next().is_none()
-    }
-
     fn pieces(&self) -> impl Iterator<Item = (&SmolStr, PieceType, &[Normaliser])> {
         self.id.iter().filter_map(|part| match part {
             IdPiece::Literal(_) => None,

@@ -39,12 +39,6 @@ impl Evidence {
         &self.name
     }
 
-    /// The checkpoint that it holds.
-    #[must_use]
-    pub fn tree_head(&self) -> &Checkpoint {
-        &self.checkpoint
-    }
-
     /// The first entry that must not have been passed for the evidence to be of use.
     pub(super) fn first_entry(&self) -> u64 {
         self.entry.map_or(self.checkpoint.size.saturating_sub(1), |(index, _)| index)
