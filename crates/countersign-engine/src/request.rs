@@ -149,11 +149,11 @@ pub enum Request {
     DispatchAsRead(Box<DispatchAsRead>),
     /// Settle a call, and keep what was read again in its turn and is told with its outcome. The gate's own.
     SettleAsRead { settlement: Box<Settlement>, fresh: Vec<Reading> },
-    /// Open a session of an agent, which asked for it. The gate's own.
+    /// Open a session of an agent.
     OpenSession { agent: AgentId, auth: Auth },
-    /// Close a session of an agent, which asked for it. The gate's own.
+    /// Close a session of an agent.
     CloseSession { session: SessionId, agent: AgentId },
-    /// Keep what a tool answered to an agent in its session. The gate's own.
+    /// Keep what a tool answered to an agent in its session: it waits where actions do, because agents ask for it.
     Read { session: SessionId, agent: AgentId, auth: Auth, reading: Box<Reading> },
     /// Settle a call. The gate's own.
     Settle(Box<Settlement>),
@@ -243,9 +243,29 @@ impl Request {
             Self::Halt { .. } | Self::Resume { .. } => Priority::Urgent,
             // Revoking someone is a halt for one. What only admins may feed is rare, so all of it goes this way.
             Self::Feed { fact, .. } if role_to_feed(fact) == Role::Admin => Priority::Urgent,
-            Self::Dispatch { .. } | Self::Settle(_) | Self::Denials(_) | Self::Wake => Priority::Own,
-            Self::DispatchAsRead(_) | Self::SettleAsRead { .. } => Priority::Own,
-            _ => Priority::Queued,
+            Self::Dispatch { .. }
+            | Self::DispatchAsRead(_)
+            | Self::Settle(_)
+            | Self::SettleAsRead { .. }
+            | Self::Denials(_)
+            | Self::Wake => Priority::Own,
+            Self::Act(_)
+            | Self::ActMany(_)
+            | Self::Feed { .. }
+            | Self::Confirm { .. }
+            | Self::Publish { .. }
+            | Self::Approve { .. }
+            | Self::Refuse { .. }
+            | Self::Resolve { .. }
+            | Self::Erase { .. }
+            | Self::Claim { .. }
+            | Self::ExtendClaim { .. }
+            | Self::WithdrawClaim { .. }
+            | Self::OpenSession { .. }
+            | Self::CloseSession { .. }
+            | Self::Read { .. }
+            | Self::RotateLogKey { .. }
+            | Self::ConfirmClock { .. } => Priority::Queued,
         }
     }
 }

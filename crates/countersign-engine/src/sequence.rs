@@ -4,8 +4,8 @@
 //!
 //! No rules live here: `decide` answers, this applies.
 
-mod confirm;
 mod effects;
+mod feeds;
 mod many;
 mod sessions;
 mod waiting;
@@ -20,14 +20,12 @@ use countersign_core::decide::Approval;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide::{approve, decide};
 use countersign_core::decision::Write;
-use countersign_core::erase::{EraseTarget, Eraser, Forgotten};
-use countersign_core::identity::{Auth, IdentityRefusal, KeyName, authorise, first_operator};
-use countersign_core::ids::{AgentId, FactId, Tag};
-use countersign_core::limits::{ERASED_MAX, FACT_BYTES_MAX, HELD_FEEDS_MAX, REASON_BYTES_MAX};
+use countersign_core::identity::{Auth, KeyName, authorise, first_operator};
+use countersign_core::ids::{AgentId, Tag};
+use countersign_core::limits::REASON_BYTES_MAX;
 use countersign_core::record::{Approved, Context, Decided, Entry, Event};
 use countersign_core::review::{ReviewId, ReviewRefusal, Shown};
 use countersign_core::state::State;
-use countersign_core::value::Attributes;
 use parking_lot::Mutex;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng as _;
@@ -73,6 +71,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Refuses a request; its answer waits for what the refusal rests on.
+    fn refuse(&mut self, reply: Reply, refusal: impl Into<Refusal>) {
+        self.answers.push((reply, Err(refusal.into())));
+    }
+
     /// How many requests it holds.
     pub fn len(&self) -> usize {
         self.entries.len() + self.answers.len()
@@ -215,7 +218,7 @@ impl Sequencer {
         if let Some((by, auth, role)) = asked
             && let Err(refused) = authorise(&*self.state, by, auth, role, now_ms)
         {
-            return batch.answers.push((reply, Err(refused.into())));
+            return batch.refuse(reply, refused);
         }
         match request {
             Request::Act(action) => self.act(batch, keys, (action, known.of(0)), reply, now_ms, since_ms),
@@ -254,40 +257,40 @@ impl Sequencer {
                     };
                     self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
-                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Confirm { by, auth, fact, version } => match self.check_confirm(&fact, version) {
                 Ok(tag) => {
                     let event = Event::Confirm { fact, tag, version };
                     self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
-                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Publish { by, auth, pact } => match self.state.check_publish(&pact) {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Pact(pact), Some(reply)),
-                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Erase { by, auth, targets, reason } => match self.check_erase(&targets, now_ms) {
                 Ok((entries, forgotten)) => {
                     let event = Event::Erasure { entries, forgotten, reason };
                     self.enter(batch, now_ms, by, auth, event, Some(reply));
                 }
-                Err(refusal) => batch.answers.push((reply, Err(refusal))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Approve { by, auth, shown, until_ms } => {
                 self.approve(batch, by, auth, *shown, until_ms, reply, now_ms);
             }
             Request::Refuse { by, auth, review, reason } => match self.check_refuse(review, &reason, now_ms) {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Refusal { review, reason }, Some(reply)),
-                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Halt { by, auth, scope, reason } => match self.state.halts.check_halt(&scope, &reason) {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Halt { scope, reason }, Some(reply)),
-                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::Resume { by, auth, scope, reason } => match self.state.halts.check_resume(&scope, &reason) {
                 Ok(()) => self.enter(batch, now_ms, by, auth, Event::Resume { scope, reason }, Some(reply)),
-                Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+                Err(refusal) => batch.refuse(reply, refusal),
             },
             Request::RotateLogKey { by, auth, next, reason } => {
                 let event = Event::Rotation { log_key: next.public().to_string(), reason };
@@ -296,7 +299,7 @@ impl Sequencer {
             Request::ConfirmClock { by, auth } => {
                 let mut ledger_clock = self.clock.lock();
                 if ledger_clock.stepped().is_none() {
-                    return batch.answers.push((reply, Err(Refusal::ClockSteady)));
+                    return batch.refuse(reply, Refusal::ClockSteady);
                 }
                 ledger_clock.confirm(clock);
                 drop(ledger_clock);
@@ -325,11 +328,11 @@ impl Sequencer {
             Lookup::Same(entry) => {
                 return batch.answers.push((reply, Ok(self.state.latest_of(entry))));
             }
-            Lookup::Other(entry) => return batch.answers.push((reply, Err(Refusal::KeyReused(entry)))),
+            Lookup::Other(entry) => return batch.refuse(reply, Refusal::KeyReused(entry)),
         }
         if keys.of_agent(action.agent.smol(), now_ms) >= self.keys_per_agent {
             let refusal = Refusal::TooManyKeys(action.agent.clone(), self.keys_per_agent);
-            return batch.answers.push((reply, Err(refusal)));
+            return batch.refuse(reply, refusal);
         }
         action.auth = self.state.with_custody(action.auth);
         #[cfg(not(feature = "sabotage"))]
@@ -376,9 +379,9 @@ impl Sequencer {
                     let event = Event::Approval(Box::new(Approved { action, shown, until_ms, decision }));
                     self.enter(batch, now_ms, by, auth, event, None);
                 }
-                batch.answers.push((reply, Err(void.refusal.into())));
+                batch.refuse(reply, void.refusal);
             }
-            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            Err(refusal) => batch.refuse(reply, refusal),
         }
     }
 
@@ -419,59 +422,5 @@ impl Sequencer {
         let entry = Entry { index, time_ms, by, auth, context: Context::default(), event };
         self.state.apply(&entry);
         batch.entries.push(Sequenced { entry: Arc::new(entry), joint: Joint::Alone, reply });
-    }
-
-    fn check_feed(&self, fact: &FactId, value: Option<&Attributes>, if_match: Option<u64>) -> Result<(), Refusal> {
-        let schema = self.state.catalogue.types().get(fact.ty());
-        let schema = schema.ok_or_else(|| Refusal::UnknownType(fact.ty().to_string()))?;
-        if let Some(value) = value {
-            let fits = value.check(schema);
-            let invalid = |problem: String| Refusal::InvalidValue { fact: fact.clone(), problem };
-            fits.map_err(|problem| invalid(problem.to_string()))?;
-            let bytes = if value.bytes_bound() > FACT_BYTES_MAX { value.bytes() } else { 0 };
-            if bytes > FACT_BYTES_MAX {
-                return Err(invalid(format!("it has {bytes} bytes; at most {FACT_BYTES_MAX} are kept")));
-            }
-        }
-        self.state.keys().check(fact, value).map_err(|refusal| match refusal {
-            IdentityRefusal::Invalid(problem) => Refusal::InvalidValue { fact: fact.clone(), problem },
-            IdentityRefusal::KeyInUse { key, holder } => Refusal::KeyInUse { key, holder },
-            IdentityRefusal::LastAdmin => Refusal::LastAdmin(fact.clone()),
-        })?;
-        let current = self.state.facts.get(fact).map_or(0, |fact| fact.version());
-        if let Some(expected) = if_match.filter(|expected| *expected != current) {
-            return Err(Refusal::VersionMismatch { fact: fact.clone(), expected, current });
-        }
-        if let Some(source) = self.state.catalogue.source(fact.ty()) {
-            let problem = format!("facts of this type are external, in `{}`, and are not fed", source.adapter);
-            return Err(Refusal::InvalidValue { fact: fact.clone(), problem });
-        }
-        let fenced = |why| Err(Refusal::Fenced { fact: fact.clone(), why });
-        match self.state.must_hold(fact) {
-            true if if_match.is_some() => fenced("its version may change meanwhile; feed without If-Match"),
-            true if self.state.held.len() >= HELD_FEEDS_MAX => fenced("too many feeds are held already; feed it later"),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_erase(&self, targets: &[EraseTarget], now_ms: u64) -> Result<(Vec<u64>, Vec<Forgotten>), Refusal> {
-        if targets.len() > ERASED_MAX {
-            return Err(Refusal::TooManyErased(targets.len()));
-        }
-        let eraser = Eraser::new(&self.state, &*self.state, now_ms);
-        let mut forgotten = Vec::new();
-        for target in targets {
-            if target.entry >= self.state.next_entry {
-                return Err(Refusal::NotErasable(target.entry, "there is no such entry"));
-            }
-            let checked = eraser.check(target).map_err(|what| Refusal::InForce { entry: target.entry, what })?;
-            forgotten.extend(checked);
-        }
-        // A held deletion and the feed that it became both speak of the same version.
-        forgotten.dedup();
-        let mut entries: Vec<u64> = targets.iter().map(|target| target.entry).collect();
-        entries.sort_unstable();
-        entries.dedup();
-        Ok((entries, forgotten))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::waiting::{Waiter, Waits};
 use super::{Batch, Sequencer};
-use crate::request::{Refusal, Reply, Request, Settlement};
+use crate::request::{Reply, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
 use countersign_core::decide;
 use countersign_core::effect::{Effect, EffectRefusal, Phase};
@@ -24,7 +24,7 @@ impl Sequencer {
                     self.waiting.free();
                 }
             }
-            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            Err(refusal) => batch.refuse(reply, refusal),
         }
     }
 
@@ -56,7 +56,7 @@ impl Sequencer {
     pub(super) fn dispatch(&mut self, batch: &mut Batch, id: EffectId, reply: Reply, now_ms: u64, since: Option<u64>) {
         let effect = match self.due(id, now_ms) {
             Ok(effect) => effect,
-            Err(refusal) => return batch.answers.push((reply, Err(refusal.into()))),
+            Err(refusal) => return batch.refuse(reply, refusal),
         };
         // What rests on readings is dispatched by whoever has read them again; here, nothing was.
         #[cfg(not(feature = "sabotage"))]
@@ -115,7 +115,7 @@ impl Sequencer {
         let reason_len = evidence.found.said.as_ref().map_or(0, String::len);
         if !(1..=REASON_BYTES_MAX).contains(&reason_len) {
             let refusal = EffectRefusal::Reason(reason_len);
-            return batch.answers.push((reply, Err(refusal.into())));
+            return batch.refuse(reply, refusal);
         }
         let in_doubt = self.state.effects.find(effect).and_then(|found| match found.phase {
             Phase::InDoubt { .. } => Ok(()),
@@ -125,7 +125,7 @@ impl Sequencer {
             }
         });
         if let Err(refusal) = in_doubt {
-            return batch.answers.push((reply, Err(refusal.into())));
+            return batch.refuse(reply, refusal);
         }
         let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
         self.enter_settlement(batch, by, settlement, reply, now_ms);
@@ -151,7 +151,7 @@ impl Sequencer {
         });
         let (effect, stopped) = match settling {
             Ok(settling) => settling,
-            Err(refusal) => return batch.answers.push((reply, Err(Refusal::from(refusal)))),
+            Err(refusal) => return batch.refuse(reply, refusal),
         };
         let (writes, charges) = effect.settlement(outcome);
         let agent = effect.action.agent.clone();

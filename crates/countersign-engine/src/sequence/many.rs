@@ -99,7 +99,7 @@ impl Sequencer {
     ) {
         let before = match self.known_in_group(keys, (&many, known), now_ms) {
             Ok(before) => before,
-            Err(refusal) => return batch.answers.push((reply, Err(refusal))),
+            Err(refusal) => return batch.refuse(reply, refusal),
         };
         if !before.is_empty() {
             let latest = before.into_iter().map(|entry| Ok(self.state.latest_of(entry)));
@@ -204,7 +204,7 @@ impl Sequencer {
         let mut encoder = Encoder::default();
         let bytes = entries.iter().map(|entry| encoder.payload(entry).len()).sum();
         if bytes > GROUP_BYTES_MAX {
-            return batch.answers.push((reply, Err(Refusal::GroupTooLarge(bytes))));
+            return batch.refuse(reply, Refusal::GroupTooLarge(bytes));
         }
         let replies = std::iter::once(None).chain(gather(entries.len().saturating_sub(1), reply).map(Some));
         let mut joint = Joint::First(bytes);

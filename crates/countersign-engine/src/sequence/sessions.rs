@@ -1,12 +1,13 @@
 //! Sessions, readings, and dispatches of what rests on readings, at their place in the order.
 
 use super::{Batch, Sequencer};
-use crate::request::{DispatchAsRead, Refusal, Reply, Settlement};
+use crate::request::{DispatchAsRead, Reply, Settlement};
 use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide;
 use countersign_core::decision::Decision;
+use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
@@ -23,7 +24,7 @@ impl Sequencer {
         now_ms: u64,
     ) {
         if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
-            return batch.answers.push((reply, Err(refusal.into())));
+            return batch.refuse(reply, refusal);
         }
         let writes = session::open(agent, self.state.next_entry, &*self.state);
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
@@ -42,7 +43,7 @@ impl Sequencer {
                 let writes = session::close(&session, &*self.state);
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, Some(reply));
             }
-            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            Err(refusal) => batch.refuse(reply, refusal),
         }
     }
 
@@ -57,7 +58,7 @@ impl Sequencer {
     ) {
         // Who was revoked or halted while the tool was read is not told what it said.
         if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
-            return batch.answers.push((reply, Err(refusal.into())));
+            return batch.refuse(reply, refusal);
         }
         let writes =
             Session::of(id, agent, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
@@ -66,7 +67,7 @@ impl Sequencer {
                 let event = Event::Reading { writes, effect: None };
                 self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
             }
-            Err(refusal) => batch.answers.push((reply, Err(refusal.into()))),
+            Err(refusal) => batch.refuse(reply, refusal),
         }
     }
 
@@ -107,18 +108,15 @@ impl Sequencer {
     /// entered first, and the decision after it.
     pub(super) fn dispatch_as_read(&mut self, batch: &mut Batch, request: DispatchAsRead, reply: Reply, now_ms: u64) {
         let DispatchAsRead { effect: id, rereads, fresh } = request;
-        if let Err(refusal) = self.due(id, now_ms) {
-            return batch.answers.push((reply, Err(Refusal::Effect(refusal))));
-        }
-        let Some(first) = self.decide_as_read(id, &rereads, now_ms) else { return };
+        let first = match self.decide_as_read(id, &rereads, now_ms) {
+            Ok(first) => first,
+            Err(refusal) => return batch.refuse(reply, refusal),
+        };
         let is_changed = first.blocked().is_some_and(|blocked| blocked.code() == Code::ReadingChanged);
         let decision = if is_changed {
             let told = fresh.iter().filter(|reading| is_told(reading, &rereads)).cloned().collect::<Vec<_>>();
             self.refresh(batch, id, &told, now_ms);
-            match self.decide_as_read(id, &rereads, now_ms) {
-                Some(decision) => decision,
-                None => first,
-            }
+            self.decide_as_read(id, &rereads, now_ms).unwrap_or(first)
         } else {
             first
         };
@@ -126,13 +124,14 @@ impl Sequencer {
         self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, Some(reply));
     }
 
-    fn decide_as_read(&mut self, id: EffectId, rereads: &[Reread], now_ms: u64) -> Option<Decision> {
-        let effect = self.state.effects.cooling(id).ok()?;
+    fn decide_as_read(&mut self, id: EffectId, rereads: &[Reread], now_ms: u64) -> Result<Decision, EffectRefusal> {
+        self.due(id, now_ms)?;
+        let effect = self.state.effects.cooling(id)?;
         #[cfg(not(feature = "sabotage"))]
         let decision = decide::dispatch(effect, rereads, &*self.state, now_ms);
         #[cfg(feature = "sabotage")]
         let decision = self.sabotaged.dispatch(effect, rereads, &self.state, now_ms);
-        Some(decision)
+        Ok(decision)
     }
 }
 
