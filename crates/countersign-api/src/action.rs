@@ -153,6 +153,10 @@ fn is_false(flag: &bool) -> bool {
 pub struct Evidence {
     /// How often it was tried.
     pub attempts: u32,
+    /// The stable code of what came of it.
+    #[serde(default)]
+    #[schema(example = "answered")]
+    pub code: String,
     /// What came of it, in a sentence.
     pub summary: String,
     /// The status that the service returned.

@@ -238,6 +238,8 @@ codes! {
     LogUnreadable = 500,
     /// An external fact could not be read.
     ExternalUnread = 502,
+    /// The gate's settings name no adapter for an external fact.
+    NoAdapter = 502,
     /// The queue is full.
     Busy = 503,
     /// The gate is shutting down.
@@ -342,6 +344,7 @@ impl ErrorCode {
             Self::InternalError => "internal_error",
             Self::LogUnreadable => "log_unreadable",
             Self::ExternalUnread => "external_unread",
+            Self::NoAdapter => "no_adapter",
             Self::Busy => "busy",
             Self::ShuttingDown => "shutting_down",
             Self::LedgerFailed => "ledger_failed",

@@ -6,7 +6,7 @@
 
 use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
-use crate::ids::{AgentId, Digest, FactId, FactType};
+use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, PactName};
 use crate::pact::{ActionType, SendRule, TemplatePart};
 use crate::session::{READING, SESSION};
 use crate::state::ReadState;
@@ -250,9 +250,9 @@ impl<'a> Disclosure<'a> {
     /// The action type, if it is still the one that is published.
     fn kind(&self, by: DecidedBy<'_>) -> Option<&'a ActionType> {
         let hash: Digest = by.hash.parse().ok()?;
-        let pact = self.state.pacts().iter().find(|(name, pact)| name.as_str() == by.pact && pact.hash == hash);
-        let (_, pact) = pact?;
-        pact.actions.iter().find(|(name, _)| name.as_str() == by.action).map(|(_, kind)| kind)
+        let pact = self.state.pacts().get(&PactName::new(by.pact).ok()?)?;
+        let action = ActionName::new(by.action).ok()?;
+        pact.actions.get(&action).filter(|_| pact.hash == hash)
     }
 
     fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<FactId> {

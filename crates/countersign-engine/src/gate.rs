@@ -4,6 +4,7 @@
 //! admit on their own threads, in parallel, and wait for an answer or hand in a callback.
 
 mod admit;
+mod counters;
 mod erase;
 mod follow;
 mod housekeeping;
@@ -19,12 +20,13 @@ mod rotate;
 mod sessions;
 
 pub use admit::AdmitError;
+pub use counters::Counters;
 pub use erase::{EraseError, ErasePlan};
 pub use log_reader::{LogError, StoredEntry};
 pub use long_answers::LongAnswers;
 pub use many::{AdmittedBatch, BatchError};
 pub use open::{Environment, OpenError, OpenReport, Options, Parts};
-pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, Shown};
+pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, PastVersion, ShownFact, WhyUnread};
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 pub use sessions::{NotReadIn, Outdated, ReadIn, Told};
@@ -123,47 +125,6 @@ pub struct NotReady {
     pub left_ms: Option<u64>,
 }
 
-/// Counts since the gate was opened.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Actions committed.
-    pub committed: AtomicU64,
-    /// Actions rejected.
-    pub rejected: AtomicU64,
-    /// Actions that wait for a person.
-    pub review: AtomicU64,
-    /// Actions whose call was put under way.
-    pub in_flight: AtomicU64,
-    /// Calls that happened.
-    pub settled: AtomicU64,
-    /// Calls that did not happen, cancelled ones among them.
-    pub failed: AtomicU64,
-    /// Calls of which nobody knew whether they happened.
-    pub in_doubt: AtomicU64,
-    /// Changes announced.
-    pub claimed: AtomicU64,
-    /// Actions that took effect in shadow mode although something did not hold.
-    pub shadowed: AtomicU64,
-    /// Answers to a repeated idempotency key.
-    pub repeated: AtomicU64,
-    /// Actions rejected because their scope is halted.
-    pub halted: AtomicU64,
-    /// Parked actions approved, and so executed.
-    pub approved: AtomicU64,
-    /// Facts fed.
-    pub fed: AtomicU64,
-    /// Requests refused without an entry.
-    pub refused: AtomicU64,
-    /// Requests refused because the queue was full.
-    pub busy: AtomicU64,
-    /// Batches made durable.
-    pub batches: AtomicU64,
-    /// Bytes written to the log.
-    pub log_bytes: AtomicU64,
-    /// Observations made.
-    pub observed: AtomicU64,
-}
-
 impl Gate {
     /// Submits a request; the answer comes to `reply` when everything it rests on is durable. Refuses at once when the
     /// queue is full: that is not a verdict.
@@ -198,6 +159,11 @@ impl Gate {
                 TrySendError::Disconnected(_) => Refusal::Closed,
             }
         })
+    }
+
+    /// Whether [`Self::submit`] would wait for the disk with this request, for callers that must not.
+    pub fn submit_reads_disk(&self, request: &Request) -> bool {
+        self.shared.keys.must_read_for(request)
     }
 
     /// Hands in a request and waits for the answer. Where nobody else waits, the work is done on this thread.
@@ -235,6 +201,11 @@ impl Gate {
     /// What calls answered that is too long for an entry.
     pub fn long_answers(&self) -> &LongAnswers {
         &self.shared.long_answers
+    }
+
+    /// For a thread that the gate depends on: if it panics while it holds this, the gate has failed and is not ready.
+    pub(crate) fn watched(&self, name: &'static str) -> impl Send + use<> {
+        pipeline::Watched { shared: Arc::clone(&self.shared), name }
     }
 
     /// What was read last at each place.

@@ -8,6 +8,7 @@
 mod adapter;
 mod as_read;
 mod last_attempts;
+mod panics;
 mod run;
 mod schedule;
 mod turns;
@@ -18,6 +19,7 @@ pub use last_attempts::{LastAttempts, LastTry};
 use crate::gate::Gate;
 use countersign_core::call::EffectId;
 use crossbeam_channel::{Sender, unbounded};
+use panics::Busy;
 use schedule::{Schedule, Task};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +56,7 @@ struct Inner {
     later: Sender<(Instant, Task)>,
     ending: AtomicBool,
     /// Attempts that are being made right now.
-    busy: AtomicUsize,
+    busy: Arc<AtomicUsize>,
     /// Who may change what is on which server.
     turns: Arc<Turns>,
     /// Writes that waited for their turn when the gate ended.
@@ -71,7 +73,7 @@ impl Outbox {
             adapters,
             later,
             ending,
-            busy: AtomicUsize::new(0),
+            busy: Arc::default(),
             turns: Arc::default(),
             cut_off: parking_lot::Mutex::default(),
         });
@@ -98,7 +100,11 @@ impl Outbox {
             queues.insert(name.clone(), queue);
             for number in 0..adapter.concurrency().max(1) {
                 let (inner, queued) = (Arc::clone(&shared), queued.clone());
-                let work = move || inner.work(&queued);
+                let watched = shared.gate.watched("outbox-worker");
+                let work = move || {
+                    let _watched = watched;
+                    inner.work(&queued);
+                };
                 workers.push(std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?);
             }
         }
@@ -108,13 +114,22 @@ impl Outbox {
             let takes_turns = shared.adapters.values().any(|adapter| adapter.takes_turns());
             for number in 0..if takes_turns { AS_READ_THREADS } else { 1 } {
                 let (inner, queued) = (Arc::clone(&shared), to_read.clone());
-                let work = move || inner.work_as_read(&queued);
+                let watched = shared.gate.watched("as-read");
+                let work = move || {
+                    let _watched = watched;
+                    inner.work_as_read(&queued);
+                };
                 workers.push(std::thread::Builder::new().name(format!("as-read-{number}")).spawn(work)?);
             }
         }
         let schedule = Schedule::new(Arc::clone(&shared), queues, as_read);
         let scheduler = std::thread::Builder::new().name("outbox".into());
-        let scheduler = scheduler.spawn(move || schedule.run(&found, entries, &tasks))?;
+        let watched = shared.gate.watched("outbox");
+        let run = move || {
+            let _watched = watched;
+            schedule.run(&found, entries, &tasks);
+        };
+        let scheduler = scheduler.spawn(run)?;
         Ok(Self { shared, scheduler: Some(scheduler), workers })
     }
 
@@ -126,7 +141,7 @@ impl Outbox {
     fn end(&mut self) {
         self.shared.ending.store(true, Ordering::Release);
         if let Some(scheduler) = self.scheduler.take() {
-            // A thread of the outbox ends by returning; if it panicked, the panic hook has said so.
+            // It ends by returning; if it panicked, the panic hook has said so and the gate has failed.
             let _ = scheduler.join();
         }
         let until = Instant::now() + PATIENCE;
@@ -159,6 +174,11 @@ impl Inner {
                 self.turns.linger(call.adapter.clone(), LATE_AFTER);
             }
         }
+    }
+
+    /// Counts an attempt as being made until this is dropped.
+    fn busy(&self) -> Busy {
+        Busy::new(&self.busy)
     }
 
     fn is_ending(&self) -> bool {

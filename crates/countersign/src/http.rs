@@ -42,7 +42,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
-use countersign_engine::request::{Answer, Entered, Refusal, Request};
+use countersign_engine::request::{Answer, Entered, Refusal, Reply, Request};
 use error::HttpError;
 use metrics::Metrics;
 use places::Places;
@@ -161,13 +161,15 @@ impl App {
     /// Hands a request to the gate and waits, without holding a thread, until everything the answer rests on is durable.
     async fn submit(&self, request: Request) -> Result<Answer, HttpError> {
         let (reply, answered) = oneshot::channel();
-        self.gate.submit(
-            request,
-            Box::new(move |answer| {
-                // A caller that has gone away needs no answer; the entry stands anyway.
-                let _ = reply.send(answer);
-            }),
-        )?;
+        let reply: Reply = Box::new(move |answer| {
+            // A caller that has gone away needs no answer; the entry stands anyway.
+            let _ = reply.send(answer);
+        });
+        match self.gate.submit_reads_disk(&request) {
+            // Almost always a key that was used before; everyone else's requests go on meanwhile.
+            true => self.blocking(move |gate| gate.submit(request, reply)).await?,
+            false => self.gate.submit(request, reply)?,
+        }
         Ok(answered.await.unwrap_or_else(|_| Err(Refusal::unanswered()))?)
     }
 

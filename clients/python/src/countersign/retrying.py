@@ -31,9 +31,9 @@ _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # Answers to a request that was not looked at, and may be later; likewise `not_ready` and every 429 with a `Retry-After`.
 _LATER = ("busy", "shutting_down")
 
-# Answers that do not say whether the request was carried out: of 5xx, all but those above and this one. A signature that was
+# Answers that do not say whether the request was carried out: of 5xx, all but those above and these. A signature that was
 # here before may have been here with this very request, sent twice by something on the way.
-_READ_FAILED = "external_unread"
+_READ_FAILED = ("external_unread", "no_adapter")
 _UNCLEAR = "signature_replayed"
 
 # Answers of a gate that has looked for the keys: this very request was never carried out.
@@ -176,7 +176,7 @@ def _said(refused: GateError) -> _Fate:
         return _Fate.SIGN_AGAIN
     if refused.code in _NEVER:
         return _Fate.NEVER
-    if refused.code == _UNCLEAR or (refused.status >= 500 and refused.code != _READ_FAILED):
+    if refused.code == _UNCLEAR or (refused.status >= 500 and refused.code not in _READ_FAILED):
         return _Fate.UNKNOWN
     return _Fate.REFUSED
 

@@ -107,7 +107,9 @@ class Evidence:
     receipt: str | None
     """The receipt that the service keeps."""
     withheld: bool = False
-    """Whether the last two are left out because the agent may not see all that the call was made of."""
+    """Whether `result` and `receipt` are left out because the agent may not see all that the call was made of."""
+    code: str | None = None
+    """The stable code of what came of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +306,7 @@ def _evidence(reader: Reader) -> Evidence | None:
         found.maybe_text("result"),
         found.maybe_text("receipt"),
         found.flag("withheld"),
+        found.maybe_text("code"),
     )
 
 

@@ -75,7 +75,7 @@ routes! {
     Observe: Post "/v1/observe", actions, Agent => {
         body: json::<ObserveRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ObserveResponse>("The facts, and the token to act on")],
-        errors: &[&[NotObservable, ExternalUnread]],
+        errors: &[&[NotObservable, ExternalUnread, NoAdapter]],
     }
     /// Decide an action and, if everything holds, do it: one step. Safe to retry with the same idempotency key and body.
     Act: Post "/v1/actions", actions, Agent => {
@@ -124,7 +124,7 @@ routes! {
     Read: Post "/v1/sessions/{session}/readings", actions, Agent => {
         body: json::<ReadRequest>(ACTION_BYTES_MAX),
         answers: &[ok::<ReadResponse>("What the tool answered, durable before it is told")],
-        errors: &[ENTERED, &[SessionNotFound, ReadingRefused, ExternalUnread]],
+        errors: &[ENTERED, &[SessionNotFound, ReadingRefused, ExternalUnread, NoAdapter]],
     }
     /// The facts of a type, deleted ones not among them.
     ListFacts: Get "/v1/facts/{type}", facts, Operator(READERS) => {
@@ -257,7 +257,7 @@ routes! {
     GetReview: Get "/v1/reviews/{review}", actions, Operator(&[Role::Reviewer]) => {
         names: Some(Named::Operator),
         answers: &[ok::<ReviewShown>("What waits, as it is now")],
-        errors: &[REVIEW, &[ExternalUnread]],
+        errors: &[REVIEW, &[ExternalUnread, NoAdapter]],
     }
     /// Approve what was shown. The approving entry executes the action, once; where anything that a condition reads has changed
     /// since, it is void and nothing is done.

@@ -64,7 +64,7 @@ codes! {
     NotSent = "not_sent",
     /// The service has failed too often; it is left alone for a while.
     Resting = "resting",
-    /// It was sent, and no whole answer came.
+    /// It was sent, and the answer was incomplete or never arrived.
     NoAnswer = "no_answer",
     /// The request cannot be made.
     Unsendable = "unsendable",
@@ -78,6 +78,8 @@ codes! {
     Unread = "unread",
     /// The gate ended while the call was under way.
     Interrupted = "interrupted",
+    /// The adapter itself failed: it panicked.
+    Panicked = "panicked",
     /// What was read and sent is too long to keep.
     TooLong = "too_long",
     /// A database committed it.
@@ -199,27 +201,32 @@ impl Found {
             FoundCode::NotSent => "nothing was sent".to_owned(),
             FoundCode::Resting => {
                 let rest = self.said.as_deref().unwrap_or("a while");
-                return format!("{about} has failed too often; it is left alone for {rest}");
+                return format!("{about} failed too often; no calls are sent to it for {rest}");
             }
-            FoundCode::NoAnswer => "no whole answer came".to_owned(),
+            FoundCode::NoAnswer => "the answer was incomplete or never arrived".to_owned(),
             FoundCode::Unsendable => "this cannot be sent".to_owned(),
             FoundCode::WrongKind => format!("{about} cannot carry out a call of this kind"),
-            FoundCode::NoAdapter => format!(
-                "the gate's settings name no adapter or MCP server `{about}`: add it to countersign.toml, and start the gate again"
-            ),
+            FoundCode::NoAdapter => {
+                format!(
+                    "the gate has no adapter or MCP server `{about}`; add it to its countersign.toml and restart it"
+                )
+            }
             FoundCode::Unreachable => format!("{about} cannot be reached"),
             FoundCode::Unread => format!("{about} could not be read"),
             FoundCode::Interrupted => "the gate ended while the call was under way".to_owned(),
+            FoundCode::Panicked => "the adapter failed with an internal error (a panic)".to_owned(),
             FoundCode::TooLong => "what was read and sent is too long to keep".to_owned(),
             FoundCode::Committed => format!("committed in PostgreSQL with receipt {about}"),
             FoundCode::FoundCommitted => {
                 format!("committed in PostgreSQL with receipt {about}, which was found afterwards")
             }
-            FoundCode::Void => "it did not happen: there was no receipt, and a void one now keeps it so".to_owned(),
-            FoundCode::ForeignReceipt => {
-                format!("it did not happen: the receipt under its key is that of another call, {about}")
+            FoundCode::Void => {
+                "the call did not happen: there was no receipt, and a void receipt now prevents it".to_owned()
             }
-            FoundCode::CommitUnknown => "whether it was committed cannot be found out now".to_owned(),
+            FoundCode::ForeignReceipt => {
+                format!("the call did not happen: the receipt under its key belongs to another call, {about}")
+            }
+            FoundCode::CommitUnknown => "it cannot be found out now whether it was committed".to_owned(),
             FoundCode::ReceiptsUnread => "the receipts cannot be read".to_owned(),
             FoundCode::Database => {
                 let said = self.said.as_deref().unwrap_or_default();
@@ -314,8 +321,7 @@ mod tests {
     #[test]
     fn a_deadline_tells_what_the_latest_attempt_found() {
         let late = Evidence { is_late: true, ..Evidence::of(FoundCode::NoAnswer.said("it hung up")) };
-        let expected =
-            "its deadline passed before it could be sent; the latest attempt: no whole answer came: it hung up";
+        let expected = "its deadline passed before it could be sent; the latest attempt: the answer was incomplete or never arrived: it hung up";
         assert_eq!(late.words(), expected);
         let alone = Evidence { is_late: true, ..Evidence::of(FoundCode::Late.alone()) };
         assert_eq!(alone.words(), "its deadline passed before it could be sent");

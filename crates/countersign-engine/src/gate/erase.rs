@@ -12,7 +12,7 @@ use countersign_core::erase::{EraseTarget, Eraser, InForce, kept_for_ever};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, FactId, Tag};
 use countersign_core::limits::ERASED_MAX;
-use countersign_core::record::{DecodeError, Entry, Event, Leaf, LeafVerdict};
+use countersign_core::record::{Entry, Event, Leaf, LeafVerdict};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
@@ -121,8 +121,10 @@ impl Gate {
         for index in entries {
             let entry = self.read_log(*index)?;
             // What is erased already stays so; naming it again is harmless.
-            let Some(payload) = &entry.payload else { continue };
-            let stored = decoded(&entry, payload)?;
+            if entry.payload.is_none() {
+                continue;
+            }
+            let stored = entry.decode()?;
             if let Some(why) = kept_for_ever(stored.event.kind(), stored.event.identity()) {
                 return Err(Refusal::InForce { entry: *index, what: InForce::Kind(why) }.into());
             }
@@ -142,7 +144,7 @@ impl Gate {
         // Who fed what was held is told by the entry that held it, so that stays as long as what it became is current.
         if let Event::Held { fact, .. } = &entry.event
             && let Some(held) = self.fact(fact)
-            && decoded_leaf(&self.read_log(held.written.entry)?)?.held == Some(entry.index)
+            && self.read_log(held.written.entry)?.leaf()?.held == Some(entry.index)
         {
             target.writes.push((fact.clone(), held.version()));
         }
@@ -180,14 +182,16 @@ impl Gate {
             let Some(last) = entries.last() else { return Ok(found) };
             start = last.index + 1;
             for entry in &entries {
-                let leaf = decoded_leaf(entry)?;
+                let leaf = entry.leaf()?;
                 let is_related = [leaf.effect, leaf.review, leaf.held].iter().flatten().any(|of| related.contains(of));
                 if !is_related && !copies.is_tagged(&leaf) && !copies.is_named(&leaf, entry)? {
                     continue;
                 }
                 related.insert(entry.index);
-                let Some(payload) = &entry.payload else { continue };
-                let stored = decoded(entry, payload)?;
+                if entry.payload.is_none() {
+                    continue;
+                }
+                let stored = entry.decode()?;
                 match kept_for_ever(stored.event.kind(), stored.event.identity()) {
                     Some(why) => found.kept.push((entry.index, InForce::Kind(why))),
                     None => found.targets.push(self.target(&stored)?),
@@ -195,18 +199,6 @@ impl Gate {
             }
         }
     }
-}
-
-fn damaged(index: u64) -> impl Fn(DecodeError) -> LogError {
-    move |error| LogError::Damaged(index, error.to_string())
-}
-
-fn decoded_leaf(entry: &StoredEntry) -> Result<Leaf, LogError> {
-    Leaf::decode(&entry.leaf).map_err(damaged(entry.index))
-}
-
-fn decoded(entry: &StoredEntry, payload: &[u8]) -> Result<Entry, LogError> {
-    Entry::decode(decoded_leaf(entry)?, Some(payload)).map_err(damaged(entry.index))
 }
 
 /// How entries speak of a fact.
@@ -229,9 +221,15 @@ impl<'a> Copies<'a> {
     }
 
     fn is_named(&self, leaf: &Leaf, entry: &StoredEntry) -> Result<bool, LogError> {
-        let Some(payload) = &entry.payload else { return Ok(false) };
-        let payload = serde_json::from_str(&decoded(entry, payload)?.show_payload()).unwrap_or_default();
-        Ok(self.names(&payload) || self.asks_for(leaf, &payload) || self.was_denied(&payload))
+        if entry.payload.is_none() {
+            return Ok(false);
+        }
+        // What cannot be searched may hold a copy, so the erasure must not go on as if it held none.
+        let payload = serde_json::from_str(&entry.decode()?.show_payload()).map_err(|error| entry.damaged(error))?;
+        let asks_for = self
+            .asks_for(leaf.verdict == Some(LeafVerdict::Rejected), &payload)
+            .map_err(|error| entry.damaged(error))?;
+        Ok(asks_for || self.names(&payload) || self.was_denied(&payload))
     }
 
     /// Whether a sample of what was denied has the id, in whichever form it came. Nothing rests on such an entry.
@@ -244,16 +242,17 @@ impl<'a> Copies<'a> {
 
     /// Whether an action that was rejected has the fact's id among its parameters: it may have been rejected before its facts were
     /// resolved. Such an entry had no effect, so rather one too many is erased than one too few.
-    fn asks_for(&self, leaf: &Leaf, payload: &Json) -> bool {
-        let is_rejected = leaf.verdict == Some(LeafVerdict::Rejected);
+    fn asks_for(&self, is_rejected: bool, payload: &Json) -> Result<bool, serde_json::Error> {
         // Of a rejected group, each of its actions.
         let grouped = payload.get("actions").and_then(Json::as_array).into_iter().flatten();
         let bodies = grouped.chain([payload]).filter_map(|action| action.get("body")?.as_str());
-        let mut bodies = bodies.filter(|_| is_rejected || payload.get("reads").is_none());
-        bodies.any(|body| {
-            let body: Json = serde_json::from_str(body).unwrap_or_default();
-            body.get("params").is_some_and(|params| holds(params, self.id))
-        })
+        for body in bodies.filter(|_| is_rejected || payload.get("reads").is_none()) {
+            let body: Json = serde_json::from_str(body)?;
+            if body.get("params").is_some_and(|params| holds(params, self.id)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a JSON value names the fact: as a member, in a list, or in a message for people.
@@ -274,5 +273,23 @@ fn holds(json: &Json, text: &str) -> bool {
         Json::Array(items) => items.iter().any(|item| holds(item, text)),
         Json::Object(members) => members.values().any(|member| holds(member, text)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_searched_is_not_taken_for_an_entry_without_a_copy() {
+        let fact: FactId = "Account::\"42\"".parse().unwrap();
+        let copies = Copies::of(&fact, None);
+        let asks_for = |body: &str| {
+            let payload = serde_json::json!({"actions": [{"body": body}]});
+            copies.asks_for(true, &payload)
+        };
+        assert!(asks_for(r#"{"params": {"account": "42"}}"#).unwrap());
+        assert!(!asks_for(r#"{"params": {"account": "7"}}"#).unwrap());
+        assert!(asks_for(r#"{"params": {"account": "42""#).is_err(), "a copy would stay behind");
     }
 }

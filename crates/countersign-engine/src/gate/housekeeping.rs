@@ -45,7 +45,7 @@ impl Drop for Housekeeper {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the panic hook has said so; nothing depends on it.
+            // If it panicked, the panic hook has said so, and the gate has failed.
             let _ = thread.join();
         }
     }

@@ -18,7 +18,7 @@ const TILE: u64 = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// There is no such part yet.
-    #[error("the log has {0} entries; that is beyond its end")]
+    #[error("the log has {0} entries; the requested entry or range is past the end")]
     Beyond(u64),
     /// The store failed.
     #[error(transparent)]
@@ -27,7 +27,7 @@ pub enum LogError {
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// An entry cannot be read.
-    #[error("entry {0} cannot be read: {1}; run `countersign verify`")]
+    #[error("entry {0} cannot be read: {1}")]
     Damaged(u64, String),
 }
 
@@ -50,18 +50,30 @@ impl StoredEntry {
         is_whole.then(|| Self { index, leaf, payload: content.map(|(_, payload)| payload) })
     }
 
+    /// Reads its leaf.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn leaf(&self) -> Result<Leaf, LogError> {
+        Leaf::decode(&self.leaf).map_err(|error| self.damaged(error))
+    }
+
+    /// Why it cannot be read.
+    pub fn damaged(&self, why: impl ToString) -> LogError {
+        LogError::Damaged(self.index, why.to_string())
+    }
+
     /// Shows it, as JSON.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn show(&self) -> Result<ShownEntry, LogError> {
-        show(&self.leaf, self.payload.as_deref()).map_err(|error| LogError::Damaged(self.index, error.to_string()))
+        show(&self.leaf, self.payload.as_deref()).map_err(|error| self.damaged(error))
     }
 
     /// Reads it.
     pub fn decode(&self) -> Result<Entry, LogError> {
-        let entry = Leaf::decode(&self.leaf).and_then(|leaf| Entry::decode(leaf, self.payload.as_deref()));
-        entry.map_err(|error| LogError::Damaged(self.index, error.to_string()))
+        Entry::decode(self.leaf()?, self.payload.as_deref()).map_err(|error| self.damaged(error))
     }
 }
 

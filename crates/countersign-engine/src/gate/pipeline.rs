@@ -11,9 +11,6 @@ use crate::commit::{CommitError, Committer, EncodeStage, Encoded, StoreStage};
 use crate::idempotency::Known;
 use crate::request::{Answer, Refusal, Request, Submission};
 use crate::sequence::{Batch, Sequencer};
-use countersign_core::call::Outcome;
-use countersign_core::code::Code;
-use countersign_core::record::Event;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded, select_biased};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -310,50 +307,9 @@ fn body_len(request: &Request) -> usize {
 impl Shared {
     fn count(&self, batch: &Batch) {
         let counters = &self.counters;
-        let (mut committed, mut rejected) = (0, 0);
         for sequenced in &batch.entries {
-            match &sequenced.entry.event {
-                Event::Action(decided) => {
-                    match decided.decision.verdict.as_str() {
-                        "committed" => committed += 1,
-                        "rejected" => {
-                            rejected += 1;
-                            let is_halted = decided.decision.blocked().is_some_and(|it| it.code() == Code::Halted);
-                            if is_halted {
-                                counters.halted.fetch_add(1, Ordering::Relaxed);
-                            }
-                        }
-                        "in_flight" => drop(counters.in_flight.fetch_add(1, Ordering::Relaxed)),
-                        _ => drop(counters.review.fetch_add(1, Ordering::Relaxed)),
-                    }
-                    if decided.decision.shadowed.is_some() {
-                        counters.shadowed.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                Event::Group(group) => rejected += group.actions.len() as u64,
-                Event::Approval(approved) if approved.is_void() => {}
-                Event::Approval(_) => {
-                    committed += 1;
-                    counters.approved.fetch_add(1, Ordering::Relaxed);
-                }
-                Event::Settle(settle) => {
-                    let counter = match settle.outcome {
-                        Outcome::Settled => &counters.settled,
-                        Outcome::Failed => &counters.failed,
-                        Outcome::InDoubt => &counters.in_doubt,
-                    };
-                    counter.fetch_add(1, Ordering::Relaxed);
-                }
-                Event::Dispatch(dispatch) if dispatch.decision.blocked().is_some() => {
-                    counters.failed.fetch_add(1, Ordering::Relaxed);
-                }
-                Event::Claim { .. } => drop(counters.claimed.fetch_add(1, Ordering::Relaxed)),
-                Event::Feed { .. } => drop(counters.fed.fetch_add(1, Ordering::Relaxed)),
-                _ => {}
-            }
+            counters.count_event(&sequenced.entry.event);
         }
-        counters.committed.fetch_add(committed, Ordering::Relaxed);
-        counters.rejected.fetch_add(rejected, Ordering::Relaxed);
         for (_, answer) in &batch.answers {
             let counter = if answer.is_ok() { &counters.repeated } else { &counters.refused };
             counter.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use countersign_core::disclose::{self, disclose_value};
 use countersign_core::fact::{Fact, Version};
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::pact::Atomicity;
-use countersign_core::record::{Entry, Event, Leaf};
+use countersign_core::record::{Entry, Event};
 use countersign_core::state::SHARDS;
 use countersign_core::value::Attributes;
 use rand_chacha::rand_core::Rng as _;
@@ -31,12 +31,12 @@ pub struct Observe {
     /// The ledger position shown.
     pub position: u64,
     /// The facts, in the order asked for.
-    pub facts: Vec<Shown>,
+    pub facts: Vec<ShownFact>,
 }
 
 /// One fact as it was shown.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ShownFact {
     /// The fact.
     pub id: FactId,
     /// Its version.
@@ -99,7 +99,21 @@ pub struct NotRead {
     /// The fact.
     pub fact: FactId,
     /// Why.
-    pub why: String,
+    pub why: WhyUnread,
+}
+
+/// Why nothing was read outside. The gate's own reasons are told apart from what others said, whose words may imitate them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WhyUnread {
+    /// The gate's settings name no such adapter.
+    #[error("the gate has no adapter or MCP server `{0}`")]
+    NoAdapter(SmolStr),
+    /// The fact's source cannot have a fact of this id.
+    #[error("its source has no fact of this id; check how the pact builds it")]
+    NoSource,
+    /// The adapter, or what is behind it, says why.
+    #[error("{0}")]
+    Said(String),
 }
 
 /// One version of a fact in its history.
@@ -156,18 +170,17 @@ impl Gate {
                 (view.rest.catalogue.source(id.ty()).cloned(), schema)
             };
             let Some(source) = source else { continue };
-            let not_read = |why: String| NotRead { fact: id.clone(), why };
+            let not_read = |why: WhyUnread| NotRead { fact: id.clone(), why };
             let adapter = adapters.get(&source.adapter);
-            let adapter = adapter.ok_or_else(|| not_read(format!("no adapter `{}` is set up", source.adapter)))?;
+            let adapter = adapter.ok_or_else(|| not_read(WhyUnread::NoAdapter(source.adapter.clone())))?;
             // Time is read first: from here on the value may change without anybody here knowing.
             let now_ms = self.now_ms();
             read.began_ms.get_or_insert(now_ms);
-            let how = external_read(&source, id);
-            let how =
-                how.ok_or_else(|| not_read("its source has no fact of this id; check how the pact builds it".into()))?;
-            let Reading { value, answer } = adapter.observe(&how, &schema).map_err(not_read)?;
+            let how = external_read(&source, id).ok_or_else(|| not_read(WhyUnread::NoSource))?;
+            let said = |why: String| not_read(WhyUnread::Said(why));
+            let Reading { value, answer } = adapter.observe(&how, &schema).map_err(said)?;
             if let Some(value) = &value {
-                value.check(&schema).map_err(|error| not_read(error.to_string()))?;
+                value.check(&schema).map_err(|error| said(error.to_string()))?;
             }
             let by = AgentId::new(source.adapter.as_str()).unwrap_or_else(|_| AgentId::gate());
             let fact = value.map(|value| external_fact(id, &value, &by, now_ms));
@@ -259,10 +272,10 @@ impl Gate {
                 break;
             }
             let stored = self.read_log(entry)?;
-            let Some(payload) = &stored.payload else { return Ok((versions, Some(entry))) };
-            let unreadable = |error: countersign_core::record::DecodeError| LogError::Damaged(entry, error.to_string());
-            let leaf = Leaf::decode(&stored.leaf).map_err(unreadable)?;
-            let decoded = Entry::decode(leaf, Some(payload)).map_err(unreadable)?;
+            if stored.payload.is_none() {
+                return Ok((versions, Some(entry)));
+            }
+            let decoded = stored.decode()?;
             let Some(write) = decoded.event.writes().iter().find(|write| write.fact == *id) else { break };
             next = write.previous_entry;
             if write.version < before {
@@ -282,10 +295,7 @@ impl Gate {
     fn writer(&self, entry: &Entry) -> Result<AgentId, LogError> {
         match &entry.event {
             Event::Settle(settle) => Ok(settle.agent.clone()),
-            Event::Feed { held: Some(held), .. } => {
-                let fed = Leaf::decode(&self.read_log(*held)?.leaf);
-                Ok(fed.map_err(|error| LogError::Damaged(*held, error.to_string()))?.by)
-            }
+            Event::Feed { held: Some(held), .. } => Ok(self.read_log(*held)?.leaf()?.by),
             _ => Ok(entry.by.clone()),
         }
     }
@@ -298,11 +308,11 @@ fn show(
     id: &FactId,
     fact: Option<&Arc<Fact>>,
     answer: Option<String>,
-) -> Option<Shown> {
+) -> Option<ShownFact> {
     let value = fact.and_then(|fact| fact.value.as_ref());
     let disclosed = Some(disclose_value(state, agent, id, value)).filter(|disclosed| disclosed.is_observable())?;
     let withheld = disclose::withheld(state, id.ty(), &disclosed);
-    Some(Shown {
+    Some(ShownFact {
         id: id.clone(),
         version: fact.map_or(Version::NONE, |fact| fact.current()),
         value: value.map(|value| value.only(|name| disclosed.shows(name))),

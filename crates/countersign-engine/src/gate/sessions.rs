@@ -1,6 +1,6 @@
 //! Sessions for those who read in them: opened, read in, closed; and what was told of changes.
 
-use super::{Gate, LogError};
+use super::{Gate, LogError, WhyUnread};
 use crate::outbox::{Adapters, ToolAnswer};
 use crate::request::{Answer, Refusal, Request};
 use countersign_core::call::EffectId;
@@ -8,7 +8,7 @@ use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
 use countersign_core::pact::SourceRead;
-use countersign_core::record::{Entry, Event, Kind, Leaf};
+use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, Reading, Session, SessionId};
 use countersign_core::state::written;
 use smol_str::SmolStr;
@@ -32,8 +32,8 @@ pub enum NotReadIn {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The server, or the way to it, does not answer. That is no reading.
-    #[error("{0}")]
-    NoAnswer(String),
+    #[error(transparent)]
+    NoAnswer(#[from] WhyUnread),
 }
 
 /// A reading whose change was told with a verdict.
@@ -92,16 +92,14 @@ impl Gate {
             let reads = |read: &SourceRead| matches!(read, SourceRead::Tool(source) if source.tool == place.tool);
             if sources.any(|source| source.adapter == place.upstream && reads(&source.read)) {
                 let why = format!("a pact reads facts by {}; observe those instead", place.tool_name());
-                return Err(NotReadIn::NoAnswer(why));
+                return Err(WhyUnread::Said(why).into());
             }
         }
         let adapter = adapters.get(&place.upstream);
-        let adapter = adapter.ok_or_else(|| {
-            NotReadIn::NoAnswer(format!("the gate's settings name no adapter or MCP server `{}`", place.upstream))
-        })?;
+        let adapter = adapter.ok_or_else(|| WhyUnread::NoAdapter(place.upstream.clone()))?;
         // Time is read first: from here on it may change without anyone here knowing.
         let at_ms = self.now_ms();
-        let answer = adapter.read(&place).map_err(NotReadIn::NoAnswer)?;
+        let answer = adapter.read(&place).map_err(WhyUnread::Said)?;
         let reading = Reading {
             place,
             at_ms,
@@ -126,14 +124,14 @@ impl Gate {
         let mut at = entry;
         while let Some(before) = at.checked_sub(1) {
             let stored = self.read_log(before)?;
-            let unreadable =
-                |error: countersign_core::record::DecodeError| LogError::Damaged(before, error.to_string());
-            let leaf = Leaf::decode(&stored.leaf).map_err(unreadable)?;
+            let leaf = stored.leaf()?;
             if leaf.kind != Kind::Reading || leaf.effect != Some(effect.0) {
                 break;
             }
-            let Some(payload) = &stored.payload else { break };
-            let read = Entry::decode(leaf, Some(payload)).map_err(unreadable)?;
+            if stored.payload.is_none() {
+                break;
+            }
+            let read = stored.decode()?;
             let previous = read.event.writes().first().and_then(|write| write.previous_entry);
             let older = previous.map(|previous| self.held_in(previous, &read)).transpose()?.flatten();
             if let Some(held) = held(&read, None) {
@@ -149,11 +147,8 @@ impl Gate {
     /// The reading of the same name that an earlier entry holds; `None` where it is erased.
     fn held_in(&self, entry: u64, of: &Entry) -> Result<Option<Held>, LogError> {
         let stored = self.read_log(entry)?;
-        let unreadable = |error: countersign_core::record::DecodeError| LogError::Damaged(entry, error.to_string());
-        let Some(payload) = &stored.payload else { return Ok(None) };
-        let earlier =
-            Entry::decode(Leaf::decode(&stored.leaf).map_err(unreadable)?, Some(payload)).map_err(unreadable)?;
-        Ok(held(&earlier, Some(of)))
+        // Of one that is erased, nothing is held.
+        Ok(held(&stored.decode()?, Some(of)))
     }
 }
 

@@ -123,11 +123,7 @@ impl Keys {
     /// # Errors
     /// If they cannot be read: then no one knows whether it was decided before, and it is not decided now.
     pub fn look_up(&self, request: &Request) -> Result<Known, Refusal> {
-        let actions: &[Action] = match request {
-            Request::Act(action) => std::slice::from_ref(&**action),
-            Request::ActMany(many) => &many.actions,
-            _ => return Ok(Known::default()),
-        };
+        let Some(actions) = actions(request) else { return Ok(Known::default()) };
         if self.pending.load(Ordering::Acquire) >= PENDING_MAX {
             return Err(Refusal::KeysUnread("too many of them wait to be written to the disk".to_owned()));
         }
@@ -141,6 +137,13 @@ impl Keys {
             found.extend(seen.map(|seen| (place, seen)));
         }
         Ok(Known { as_of: runs.covered, found })
+    }
+
+    /// Whether looking the keys of a request up would wait for the disk.
+    pub fn must_read_for(&self, request: &Request) -> bool {
+        let Some(actions) = actions(request) else { return false };
+        let runs = Arc::clone(&self.runs.read());
+        actions.iter().any(|action| runs.list.iter().any(|run| run.may_hold(&action.key)))
     }
 
     /// The latest use of a key, wherever it is.
@@ -198,6 +201,15 @@ impl Keys {
     /// replayed: a few too many, never too few.
     pub(crate) fn counts(&self, now_ms: u64) -> impl Iterator<Item = (SmolStr, Count)> {
         (0..Window::COUNT_SHARDS).flat_map(move |shard| self.window.lock().copy_counts(shard, now_ms))
+    }
+}
+
+/// The actions of a request; `None` where it has no idempotency keys.
+fn actions(request: &Request) -> Option<&[Action]> {
+    match request {
+        Request::Act(action) => Some(std::slice::from_ref(&**action)),
+        Request::ActMany(many) => Some(&many.actions),
+        _ => None,
     }
 }
 

@@ -140,12 +140,17 @@ impl Run {
         tail
     }
 
+    /// Whether it may have a key, so that a block must be read to know.
+    pub(super) fn may_hold(&self, key: &KeyDigest) -> bool {
+        self.filter.may_hold(key)
+    }
+
     /// The latest use of a key, if it is here. Reads at most one block.
     ///
     /// # Errors
     /// If the block cannot be read, or is not as it was written. The run is damaged then.
     pub(super) fn find(&self, key: &KeyDigest) -> Result<Option<Seen>, StorageError> {
-        if !self.filter.may_hold(key) {
+        if !self.may_hold(key) {
             return Ok(None);
         }
         let Some(block) = self.fronts.partition_point(|front| front <= key).checked_sub(1) else { return Ok(None) };

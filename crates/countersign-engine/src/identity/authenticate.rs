@@ -63,15 +63,10 @@ pub enum AuthError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// Too many signed requests within the window.
-    #[error(
-        "the gate is busy: it remembers {NONCES_MAX} signed requests already, and takes none that it could not remember"
-    )]
+    #[error("the gate is busy: its replay window is full ({NONCES_MAX} requests)")]
     Full,
     /// Too many halts, resumes or confirmations that could still be sent again.
-    #[error(
-        "the gate remembers {KEPT_MAX} requests of admins already that could be fresh again, and takes none that it could not \
-         remember"
-    )]
+    #[error("the gate already tracks {KEPT_MAX} admin requests that could be replayed, and cannot track another")]
     KeptFull,
     /// The gate ended uncleanly and has just started: it cannot tell what is signed now from what it has seen and forgotten.
     #[error(
@@ -83,7 +78,7 @@ pub enum AuthError {
     },
     /// The signature is fresh by the wall clock and not by ledger time: the clock stepped, and no operator has confirmed it.
     #[error(
-        "this gate's ledger time is {} and its wall clock {}: the clock stepped, and what is signed by it is not accepted",
+        "this gate's ledger time is {} and its wall clock {}: the wall clock jumped, so signatures dated by it are refused",
         Utc(*ledger_ms), Utc(*wall_ms)
     )]
     Stepped {
@@ -107,7 +102,7 @@ pub enum AuthError {
         left_ms: u64,
     },
     /// What must be remembered cannot be written.
-    #[error("the gate cannot note that it takes this signature, and so does not take it: {0}")]
+    #[error("the gate could not record this signature's use, so it refused it: {0}")]
     NotNoted(String),
 }
 
@@ -224,11 +219,16 @@ impl Gate {
             return Err(AuthError::KeptFull);
         }
         let not_noted = |error: std::io::Error| AuthError::NotNoted(error.to_string());
-        let taken = if by_kept && room.is_some() {
-            replays.take(&signed.key, nonce, holder, now_ms)
-        } else {
-            replays.note_ahead(self.disk().as_ref(), created_s, time.signers_ms()).map_err(not_noted)?;
-            replays.accept(&signed.key, nonce, holder, created_s, now_ms)
+        let is_by_kept = by_kept && room.is_some();
+        if !is_by_kept && let Some(note) = replays.note_due(created_s, time.signers_ms()) {
+            drop(replays);
+            note.write(self.replays(), self.disk().as_ref()).map_err(not_noted)?;
+            // Everything once more: others were taken meanwhile. What is noted now is noted for this one too.
+            return self.take_nonce(presented, holder, time, judged);
+        }
+        let taken = match is_by_kept {
+            true => replays.take(&signed.key, nonce, holder, now_ms),
+            false => replays.accept(&signed.key, nonce, holder, created_s, now_ms),
         };
         if let (Ok(()), Some(kind)) = (taken, room) {
             replays.kept.insert(kind, &signed.key, nonce, created_s);

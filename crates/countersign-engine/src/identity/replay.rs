@@ -11,9 +11,11 @@ use super::freshness::{AGE_MAX_S, AHEAD_MAX_S};
 use super::kept::Kept;
 use crate::storage::disk::{Disk, read_small, replace_small};
 use countersign_core::identity::{HolderKind, KeyName};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 
 /// Most nonces that are remembered. With 16 bytes each and the table's own room this is some 100 MB; it takes 30,000
 /// signed requests a second for two minutes to get there. Past it nothing signed is taken until some are forgotten.
@@ -63,6 +65,8 @@ pub struct ReplayWindow {
     floor_s: Option<u64>,
     /// Up to which second it is noted durably that signatures may have been taken.
     noted_s: u64,
+    /// Held while that is written.
+    noting: Arc<Mutex<()>>,
     /// The newest second in which a signature of the current generation was created, and one of the generation before.
     newest_s: [u64; 2],
     /// Whether signatures are judged by a wall clock that is behind ledger time.
@@ -70,6 +74,27 @@ pub struct ReplayWindow {
     nonces_max: usize,
     /// What is not forgotten.
     pub(super) kept: Kept,
+}
+
+/// That signatures of clocks that are ahead may have been taken up to a second, to be written.
+#[derive(Debug)]
+pub struct AheadNote {
+    noted_s: u64,
+    writing: Arc<Mutex<()>>,
+}
+
+impl AheadNote {
+    /// Writes it durably, unless a later one was written meanwhile.
+    pub fn write(self, window: &Mutex<ReplayWindow>, disk: &dyn Disk) -> io::Result<()> {
+        let _one = self.writing.lock();
+        // A note must never be replaced by an earlier one.
+        if window.lock().noted_s >= self.noted_s {
+            return Ok(());
+        }
+        replace_small(disk, AHEAD_FILE, format!("{}\n", self.noted_s).as_bytes())?;
+        window.lock().noted_s = self.noted_s;
+        Ok(())
+    }
 }
 
 impl ReplayWindow {
@@ -83,6 +108,7 @@ impl ReplayWindow {
             began_ms: now_ms,
             floor_s: None,
             noted_s: 0,
+            noting: Arc::default(),
             newest_s: [0; 2],
             is_behind: false,
             nonces_max: NONCES_MAX,
@@ -115,15 +141,14 @@ impl ReplayWindow {
         }
     }
 
-    /// Notes durably that a signature from a clock that is ahead is about to be taken; to be called before it is.
-    pub fn note_ahead(&mut self, disk: &dyn Disk, created_s: u64, now_ms: u64) -> io::Result<()> {
-        if created_s <= now_ms / 1000 || created_s <= self.noted_s {
-            return Ok(());
-        }
-        let noted_s = created_s + NOTED_AT_ONCE_S;
-        replace_small(disk, AHEAD_FILE, format!("{noted_s}\n").as_bytes())?;
-        self.noted_s = noted_s;
-        Ok(())
+    /// What must be noted durably before a signature from a clock that is ahead is taken. Writing it waits for the disk, which no one
+    /// else should wait for: the window is not held meanwhile.
+    pub fn note_due(&self, created_s: u64, now_ms: u64) -> Option<AheadNote> {
+        let is_due = created_s > now_ms / 1000 && created_s > self.noted_s;
+        is_due.then(|| AheadNote {
+            noted_s: created_s.saturating_add(NOTED_AT_ONCE_S),
+            writing: Arc::clone(&self.noting),
+        })
     }
 
     /// Writes what could still be accepted to the data folder, for the next [`Self::reopen`].
@@ -307,6 +332,7 @@ fn decode(bytes: &[u8]) -> Option<ReplayWindow> {
         began_ms,
         floor_s: Some(floor_s),
         noted_s: 0,
+        noting: Arc::default(),
         newest_s,
         is_behind: false,
         nonces_max: NONCES_MAX,

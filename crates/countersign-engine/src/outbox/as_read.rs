@@ -1,9 +1,11 @@
 //! Calls that rest on readings: take the turn, read again, have it decided, call, read once more what the call may have changed,
 //! settle; all on one thread, which holds the turn from the first to the last.
 
+use super::panics::{attempting, reading};
 use super::run::{Judging, Work};
 use super::turns::Turn;
 use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
+use crate::gate::WhyUnread;
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, one_line};
 use countersign_core::decide::target;
@@ -16,7 +18,6 @@ use countersign_core::session::{Held, Reading, Reread, SessionId};
 use crossbeam_channel::bounded;
 use smol_str::SmolStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// How many readings are made at a time.
@@ -84,9 +85,8 @@ impl Inner {
 
     /// Carries it out, unless it has moved on meanwhile.
     pub(super) fn carry_as_read(&self, id: EffectId) {
-        self.busy.fetch_add(1, Ordering::AcqRel);
+        let _busy = self.busy();
         self.as_read(id);
-        self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Refuses a write that was waiting when the gate ended. Its client was told nothing and may have made the call again: it must
@@ -166,8 +166,8 @@ impl Inner {
         let began = Instant::now();
         let place = &held.reading.place;
         let answer = match self.adapters.get(&place.upstream) {
-            Some(adapter) => adapter.read(place),
-            None => Err(format!("the gate has no server `{}`", place.upstream)),
+            Some(adapter) => reading(|| adapter.read(place)),
+            None => Err(WhyUnread::NoAdapter(place.upstream.clone()).to_string()),
         };
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let again = Again { held, answer, took_ms, volatile: Vec::new() };
@@ -284,7 +284,7 @@ impl Inner {
         if let Some(why) = job.held_back() {
             return Attempt::NotSent(Evidence::of(why));
         }
-        adapter.attempt(&job)
+        attempting(|| adapter.attempt(&job))
     }
 
     /// Reads again what was compared right before the call. Only what is told in full takes the place of what the agent read.

@@ -1,5 +1,6 @@
 //! One attempt at a call, or one probe of a doubt, and what follows from what it found.
 
+use super::panics::{attempting, probing};
 use super::schedule::Task;
 use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE_AFTER, LastTry, Leave, Probed};
 use crate::gate::Gate;
@@ -13,7 +14,6 @@ use countersign_core::reason::Reason;
 use countersign_core::record::Judged;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The first wait before another attempt; each further one is twice as long.
@@ -71,12 +71,11 @@ impl Inner {
         let Some(adapter) = self.adapters.get(&flight.dispatched.call.adapter) else {
             return self.without_adapter(work);
         };
-        self.busy.fetch_add(1, Ordering::AcqRel);
+        let _busy = self.busy();
         match work.kind {
             Kind::Probe => self.probe(work, &effect, &flight, &**adapter),
             Kind::Call | Kind::Recover => self.attempt(work, &effect, &flight, &**adapter),
         }
-        self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The effect with its dispatch, if it is where the work expects it.
@@ -111,7 +110,7 @@ impl Inner {
         let judging = Judging::new(&self.gate, effect, call.deadline_ms);
         let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         let found = match work.kind {
-            Kind::Recover => adapter.recover(&job),
+            Kind::Recover => attempting(|| adapter.recover(&job)),
             _ => match self.in_turn(call, adapter, &job) {
                 Some(found) => found,
                 // The gate ends; what was not sent is found again at the next start.
@@ -162,10 +161,10 @@ impl Inner {
     /// Tries a call, alone at its server where only one call at a time may change what is there.
     fn in_turn(&self, call: &Call, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
         if !adapter.takes_turns() {
-            return Some(adapter.attempt(job));
+            return Some(attempting(|| adapter.attempt(job)));
         }
         let turn = self.turns.take(&call.adapter, std::iter::empty(), || self.is_ending())?;
-        let found = adapter.attempt(job);
+        let found = attempting(|| adapter.attempt(job));
         if matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence)) {
             turn.keep_for(LATE_AFTER);
         }
@@ -228,7 +227,7 @@ impl Inner {
         let Phase::InDoubt { since_ms, .. } = effect.phase else { return };
         let settles_ms = since_ms.saturating_add(absent_after_ms);
         let now_ms = self.gate.now_ms();
-        match adapter.probe(&job) {
+        match probing(|| adapter.probe(&job)) {
             Probed::There(evidence) => {
                 let judged = judging.judged.into_inner();
                 self.settle(work, Outcome::Settled, evidence, judged);

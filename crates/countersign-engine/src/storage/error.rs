@@ -47,7 +47,7 @@ pub enum StorageError {
         reason: String,
     },
     /// Another process has the folder.
-    #[error("{holder} (hint: one gate a folder; stop that process first)")]
+    #[error("{holder} (hint: only one gate can open a folder; stop that process first)")]
     Locked {
         /// Who, as far as it is known.
         holder: String,
@@ -167,7 +167,7 @@ pub enum StorageError {
     },
     /// An earlier write or sync failed.
     #[error(
-        "the log takes no more entries since {cause} (hint: what is on disk is unsure; restart the gate to recover)"
+        "the log refuses writes since {cause} (hint: the last write may or may not be on disk; restart the gate to recover)"
     )]
     Poisoned {
         /// What failed.

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use std::sync::mpsc;
 use std::time::Duration;
 
-fn batch(world: &World, agent: &str, actions: &[(&str, Json)], atomic: bool) -> Request {
+pub fn batch(world: &World, agent: &str, actions: &[(&str, Json)], atomic: bool) -> Request {
     let body = |(number, (action, params)): (usize, &(&str, Json))| {
         let key = format!("{agent:0>20}-{action:0>10}-{number:04}");
         RawBody::from(
@@ -23,7 +23,7 @@ fn batch(world: &World, agent: &str, actions: &[(&str, Json)], atomic: bool) -> 
     Request::ActMany(admitted.many)
 }
 
-fn words(answer: Answer) -> Vec<(String, u64)> {
+pub fn words(answer: Answer) -> Vec<(String, u64)> {
     let Answer::Many(answers) = answer else { panic!("{answer:?}") };
     answers.into_iter().map(verdict).collect()
 }

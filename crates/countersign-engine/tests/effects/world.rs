@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PACT: &str = include_str!("billing.toml");
@@ -41,6 +42,8 @@ pub struct Outsider {
     changed: Condvar,
     /// What happens while the line to it is being opened.
     pub opening: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Whether it panics when it is asked if it keeps receipts.
+    pub panics_about_receipts: AtomicBool,
 }
 
 impl Outsider {
@@ -87,6 +90,11 @@ impl Adapter for Outsider {
     fn probe(&self, _: &Job<'_>) -> Probed {
         self.next(&self.probes)
             .unwrap_or_else(|| Probed::Unknown(Evidence::of(FoundCode::Resolved.said("nobody answered"))))
+    }
+
+    fn keeps_receipts(&self) -> bool {
+        assert!(!self.panics_about_receipts.load(Ordering::SeqCst), "for the test");
+        false
     }
 
     fn concurrency(&self) -> usize {

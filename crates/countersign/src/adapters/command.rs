@@ -48,13 +48,13 @@ impl CommandAdapter {
         match std::fs::metadata(&settings.program) {
             Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {}
             Ok(_) => {
-                bail!("`adapters.{name}.program`: {shown} is no program\nhint: it must be a file with the right to run")
+                bail!("`adapters.{name}.program`: {shown} is not a program\nhint: name an executable file")
             }
-            Err(error) => bail!("`adapters.{name}.program`: {shown}: {error}\nhint: name a program that is there"),
+            Err(error) => bail!("`adapters.{name}.program`: {shown}: {error}\nhint: name an existing program"),
         }
         if !settings.cwd.is_dir() {
             let cwd = settings.cwd.display();
-            bail!("`adapters.{name}.cwd`: {cwd} is no folder\nhint: name a folder that is there, or leave it out");
+            bail!("`adapters.{name}.cwd`: {cwd} is not a folder\nhint: name an existing folder, or leave it out");
         }
         let mut known = Known::default();
         let mut env = Vec::new();

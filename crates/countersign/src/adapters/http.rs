@@ -40,13 +40,13 @@ pub struct HttpAdapter {
     concurrency: usize,
 }
 
-/// Why nothing was sent, or no whole answer came.
+/// Why nothing was sent, or the answer was incomplete or never arrived.
 enum Failed {
     /// No byte of the request left.
     NotSent(Evidence),
     /// It can never be sent, whenever it is tried.
     Never(Evidence),
-    /// Bytes left, and no whole answer came.
+    /// Bytes left, and the answer was incomplete or never arrived.
     Unknown(Evidence),
 }
 

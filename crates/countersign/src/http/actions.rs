@@ -13,7 +13,7 @@ use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
 use countersign_core::record::{Kind, Leaf};
-use countersign_engine::gate::{Gate, LogError, NotObservable, Shown};
+use countersign_engine::gate::{Gate, LogError, NotObservable, ShownFact};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn fact_ids(facts: Value) -> Result<Vec<FactId>, HttpError> {
     Ok(ids)
 }
 
-fn shown(shown: Shown, answers: bool) -> ObservedFact {
+fn shown(shown: ShownFact, answers: bool) -> ObservedFact {
     ObservedFact {
         fact: shown.id.to_string(),
         version: shown.version.number(),
@@ -146,8 +146,7 @@ pub async fn show(
 }
 
 fn leaf_of(gate: &Gate, entry: u64) -> Result<Leaf, LogError> {
-    let stored = gate.read_log(entry)?;
-    Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(entry, error.to_string()))
+    gate.read_log(entry)?.leaf()
 }
 
 impl App {

@@ -14,7 +14,7 @@ use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{ActionId, AgentId};
 use countersign_core::limits::BATCH_ACTIONS_MAX;
-use countersign_core::record::{Event, Kind, Leaf};
+use countersign_core::record::{Event, Kind};
 use countersign_engine::gate::{AdmittedBatch, BatchError, Gate, LogError};
 use countersign_engine::identity::meaning::asks_atomic;
 use countersign_engine::request::{self, Answer, Entered, Refusal};
@@ -58,7 +58,6 @@ pub async fn act_many(
     let bodies = cut(&text)?;
     let agent = caller.name.clone();
     app.charge_batch(&caller, bodies.len(), text.len())?;
-    let ids: Vec<ActionId> = bodies.iter().map(RawBody::digest).collect();
     let AdmittedBatch { many, refused } = app.gate.admit_many(caller.name, caller.auth, &bodies, atomic)?;
     let admitted: Vec<ActionId> = many.actions.iter().map(|action| action.id).collect();
     let answer = match admitted.is_empty() {
@@ -91,7 +90,7 @@ pub async fn act_many(
             }
         }
     }
-    json(&BatchResponse { batch, results: in_order(ids.len(), refused, results) })
+    json(&BatchResponse { batch, results: in_order(bodies.len(), refused, results) })
 }
 
 /// The raw bodies of the actions, byte for byte as they were sent. No more is read than a batch may have.
@@ -245,19 +244,13 @@ impl App {
 
 /// Whether these entries are those of one atomic group, in its order, or one that rejected it.
 fn is_one_group(gate: &Gate, entries: &[u64]) -> Result<bool, LogError> {
-    let leaf = |entry| {
-        let stored = gate.read_log(entry)?;
-        Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(entry, error.to_string()))
-    };
     let Some((first, rest)) = entries.split_first() else { return Ok(true) };
-    let first_leaf = leaf(*first)?;
+    let first_leaf = gate.read_log(*first)?.leaf()?;
     if first_leaf.kind == Kind::Group {
         return Ok(first_leaf.actions.map_or(0, |all| all.len()) == entries.len() && rest.iter().all(|it| it == first));
     }
     let Some(batch) = first_leaf.batch else { return Ok(false) };
-    let stored = gate.read_log(batch)?;
-    let decoded = stored.decode().map_err(|error| LogError::Damaged(batch, error.to_string()))?;
-    let Event::Batch { actions, is_atomic: true } = decoded.event else { return Ok(false) };
+    let Event::Batch { actions, is_atomic: true } = gate.read_log(batch)?.decode()?.event else { return Ok(false) };
     // Those of a group are next to each other, right behind the entry of their batch.
     Ok(actions.len() == entries.len() && entries.iter().copied().eq((batch + 1)..=(batch + actions.len() as u64)))
 }

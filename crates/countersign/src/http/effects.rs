@@ -17,7 +17,6 @@ use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::{ActionId, AgentId};
-use countersign_core::record::Leaf;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::{self, Refusal};
 use serde::Deserialize;
@@ -156,23 +155,21 @@ impl App {
             Ok::<_, LogError>((latest, intent, receipt))
         };
         let (latest, intent, receipt) = self.blocking(read).await?;
-        let damaged = |error| LogError::Damaged(entry, error);
         // What was parked and then refused is answered with both: why it was parked, and who refused it.
-        if let Some(refusal) = verdict::refusal(&latest).map_err(damaged)? {
+        if let Some(refusal) = verdict::refusal(&latest)? {
             let review = refusal.review;
             let parked = self.blocking(move |gate| gate.read_log(review)).await?;
-            return Ok(verdict::of_refused(&self.gate, &parked, refusal, receipt).map_err(damaged)?);
+            return Ok(verdict::of_refused(&self.gate, &parked, refusal, receipt)?);
         }
         let told = match &intent {
             Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
             None => verdict::of_stored_action(&self.gate, &latest, Some(receipt), action),
         };
-        Ok(told.map_err(damaged)?)
+        Ok(told?)
     }
 }
 
 /// The effect that a dispatch or settlement speaks of.
 fn effect_in(stored: &StoredEntry) -> Result<Option<u64>, LogError> {
-    let leaf = Leaf::decode(&stored.leaf).map_err(|error| LogError::Damaged(stored.index, error.to_string()))?;
-    Ok(leaf.effect)
+    Ok(stored.leaf()?.effect)
 }

@@ -12,7 +12,7 @@ use countersign_core::ids::IdError;
 use countersign_core::review::{Ended, ReviewRefusal};
 use countersign_core::session::SessionRefusal;
 use countersign_core::state::PublishError;
-use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead};
+use countersign_engine::gate::{AdmitError, EraseError, HistoryError, LogError, NotObservable, NotRead, WhyUnread};
 use countersign_engine::identity::AuthError;
 use countersign_engine::request::Refusal;
 use countersign_signature::SignatureError;
@@ -213,9 +213,7 @@ fn review_hint(refusal: &ReviewRefusal) -> (ErrorCode, &'static str) {
 fn claim_hint(refusal: &ClaimRefusal) -> (ErrorCode, &'static str) {
     use ErrorCode as Code;
     match refusal {
-        ClaimRefusal::NotFound(_) => {
-            (Code::ClaimNotFound, "it holds nothing any more; observe again, and make a new claim")
-        }
+        ClaimRefusal::NotFound(_) => (Code::ClaimNotFound, "this claim has ended; observe again and make a new one"),
         ClaimRefusal::NotAllowed { .. } => {
             (Code::ClaimNotAllowed, "ask an operator for a rule under [claim] in a pact")
         }
@@ -291,7 +289,7 @@ impl From<AuthError> for HttpError {
             AuthError::KeptFull => Self::new(
                 ErrorCode::Busy,
                 error.to_string(),
-                "nothing was decided; retry in a minute. If the machine's clock is ahead, correct it first; halts pass by then",
+                "nothing was decided; retry in a minute. If the machine's clock is ahead, fix it first; halts are accepted once it is right",
             ),
             AuthError::NotYet { left_ms } | AuthError::Behind { left_ms, .. } => {
                 Self::not_ready(error.to_string(), Some(left_ms))
@@ -343,8 +341,23 @@ impl From<NotRead> for HttpError {
         if let Some(unlogged) = super::outermost::may_log_refusal() {
             tracing::warn!(r#type = error.fact.ty().as_str(), unlogged, "an external fact could not be read");
         }
-        let hint = "nothing was shown; see that the adapter's other side is up, then observe again";
-        Self::new(ErrorCode::ExternalUnread, error.to_string(), hint)
+        unread(
+            &error.why,
+            error.to_string(),
+            "nothing was shown; check that the adapter's other side is up, then observe again",
+        )
+    }
+}
+
+/// The answer where an external fact or a tool could not be read. That the gate has no such adapter is told by a code of its own: what a
+/// server says must not pass for it.
+pub fn unread(why: &WhyUnread, message: String, hint: &'static str) -> HttpError {
+    match why {
+        WhyUnread::NoAdapter(_) => {
+            let hint = "nothing was read; an operator adds it to the gate's countersign.toml and restarts the gate";
+            HttpError::new(ErrorCode::NoAdapter, message, hint)
+        }
+        WhyUnread::NoSource | WhyUnread::Said(_) => HttpError::new(ErrorCode::ExternalUnread, message, hint),
     }
 }
 

@@ -19,7 +19,7 @@ use countersign_api::{
 use countersign_core::identity::HolderKind;
 use countersign_core::ids::FactId;
 use countersign_core::limits::REASON_BYTES_MAX;
-use countersign_core::record::{Leaf, ShownEntry};
+use countersign_core::record::ShownEntry;
 use countersign_engine::gate::{EraseError, ErasePlan, Gate, LogError, StoredEntry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub async fn entry(State(app): State<Arc<App>>, path: IndexPath) -> Result<Respo
 /// An entry as people and programs are shown it. Its bytes are in the tiles and in its receipt.
 fn shown(stored: StoredEntry) -> Result<EntryResponse, LogError> {
     let index = stored.index;
-    let raw = |text| RawValue::from_string(text).map_err(|error| LogError::Damaged(index, error.to_string()));
+    let raw = |text| RawValue::from_string(text).map_err(|error| stored.damaged(error));
     let ShownEntry { leaf, payload } = stored.show()?;
     let erased = payload.is_none();
     Ok(EntryResponse { index, leaf: raw(leaf)?, payload: payload.map(raw).transpose()?, erased })
@@ -81,9 +81,7 @@ pub async fn receipt(
 /// Refuses an agent that asks for the receipt of what was not its own.
 async fn own(app: &App, caller: &Caller, index: u64) -> Result<(), HttpError> {
     let stored = app.blocking(move |gate| gate.read_log(index)).await?;
-    let by = Leaf::decode(&stored.leaf).map(|leaf| leaf.by);
-    let by = by.map_err(|error| LogError::Damaged(index, error.to_string()))?;
-    if by == caller.name {
+    if stored.leaf()?.by == caller.name {
         return Ok(());
     }
     let message = format!("entry {index} is not of {}", caller.name);

@@ -1,7 +1,7 @@
 //! Sessions: opened, read in by the gate for its agent, closed.
 
 use super::caller::Caller;
-use super::error::HttpError;
+use super::error::{HttpError, unread};
 use super::facts::bad_path;
 use super::{App, body, json};
 use axum::extract::rejection::PathRejection;
@@ -119,7 +119,7 @@ impl From<NotReadIn> for HttpError {
         match not_read {
             NotReadIn::Refused(refusal) => refusal.into(),
             NotReadIn::NoAnswer(why) => {
-                Self::new(ErrorCode::ExternalUnread, why, "nothing was read; try again, or look at the server")
+                unread(&why, why.to_string(), "nothing was read; try again, or look at the server")
             }
         }
     }

@@ -14,15 +14,16 @@ use countersign_api::{
 };
 use countersign_core::action::Action;
 use countersign_core::call::{self, EffectId};
+use countersign_core::decide::Snapshot as _;
 use countersign_core::decision::{self, Decision, InFlight};
 use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
-use countersign_core::ids::{ActionId, AgentId, FactId};
+use countersign_core::ids::{ActionId, ActionName, AgentId, FactId, PactName};
 use countersign_core::pact;
 use countersign_core::pact::catalogue::AGENT;
 use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
-use countersign_engine::gate::{Gate, StoredEntry};
+use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Entered;
 use countersign_engine::view::Synced;
 pub use refused::{of_refused, refusal};
@@ -89,7 +90,7 @@ pub fn of_check(gate: &Gate, action: &Action, decision: &Decision) -> Verdict {
 }
 
 /// The verdict that an entry holds which was made before, under the same idempotency key.
-pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, String> {
+pub fn of_stored(gate: &Gate, stored: &StoredEntry, receipt: Option<String>) -> Result<Verdict, LogError> {
     of_stored_action(gate, stored, receipt, None)
 }
 
@@ -99,7 +100,7 @@ pub fn of_stored_action(
     stored: &StoredEntry,
     receipt: Option<String>,
     action: Option<ActionId>,
-) -> Result<Verdict, String> {
+) -> Result<Verdict, LogError> {
     let said = Said::read_action(stored, action)?;
     let mut verdict = said.in_entry(gate, stored.index);
     verdict.erased = stored.payload.is_none();
@@ -114,15 +115,15 @@ pub fn of_effect(
     intent: &StoredEntry,
     latest: &StoredEntry,
     receipt: Option<String>,
-) -> Result<Verdict, String> {
-    let latest_entry = latest.decode().map_err(|error| error.to_string())?;
+) -> Result<Verdict, LogError> {
+    let latest_entry = latest.decode()?;
     let event = &latest_entry.event;
     let kind = match (event.kind(), event.verdict()) {
         (Kind::Dispatch, Some(LeafVerdict::InFlight)) => VerdictKind::InFlight,
         (Kind::Dispatch, _) | (_, Some(LeafVerdict::Failed)) => VerdictKind::Failed,
         (_, Some(LeafVerdict::Settled)) => VerdictKind::Settled,
         (_, Some(LeafVerdict::InDoubt)) => VerdictKind::InDoubt,
-        other => return Err(format!("entry {} holds no known outcome: {other:?}", latest.index)),
+        other => return Err(latest.damaged(format_args!("it holds no known outcome: {other:?}"))),
     };
     let mut said = Said { is_of_call: true, ..Said::read(intent)? };
     said.later(event);
@@ -148,9 +149,8 @@ pub fn of_effect(
 }
 
 /// What an action rests on, by the entry of its intent.
-fn intent_readings(gate: &Gate, intent: &StoredEntry) -> Result<Option<RestsOn>, String> {
-    let intent = intent.decode().map_err(|error| error.to_string())?;
-    Ok(intent.event.decision().and_then(|decision| readings::of_intent(gate, decision)))
+fn intent_readings(gate: &Gate, intent: &StoredEntry) -> Result<Option<RestsOn>, LogError> {
+    Ok(intent.decode()?.event.decision().and_then(|decision| readings::of_intent(gate, decision)))
 }
 
 fn of_decision(action: &Action, decision: &Decision) -> Said {
@@ -212,18 +212,19 @@ fn pact_ref(pact: &decision::PactRef) -> PactRef {
 /// Evidence in words, for those who may see all of it.
 pub fn evidence(evidence: &call::Evidence) -> Evidence {
     let call::Evidence { attempts, status, result, receipt, .. } = evidence.clone();
-    Evidence { attempts, summary: evidence.words(), status, result, receipt, withheld: false }
+    let code = evidence.found.code.as_str().to_owned();
+    Evidence { attempts, code, summary: evidence.words(), status, result, receipt, withheld: false }
 }
 
 impl Said {
     /// What an entry of an action or an approval says; of one whose payload is erased, what its leaf says.
-    fn read(stored: &StoredEntry) -> Result<Self, String> {
+    fn read(stored: &StoredEntry) -> Result<Self, LogError> {
         Self::read_action(stored, None)
     }
 
     /// The same on one of the actions that it speaks of; of a rejected group, on the one that failed unless another is asked for.
-    fn read_action(stored: &StoredEntry, action: Option<ActionId>) -> Result<Self, String> {
-        let entry = stored.decode().map_err(|error| error.to_string())?;
+    fn read_action(stored: &StoredEntry, action: Option<ActionId>) -> Result<Self, LogError> {
+        let entry = stored.decode()?;
         let leaf = match entry.event {
             Event::Action(decided) => return Ok(of_decision(&decided.action, &decided.decision)),
             Event::Approval(approved) => return Ok(of_decision(&approved.action, &approved.decision)),
@@ -232,14 +233,14 @@ impl Said {
                 return Ok(of_grouped(&group, stored.index, at.unwrap_or(group.failed)));
             }
             Event::Erased(leaf) => leaf,
-            other => return Err(format!("entry {} of kind `{}` holds no verdict", stored.index, other.kind())),
+            other => return Err(stored.damaged(format_args!("its kind `{}` has no verdict", other.kind()))),
         };
         let verdict = match leaf.verdict {
             Some(LeafVerdict::Committed) => VerdictKind::Committed,
             Some(LeafVerdict::Rejected) => VerdictKind::Rejected,
             Some(LeafVerdict::Review) => VerdictKind::Review,
             Some(LeafVerdict::InFlight) => VerdictKind::InFlight,
-            other => return Err(format!("entry {} holds no known verdict: {other:?}", stored.index)),
+            other => return Err(stored.damaged(format_args!("it holds no known verdict: {other:?}"))),
         };
         let id = leaf.action.or(action).map(|id| id.to_string()).unwrap_or_default();
         Ok(Self { pact: leaf.pact.as_ref().map(pact_ref), id, ..of_nothing(verdict, leaf.by) })
@@ -375,11 +376,11 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
 fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Option<Atomicity> {
     let Some(pact) = pact else { return Some(Atomicity::Atomic) };
     let view = gate.view();
-    let held = view.pacts().find(|held| held.name.as_str() == pact.name)?;
+    let held = view.pact(&PactName::new(pact.name.as_str()).ok()?)?;
     if held.version != pact.version {
         return None;
     }
-    let kind = held.actions.values().find(|kind| kind.name.as_str() == action);
+    let kind = ActionName::new(action).ok().and_then(|name| held.actions.get(&name));
     Some(kind.map_or(Atomicity::Atomic, |kind| on_the_wire(kind.atomicity())))
 }
 

@@ -394,8 +394,8 @@ mod tests {
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         for (text, why) in [
-            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "`id` stands twice"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}"#, "`method` stands twice"),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "`id` appears twice"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}"#, "`method` appears twice"),
             (r#"[{"jsonrpc":"2.0","method":"a"}]"#, "batches"),
             (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, "neither"),
             (r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, "neither"),
@@ -409,7 +409,7 @@ mod tests {
         }
         for (text, why) in [
             (r#"{"jsonrpc":"2.0","id":"s","method":"a","Method":"b"}"#, "`Method` can be read as `method`"),
-            (r#"{"jsonrpc":"2.0","id":"s","method":"a","params":{"name":"a","name":"b"}}"#, "`name` stands twice"),
+            (r#"{"jsonrpc":"2.0","id":"s","method":"a","params":{"name":"a","name":"b"}}"#, "`name` appears twice"),
             (r#"{"jsonrpc":"2.0","id":"s","method":"a","x":1}"#, "`x` is no member"),
         ] {
             let refused = Message::parse_from_client(text).expect_err("is refused").answer();

@@ -255,7 +255,7 @@ impl GateClient {
         let request = ReadRequest {
             upstream: upstream.clone(),
             tool: tool.name.clone(),
-            arguments: object(arguments).ok_or_else(|| Refusal::arguments("they are no object"))?,
+            arguments: object(arguments).ok_or_else(|| Refusal::arguments("expected a JSON object"))?,
         };
         let read = self.read_for(calling.session.as_ref(), &request, seen)?;
         let mut result =
@@ -321,7 +321,7 @@ impl GateClient {
         let params = json!({
             "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
         });
-        let Value::Object(params) = params else { return Err(Refusal::arguments("they are no object")) };
+        let Value::Object(params) = params else { return Err(Refusal::arguments("expected a JSON object")) };
         let unsure = seen.session.unsure(&calling.unsure);
         if unsure.len() > UNSURE_MAX {
             return Err(Refusal::unsure(&tool.name, unsure.len()));

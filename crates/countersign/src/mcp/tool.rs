@@ -209,7 +209,7 @@ mod tests {
         );
         let why = hidden.unfit.expect("is unfit");
         assert!(why.contains("U+200B") && why.contains("U+E0041"), "{why}");
-        assert!(tool(r#"{"name":"a","x":{"b":1,"b":2}}"#).unfit.expect("is unfit").contains("stands twice"));
+        assert!(tool(r#"{"name":"a","x":{"b":1,"b":2}}"#).unfit.expect("is unfit").contains("appears twice"));
         let page = Members::parse(r#"{"tools":[{"name":"a"},{"name":"a","x":1},{"name":"b"},7]}"#).expect("is a page");
         let fit: Vec<bool> =
             Tool::parse_page(&page).expect("is a list").iter().map(|tool| tool.unfit.is_none()).collect();

@@ -16,8 +16,7 @@ impl Checker<'_> {
         let foreign: Vec<(&str, Range<usize>)> =
             parsed.iter().flat_map(Expr::subexpressions).filter_map(|part| of_an_action(part, text.value)).collect();
         for (name, span) in &foreign {
-            let message =
-                format!("`{name}` is not known here: an agent that observes has not said yet what it will do");
+            let message = format!("`{name}` cannot be used in [observe]: there is no action yet");
             problems.error(&text.part(span), message, "a grant depends on `principal` and `resource` only");
         }
         if foreign.is_empty() { self.condition(text, problems) } else { None }

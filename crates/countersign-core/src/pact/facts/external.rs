@@ -110,7 +110,7 @@ fn id_pieces(text: &Text<'_>, problems: &mut Problems) -> Option<Vec<IdPiece>> {
                 let Some((name, ty)) = piece(&name, &normalisers, &span, problems) else { continue };
                 let same = |one: &IdPiece| matches!(one, IdPiece::Piece { name: other, .. } if *other == name);
                 if pieces.iter().any(same) {
-                    problems.error(&span, format!("`{name}` stands twice in this id"), "name each piece once");
+                    problems.error(&span, format!("`{name}` appears twice in this id"), "name each piece once");
                 }
                 if matches!(pieces.last(), Some(IdPiece::Piece { .. })) {
                     let message = format!("nothing stands between `{name}` and the piece in front of it");

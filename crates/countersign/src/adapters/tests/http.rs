@@ -96,12 +96,12 @@ fn every_status_means_what_the_table_says() {
 fn what_breaks_after_the_request_left_is_unknown() {
     let closes = |text: &'static str| Service::saying(text);
     for (service, part) in [
-        (closes(""), "no whole answer came"),
-        (closes("HTTP/1.1 20"), "no whole answer came"),
+        (closes(""), "the answer was incomplete or never arrived"),
+        (closes("HTTP/1.1 20"), "the answer was incomplete or never arrived"),
         (closes("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"), "broke off"),
         (closes("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"), "broke off"),
         (closes("HTTP/1.1 400 No\r\ncontent-length: 10\r\n\r\nhalf"), "broke off"),
-        (closes("this is not HTTP\r\n\r\n"), "no whole answer came"),
+        (closes("this is not HTTP\r\n\r\n"), "the answer was incomplete or never arrived"),
     ] {
         let (found, evidence) = at(&service, 5_000);
         assert_eq!(found, "unknown", "{evidence:?}");
@@ -304,7 +304,7 @@ fn a_service_that_keeps_failing_is_left_alone() {
     let call = call(post("/payouts"), 1_000);
     let tried: Vec<_> = (0..4).map(|_| found(attempt(&adapter, &call, &Told::free()))).collect();
     assert_eq!(tried.each_ref_words(), ["unknown", "unknown", "not sent", "not sent"]);
-    assert!(tried[2].1.words().contains("left alone for another 30 s"), "{}", tried[2].1.words());
+    assert!(tried[2].1.words().contains("no calls are sent to it for another 30 s"), "{}", tried[2].1.words());
     assert_eq!(service.connections(), 2);
     let (refused, _) = probed(probe(&adapter, get("/payouts/1"), 1_000));
     assert_eq!((refused, service.connections()), ("unknown", 2), "a probe is left out as well");

@@ -85,7 +85,7 @@ fn undoing(effect: &Effect) -> Result<(String, UndoWith)> {
     if *state != EffectState::Settled {
         let hint = match state {
             EffectState::Cooling => {
-                "it has not left yet: change what it relies on, and it is cancelled at its dispatch"
+                "it has not been sent yet: change a fact that it relies on, and its dispatch cancels it"
             }
             EffectState::Dispatched => "wait until it has ended: `countersign effect show --wait 60`",
             EffectState::InDoubt => "find out whether it happened, and say so with `countersign effect resolve`",

@@ -10,8 +10,8 @@ use serde_json::json;
 
 /// Replace the key that seals observation tokens, or make one where it is missing
 ///
-/// While no server runs on the folder. What was sealed with the old key is good for 24 hours more, so that no one who is
-/// thinking has to look again; then the old key opens nothing. If the old key may be in other hands, remove its file, which is
+/// While no server runs on the folder. Tokens sealed with the old key are good for 24 hours more, so agents that are still
+/// deciding need not observe again. After that the old key no longer works. If the old key may be in other hands, remove its file, which is
 /// named below: what it sealed is then refused at once. Nothing in the ledger depends on either key.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  countersign key rotate-token --data countersign-data")]

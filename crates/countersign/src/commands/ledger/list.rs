@@ -71,7 +71,7 @@ struct Filters {
     /// Only those that name this fact
     #[arg(long, value_name = "FACT")]
     fact: Option<String>,
-    /// Only from this time on: 2026-11-15T09:30:00Z, or a span back from now, such as 2h
+    /// Only from this time on: 2026-11-15T09:30:00Z, or a duration ago, such as 2h
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Only before this time

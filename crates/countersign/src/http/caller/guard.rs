@@ -342,7 +342,7 @@ fn authorised(app: &App, callers: Callers, sender: &HeadAuthenticated, asked: &s
         if app.gate.is_without(countersign_engine::sabotage::Control::Roles) {
             return Ok(());
         }
-        return refused(format!("{name} is an agent; this takes an operator"));
+        return refused(format!("only operators can do this, and {name} is an agent"));
     }
     let mut why = String::new();
     for role in roles {

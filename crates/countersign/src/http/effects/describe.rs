@@ -8,7 +8,7 @@ use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::ids::{ActionName, Digest, PactName};
 use countersign_core::pact::{ActionType, SendRule};
 use countersign_core::reason::Reason;
-use countersign_core::record::{Event, Leaf};
+use countersign_core::record::Event;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use countersign_engine::request::Refusal;
 use serde_json::Value;
@@ -66,9 +66,8 @@ fn evidence(entry: &StoredEntry) -> Option<Evidence> {
 pub fn describe(gate: &Gate, id: EffectId) -> Result<Effect, Described> {
     let (state, latest, dispatch) = place(gate, id).map_err(Described::Refused)?;
     let intent = gate.read_log(id.0)?;
-    let damaged = |error: String| LogError::Damaged(id.0, error);
-    let leaf = Leaf::decode(&intent.leaf).map_err(|error| damaged(error.to_string()))?;
-    let action = leaf.action.ok_or_else(|| damaged("it names no action".to_owned()))?;
+    let leaf = intent.leaf()?;
+    let action = leaf.action.ok_or_else(|| intent.damaged("it names no action"))?;
     let begun = Payload::of(&intent);
     let dispatched = match dispatch.filter(|dispatch| *dispatch != id.0) {
         Some(dispatch) => Payload::of(&gate.read_log(dispatch)?),
@@ -126,7 +125,7 @@ pub fn for_its_agent(gate: &Gate, id: EffectId, mut effect: Effect) -> Result<Ef
     let mut entries = vec![id.0];
     entries.extend(dispatch.into_iter().chain([latest]).filter(|entry| *entry != id.0));
     let entries = entries.into_iter().map(|entry| gate.read_log(entry)).collect::<Result<Vec<_>, _>>()?;
-    verdict::withhold_effect(gate, &mut effect, &entries).map_err(|error| LogError::Damaged(id.0, error))?;
+    verdict::withhold_effect(gate, &mut effect, &entries)?;
     Ok(effect)
 }
 

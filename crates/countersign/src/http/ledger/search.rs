@@ -3,7 +3,7 @@
 use super::PAGE;
 use crate::http::error::HttpError;
 use crate::http::numbers::{position, within};
-use countersign_core::record::{Leaf, LeafVerdict};
+use countersign_core::record::LeafVerdict;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,7 +85,7 @@ impl PageQuery {
         if !self.filters() {
             return Ok(true);
         }
-        let leaf = Leaf::decode(&entry.leaf).map_err(|error| LogError::Damaged(entry.index, error.to_string()))?;
+        let leaf = entry.leaf()?;
         let is =
             |asked: &Option<String>, found: Option<&str>| asked.as_deref().is_none_or(|asked| found == Some(asked));
         let by_leaf = is(&self.kind, Some(leaf.kind.as_str()))

@@ -210,7 +210,7 @@ fn whoever_waits_is_told_the_outcome() {
 fn an_external_fact_that_cannot_be_read_is_not_shown() {
     let server = started();
     let reply = ask(&server, "/v1/observe", "refund-1", &json!({"facts": ["Row::\"1\""]}));
-    assert_eq!(code(&reply), (502, "external_unread".to_owned()));
+    assert_eq!(code(&reply), (502, "no_adapter".to_owned()));
     let fed = server.put("/v1/facts/Row/1", &json!({"value": {"status": "open"}}));
     assert_eq!(code(&fed), (422, "invalid_value".to_owned()), "external facts are not fed");
     let got = server.get("/v1/facts/Row/1");

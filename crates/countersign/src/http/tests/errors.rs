@@ -50,6 +50,7 @@ const ELSEWHERE: &[ErrorCode] = &[
     ErrorCode::EffectEnded,
     ErrorCode::EffectNotInDoubt,
     ErrorCode::ExternalUnread,
+    ErrorCode::NoAdapter,
     ErrorCode::ReviewClosed,
     ErrorCode::ReviewExpired,
     ErrorCode::ApprovalVoid,

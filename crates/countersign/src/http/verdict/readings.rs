@@ -9,7 +9,7 @@ use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId};
-use countersign_engine::gate::{Gate, Told};
+use countersign_engine::gate::{Gate, LogError, Told};
 
 /// What an action rests on, by the decision on its intent; `None` where it is not guarded as read.
 pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
@@ -21,9 +21,8 @@ pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
 }
 
 /// Adds what an entry that follows says of them.
-pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, latest: &Entry) -> Result<(), String> {
-    let told = gate.told_before(effect, latest.index).map_err(|error| error.to_string())?;
-    let told = changed(&told);
+pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, latest: &Entry) -> Result<(), LogError> {
+    let told = changed(&gate.told_before(effect, latest.index)?);
     let Event::Dispatch(dispatch) = &latest.event else {
         rests_on.changed = told;
         return Ok(());

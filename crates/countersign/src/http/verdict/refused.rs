@@ -2,8 +2,8 @@
 
 use super::of_stored;
 use countersign_api::{Verdict, VerdictKind};
-use countersign_core::record::{Event, Kind, Leaf};
-use countersign_engine::gate::{Gate, StoredEntry};
+use countersign_core::record::{Event, Kind};
+use countersign_engine::gate::{Gate, LogError, StoredEntry};
 
 /// How a parked action ended without being executed, as the entry of that has it.
 pub struct Refusal {
@@ -15,11 +15,11 @@ pub struct Refusal {
 }
 
 /// The refusal or expiry that an entry holds; nothing for entries of other kinds.
-pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
-    let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, LogError> {
+    let leaf = stored.leaf()?;
     let (message, hint) = match (leaf.kind, leaf.review) {
         (Kind::Refusal, Some(review)) => {
-            let reason = match stored.decode().map_err(|error| error.to_string())?.event {
+            let reason = match stored.decode()?.event {
                 Event::Refusal { reason, .. } => format!(": {reason}"),
                 // Where it was erased, no one says why.
                 _ => String::new(),
@@ -37,7 +37,7 @@ pub fn refusal(stored: &StoredEntry) -> Result<Option<Refusal>, String> {
 }
 
 /// The verdict on a parked action that was refused or expired: rejected by that entry, for what it had been parked for.
-pub fn of_refused(gate: &Gate, parked: &StoredEntry, refusal: Refusal, receipt: String) -> Result<Verdict, String> {
+pub fn of_refused(gate: &Gate, parked: &StoredEntry, refusal: Refusal, receipt: String) -> Result<Verdict, LogError> {
     let Refusal { review, entry, message, hint } = refusal;
     Ok(Verdict {
         verdict: VerdictKind::Rejected,

@@ -5,17 +5,17 @@ use countersign_api::{Effect, Evidence};
 use countersign_core::call;
 use countersign_core::disclose::Disclosure;
 use countersign_core::record::Event;
-use countersign_engine::gate::{Gate, StoredEntry};
+use countersign_engine::gate::{Gate, LogError, StoredEntry};
 
 /// Leaves out of what is known of an effect what its agent may not see, by the entry of its intent and that of its dispatch.
-pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]) -> Result<(), String> {
+pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]) -> Result<(), LogError> {
     // What was sent and what was read may hold more than its agent may see.
     (effect.call, effect.failed) = (None, Vec::new());
     let Some((intent, later)) = entries.split_first() else { return Ok(()) };
     let mut said = Said::read(intent)?;
     let mut settled = None;
     for entry in later {
-        let event = entry.decode().map_err(|error| error.to_string())?.event;
+        let event = entry.decode()?.event;
         said.later(&event);
         if let Event::Settle(settle) = event {
             settled = Some(settle.evidence);

@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for Walk {
         while let Some(name) = members.next_key::<String>()? {
             if names.contains(&name) {
                 members.next_value::<IgnoredAny>()?;
-                return Err(A::Error::custom("a name stands twice in one object"));
+                return Err(A::Error::custom("duplicate key in an object"));
             }
             names.insert(name);
             members.next_value::<NoNameTwice>()?;

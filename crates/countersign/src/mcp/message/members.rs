@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Members {
                         false => !names.insert(name.clone()),
                     };
                     if is_known {
-                        return Err(A::Error::custom(format_args!("`{name}` stands twice")));
+                        return Err(A::Error::custom(format_args!("`{name}` appears twice")));
                     }
                     members.push((name, value));
                 }

@@ -156,7 +156,7 @@ async fn relay(
             Written::All => ("it was closed here".to_owned(), false),
             // What it still has to say is read until it closes its output.
             Written::Closed => (incoming.await, false),
-            Written::Stuck => ("it did not read what it was sent while that might be sent".to_owned(), true),
+            Written::Stuck => ("it did not read the request before its deadline".to_owned(), true),
         },
     }
 }
