@@ -5,11 +5,12 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
-use super::{ActionType, AsRead, Mode, OnFail, Require, budgets, call, params, reads, writes};
+use super::{ActionType, AsRead, CARRIED, Mode, OnFail, Require, budgets, call, params, reads, writes};
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
+use toml::de::DeValue;
 
 /// The ids of the preconditions and budgets of an action type; a rejection names them, so each means one thing.
 #[derive(Debug, Default)]
@@ -131,7 +132,8 @@ pub(super) fn read<'a>(
 /// What the action rests on, where it is guarded as read.
 fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> Option<AsRead> {
     let is_guarded = body.choice("guard", &[("as-read", true), ("none", false)], problems).unwrap_or(false);
-    let rests_on = tools(source, body, "rests_on", problems);
+    let carried = is_carried(body);
+    let rests_on = if carried { Vec::new() } else { tools(source, body, "rests_on", problems) };
     let must_read = tools(source, body, "must_read", problems);
     let stale_after_ms = body.duration("stale_after", problems);
     if is_guarded {
@@ -139,13 +141,18 @@ fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> 
             let message = "`guard = \"as-read\"` is for actions with a `call`";
             problems.error(&body.span, message, "give the action a `call`, or leave the guard out");
         }
-        return Some(AsRead { rests_on, must_read, stale_after_ms });
+        return Some(AsRead { rests_on, carried, must_read, stale_after_ms });
     }
-    if !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
+    if carried || !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
         let message = "`rests_on`, `must_read` and `stale_after` of an action need `guard = \"as-read\"`";
         problems.error(&body.span, message, "add guard = \"as-read\", or leave them out");
     }
     None
+}
+
+/// Whether it rests on readings whose values it carries.
+fn is_carried(body: &mut Table<'_>) -> bool {
+    body.get("rests_on").is_some_and(|(_, node)| matches!(node.get_ref(), DeValue::String(word) if word == CARRIED))
 }
 
 fn tools<'a>(source: &'a str, body: &mut Table<'a>, key: &'static str, problems: &mut Problems) -> Vec<SmolStr> {

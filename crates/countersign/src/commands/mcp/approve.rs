@@ -22,6 +22,7 @@ use clap::Args;
 use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
 use countersign_core::difference::paths;
 use countersign_core::ids::{Digest, FactId, FactType};
+use countersign_core::pact::CARRIED;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -71,6 +72,9 @@ pub struct ApproveArgs {
     /// Leave this path out when answers of the tool are compared, such as /updated_at; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     ignore: Vec<String>,
+    /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
+    #[arg(long, value_name = "WHAT")]
+    rests_on: Option<RestsOn>,
     /// Approve changed definitions without asking; needed where there is no terminal
     #[arg(long, conflicts_with = "show")]
     yes: bool,
@@ -91,6 +95,15 @@ pub enum Guard {
     AsRead,
     /// Not at all.
     None,
+}
+
+/// What calls of a tool rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RestsOn {
+    /// Every reading of the session.
+    All,
+    /// Readings whose values the call carries.
+    Carried,
 }
 
 /// Shows, and approves.
@@ -352,6 +365,8 @@ pub struct Approved<'a> {
     pub reads: bool,
     /// Paths that are left out when its answers are compared.
     pub ignore: &'a [String],
+    /// Whether its calls rest only on readings whose values they carry.
+    pub carried: bool,
 }
 
 /// Approves a tool as it is, whatever was approved before.
@@ -364,6 +379,9 @@ pub fn approve_as(client: &Client, by: &str, upstream: &str, tool: &Tool, approv
     value.insert("guard".to_owned(), json!(AS_READ));
     if text.len() <= TEXT_BYTES_MAX {
         value.insert("text".to_owned(), json!(text));
+    }
+    if approved.carried {
+        value.insert("rests_on".to_owned(), json!(CARRIED));
     }
     if !approved.ignore.is_empty() {
         value.insert("ignore".to_owned(), json!(approved.ignore));
@@ -413,6 +431,12 @@ fn guarded(value: &mut Value, tool: &Tool, args: &ApproveArgs, before: Option<&F
     members.extend(guard.map(|guard| ("guard".to_owned(), guard)));
     let ignore = if args.ignore.is_empty() { was("ignore") } else { Some(json!(args.ignore)) };
     members.extend(ignore.map(|ignore| ("ignore".to_owned(), ignore)));
+    let rests_on = match args.rests_on {
+        Some(RestsOn::Carried) => Some(json!(CARRIED)),
+        Some(RestsOn::All) => None,
+        None => was("rests_on"),
+    };
+    members.extend(rests_on.map(|rests_on| ("rests_on".to_owned(), rests_on)));
     if tool.is_destructive() {
         members.insert("destructive".to_owned(), json!(true));
     }

@@ -1,6 +1,8 @@
 //! `countersign mcp try`: a server, a gate and the gateway in one process.
 
-use super::approve::{Approved, approve_as, approve_server_as, is_redefined, publish, put_changed, read_tools};
+use super::approve::{
+    Approved, RestsOn, approve_as, approve_server_as, is_redefined, publish, put_changed, read_tools,
+};
 use super::{GateClient, Unmapped, open_gateway, secret};
 use crate::client::Client;
 use crate::commands::{Failure, OPERATOR, Outcome, init};
@@ -60,6 +62,9 @@ pub struct TryArgs {
     /// Paths in answers of reading tools that say nothing, such as /updated_at: they are not compared; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     ignore: Vec<String>,
+    /// Let calls rest only on readings whose values their arguments carry, and not on everything that was read
+    #[arg(long, value_name = "WHAT")]
+    rests_on: Option<RestsOn>,
     /// Serve agents over streamable HTTP at this address, at /mcp, until it is ended
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -93,6 +98,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let agent = json!({"org": "local", "roles": [], "standing": "active", "trust": 500});
     let agent = agent.as_object().cloned().unwrap_or_default();
     put_changed(&client, OPERATOR, &FactId::new(FactType::new("Agent")?, AGENT)?, agent)?;
+    let carried = args.rests_on == Some(RestsOn::Carried);
     for Guarded { tool, reads, .. } in &guarded {
         // Started by an agent, no one reads what has changed: the tool stays refused until a person has run this in a terminal.
         if serves && is_redefined(&client, &name, tool)? {
@@ -103,7 +109,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
             continue;
         }
         let ignore = if *reads { args.ignore.as_slice() } else { &[] };
-        approve_as(&client, OPERATOR, &name, tool, &Approved { reads: *reads, ignore })?;
+        approve_as(&client, OPERATOR, &name, tool, &Approved { reads: *reads, ignore, carried: carried && !reads })?;
     }
     approve_server_as(&client, OPERATOR, &name)?;
     if !serves {
