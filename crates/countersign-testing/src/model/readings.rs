@@ -6,6 +6,7 @@
 //!
 //! As beside it, nothing here calls the engine and nothing of the engine is copied: this says what is meant.
 
+mod after;
 mod config;
 pub mod property;
 mod scenario;
