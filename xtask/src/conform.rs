@@ -53,6 +53,7 @@ const CONTROLS: &[(&str, &str)] = &[
     ("no-locks", "AG-097-4.8"),
     ("documentation", "AG-097-4.1"),
     ("verification", "AG-097-8.6"),
+    ("readings", "AG-097-4.2 AG-097-4.3 AG-097-4.4 TOOL-1"),
 ];
 
 /// Builds both binaries, and checks.

@@ -2,6 +2,7 @@
 //! in turn. The server, the gate and the gateway are processes of their own, and every call through the gateway is an entry that is
 //! synced before it is answered.
 
+mod as_read;
 pub mod bank;
 mod client;
 mod world;
@@ -14,7 +15,7 @@ use client::Client;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use world::World;
+use world::{Guarded, World};
 
 /// What this program is called where it is to be the product.
 pub const COUNTERSIGN: &str = "countersign";
@@ -48,7 +49,7 @@ const KINDS: [Kind; 5] = [READ, WRITE, PASS, OBSERVED, GATED];
 
 /// Measures over one kind of line.
 pub fn measure(folder: &Path, over: Over, report: &mut Report) -> Result<()> {
-    let world = World::start(folder, over)?;
+    let world = World::start(folder, over, Guarded::ByPact)?;
     let prefix = match over {
         Over::Stdio => "mcp",
         Over::Http => "mcp_http",
@@ -64,7 +65,8 @@ pub fn measure(folder: &Path, over: Over, report: &mut Report) -> Result<()> {
     for kind in [READ, PASS, GATED] {
         report.put(&format!("{prefix}_{}_per_s", kind.name), loaded(&world, kind)?);
     }
-    Ok(())
+    drop(world);
+    as_read::measure(&folder.join("as-read"), over, prefix, report)
 }
 
 /// The median of each kind of call in milliseconds, one call at a time.

@@ -27,7 +27,7 @@ use countersign_core::code::Code;
 use countersign_core::decision::Decision;
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
-use countersign_core::record::{Encoder, Entry, Event, Leaf, LeafVerdict, PactsAhead};
+use countersign_core::record::{Encoder, Entry, Event, Kind, Leaf, LeafVerdict, PactsAhead};
 use countersign_ledger::checkpoint::LogKey;
 use countersign_ledger::tree::Frontier;
 use erasing::Erasable;
@@ -277,6 +277,10 @@ impl Auditor {
         let state = &self.fold.state;
         match rests_on {
             RestsOn::Nothing => None,
+            // A reading names what it writes, and rests on the version before.
+            RestsOn::Fact(_) if entry.event.kind() == Kind::Reading => {
+                Some((self.taint.excuse_writes(&entry.event, state)?, Unknown::Value))
+            }
             RestsOn::Fact(fact) => Some((self.taint.excuse_on(fact, &entry.event, state)?, Unknown::Value)),
             RestsOn::Fences => Some((self.lost.under_way(rests_on)?, Unknown::Fences)),
             _ => Some((self.lost.under_way(rests_on)?, Unknown::Beginning)),
@@ -290,7 +294,10 @@ impl Auditor {
             return self.unsure.get(&settle.effect.0).copied();
         }
         if let Event::Session { .. } | Event::Reading { .. } = &entry.event {
-            return Some((self.taint.excuse_writes(&entry.event, &self.fold.state)?, Unknown::Value));
+            let since = self.taint.excuse_writes(&entry.event, &self.fold.state);
+            // Whether it was the first of its name follows from the session, which the entry itself need not write.
+            let since = since.or_else(|| self.taint.excuse_writes(&again.event, &self.fold.state));
+            return Some((since?, Unknown::Value));
         }
         let decisions = [entry.event.decision()?, again.event.decision()?];
         // Who may do what, under which pact, and what is halted is never erased: a reason of these is right or wrong. Where both have the

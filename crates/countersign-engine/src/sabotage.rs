@@ -19,7 +19,7 @@ use countersign_core::pact::diagnostic::Diagnostic;
 use countersign_core::pact::load::{Loaded, load};
 use countersign_core::reason::Reason;
 use countersign_core::review::{Parked, Reviews};
-use countersign_core::session::Reread;
+use countersign_core::session::{Held, Reread};
 use countersign_core::state::State;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,6 +84,8 @@ controls! {
     NoLocks = "no-locks",
     /// A pact loads although an action type has no preconditions.
     Documentation = "documentation",
+    /// What was read again right before a call is taken for what was read before.
+    Readings = "readings",
     /// `verify` finds every log whole.
     Verification = "verification",
 }
@@ -134,7 +136,11 @@ impl Sabotaged {
             Some(Control::Dispatch) => Some(Control::Preconditions),
             control => control,
         };
-        dispatch(effect, rereads, &self.without(&effect.action, state, control), now_ms)
+        let as_before: Vec<Reread> = match control {
+            Some(Control::Readings) => rereads.iter().map(|reread| as_before(effect, reread, state)).collect(),
+            _ => rereads.to_vec(),
+        };
+        dispatch(effect, &as_before, &self.without(&effect.action, state, control), now_ms)
     }
 
     /// Decides a parked action under an approval without the control.
@@ -175,6 +181,15 @@ impl Sabotaged {
         let fences = (control == Some(Control::Claims)).then(Fences::default);
         Without { state: self.before.as_ref().unwrap_or(state), facts, rules, fences }
     }
+}
+
+/// A reading that was made again as it was before.
+fn as_before(effect: &Effect, reread: &Reread, state: &State) -> Reread {
+    let noted = effect.rests_on.iter().find(|(fact, _)| *fact == reread.fact).map(|(_, version)| *version);
+    let held = state.facts.get(&reread.fact).and_then(|fact| Held::of(fact)).zip(noted);
+    let Some((held, version)) = held else { return reread.clone() };
+    let digest = if held.version == version { Some(held.digest) } else { held.before };
+    Reread { digest, projection: held.reading.projection, ..reread.clone() }
 }
 
 /// The facts as they were seen.

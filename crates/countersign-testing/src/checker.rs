@@ -16,6 +16,7 @@ mod history;
 mod model;
 mod reviews;
 mod rules;
+pub mod serial;
 pub mod stored;
 
 pub use grants::{Grants, check_grants};

@@ -12,12 +12,13 @@ mod config;
 mod gate;
 mod line;
 pub mod property;
+pub mod readings;
 mod scenario;
 mod state;
 mod step;
 mod trace;
 
-pub use check::{Report, check};
+pub use check::{Report, check, check_guard};
 pub use config::{Bug, ClaimSpec, Config, Delays, Fact, Operator, Spec};
 pub use gate::Code;
 pub use scenario::{bugs, scenarios, sweep};

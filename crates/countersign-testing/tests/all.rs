@@ -20,6 +20,7 @@ mod keys;
 mod keys_cost;
 mod one_fold;
 mod payments;
+mod readings_model;
 mod rotation;
 mod sim;
 mod storage_crash;

@@ -3,6 +3,7 @@
 pub mod folders;
 mod groups;
 mod lies;
+mod readings;
 
 use countersign_engine::storage::disk::Disk;
 use countersign_testing::folder::verify;

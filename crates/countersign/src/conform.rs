@@ -17,6 +17,7 @@ mod requirements;
 mod screen;
 mod sweep;
 mod time;
+mod tools;
 
 use crate::commands::Failure;
 use crate::key_file;
@@ -33,14 +34,14 @@ use sweep::Sweep;
 
 /// Test a gate against the requirements that it is claimed to meet
 ///
-/// Starts a gate of its own on loopback, in a temporary folder, with a payment service beside it, and runs a procedure for each
-/// AG-097 and CONC id that docs/requirements.md claims as met: it changes what an action was decided on, races it, forges and replays
-/// requests, sets the clock, kills the gate and alters its log. What counts is what the service, the ledger and the facts say
-/// afterwards. Takes half a minute.
+/// Starts a gate of its own on loopback, in a temporary folder, with a payment service and an MCP server beside it, and runs a procedure
+/// for each AG-097, CONC and TOOL id that docs/requirements.md claims as met: it changes what an action was decided on, races it, forges
+/// and replays requests, sets the clock, kills the gate and alters its log. What counts is what the service, the server, the ledger and
+/// the facts say afterwards. Takes half a minute.
 ///
 /// With --target it tests a gate that you run. It needs the key of an operator with the roles admin, publisher, feeder and auditor, and
 /// leaves things behind there: pacts named conform-…, fact types named Conform…, and agents named conform-…. What needs a gate of its
-/// own (a payment service, a clock, a kill, the log's files) is then not_yet.
+/// own (a payment service, an MCP server, a clock, a kill, the log's files) is then not_yet.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -64,6 +65,9 @@ pub struct ConformArgs {
     /// Test the gate at this address, which runs already
     #[arg(long, value_name = "URL", requires = "key")]
     target: Option<String>,
+    /// Be the MCP server that procedures on tools use, with its shelf in this folder, and nothing else
+    #[arg(long, value_name = "DIR", hide = true, exclusive = true)]
+    shelf: Option<PathBuf>,
     /// The key of an operator of that gate
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
@@ -108,9 +112,9 @@ type Procedure = fn(&Bench) -> Result<Json>;
 /// The procedure of each id that has one.
 const PROCEDURES: &[(&str, Procedure)] = &[
     ("AG-097-4.1", |bench| clauses::documented(&bench.subject)),
-    ("AG-097-4.2", |bench| clauses::current(&bench.subject)),
-    ("AG-097-4.3", |bench| clauses::told(&bench.subject)),
-    ("AG-097-4.4", |bench| races::atomic(&bench.subject)),
+    ("AG-097-4.2", |bench| over_tools_too(bench, clauses::current, tools::current)),
+    ("AG-097-4.3", |bench| over_tools_too(bench, clauses::told, tools::told)),
+    ("AG-097-4.4", |bench| over_tools_too(bench, races::atomic, tools::atomic)),
     ("AG-097-4.5", |bench| {
         let entries = sweep::judged(bench.sweep()?, |swept| &swept.recorded)?;
         Ok(json!({"rejections": entries.len(), "entries": sweep::span(&entries)}))
@@ -148,7 +152,19 @@ const PROCEDURES: &[(&str, Procedure)] = &[
     ("CONC-6", |bench| played::play(&bench.subject, "CONC-6")),
     ("CONC-7", |bench| played::play(&bench.subject, "CONC-7")),
     ("CONC-8", |bench| approvals::raced(&bench.subject)),
+    ("TOOL-1", |bench| of_our_own(bench, tools::guarded)),
 ];
+
+/// Runs a procedure on actions that a pact models, and where the gate is our own another on tools that none does.
+fn over_tools_too(bench: &Bench, run: fn(&Subject) -> Result<Json>, over_tools: fn() -> Result<Json>) -> Result<Json> {
+    let mut evidence = run(&bench.subject)?;
+    if bench.subject.own().is_ok()
+        && let Some(members) = evidence.as_object_mut()
+    {
+        members.insert("tools".to_owned(), over_tools()?);
+    }
+    Ok(evidence)
+}
 
 /// Runs what kills gates, sets clocks or reads files: never beside a gate that is someone else's.
 fn of_our_own(bench: &Bench, run: impl FnOnce() -> Result<Json>) -> Result<Json> {
@@ -158,6 +174,9 @@ fn of_our_own(bench: &Bench, run: impl FnOnce() -> Result<Json>) -> Result<Json>
 
 /// Runs it.
 pub fn run(args: &ConformArgs) -> Result<ExitCode> {
+    if let Some(folder) = &args.shelf {
+        return tools::shelf::serve(folder).map(|()| ExitCode::SUCCESS);
+    }
     let rows = chosen(&args.only)?;
     let subject = match (&args.target, &args.key) {
         (Some(url), Some(key)) => Subject::at(url, key_file::read(key)?, None)?,

@@ -11,6 +11,7 @@ mod doubts;
 mod gated;
 pub mod hostile;
 mod http;
+mod interleaved;
 mod many;
 mod observing;
 mod passing;

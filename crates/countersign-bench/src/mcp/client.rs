@@ -47,18 +47,32 @@ impl Client {
     }
 
     fn request(&mut self, method: &str, params: &Value) -> Result<String> {
-        self.next += 1;
-        self.line.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}).to_string())?;
+        self.send(method, params)?;
         self.line.answer()
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> Result<()> {
+        self.next += 1;
+        self.line.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}).to_string())
     }
 
     /// Calls a tool, which must do what it is asked for.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Result<()> {
-        let answer = self.request("tools/call", &json!({"name": tool, "arguments": arguments}))?;
-        if answer.contains("\"structuredContent\":{\"status\":\"active\"") {
-            return Ok(());
+        self.calls(tool, std::slice::from_ref(arguments))
+    }
+
+    /// Calls a tool several times, without waiting for one before the next.
+    pub fn calls(&mut self, tool: &str, arguments: &[Value]) -> Result<()> {
+        for arguments in arguments {
+            self.send("tools/call", &json!({"name": tool, "arguments": arguments}))?;
         }
-        bail!("{tool} was not carried out: {answer}")
+        for _ in arguments {
+            let answer = self.line.answer()?;
+            if !answer.contains("\"structuredContent\":{\"status\":\"active\"") {
+                bail!("{tool} was not carried out: {answer}");
+            }
+        }
+        Ok(())
     }
 }
 

@@ -24,6 +24,15 @@ pub struct World {
     bank: Option<Running>,
 }
 
+/// How the bank's tools are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guarded {
+    /// By a pact that says what a transfer rests on.
+    ByPact,
+    /// By what was read, without a pact.
+    AsRead,
+}
+
 /// A process that listens; ended when dropped.
 struct Running {
     child: Child,
@@ -32,7 +41,7 @@ struct Running {
 
 impl World {
     /// Makes it.
-    pub fn start(folder: &Path, over: Over) -> Result<Self> {
+    pub fn start(folder: &Path, over: Over, guarded: Guarded) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let folder = std::path::absolute(folder)?;
         let exe = std::env::current_exe().context("this program cannot be found")?;
@@ -53,8 +62,13 @@ impl World {
         let gate = Running::start(&mut countersign(&folder, &["serve", "--listen", "127.0.0.1:0"])?)?;
         let agent = r#"{"roles":[],"standing":"active","org":"bench","trust":500}"#;
         run(&folder, &["fact", "put", "Agent", AGENT, agent, "--server", &gate.url])?;
-        run(&folder, &["mcp", "approve", "--server", &gate.url])?;
-        run(&folder, &["pact", "publish", "bank.toml", "--server", &gate.url])?;
+        match guarded {
+            Guarded::ByPact => {
+                run(&folder, &["mcp", "approve", "--server", &gate.url])?;
+                run(&folder, &["pact", "publish", "bank.toml", "--server", &gate.url])?;
+            }
+            Guarded::AsRead => run(&folder, &["mcp", "approve", "--guard", "as-read", "--server", &gate.url])?,
+        }
         let words = ["mcp", "serve", "--agent", AGENT, "--server", &gate.url, "--listen", "127.0.0.1:0"];
         let gateway = match over {
             Over::Stdio => None,

@@ -192,7 +192,7 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
 
 /// The digest that the write rests on: that of the version that the intent noted. Where it is not known whether that version had
 /// reached the agent, the one before it counts as well, and if they differ nothing is the same as both.
-fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
+pub(crate) fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
     let name = held.reading.place.name();
     let unsure = action.unsure.iter().filter(|unsure| **unsure == name).count();
     match (held.version.checked_sub(version)?, unsure) {

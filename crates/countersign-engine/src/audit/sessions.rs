@@ -1,8 +1,9 @@
 //! Sessions and readings, derived again: what was read is an input, and what it wrote follows from it.
 
 use super::fault::{Fault, RestsOn};
+use countersign_core::call::EffectId;
 use countersign_core::decision::Write;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, Digest};
 use countersign_core::record::{Entry, Event};
 use countersign_core::session::{self, Held, READING, Session, SessionId};
 use countersign_core::state::{State, written};
@@ -24,7 +25,7 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
     Ok(Event::Session { writes: session::open(&agent, entry.index, state) })
 }
 
-/// A reading: its answer is an input.
+/// A reading: its answer is an input, and of one that is told with an outcome whether that could be told.
 pub(super) fn read_again(entry: &Entry, event: &Event, state: &State) -> Result<Event, Fault> {
     let Event::Reading { writes, effect } = event else { return Err("it is no reading".to_owned().into()) };
     let first = writes.first().filter(|write| write.fact.ty().as_str() == READING);
@@ -33,8 +34,28 @@ pub(super) fn read_again(entry: &Entry, event: &Event, state: &State) -> Result<
     let (Some(id), Some(held)) = (id, held) else { return Err("it writes no reading".to_owned().into()) };
     let session = Session::find(id, state).map_err(|refused| refused.to_string());
     let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+    let content = held.reading.content.as_deref();
+    if content.is_some_and(|content| Digest::of(content.as_bytes()) != held.digest) {
+        return Err("its digest is not that of what was read".to_owned().into());
+    }
+    if let Some(effect) = effect {
+        check_told(*effect, &held, state)?;
+    }
     let writes = session::read(&session, &held.reading, state).map_err(|refused| refused.to_string())?;
     Ok(Event::Reading { writes, effect: *effect })
+}
+
+/// What takes the place of a reading without having been asked for is told with the outcome of a write that rests on it, and in full.
+fn check_told(id: EffectId, held: &Held, state: &State) -> Result<(), Fault> {
+    let effect = state.effects.find(id).map_err(|refused| refused.to_string());
+    let effect = effect.map_err(Fault::on(RestsOn::Effect(id.0)))?;
+    if effect.action.session != Held::session(&held.fact) {
+        return Err(format!("{id} is not of its session").into());
+    }
+    match session::told(effect, std::slice::from_ref(&held.reading), state).as_slice() {
+        [true] => Ok(()),
+        _ => Err(Fault::on(RestsOn::Fact(held.fact.clone()))(format!("what it changes is not told in full with {id}"))),
+    }
 }
 
 /// The reading that a write holds.

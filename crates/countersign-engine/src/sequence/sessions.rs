@@ -10,7 +10,7 @@ use countersign_core::decision::Decision;
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Dispatch, Event};
 use countersign_core::session::{self, Reading, Reread, Session, SessionId, SessionRefusal};
 
@@ -71,21 +71,28 @@ impl Sequencer {
         }
     }
 
-    /// Keeps what was read again in the turn of an effect and is told with its outcome. What cannot be kept is left out: the agent's
-    /// older reading then stays the one that counts.
-    fn refresh(&mut self, batch: &mut Batch, effect: EffectId, readings: &[Reading], now_ms: u64) {
-        let session = self.state.effects.find(effect).ok().and_then(|effect| effect.action.session);
-        let Some(session) = session else { return };
-        for reading in readings {
+    /// Keeps what was read again in the turn of an effect and is told with its outcome. What is not told in full, or cannot be kept, is
+    /// left out: the agent's older reading then stays the one that counts.
+    fn refresh(&mut self, batch: &mut Batch, id: EffectId, readings: &[Reading], now_ms: u64) -> Vec<FactId> {
+        let mut entered = Vec::new();
+        let Ok(effect) = self.state.effects.find(id) else { return entered };
+        let Some(session) = effect.action.session else { return entered };
+        let told = session::told(effect, readings, &*self.state);
+        for (reading, _) in readings.iter().zip(told).filter(|(_, is_told)| *is_told) {
             let writes =
                 Session::find(session, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
-            let Ok(writes) = writes.inspect_err(|error: &SessionRefusal| tracing::warn!(%effect, %error, "not kept"))
+            let Ok(writes) =
+                writes.inspect_err(|error: &SessionRefusal| tracing::warn!(effect = %id, %error, "not kept"))
             else {
                 continue;
             };
-            let event = Event::Reading { writes, effect: Some(effect) };
-            self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
+            if session::keeps_content(&writes) {
+                entered.extend(session.reading(&reading.place));
+                let event = Event::Reading { writes, effect: Some(id) };
+                self.enter(batch, now_ms, AgentId::gate(), Auth::None, event, None);
+            }
         }
+        entered
     }
 
     /// Settles a call. What is told with its outcome is entered right in front of it: whoever tells of the one finds the other there.
@@ -107,7 +114,7 @@ impl Sequencer {
     /// Decides an effect whose readings were just read again. It holds its turn, so it waits for no fence. What is told of a change is
     /// entered first, and the decision after it.
     pub(super) fn dispatch_as_read(&mut self, batch: &mut Batch, request: DispatchAsRead, reply: Reply, now_ms: u64) {
-        let DispatchAsRead { effect: id, rereads, fresh } = request;
+        let DispatchAsRead { effect: id, mut rereads, fresh } = request;
         let first = match self.decide_as_read(id, &rereads, now_ms) {
             Ok(first) => first,
             Err(refusal) => return batch.refuse(reply, refusal),
@@ -115,7 +122,8 @@ impl Sequencer {
         let is_changed = first.blocked().is_some_and(|blocked| blocked.code() == Code::ReadingChanged);
         let decision = if is_changed {
             let told = fresh.iter().filter(|reading| is_told(reading, &rereads)).cloned().collect::<Vec<_>>();
-            self.refresh(batch, id, &told, now_ms);
+            let entered = self.refresh(batch, id, &told, now_ms);
+            rereads.iter_mut().for_each(|reread| reread.told &= entered.contains(&reread.fact));
             self.decide_as_read(id, &rereads, now_ms).unwrap_or(first)
         } else {
             first

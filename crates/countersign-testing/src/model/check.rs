@@ -1,12 +1,14 @@
 //! Goes through every state of a configuration.
 
-use super::{Config, Protocol, State, Step};
+use super::readings::{self, Guard};
+use super::{Config, Protocol, Step};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use std::fmt;
+use std::hash::Hash;
 
 /// What a check found.
 #[derive(Debug)]
-pub struct Report {
+pub struct Report<S = Step> {
     /// The configuration.
     pub name: &'static str,
     /// How many states there are. Fewer where the check ended with the first broken property.
@@ -16,20 +18,20 @@ pub struct Report {
     /// How many steps the longest of the shortest ways has.
     pub depth: usize,
     /// The properties that do not hold, each with a way to a state in which it does not.
-    pub broken: Vec<(&'static str, Vec<Step>)>,
+    pub broken: Vec<(&'static str, Vec<S>)>,
     /// What should be met somewhere and is not.
     pub missed: Vec<&'static str>,
 }
 
-impl Report {
+impl<S> Report<S> {
     /// The way to a state in which a property does not hold.
     #[must_use]
-    pub fn counterexample(&self, property: &str) -> Option<&[Step]> {
+    pub fn counterexample(&self, property: &str) -> Option<&[S]> {
         self.broken.iter().find(|(name, _)| *name == property).map(|(_, way)| way.as_slice())
     }
 }
 
-impl fmt::Display for Report {
+impl<S: fmt::Debug> fmt::Display for Report<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, states, steps, depth, .. } = self;
         write!(out, "{name}: {states} states, {steps} steps, depth {depth}")?;
@@ -46,9 +48,24 @@ impl fmt::Display for Report {
 /// Looks at every state of a configuration; with `to_the_end` false, only until a property is found broken.
 #[must_use]
 pub fn check(config: Config, to_the_end: bool) -> Report {
-    let name = config.name;
-    let finish = if to_the_end { HasDiscoveries::All } else { HasDiscoveries::AnyFailures };
-    let checker = Protocol::new(config).checker().finish_when(finish).spawn_bfs().join();
+    let until = if to_the_end { HasDiscoveries::All } else { HasDiscoveries::AnyFailures };
+    checked(config.name, Protocol::new(config), until)
+}
+
+/// The same for the guard that compares what was read; with a bug, only until what it breaks is found broken.
+#[must_use]
+pub fn check_guard(config: readings::Config) -> Report<readings::Step> {
+    let breaks = config.bug.map(|bug| HasDiscoveries::AnyOf(bug.breaks().iter().copied().collect()));
+    checked(config.name, Guard::new(config), breaks.unwrap_or(HasDiscoveries::All))
+}
+
+fn checked<M>(name: &'static str, model: M, finish: HasDiscoveries) -> Report<M::Action>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: fmt::Debug + Clone + PartialEq + Hash + Send + Sync,
+    M::Action: fmt::Debug + Copy + PartialEq + Send + Sync,
+{
+    let checker = model.checker().finish_when(finish).spawn_bfs().join();
     let found = checker.discoveries();
     let mut broken = Vec::new();
     let mut missed = Vec::new();
@@ -65,7 +82,11 @@ pub fn check(config: Config, to_the_end: bool) -> Report {
 
 /// The steps of a way until the property is broken. The checker keeps the last way that it found, which may go on for long
 /// after that.
-fn until(property: &Property<Protocol>, model: &Protocol, path: &Path<State, Step>) -> Vec<Step> {
+fn until<M: Model>(property: &Property<M>, model: &M, path: &Path<M::State, M::Action>) -> Vec<M::Action>
+where
+    M::State: Clone + PartialEq,
+    M::Action: Copy + PartialEq,
+{
     let whole = path.clone().into_vec();
     let holds = whole.iter().take_while(|(state, _)| (property.condition)(model, state));
     holds.filter_map(|(_, step)| *step).collect()

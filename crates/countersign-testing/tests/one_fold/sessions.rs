@@ -67,7 +67,7 @@ impl History {
             let mut reading = self.reading();
             reading.place = held.reading.place.clone();
             if self.rng.below(3) > 0 {
-                reading.digest = held.digest;
+                (reading.digest, reading.content) = (held.digest, held.reading.content.clone());
             }
             let is_read = self.rng.below(5) > 0;
             let told = reading.digest != held.digest && self.rng.below(2) == 0;

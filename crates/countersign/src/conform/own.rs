@@ -23,7 +23,7 @@ pub struct Own {
 }
 
 /// A gate's process; killed when dropped.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Own {
     /// Makes a data folder, and starts a gate on it; gives its address and its admin's key.
@@ -76,7 +76,8 @@ pub fn output(folder: &Path, args: &[&str]) -> Result<(Option<i32>, String)> {
     Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-fn run(folder: &Path, args: &[&str]) -> Result<()> {
+/// Runs this program in a folder to its end, which must be a good one.
+pub fn run(folder: &Path, args: &[&str]) -> Result<()> {
     let output = command(folder, args)?.output().context("this program cannot be started again")?;
     if output.status.success() {
         return Ok(());
@@ -86,7 +87,7 @@ fn run(folder: &Path, args: &[&str]) -> Result<()> {
 }
 
 /// This program again. Of the caller's environment it has only what is logged and where temporary files go.
-fn command(folder: &Path, args: &[&str]) -> Result<Command> {
+pub fn command(folder: &Path, args: &[&str]) -> Result<Command> {
     let program = std::env::current_exe().context("the system does not say which program this is")?;
     let mut command = Command::new(program);
     command.args(args).current_dir(folder).env_clear().stdin(Stdio::null());
@@ -101,7 +102,8 @@ const SABOTAGE: Option<&str> = Some(countersign_engine::sabotage::VARIABLE);
 #[cfg(not(feature = "sabotage"))]
 const SABOTAGE: Option<&str> = None;
 
-fn serve(folder: &Path) -> Result<(Process, String)> {
+/// Starts a gate on the data folder in a folder; gives its address.
+pub fn serve(folder: &Path) -> Result<(Process, String)> {
     let mut command = command(folder, &["serve", "--data", "data", "--listen", "127.0.0.1:0"])?;
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut process = Process(child.context("the gate cannot be started")?);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::sync::LazyLock;
 
 /// The families whose ids have procedures.
-const FAMILIES: [&str; 2] = ["AG-097-", "CONC-"];
+const FAMILIES: [&str; 3] = ["AG-097-", "CONC-", "TOOL-"];
 
 /// How far a requirement is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

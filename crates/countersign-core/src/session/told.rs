@@ -1,0 +1,39 @@
+//! What is told in full with the outcome of a write, and so counts as read from then on.
+
+use super::{Held, Reading};
+use crate::decide::{Snapshot, rested_on};
+use crate::decision::Write;
+use crate::difference::{Pair, TOLD_BYTES_MAX, tell};
+use crate::effect::Effect;
+
+/// Which of these readings, made again for an effect, are told in full with its outcome. The effect has to rest on the reading, its agent
+/// has to have what the session has of it, that and what was read now has to be kept, and the differences have to fit together.
+pub fn told(effect: &Effect, readings: &[Reading], snapshot: &(impl Snapshot + ?Sized)) -> Vec<bool> {
+    let before: Vec<Option<Held>> = readings.iter().map(|reading| known(effect, reading, snapshot)).collect();
+    let pairs: Vec<Pair<'_>> = readings.iter().zip(&before).map(|(now, before)| pair(now, before.as_ref())).collect();
+    let differences = tell(&pairs, TOLD_BYTES_MAX);
+    readings.iter().zip(differences).map(|(reading, told)| reading.content.is_some() && told.is_whole).collect()
+}
+
+fn pair<'a>(now: &'a Reading, before: Option<&'a Held>) -> Pair<'a> {
+    Pair {
+        name_bytes: now.place.called_bytes(),
+        before: before.and_then(|held| held.reading.content.as_deref()),
+        after: now.content.as_deref().unwrap_or_default(),
+    }
+}
+
+/// The reading as the session of an effect has it, if the effect rests on it and the agent is known to have it.
+fn known(effect: &Effect, reading: &Reading, snapshot: &(impl Snapshot + ?Sized)) -> Option<Held> {
+    let fact = effect.action.session?.reading(&reading.place)?;
+    let (_, version) = effect.rests_on.iter().find(|(noted, _)| *noted == fact)?;
+    let held = Held::of(snapshot.fact(&fact)?)?;
+    // A difference says what there is only to one who has what it differs from.
+    let is_sure = !effect.action.unsure.contains(&reading.place.name()) || held.before == Some(held.digest);
+    (is_sure && rested_on(&effect.action, &held, *version) == Some(held.digest)).then_some(held)
+}
+
+/// Whether what a reading writes has its content: what is too long is kept by its digest.
+pub fn keeps_content(writes: &[Write]) -> bool {
+    writes.first().and_then(|write| write.value.as_ref()).is_some_and(|value| value.get("content").is_some())
+}
