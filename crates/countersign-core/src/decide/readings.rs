@@ -108,6 +108,10 @@ pub(super) fn compare(
     if decision.dispatched().is_none() {
         return decision;
     }
+    // Whoever asked for it was told nothing, and it must not run by itself, in shadow mode neither.
+    if let Err(reason) = check_not_cut_off(effect, rereads) {
+        return decision.rejected(reason);
+    }
     match (differing(effect, rereads, snapshot), kind.mode) {
         (Ok(()), _) => decision,
         // What would have blocked earlier is told in preference.
@@ -116,13 +120,17 @@ pub(super) fn compare(
     }
 }
 
-fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
-    // The gate ended while the write waited: whoever asked for it was told nothing, and it must not run by itself.
-    if let Some(session) = effect.action.session
-        && rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact))
-    {
-        return Err(Reason::SessionNotOpen { session });
+/// Whether the gate ended while the write waited.
+fn check_not_cut_off(effect: &Effect, rereads: &[Reread]) -> Result<(), Reason> {
+    match effect.action.session {
+        Some(session) if rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact)) => {
+            Err(Reason::SessionNotOpen { session })
+        }
+        _ => Ok(()),
     }
+}
+
+fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
     let (mut unread, mut changed) = (Vec::new(), Vec::new());
     for (fact, version) in &effect.rests_on {
         let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {

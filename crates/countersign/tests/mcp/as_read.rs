@@ -1,5 +1,6 @@
 //! Tools that are guarded as read, without a pact: what the server saw is what counts.
 
+mod newcomer;
 mod shop;
 
 use self::shop::Shop;
