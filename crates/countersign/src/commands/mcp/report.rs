@@ -7,8 +7,9 @@ use crate::mcp::report::{Because, Calls, Collector, Read, Report};
 use crate::terminal::{count, inline, note, say, say_json};
 use anyhow::Result;
 use clap::Args;
+use countersign_core::record::{Entry, Leaf};
 use countersign_engine::audit::AuditError;
-use countersign_engine::fold::{Depth, read, walk_options};
+use countersign_engine::fold::walk_options;
 use countersign_engine::storage::Walk as _;
 use countersign_ledger::tree::Frontier;
 
@@ -55,7 +56,7 @@ fn of_folder(folder: &LogFolder, key: Option<&str>) -> Result<Report> {
     let mut collector = Collector::default();
     let walked = folder.disk()?.walk(walk_options(&key), Frontier::new(), &mut |placed| {
         for found in placed.entries() {
-            collector.entry(&read(found.index, found.leaf, found.payload, Depth::Whole)?.entry);
+            collector.entry(&Entry::decode(Leaf::decode(found.leaf)?, found.payload)?);
         }
         Ok(())
     });

@@ -46,9 +46,11 @@ pub(super) struct Tool {
 }
 
 impl Readings {
-    /// A tool was approved, guarded or not.
+    /// A tool was approved, guarded or not. Where it differed before says nothing of how it is compared from now on.
     pub(super) fn guarded(&mut self, tool: &str, is_guarded: bool) {
-        self.tools.entry(tool.to_owned()).or_default().is_guarded = is_guarded;
+        let before = self.tools.remove(tool).unwrap_or_default();
+        let Tool { read, sessions, .. } = before;
+        self.tools.insert(tool.to_owned(), Tool { read, sessions, is_guarded, ..Tool::default() });
     }
 
     /// Something was read; for an effect, where its change is what a refusal or an own write told.

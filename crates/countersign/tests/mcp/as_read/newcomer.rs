@@ -186,11 +186,12 @@ fn a_report_proposes_what_to_leave_out_what_is_never_used_and_what_to_guard() {
     client.call("get_report", &json!({"lines": 8}));
     shop.set("tea", 3);
     assert!(!is_error(&client.call("sell", &sell(1))), "neither counts any more");
-    // The same of a gate that runs, entry by entry.
-    let asked: Value =
-        serde_json::from_str(&shop.run_ok(&["mcp", "report", "--json", "--server", gate.url()])).unwrap();
-    assert_eq!(asked["calls"], report(&shop, "data")["calls"]);
-    assert_eq!(asked["calls"]["shop/sell"]["calls"], 2, "{asked}");
+    // Beside a gate that runs.
+    let found = report(&shop, "data");
+    assert_eq!(found["calls"]["shop/sell"]["calls"], 2, "{found}");
+    assert_eq!(proposed(&found).len(), 0, "all of it was approved: {found}");
+    let server = shop.run_ok(&["fact", "get", "McpServer", "shop", "--server", gate.url(), "--json"]);
+    assert!(server.contains("\"guard\":\"as-read\""), "what is approved of one tool leaves its server guarded: {server}");
 }
 
 #[test]
