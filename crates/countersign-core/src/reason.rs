@@ -115,6 +115,8 @@ pub enum Reason {
     ReadingRequired { tools: Vec<SmolStr> },
     /// Readings that are older than the pact lets them be.
     ReadingStale { readings: Vec<ReadingRef>, stale_after: u64 },
+    /// A reading is not there as the pact's conditions ask about it.
+    ReadingUnusable { readings: Vec<UnusableReading> },
     /// One or more preconditions do not hold.
     PreconditionFailed { failed: Vec<FailedPrecondition> },
     /// As many actions wait for a person as are kept.
@@ -156,6 +158,35 @@ pub struct ReadingRef {
     pub upstream: SmolStr,
     /// The tool.
     pub tool: SmolStr,
+}
+
+/// A reading that conditions ask about, and that is not there as the pact declares it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableReading {
+    /// Its name in the pact.
+    pub name: SmolStr,
+    /// The server.
+    pub upstream: SmolStr,
+    /// The tool.
+    pub tool: SmolStr,
+    /// Why it cannot be decided on.
+    pub why: Unusable,
+}
+
+/// Why conditions cannot ask about a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unusable {
+    /// It was not read in the session.
+    NotRead,
+    /// It was too long to keep, and its digest says nothing.
+    DigestOnly,
+    /// There is no object at the declared place.
+    NoSuchPlace,
+    /// An attribute is missing, or of another type.
+    OtherType,
+    /// It was read again since the action was asked for, and which reading was the latest then is not known any more.
+    ReadMeanwhile,
 }
 
 /// A reading that could not be made again.
@@ -549,6 +580,7 @@ impl Reason {
             Self::SessionNotOpen { .. } => Code::SessionNotOpen,
             Self::ReadingRequired { .. } => Code::ReadingRequired,
             Self::ReadingStale { .. } => Code::ReadingStale,
+            Self::ReadingUnusable { .. } => Code::ReadingUnusable,
             Self::ReadingUnread { .. } => Code::ReadingUnread,
             Self::ReadingChanged { .. } => Code::ReadingChanged,
             Self::PreconditionFailed { .. } => Code::PreconditionFailed,

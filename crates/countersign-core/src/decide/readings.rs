@@ -50,7 +50,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         std::iter::once(version_of(&session.fact)).chain(readings).collect()
     }
 
-    fn session(&self) -> Result<Session, Reason> {
+    pub(super) fn session(&self) -> Result<Session, Reason> {
         let id = self.action.session;
         let id = id.ok_or_else(|| Reason::SessionRequired { action: self.kind.name.clone() })?;
         Session::of(id, &self.action.agent, self.snapshot).map_err(|_| Reason::SessionNotOpen { session: id })
@@ -69,6 +69,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         if !missing.is_empty() {
             return Err(Reason::ReadingRequired { tools: missing });
         }
+        self.check_reading_values()?;
         let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
         let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
         let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
@@ -105,6 +106,12 @@ pub(super) fn compare(
     let current =
         effect.rests_on.iter().map(|(fact, _)| snapshot.fact(fact).map_or_else(|| absent(fact.clone()), version_of));
     decision.reads.extend(current);
+    // What was told is entered before this is decided once more. That it has changed says more than that it was read again.
+    if matches!(decision.blocked(), Some(Reason::ReadingUnusable { .. }))
+        && let Err(reason) = differing(effect, rereads, snapshot)
+    {
+        return decision.rejected(reason);
+    }
     if decision.dispatched().is_none() {
         return decision;
     }

@@ -8,7 +8,7 @@ use countersign_core::decision::Decision;
 use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::pact::Mode;
 use countersign_core::reason::{self, Reason};
-use countersign_core::record::{Entry, Event, Kind, Leaf};
+use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId};
 use countersign_engine::gate::{Gate, LogError, StoredEntry, Told};
 
@@ -40,8 +40,8 @@ pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, late
 
 /// Why a guarded call would not have gone off, were its action type not in shadow mode: its dispatch says so, which is some entries in
 /// front of its settlement.
-pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Result<Option<Reason>, String> {
-    let entry = intent.decode().map_err(|error| error.to_string())?;
+pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Result<Option<Reason>, LogError> {
+    let entry = intent.decode()?;
     let Event::Action(decided) = &entry.event else { return Ok(None) };
     let is_watched = {
         let view = gate.view();
@@ -54,10 +54,10 @@ pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Resul
     }
     let first = settled.saturating_sub(LOOKED_BACK_MAX).max(intent.index.saturating_add(1));
     for at in (first..settled).rev() {
-        let stored = gate.read_log(at).map_err(|error| error.to_string())?;
-        let leaf = Leaf::decode(&stored.leaf).map_err(|error| error.to_string())?;
+        let stored = gate.read_log(at)?;
+        let leaf = stored.leaf()?;
         if leaf.kind == Kind::Dispatch && leaf.effect == Some(intent.index) {
-            let entry = stored.decode().map_err(|error| error.to_string())?;
+            let entry = stored.decode()?;
             return Ok(entry.event.decision().and_then(|decision| decision.shadowed.as_deref().cloned()));
         }
     }

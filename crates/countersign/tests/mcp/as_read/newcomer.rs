@@ -191,7 +191,10 @@ fn a_report_proposes_what_to_leave_out_what_is_never_used_and_what_to_guard() {
     assert_eq!(found["calls"]["shop/sell"]["calls"], 2, "{found}");
     assert_eq!(proposed(&found).len(), 0, "all of it was approved: {found}");
     let server = shop.run_ok(&["fact", "get", "McpServer", "shop", "--server", gate.url(), "--json"]);
-    assert!(server.contains("\"guard\":\"as-read\""), "what is approved of one tool leaves its server guarded: {server}");
+    assert!(
+        server.contains("\"guard\":\"as-read\""),
+        "what is approved of one tool leaves its server guarded: {server}"
+    );
 }
 
 #[test]
