@@ -7,10 +7,12 @@
 #![expect(missing_docs, reason = "the members are named for what they hold")]
 
 mod failed;
+mod unusable;
 mod withhold;
 mod words;
 
 pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
+pub use unusable::{Unusable, UnusableReading};
 
 use crate::call::EffectId;
 use crate::canonical::Canonical;
@@ -158,35 +160,6 @@ pub struct ReadingRef {
     pub upstream: SmolStr,
     /// The tool.
     pub tool: SmolStr,
-}
-
-/// A reading that conditions ask about, and that is not there as the pact declares it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnusableReading {
-    /// Its name in the pact.
-    pub name: SmolStr,
-    /// The server.
-    pub upstream: SmolStr,
-    /// The tool.
-    pub tool: SmolStr,
-    /// Why it cannot be decided on.
-    pub why: Unusable,
-}
-
-/// Why conditions cannot ask about a reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unusable {
-    /// It was not read in the session.
-    NotRead,
-    /// It was too long to keep, and its digest says nothing.
-    DigestOnly,
-    /// There is no object at the declared place.
-    NoSuchPlace,
-    /// An attribute is missing, or of another type.
-    OtherType,
-    /// It was read again since the action was asked for, and which reading was the latest then is not known any more.
-    ReadMeanwhile,
 }
 
 /// A reading that could not be made again.

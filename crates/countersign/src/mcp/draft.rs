@@ -83,8 +83,8 @@ pub fn action_lines(upstream: &str, tool: &Tool) -> String {
 
 fn head(upstream: &str, reads: &[&Tool], writes: &[&Tool]) -> String {
     let mut text = format!(
-        "# A first pact for the MCP server `{upstream}`, drafted from its tools. It works as it is: an action runs only if everything that\n\
-         # its agent has read in the session still reads the same right before the call. Below, what you may want to change stands as a\n\
+        "# A first pact for the MCP server `{upstream}`, drafted from its tools. It works as it is: an action runs only if everything\n\
+         # that its agent has read in the session still reads the same right before the call. Below, what you may want to change stands as a\n\
          # comment next to the line that changes it. Then: `countersign pact check` and `countersign pact publish`.\n\
          #\n\
          # QUESTION: which tools only read? This is a guess, and counts once an admin has approved it. The gate may make a call of a tool\n\
@@ -145,8 +145,8 @@ fn action(upstream: &str, tool: &Tool, reads: &[&Tool], pair: Option<&Pair<'_>>)
          # QUESTION: who may? Every agent, unless you ask for a role: `countersign agent new --role {upstream}-writer`.\n\
          # allow = 'principal.roles.contains(\"{upstream}-writer\")'\n\
          allow = 'principal.standing == \"active\"'\n\
-         # QUESTION: when this tool answers with an error, has it done nothing? If it may have done a part of it, on_error = \"in_doubt\":\n\
-         # then a person says what became of the call.\n\
+         # QUESTION: when this tool answers with an error, has it done nothing? If it may have done a part of it, write\n\
+         # on_error = \"in_doubt\": then a person says what became of the call.\n\
          call = {{ mcp = \"{upstream}\", tool = \"{name}\", on_error = \"failed\" }}\n\n"
     ));
     for (param, why) in dropped {

@@ -208,7 +208,8 @@ fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool])
     say_snippet(args, name)?;
     let data = args.data.display();
     say(format_args!(
-        "\nThe ledger is in {data}. What was asked, refused and why:\n  countersign mcp report --data {data}\nEntry by entry, while no agent has it open:\n  countersign ledger list --data {data}"
+        "\nThe ledger is in {data}. What was asked, refused and why:\n  countersign mcp report --data {data}\n\
+         Entry by entry, while no agent has it open:\n  countersign ledger list --data {data}"
     ));
     Ok(())
 }
