@@ -84,8 +84,8 @@ pub fn action_lines(upstream: &str, tool: &Tool) -> String {
 fn head(upstream: &str, reads: &[&Tool], writes: &[&Tool]) -> String {
     let mut text = format!(
         "# A first pact for the MCP server `{upstream}`, drafted from its tools. It works as it is: an action runs only if everything\n\
-         # that its agent has read in the session still reads the same right before the call. Below, what you may want to change stands as a\n\
-         # comment next to the line that changes it. Then: `countersign pact check` and `countersign pact publish`.\n\
+         # that its agent has read in the session still reads the same right before the call. What you may want to change stands below\n\
+         # as a comment next to the line that changes it. Then: `countersign pact check` and `countersign pact publish`.\n\
          #\n\
          # QUESTION: which tools only read? This is a guess, and counts once an admin has approved it. The gate may make a call of a tool\n\
          # that only reads again at any time, so one that changes something must not be among them.\n"
