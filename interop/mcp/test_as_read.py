@@ -1,8 +1,10 @@
 """Real servers behind `countersign mcp try`, with no rule written for any of them.
 
-Each task reads and then writes, and uses every tool of its server that writes. It runs four times: straight on the server; through the
-gate, undisturbed; through the gate, while something that it read is changed behind its back before each write; and through the gate,
-while things are changed that it never read. What counts is what the server has in the end, and not what the client was told.
+Each task reads and then writes, and uses every tool of its server that writes. It runs straight on the server, and then through the
+gate: undisturbed; while something beside its write is changed in what it read, with all readings counting and with those alone that its
+writes carry values of; while what it read is deleted, renamed, or becomes another kind of thing; while another session changes it
+through the gate; while things are changed that it never read; and with a server that vanishes before it is read again, or after that and
+before the call. What counts is what the server has in the end, and not what the client was told.
 """
 
 import json
@@ -12,7 +14,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from pathlib import Path
 
 COUNTERSIGN = os.environ["COUNTERSIGN"]
@@ -72,6 +76,63 @@ class Client:
             self.process.stderr.close()
 
 
+class Http:
+    """A client over HTTP, with a session of its own."""
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def __init__(self, url):
+        self.url, self.session, self.asked = url, None, 0
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "task", "version": "1"}}
+        self.request("initialize", hello)
+        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def post(self, message):
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        if self.session:
+            headers["mcp-session-id"] = self.session
+        request = urllib.request.Request(self.url, json.dumps(message).encode(), headers)
+        with self.opener.open(request, timeout=ANSWER_WITHIN) as answer:
+            self.session = answer.headers.get("mcp-session-id") or self.session
+            lines = answer.read().decode().splitlines()
+        lines = [line.removeprefix("data: ") for line in lines if line.startswith(("data: ", "{"))]
+        return [json.loads(line) for line in lines if line]
+
+    def request(self, method, params):
+        self.asked += 1
+        messages = self.post({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params})
+        return next(message for message in messages if message.get("id") == self.asked)
+
+    call = Client.call
+
+
+class Listening:
+    """A gateway that listens, with a client of its own."""
+
+    def __init__(self, command, cwd):
+        command = [*command, "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd, env=ENV)
+        for line in self.process.stderr:
+            if line.startswith("Listening on "):
+                break
+        else:
+            raise AssertionError("does not listen")
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        url = line.removeprefix("Listening on ").strip()
+        self.client, self.other = Http(url), Http(url)
+
+    def call(self, tool, **arguments):
+        return self.client.call(tool, **arguments)
+
+    def end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
 def text(result):
     return "\n".join(item.get("text", "") for item in result.get("content", []))
 
@@ -117,10 +178,33 @@ class Files:
     def disturb_unread(self, number):
         (self.root / "unread.txt").write_text(f"changed {number}\n")
 
+    def plan(self):
+        return next(path for path in (self.root / "plan.txt", self.root / "moved.txt") if path.exists())
+
+    def disturb_deleted(self, number):
+        plan = self.root / "plan.txt"
+        plan.unlink() if plan.exists() else plan.write_text("buy 10 apples\n")
+
+    def disturb_renamed(self, number):
+        plan = self.plan()
+        plan.rename(self.root / ("moved.txt" if plan.name == "plan.txt" else "plan.txt"))
+
+    def disturb_type(self, number):
+        plan = self.root / "plan.txt"
+        if plan.is_dir():
+            plan.rmdir()
+            plan.write_text("buy 10 apples\n")
+        else:
+            plan.unlink()
+            plan.mkdir()
+
+    def through(self, client, number):
+        return client.call("write_file", path=str(self.root / "plan.txt"), content=f"buy {number} pears\n")
+
     def state(self):
         found = {str(path.relative_to(self.root)): path.read_text() for path in sorted(self.root.rglob("*")) if path.is_file()}
-        found.pop("plan.txt")
-        found.pop("unread.txt")
+        for name in ("plan.txt", "moved.txt", "unread.txt"):
+            found.pop(name, None)
         return found
 
 
@@ -156,6 +240,29 @@ class Memory:
             ([look], ("delete_entities", {"entityNames": ["zoe"]})),
         ]
 
+    def rewrite(self, change):
+        lines = [json.loads(line) for line in self.file.read_text().splitlines()]
+        lines = [line for line in map(change, lines) if line]
+        self.file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+
+    def disturb_deleted(self, number):
+        bob = {"type": "entity", "name": "bob", "entityType": "person", "observations": ["works"]}
+        if '"bob", "entityType"' in self.file.read_text():
+            self.rewrite(lambda line: None if line.get("name") == "bob" else line)
+        else:
+            self.file.write_text(self.file.read_text().rstrip("\n") + "\n" + json.dumps(bob) + "\n")
+
+    def disturb_renamed(self, number):
+        other = {"bob": "rob", "rob": "bob"}
+        self.rewrite(lambda line: {**line, "name": other.get(line["name"], line["name"])} if "name" in line else line)
+
+    def disturb_type(self, number):
+        self.rewrite(lambda line: {**line, "entityType": f"robot {number}"} if line.get("name") == "bob" else line)
+
+    def through(self, client, number):
+        observations = [{"entityName": "bob", "contents": [f"was seen {number} times more"]}]
+        return client.call("add_observations", observations=observations)
+
     def change(self, name, number):
         lines = [json.loads(line) for line in self.file.read_text().splitlines()]
         for line in lines:
@@ -174,6 +281,7 @@ class Memory:
         for line in lines:
             if line.get("type") == "entity":
                 line["observations"] = [it for it in line["observations"] if "was seen" not in it]
+        lines = [line for line in lines if line.get("name") not in ("bob", "rob")]
         return sorted(json.dumps(line, sort_keys=True) for line in lines)
 
 
@@ -198,7 +306,7 @@ class Sqlite:
         return [SQLITE, "--db-path", str(self.file)]
 
     def steps(self):
-        look = ("read_query", {"query": "select item, count from stock where item = 'tea'"})
+        look = ("read_query", {"query": "select item, count from stock order by item"})
         return [
             ([look], ("write_query", {"query": "update stock set count = count - 3 where item = 'tea'"})),
             ([("list_tables", {})], ("create_table", {"query": "create table sold (item text)"})),
@@ -207,7 +315,23 @@ class Sqlite:
 
     def disturb(self, number):
         with self.open() as book:
-            book.execute("update stock set count = count + 100 where item = 'tea'")
+            book.execute("update stock set count = count + 100 where item like 'ri%'")
+
+    def disturb_deleted(self, number):
+        with self.open() as book:
+            if not book.execute("delete from stock where item = 'rice'").rowcount:
+                book.execute("insert into stock values ('rice', 10)")
+
+    def disturb_renamed(self, number):
+        with self.open() as book:
+            book.execute("update stock set item = case item when 'rice' then 'rice, long' else 'rice' end where item like 'ri%'")
+
+    def disturb_type(self, number):
+        with self.open() as book:
+            book.execute("update stock set count = case typeof(count) when 'text' then 10 else 'ten' end where item = 'rice'")
+
+    def through(self, client, number):
+        return client.call("write_query", query="update stock set count = count + 1 where item = 'rice'")
 
     def disturb_unread(self, number):
         with self.open() as book:
@@ -215,7 +339,7 @@ class Sqlite:
 
     def state(self):
         with self.open() as book:
-            tea = book.execute("select count % 100 from stock where item = 'tea'").fetchone()
+            tea = book.execute("select count from stock where item = 'tea'").fetchone()
             return [tea, book.execute("select name from sqlite_master order by name").fetchall()]
 
 
@@ -258,6 +382,32 @@ class Git:
     def disturb(self, number):
         (self.root / f"new-{number}.txt").write_text("a file that status lists\n")
 
+    def disturb_deleted(self, number):
+        note = self.root / "note.txt"
+        note.unlink() if note.exists() else note.write_text("a file that status lists\n")
+
+    def disturb_renamed(self, number):
+        note, other = self.root / "note.txt", self.root / "other.txt"
+        if note.exists():
+            note.rename(other)
+        else:
+            other.unlink(missing_ok=True)
+            note.write_text("a file that status lists\n")
+
+    def disturb_type(self, number):
+        note = self.root / "note.txt"
+        if note.is_dir():
+            (note / "inside").unlink()
+            note.rmdir()
+            note.write_text("a file\n")
+        else:
+            note.unlink(missing_ok=True)
+            note.mkdir()
+            (note / "inside").write_text("in a folder of this name\n")
+
+    # Whatever its tools change that status lists becomes part of the task's own commit.
+    through = None
+
     def disturb_unread(self, number):
         self.git("config", "task.number", str(number))
 
@@ -279,23 +429,24 @@ def work(client, world, disturb=None):
     used = set()
     for number, (reads, (tool, arguments)) in enumerate(world.steps()):
         for read, of in reads:
-            answer = client.call(read, **of)
-            assert not answer.get("isError"), f"{world.name}: {read} {of}: {text(answer)}"
+            client.call(read, **of)
         if disturb:
-            before = world.state()
             disturb(number)
+            before = world.state()
+        refusals = 0
         for attempt in range(4):
             answer = client.call(tool, **arguments)
             if not refused(answer):
                 break
-            seen.refusals += 1
+            refusals += 1
             if disturb and world.state() != before:
                 seen.stale += 1
             meta = answer["_meta"]["countersign"]
             assert len(text(answer).split("\n{")[0]) <= 2048, f"{world.name}: a refusal of {len(text(answer))} bytes"
             for again in meta.get("retry", {}).get("calls", []):
                 client.call(again["tool"], **again.get("arguments", {}))
-        assert not refused(answer), f"{world.name}: {tool} is refused each time: {text(answer)}"
+        seen.refusals += refusals
+        assert refusals <= 1, f"{world.name}: {tool} is refused {refusals} times: {text(answer)}"
         assert not answer.get("isError"), f"{world.name}: {tool} {arguments}: {text(answer)}"
         seen.writes += 1
         used.add(tool)
@@ -303,21 +454,51 @@ def work(client, world, disturb=None):
     return seen
 
 
-def run(kind, way, disturb=None):
+def work_vanishing(client, world, mode):
+    """Does the first step while its server vanishes: nothing may run, and nothing later by itself."""
+    seen = Count()
+    reads, (tool, arguments) = world.steps()[0]
+    for read, of in reads:
+        assert not client.call(read, **of).get("isError")
+    before = world.state()
+    mode.write_text(world.vanishes)
+    answer = client.call(tool, **arguments)
+    assert answer.get("isError"), f"{world.name}: it was done without its server: {text(answer)}"
+    seen.refusals += 1
+    assert not mode.exists(), f"{world.name}: the server did not vanish"
+    # Read once more: whatever might run by itself would have run in front of that.
+    for read, of in reads:
+        client.call(read, **of)
+    seen.stale += world.state() != before
+    answer = client.call(tool, **arguments)
+    assert not answer.get("isError"), f"{world.name}: {tool} after its server came back: {text(answer)}"
+    seen.writes += 1
+    return seen
+
+
+def run(kind, way, disturb=None, more=(), vanishes=None):
     folder = Path(tempfile.mkdtemp(prefix="as-read-"))
     try:
         world = kind(folder)
-        command = world.command()
-        if way == "gate":
+        command, mode = world.command(), folder / "vanish"
+        if vanishes:
+            world.vanishes = vanishes
+            command = [sys.executable, str(Path(__file__).with_name("vanishing.py")), str(mode), *command]
+        if way != "plain":
             quoted = " ".join("'" + word + "'" for word in command)
-            command = [COUNTERSIGN, "mcp", "try", quoted, "--name", kind.name, "--data", str(folder / "gate")]
-        client = Client(command, folder)
+            command = [COUNTERSIGN, "mcp", "try", quoted, "--name", kind.name, "--data", str(folder / "gate"), *more]
+        client = (Listening if way == "listening" else Client)(command, folder)
         try:
-            count = work(client, world, disturb and (lambda number: getattr(world, disturb)(number)))
+            if vanishes:
+                count = work_vanishing(client, world, mode)
+            elif disturb == "through":
+                count = work(client, world, lambda number: world.through(client.other, number))
+            else:
+                count = work(client, world, disturb and (lambda number: getattr(world, disturb)(number)))
         finally:
             client.end()
         state = world.state()
-        if way == "gate":
+        if way != "plain":
             audit = subprocess.run([COUNTERSIGN, "audit", "--data", str(folder / "gate")], capture_output=True, text=True)
             assert audit.returncode == 0, f"{kind.name}: the audit differs: {audit.stdout}{audit.stderr}"
         return count, state
@@ -325,23 +506,53 @@ def run(kind, way, disturb=None):
         shutil.rmtree(folder)
 
 
+# What is changed in what the task has read, none of it what its writes are about.
+BESIDE = ["disturb", "disturb_deleted", "disturb_renamed", "disturb_type", "through"]
+CARRIED = ("--rests-on", "carried")
+
+
+def check(kind, plain, count, state, what):
+    assert state == plain, f"{kind.name}: another end state ({what}): {state} and not {plain}"
+    assert count.stale == 0, f"{kind.name}: {count.stale} writes ran although they were refused ({what})"
+
+
 def main():
-    print("server      writes  refused: undisturbed  read things changed  unread things changed  stale writes")
+    columns = "{:<11} {:>6} {:>6}  {:>7} {:>8} {:>7} {:>8} {:>7} {:>6}  {:>7} {:>8} {:>6}"
+    head = ("server", "writes", "quiet", "changed", "carried", "deleted", "renamed", "retyped", "other", "vanish", "vanish", "unread")
+    print("refused writes, by what was changed before each write")
+    print(columns.format(*head))
+    print(columns.format("", "", "", "", "changed", "", "", "", "session", "reread", "call", ""))
+    writes = refusals = carried = 0
     for kind in (Files, Memory, Sqlite, Git):
         _, plain = run(kind, "plain")
         quiet, state = run(kind, "gate")
-        assert state == plain, f"{kind.name}: another end state through the gate: {state} and not {plain}"
+        check(kind, plain, quiet, state, "undisturbed")
         assert quiet.refusals == 0, f"{kind.name}: {quiet.refusals} refusals although nothing was disturbed"
-        loud, state = run(kind, "gate", "disturb")
-        assert state == plain, f"{kind.name}: another end state when disturbed: {state} and not {plain}"
-        assert loud.refusals > 0, f"{kind.name}: nothing was refused"
-        assert loud.stale == 0, f"{kind.name}: {loud.stale} writes ran although they were refused"
-        assert loud.refusals <= loud.writes, f"{kind.name}: {loud.refusals} refusals of {loud.writes} writes"
+        row = [kind.name, quiet.writes, quiet.refusals]
+        for disturb in BESIDE:
+            if disturb == "through" and kind.through is None:
+                row.append("-")
+                continue
+            way = "listening" if disturb == "through" else "gate"
+            loud, state = run(kind, way, disturb)
+            check(kind, plain, loud, state, disturb)
+            assert loud.refusals > 0, f"{kind.name}: nothing was refused ({disturb})"
+            row.append(loud.refusals)
+            if disturb == "disturb":
+                narrow, state = run(kind, way, disturb, CARRIED)
+                check(kind, plain, narrow, state, "carried")
+                assert narrow.refusals <= loud.refusals, f"{kind.name}: resting on less refuses more"
+                row.append(narrow.refusals)
+                writes, refusals, carried = writes + loud.writes, refusals + loud.refusals, carried + narrow.refusals
+        for vanishes in ("reread", "call"):
+            gone, _ = run(kind, "gate", vanishes=vanishes)
+            assert gone.stale == 0, f"{kind.name}: something ran though its server had vanished ({vanishes})"
+            row.append(gone.refusals)
         far, state = run(kind, "gate", "disturb_unread")
-        assert state == plain, f"{kind.name}: another end state when other things changed: {state} and not {plain}"
+        check(kind, plain, far, state, "unread")
         assert far.refusals == 0, f"{kind.name}: {far.refusals} refusals because of what it never read"
-        row = (kind.name, quiet.writes, quiet.refusals, loud.refusals, far.refusals, loud.stale)
-        print("{:<11} {:>6}  {:>20}  {:>19}  {:>21}  {:>12}".format(*row), flush=True)
+        print(columns.format(*row, far.refusals), flush=True)
+    print(f"of {writes} writes beside whose matter something changed: {refusals} refused once, and {carried} where they rest on what they carry")
     return 0
 
 

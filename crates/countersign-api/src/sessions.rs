@@ -20,6 +20,10 @@ pub struct SessionOpened {
     /// Its name.
     #[schema(example = "ses_812")]
     pub session: String,
+    /// Of a session that is gone on in: readings that were made more than once. Which of them had reached the agent is not known, so an
+    /// action names them as `unsure`, twice each, until they are made again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsure: Vec<String>,
 }
 
 /// A session that was closed: what was read in it counts no longer.

@@ -75,6 +75,15 @@ pub fn marked(text: impl Into<String>) -> Json {
     Json::Object(Map::from_iter([(MARK.to_owned(), Json::String(text.into()))]))
 }
 
+/// Whether an object anywhere in JSON has the member that marks exact numbers.
+pub fn has_mark(json: &Json) -> bool {
+    match json {
+        Json::Array(items) => items.iter().any(has_mark),
+        Json::Object(members) => members.contains_key(MARK) || members.values().any(has_mark),
+        _ => false,
+    }
+}
+
 /// The text of a number: of a whole one, of one in quotes, or of one that is marked.
 pub fn number_text(json: &Json) -> Option<Cow<'_, str>> {
     match json {

@@ -1,6 +1,6 @@
 //! How two answers of one tool differ, as a model can read it: by path, lists by key where there is one, texts by line.
 
-use crate::node::Node;
+use crate::node::{Node, WHOLE};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,8 @@ fn find_paths(path: &str, one: &Node, other: &Node, found: &mut BTreeSet<String>
         (Node::List(a), Node::List(b)) if a.len() == b.len() => {
             a.iter().zip(b).for_each(|(a, b)| find_paths(&format!("{path}/*"), a, b, found));
         }
-        _ => drop(found.insert(path.to_owned())),
+        // A text that differs, or lists of another length, differ as a whole.
+        _ => drop(found.insert(if path.is_empty() { WHOLE.to_owned() } else { path.to_owned() })),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod action;
 pub mod body;
 pub mod call;
 pub mod canonical;
+pub mod carried;
 pub mod code;
 pub mod decide;
 pub mod decimal;

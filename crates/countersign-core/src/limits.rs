@@ -36,8 +36,12 @@ pub const READ_DEPTH_MAX: usize = 4;
 
 /// Most readings of one session: all of them are read again for a write that narrows them in no way.
 pub const READINGS_MAX: usize = 200;
-/// Most readings whose delivery a write may call unsure.
-pub const UNSURE_MAX: usize = 32;
+/// Most names of readings whose delivery a write may call unsure: each of a session twice.
+pub const UNSURE_MAX: usize = 2 * READINGS_MAX;
+/// Most bytes that the index of values of one session takes: the values themselves, and some for each.
+pub const CARRIED_BYTES_MAX: usize = 512 * 1024;
+/// Most values in it that begin alike: all of them are looked at where a text has such a beginning.
+pub const CARRIED_LIKE_MAX: usize = 64;
 /// Most preconditions of one action type; every one of them is evaluated for every action.
 pub const PRECONDITIONS_MAX: usize = 64;
 

@@ -11,6 +11,9 @@ use std::fmt::Write as _;
 /// Deeper nesting is not read: the text is then compared as it stands.
 const DEPTH_MAX: usize = 64;
 
+/// The path of all of it.
+pub const WHOLE: &str = "/";
+
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
@@ -71,8 +74,12 @@ impl Node {
         }
     }
 
-    /// Leaves out what a path names: names and places after `/`, `*` for any.
+    /// Leaves out what a path names: names and places after `/`, `*` for any, and nothing after it for all.
     pub fn leave_out(&mut self, path: &str) {
+        if path == WHOLE {
+            *self = Self::Null;
+            return;
+        }
         let steps: Vec<&str> = path.split('/').skip(1).collect();
         self.leave_out_at(&steps);
     }
@@ -234,5 +241,7 @@ mod tests {
         node.leave_out("/items/0");
         node.leave_out("/nothing/here");
         assert_eq!(node.text(), r#"{"at":1,"items":[{"id":2}]}"#);
+        node.leave_out("/");
+        assert_eq!(node.text(), "null");
     }
 }

@@ -126,6 +126,9 @@ pub struct Grant {
     pub doc: Option<String>,
 }
 
+/// The word for resting on readings whose values are carried.
+pub const CARRIED: &str = "carried";
+
 /// One action type of a pact.
 #[derive(Debug)]
 pub struct ActionType {
@@ -161,6 +164,26 @@ pub struct ActionType {
     pub wait_ms: u64,
     /// What all its expressions mention, each once.
     pub inputs: Vec<(SmolStr, Mention)>,
+}
+
+impl Params {
+    /// The words that parameters can take from a list: they say nothing about where they came from.
+    pub(crate) fn enumerations(&self) -> Vec<&str> {
+        let mut words = Vec::new();
+        let mut left = vec![&self.lowered];
+        while let Some(schema) = left.pop() {
+            match schema {
+                serde_json::Value::Object(members) => {
+                    let listed = members.get("enum").and_then(|listed| listed.as_array());
+                    words.extend(listed.into_iter().flatten().filter_map(|word| word.as_str()));
+                    left.extend(members.values());
+                }
+                serde_json::Value::Array(items) => left.extend(items),
+                _ => {}
+            }
+        }
+        words
+    }
 }
 
 impl ActionType {

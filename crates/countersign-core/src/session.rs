@@ -7,6 +7,7 @@
 
 use crate::canonical::Canonical;
 use crate::decide::Snapshot;
+use crate::decimal::{MARK, unmarked};
 use crate::decision::Write;
 use crate::fact::Fact;
 use crate::ids::{AgentId, Digest, FactId, FactType, numbered};
@@ -14,6 +15,7 @@ use crate::limits::{FACT_BYTES_MAX, READINGS_MAX};
 use crate::value::{Attributes, Set, Value};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -105,11 +107,19 @@ const NAMED_ARGUMENTS_MAX: usize = 80;
 
 /// A reading as a model knows it: the tool, with its arguments where there are any and they are short.
 pub fn called(tool: &str, arguments: &str) -> String {
-    match arguments {
+    match as_sent(arguments).as_ref() {
         "{}" | "" => tool.to_owned(),
         long if long.len() > NAMED_ARGUMENTS_MAX => format!("{tool} {{…}}"),
         arguments => format!("{tool} {arguments}"),
     }
+}
+
+/// Arguments as they are sent: each number with its digits.
+pub fn as_sent(arguments: &str) -> Cow<'_, str> {
+    if !arguments.contains(MARK) {
+        return arguments.into();
+    }
+    serde_json::from_str(arguments).map_or(arguments.into(), |arguments| unmarked(&arguments).into())
 }
 
 /// What was read, and when.

@@ -7,6 +7,7 @@
 pub mod adapter;
 pub mod buffers;
 mod connection;
+mod delivery;
 pub mod direct;
 pub mod downstream;
 pub mod draft;

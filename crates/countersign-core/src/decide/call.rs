@@ -3,9 +3,11 @@
 use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
 use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
+use crate::decimal;
 use crate::decision::{Dispatched, InFlight, RestsOn, Write};
 use crate::expression::{EvalError, Expression, Inputs};
 use crate::ids::FactId;
+use crate::json::parse_answer;
 use crate::limits::CALL_TEXT_BYTES_MAX;
 use crate::pact::{BodyRule, CallRule, FactSource, IdPart, SendRule, SourceRead, TextPart};
 use crate::reason::{EffectProblem, Reason};
@@ -108,9 +110,12 @@ impl<S: Snapshot> Deciding<'_, S> {
             }
             SendRule::AnyTool { tool, arguments, .. } => {
                 let (tool, arguments) = (self.text_param(tool)?, self.text_param(arguments)?);
-                let arguments: Json =
+                // Each number keeps its digits. What looks like the mark of one, and is none, would be sent as another value.
+                let not_allowed = |_| invalid(EffectProblem::TextNotAllowed);
+                let sent: Json =
                     serde_json::from_str(&arguments).map_err(|_| invalid(EffectProblem::TextNotAllowed))?;
-                if !arguments.is_object() {
+                let arguments = parse_answer(&arguments).map_err(not_allowed)?;
+                if !arguments.is_object() || decimal::has_mark(&sent) {
                     return Err(invalid(EffectProblem::TextNotAllowed));
                 }
                 // Its answer is the agent's to read, and no fact waits to be written.

@@ -5,14 +5,18 @@
 
 use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
+use crate::carried::Index;
+use crate::decimal::unmarked;
 use crate::decision::{Decision, ReadVersion};
 use crate::effect::Effect;
 use crate::fact::Fact;
 use crate::ids::{Digest, FactId};
-use crate::pact::{AsRead, Mode};
+use crate::pact::{AsRead, CARRIED, Mode, SendRule};
 use crate::reason::{ChangedReading, ReadingRef, Reason, UnreadReading};
-use crate::session::{Held, READING, Reread, Session, SessionId};
+use crate::session::{Held, READING, Reread, Session, SessionId, as_sent};
+use crate::value::Value;
 use smol_str::SmolStr;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The fact that a decision read, at its version.
@@ -35,6 +39,36 @@ fn counted(guard: &AsRead, session: &Session, snapshot: &impl Snapshot) -> Vec<(
 }
 
 impl<S: Snapshot> Deciding<'_, S> {
+    /// Whether only those readings count whose values the action carries: its pact says so, or the approval of the tool that its
+    /// parameters name.
+    fn is_carried(&self, guard: &AsRead) -> bool {
+        let is_any_tool = || matches!(&self.kind.call, Some(call) if matches!(call.send, SendRule::AnyTool { .. }));
+        let resource = || self.reads.first().and_then(super::Resolved::live)?.value.as_ref()?.get("rests_on");
+        guard.carried || is_any_tool() && matches!(resource(), Some(Value::String(word)) if word == CARRIED)
+    }
+
+    /// Of the readings that a guard counts, those that this action rests on.
+    fn rested_on(&self, guard: &AsRead, mut readings: Vec<(Arc<Fact>, Held)>) -> Vec<(Arc<Fact>, Held)> {
+        if !self.is_carried(guard) {
+            return readings;
+        }
+        let mut index = Index::new(self.kind.params.enumerations());
+        // Oldest first: what there is no room for is the oldest.
+        readings
+            .sort_by(|(_, one), (_, other)| (one.reading.at_ms, &one.fact).cmp(&(other.reading.at_ms, &other.fact)));
+        for (_, held) in &readings {
+            index.add_names(&held.fact, &as_sent(&held.reading.place.arguments));
+            match &held.reading.content {
+                Some(content) => index.add(&held.fact, content),
+                None => index.add_unknown(&held.fact),
+            }
+        }
+        let carried = index.carried(&unmarked(&self.action.params()));
+        let must = |held: &Held| guard.must_read.iter().any(|tool| names(tool, &held.reading.place));
+        readings.retain(|(_, held)| carried.contains(&held.fact) || must(held));
+        readings
+    }
+
     /// What the action read beside the facts that its pact names: its session, and the readings that it rests on.
     pub(super) fn session_reads(&self) -> Vec<ReadVersion> {
         // At the dispatch they are those that the intent noted, which `compare` adds.
@@ -42,8 +76,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         let Ok(session) = self.session() else {
             return self.action.session.and_then(SessionId::fact).map(absent).into_iter().collect();
         };
+        let counted = self.rested_on(guard, counted(guard, &session, self.snapshot));
+        let counted: BTreeSet<FactId> = counted.into_iter().map(|(fact, _)| fact.id.clone()).collect();
         let readings = session.readings().filter_map(|fact| match self.snapshot.fact(&fact) {
-            Some(found) => Held::of(found).filter(|held| guard.counts(&held.reading.place)).map(|_| version_of(found)),
+            Some(found) => counted.contains(&fact).then(|| version_of(found)),
             // Only where it is erased: an audit then says that what rests on it cannot be verified.
             None => Some(absent(fact)),
         });
@@ -71,6 +107,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         self.check_reading_values()?;
         let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
+        let readings = self.rested_on(guard, readings);
         let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
         let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
         let stale: Vec<ReadingRef> = stale.collect();
@@ -175,6 +212,8 @@ fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
     let unsure = action.unsure.iter().filter(|unsure| **unsure == name).count();
     match (held.version.checked_sub(version)?, unsure) {
         (0, 0) => Some(held.digest),
+        // It was made once: the agent knows this content or none.
+        (0, _) if held.before.is_none() => Some(held.digest),
         (0, 1) => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
         (1, 0) => held.before,
         // Read so often meanwhile, or so often without reaching the agent, that it is no longer known.

@@ -5,7 +5,7 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
-use super::{ActionType, AsRead, Mode, OnFail, ReadingType, Require, budgets, call, params, reads, writes};
+use super::{ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, params, reads, writes};
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
@@ -14,6 +14,7 @@ use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use toml::de::DeValue;
 
 /// The ids of the preconditions and budgets of an action type; a rejection names them, so each means one thing.
 #[derive(Debug, Default)]
@@ -164,9 +165,12 @@ fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problem
     for (name, ty) in &kind.readings {
         let arguments = SmolStr::new_static("{}");
         let place = Place { upstream: ty.upstream.clone(), tool: ty.tool.clone(), arguments };
-        if !guard.counts(&place) {
+        // What counts only where it is carried could be left out of the comparison.
+        let is_certain = !guard.carried || guard.must_read.iter().any(|tool| crate::decide::names(tool, &place));
+        if !guard.counts(&place) || !is_certain {
             let message = format!("the action decides on `context.readings.{name}`, and does not rest on {}", ty.tool);
-            problems.error(span, message, format!("add it: rests_on = [\"{}\"]", place.tool_name()));
+            let key = if guard.carried { "must_read" } else { "rests_on" };
+            problems.error(span, message, format!("add it: {key} = [\"{}\"]", place.tool_name()));
         }
     }
     if kind.reads.iter().any(|read| read.outside.is_some()) {
@@ -178,7 +182,8 @@ fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problem
 /// What the action rests on, where it is guarded as read.
 fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> Option<AsRead> {
     let is_guarded = body.choice("guard", &[("as-read", true), ("none", false)], problems).unwrap_or(false);
-    let rests_on = tools(source, body, "rests_on", problems);
+    let carried = is_carried(body);
+    let rests_on = if carried { Vec::new() } else { tools(source, body, "rests_on", problems) };
     let must_read = tools(source, body, "must_read", problems);
     let stale_after_ms = body.duration("stale_after", problems);
     if is_guarded {
@@ -186,13 +191,18 @@ fn guard<'a>(source: &'a str, body: &mut Table<'a>, problems: &mut Problems) -> 
             let message = "`guard = \"as-read\"` is for actions with a `call`";
             problems.error(&body.span, message, "give the action a `call`, or leave the guard out");
         }
-        return Some(AsRead { rests_on, must_read, stale_after_ms });
+        return Some(AsRead { rests_on, carried, must_read, stale_after_ms });
     }
-    if !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
+    if carried || !rests_on.is_empty() || !must_read.is_empty() || stale_after_ms.is_some() {
         let message = "`rests_on`, `must_read` and `stale_after` of an action need `guard = \"as-read\"`";
         problems.error(&body.span, message, "add guard = \"as-read\", or leave them out");
     }
     None
+}
+
+/// Whether it rests on readings whose values it carries.
+fn is_carried(body: &mut Table<'_>) -> bool {
+    body.get("rests_on").is_some_and(|(_, node)| matches!(node.get_ref(), DeValue::String(word) if word == CARRIED))
 }
 
 fn tools<'a>(source: &'a str, body: &mut Table<'a>, key: &'static str, problems: &mut Problems) -> Vec<SmolStr> {

@@ -160,6 +160,8 @@ pub enum SendRule {
 pub struct AsRead {
     /// The tools whose readings count; all where none is named.
     pub rests_on: Vec<SmolStr>,
+    /// Whether of those only the readings count whose values the write carries.
+    pub carried: bool,
     /// The tools that must have been read in the session.
     pub must_read: Vec<SmolStr>,
     /// How old a reading may be.

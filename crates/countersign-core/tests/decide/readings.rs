@@ -33,7 +33,7 @@ call = { mcp = "shop", tool = "sell" }
 type = "object"
 additionalProperties = false
 required = ["till"]
-properties.till = { type = "string", maxLength = 8 }
+properties.till = { type = "string", maxLength = 16 }
 
 [[action.sell.require]]
 id = "till-is-open"
@@ -44,6 +44,7 @@ struct Shop {
     world: World,
     session: SessionId,
     unsure: Vec<Digest>,
+    till: &'static str,
 }
 
 fn place(upstream: &str, tool: &str) -> Place {
@@ -57,15 +58,15 @@ fn reading(place: Place, content: &str, at_ms: u64) -> Reading {
 
 impl Shop {
     fn new() -> Self {
-        Self::under(PACT)
+        Self::of(PACT)
     }
 
-    fn under(pact: &str) -> Self {
+    fn of(pact: &str) -> Self {
         let mut world = World::new(pact, "sell", json!({"till": "1"})).with_agent(&[]);
         world.feed("Till::\"1\"", Some(json!({"open": true})));
         let session = SessionId(world.next_entry);
         let writes = session::open(&AgentId::new("agent-1").unwrap(), session.0, &world.state);
-        let mut shop = Self { world, session, unsure: Vec::new() };
+        let mut shop = Self { world, session, unsure: Vec::new(), till: "1" };
         shop.enter(Event::Session { writes });
         shop
     }
@@ -87,7 +88,7 @@ impl Shop {
 
     fn action(&self) -> Action {
         let body = json!({
-            "pact": "shop", "action": "sell", "params": {"till": "1"}, "session": self.session.to_string(),
+            "pact": "shop", "action": "sell", "params": {"till": self.till}, "session": self.session.to_string(),
             "idempotency_key": "0123456789abcdef0123456789abcdef",
             "unsure": self.unsure.iter().map(ToString::to_string).collect::<Vec<_>>(),
         });
@@ -237,6 +238,43 @@ fn without_a_session_nothing_guarded_is_done() {
     assert_eq!(world.verdict(), "session_required");
 }
 
+#[test]
+fn what_was_made_once_is_known_or_unknown_and_never_stale() {
+    let mut shop = Shop::new();
+    let stock = place("shop", "get_stock");
+    shop.unsure = vec![stock.name(), stock.name()];
+    shop.read(stock.clone(), "10");
+    let effect = shop.ask();
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some("10"))]), None);
+    shop.read(stock.clone(), "10");
+    let effect = shop.ask();
+    assert_eq!(
+        shop.refused(effect, &[(stock, Some("10"))]),
+        Some(Code::ReadingChanged),
+        "there may have been another before"
+    );
+}
+
+#[test]
+fn where_it_rests_on_what_it_carries_other_readings_do_not_count() {
+    let pact = PACT.replace(r#"rests_on = ["get_stock", "mail/read"]"#, r#"rests_on = "carried""#);
+    let mut shop = Shop::of(&pact);
+    let (stock, mail, log) = (place("shop", "get_stock"), place("mail", "read"), place("shop", "get_log"));
+    shop.read(stock.clone(), "10");
+    shop.read(mail.clone(), "{\"from\":\"ann\",\"text\":\"Sell at till FRONT-DOOR, please\"}");
+    shop.read(log.clone(), "{\"last\":\"something else\"}");
+    shop.till = "front-door";
+    shop.world.feed("Till::\"front-door\"", Some(json!({"open": true})));
+    let effect = shop.ask();
+    let now = [(stock.clone(), Some("10")), (mail, Some("another mail"))];
+    assert_eq!(shop.refused(effect, &now), Some(Code::ReadingChanged), "it carries a word of the mail");
+    let rests_on = shop.dispatch(effect, &now).reads.iter().filter(|read| read.fact.ty().as_str() == "Reading").count();
+    assert_eq!(rests_on, 2, "`must_read` counts whatever it carries");
+    shop.till = "1";
+    let other = shop.ask();
+    assert_eq!(shop.refused(other, &[(stock, Some("10"))]), None, "nothing of the mail or the log");
+}
+
 /// The same, with a condition on what was read.
 fn on_stock() -> String {
     let readings = "[readings.stock]\nmcp = \"shop\"\ntool = \"get_stock\"\nat = \"/structuredContent\"\n\
@@ -251,7 +289,7 @@ const FEW: &str = r#"{"left":2,"price":9.99}"#;
 
 #[test]
 fn a_condition_sees_the_latest_reading_of_a_tool_at_the_types_that_the_pact_declares() {
-    let mut shop = Shop::under(&on_stock());
+    let mut shop = Shop::of(&on_stock());
     assert_eq!(shop.code(), Some(Code::ReadingRequired), "nothing was read");
     let of = |item: &str| Place { arguments: format!("{{\"item\":\"{item}\"}}").into(), ..place("shop", "get_stock") };
     shop.read(of("tea"), FEW);
@@ -271,7 +309,7 @@ fn a_condition_sees_the_latest_reading_of_a_tool_at_the_types_that_the_pact_decl
 
 #[test]
 fn what_a_reading_does_not_say_as_declared_is_not_guessed() {
-    let mut shop = Shop::under(&on_stock());
+    let mut shop = Shop::of(&on_stock());
     let stock = place("shop", "get_stock");
     for unusable in [
         "10",
@@ -298,7 +336,7 @@ fn what_a_reading_does_not_say_as_declared_is_not_guessed() {
 
 #[test]
 fn at_the_dispatch_a_condition_sees_what_the_intent_noted_and_what_reads_the_same_now() {
-    let mut shop = Shop::under(&on_stock());
+    let mut shop = Shop::of(&on_stock());
     let stock = place("shop", "get_stock");
     shop.read(stock.clone(), PLENTY);
     let effect = shop.ask();

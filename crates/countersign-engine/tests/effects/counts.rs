@@ -111,7 +111,7 @@ const ROWS: &[Row] = &[
         },
         &[("in_flight", 1), ("failed", 1), ("fed", 1)],
     ),
-    ("a parked action", |world| drop(park(world)), &[("review", 1), ("fed", 2)]),
+    ("a parked action", |world| _ = park(world), &[("review", 1), ("fed", 2)]),
     (
         "an approved call, which has committed nothing yet",
         |world| {

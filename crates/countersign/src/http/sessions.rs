@@ -10,7 +10,7 @@ use axum::response::Response;
 use countersign_api::{ErrorCode, Outdated, ReadResponse, SessionClosed, SessionOpened};
 use countersign_core::canonical::Canonical;
 use countersign_core::ids::check_id;
-use countersign_core::session::{NotASession, Place, SessionId};
+use countersign_core::session::{NotASession, Place, SessionId, as_sent};
 use countersign_engine::gate::{self, Gate, NotReadIn};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -28,11 +28,14 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
     };
     fields.done()?;
     let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
-        Some(follows) => Ok(follows),
-        None => gate.open_session(caller.name, caller.auth),
+        Some(follows) => Ok((follows, gate.read_more_than_once(follows))),
+        None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new())),
     };
-    let session = app.blocking(open).await?;
-    json(&SessionOpened { session: session.to_string() })
+    let (session, unsure) = app.blocking(open).await?;
+    json(&SessionOpened {
+        session: session.to_string(),
+        unsure: unsure.iter().map(|place| place.name().to_string()).collect(),
+    })
 }
 
 /// `POST /v1/sessions/{session}/close`
@@ -97,7 +100,7 @@ pub fn outdated(outdated: &gate::Outdated) -> Outdated {
     Outdated {
         upstream: place.upstream.to_string(),
         tool: place.tool.to_string(),
-        arguments: place.arguments.to_string(),
+        arguments: as_sent(&place.arguments).into_owned(),
         since: *since_ms,
         after: after.map(|effect| effect.to_string()),
     }

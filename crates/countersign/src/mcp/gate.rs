@@ -5,6 +5,7 @@
 //! (`calls.toml`). So every one is an entry before it is sent, and halts, standings and revocations hold for it without a line of
 //! code here.
 
+use super::delivery::Delivery;
 use super::gated::Calls;
 use super::message::Raw;
 use super::observed::Observations;
@@ -18,7 +19,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
-use countersign_core::ids::{FactId, FactType, IdempotencyKey};
+use countersign_core::ids::{Digest, FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
@@ -65,8 +66,8 @@ pub struct Calling {
     pub key: Option<String>,
     /// The session that it names.
     pub session: Option<String>,
-    /// The readings whose answers had not reached the client when it made this call.
-    pub unsure: Vec<String>,
+    /// Goes with its answer.
+    pub delivery: Arc<Delivery>,
 }
 
 /// A use of a server otherwise than by a call of a tool.
@@ -81,6 +82,8 @@ pub struct Using {
     pub content: String,
     /// The session that it names.
     pub session: Option<String>,
+    /// Goes with its answer, where the gate may read it.
+    pub delivery: Option<Arc<Delivery>>,
 }
 
 /// What becomes of a call.
@@ -156,6 +159,16 @@ impl GateClient {
     pub fn noting(self, gate: &str) -> Self {
         let notes = Notes::new(&self.secret, gate);
         Self { notes, ..self }
+    }
+
+    /// Where sessions of clients over HTTP are noted.
+    pub(super) fn notes_over_http(&self) -> Option<Notes> {
+        self.notes.as_ref().map(Notes::over_http)
+    }
+
+    /// What the words of a client over HTTP are sealed with: they are good for its id alone.
+    pub(super) fn secret_of(&self, id: &str) -> [u8; 32] {
+        Digest::of(&[b"countersign words\0".as_slice(), &self.secret, id.as_bytes()].concat()).0
     }
 
     /// What a client over standard input was shown: nothing yet. It is the only client of its gateway, so what it was given to ask
@@ -248,10 +261,19 @@ impl GateClient {
 
     /// Decides a call; its entry stands when this returns.
     pub fn decide(&self, calling: &Calling, seen: &Observations) -> Result<Decided, Refusal> {
-        let Some(key) = &calling.key else { return self.decide_under(calling, None, seen) };
-        // Before anything is kept under it.
-        IdempotencyKey::new(key).map_err(|error| Refusal::arguments(&error.to_string()))?;
-        self.decide_under(calling, Some(key.clone()), seen).map_err(|refusal| refusal.under(key))
+        let decided = match &calling.key {
+            None => self.decide_under(calling, None, seen),
+            // Before anything is kept under it.
+            Some(key) => match IdempotencyKey::new(key) {
+                Ok(_) => self.decide_under(calling, Some(key.clone()), seen).map_err(|refusal| refusal.under(key)),
+                Err(error) => Err(Refusal::arguments(&error.to_string())),
+            },
+        };
+        match &decided {
+            Ok(Decided::Pass) => calling.delivery.tells_nothing(),
+            _ => calling.delivery.is_decided(),
+        }
+        decided
     }
 
     fn decide_under(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Decided, Refusal> {

@@ -4,6 +4,7 @@
 //! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry and
 //! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
+use super::delivery::Delivery;
 use super::gate::{Approval, Approved, GateClient};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
@@ -214,7 +215,7 @@ impl GateClient {
     }
 
     /// Asks for a call that is not over. Without a verdict nothing here says that it was not done: it was asked for before.
-    pub fn go_on(&self, arguments: &str, seen: &Observations) -> Result<Raw, Refusal> {
+    pub fn go_on(&self, arguments: &str, seen: &Observations, delivery: &Delivery) -> Result<Raw, Refusal> {
         let members = Members::parse(arguments).unwrap_or_default();
         let Some(given) = members.text("continuation") else {
             return Err(Refusal::no_word("the argument `continuation` is missing"));
@@ -224,6 +225,7 @@ impl GateClient {
         let Some((upstream, entry)) = parse_word(&given, seen) else {
             return Err(Refusal::no_word("this is no continuation that this session was given"));
         };
+        delivery.asks_for(entry);
         let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(wait_ms).agent(&self.agent);
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused_as(&error, ErrorCode::ActionNotFound) {
@@ -231,6 +233,11 @@ impl GateClient {
             }
             Refusal::not_known(&error, &given)
         })?;
+        delivery.tells_outcome(super::readings::outcome("a call", &verdict));
+        if verdict.readings.is_some() {
+            // What has changed counts as told.
+            return self.told_write(upstream, "the tool", &verdict, (seen, delivery));
+        }
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
         self.told(upstream, &mapping, &verdict, Word::Given(&given))

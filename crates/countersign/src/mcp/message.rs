@@ -10,7 +10,7 @@ mod names;
 pub use members::Members;
 
 use super::buffers::{Held, counted};
-use super::readings::Delivery;
+use super::delivery::Delivery;
 use axum::body::Bytes;
 use countersign_engine::outbox::Leave;
 use serde_json::value::{RawValue, to_raw_value};

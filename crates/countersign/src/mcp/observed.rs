@@ -59,6 +59,11 @@ impl Observations {
         Self { session: ClientSession::noted(notes), ..self }
     }
 
+    /// The same, with this session at the gate.
+    pub fn in_session(self, session: ClientSession) -> Self {
+        Self { session, ..self }
+    }
+
     /// Nothing yet, for requests that belong to no session but the one that each names.
     pub fn stateless() -> Self {
         Self { session: ClientSession::stateless(), ..Self::default() }

@@ -2,7 +2,7 @@
 //! sentence, and the same as an object to branch on.
 
 use super::direct::not_listed;
-use super::message::{Message, Raw, raw};
+use super::message::{Message, Raw, raw, sent};
 use super::tool::Tool;
 use crate::commands::{is_refused_as, is_unknown};
 use countersign_api::{ErrorCode, ObserveResponse, Verdict, VerdictKind};
@@ -118,6 +118,15 @@ impl Refusal {
     pub fn no_list(upstream: &str, why: &str) -> Self {
         let message = not_listed(&format!("the server `{upstream}`"), why);
         Self::error("upstream_failed", message, "Try again later.", "later")
+    }
+
+    /// The same with more lines: what has changed is told whatever came of the call.
+    pub fn saying(mut self, lines: &[String]) -> Self {
+        for line in lines {
+            self.text.push('\n');
+            self.text.push_str(line);
+        }
+        self
     }
 
     /// Whether it says that something could not be read.
@@ -370,7 +379,8 @@ impl Refusal {
         } else if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut) {
             content.push(json!({"type": "text", "text": object.to_string()}));
         }
-        raw(&result)
+        // Arguments to call a tool with again are written as they were: each number with its digits.
+        if self.object.pointer("/retry/calls").is_some() { sent(&result) } else { raw(&result) }
     }
 }
 

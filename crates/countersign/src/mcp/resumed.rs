@@ -1,5 +1,6 @@
 //! Sessions that were cut off: a gateway over standard input that was killed leaves its session open at the gate, and the one that is
-//! started next for the same agent goes on in it. So what the agent read before still counts for what it writes afterwards.
+//! started next for the same agent goes on in it. So what the agent read before still counts for what it writes afterwards. Over HTTP a
+//! client that comes back with its `Mcp-Session-Id` goes on in the session that it had, and no other client does.
 //!
 //! Each gateway holds a lock on a small file that names its session. The system frees the lock when the process ends, however it
 //! ends; a clean end removes the file.
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// How long after its last use a session that was cut off is gone on in.
-const FOLLOWED_WITHIN: Duration = Duration::from_secs(10 * 60);
+pub const FOLLOWED_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Where the sessions of one agent at one gate are noted.
 #[derive(Debug, Clone)]
@@ -20,6 +21,17 @@ pub struct Notes {
     folder: PathBuf,
     /// What their names begin with.
     scope: String,
+}
+
+/// A session that was noted under a name.
+#[derive(Debug)]
+pub struct Noted {
+    /// The session.
+    pub session: String,
+    /// What was noted beside it.
+    pub rest: String,
+    /// The note, which is held from now on.
+    pub note: Note,
 }
 
 /// The note of a session that is in use.
@@ -48,45 +60,96 @@ impl Notes {
         Some(Self { folder: folder.to_owned(), scope })
     }
 
-    /// Takes over a session that was cut off lately, if there is one.
-    pub fn take(&self) -> Option<(String, Note)> {
+    /// The same for clients over HTTP.
+    pub fn over_http(&self) -> Self {
+        let scope = Digest::of(format!("countersign session over http {}", self.scope).as_bytes());
+        Self { folder: self.folder.clone(), scope: scope.to_string() }
+    }
+
+    /// All notes, newest last.
+    fn all(&self) -> Vec<(SystemTime, PathBuf)> {
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in std::fs::read_dir(&self.folder).ok()?.filter_map(Result::ok) {
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
             let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&self.scope));
             let modified = entry.metadata().and_then(|it| it.modified());
             found.extend(modified.ok().filter(|_| is_ours).map(|at| (at, entry.path())));
         }
         found.sort();
-        for (used, path) in found.into_iter().rev() {
-            let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-            // Held by a gateway that lives.
-            if file.try_lock().is_err() {
-                continue;
-            }
-            if used.elapsed().is_ok_and(|since| since > FOLLOWED_WITHIN) {
-                let _ = std::fs::remove_file(&path);
-                continue;
-            }
-            let mut name = String::new();
-            if file.read_to_string(&mut name).is_ok() && name.starts_with("ses_") {
-                return Some((name, Note { file, path }));
-            }
-        }
-        None
+        found
+    }
+
+    /// Takes over a session that was cut off lately, if there is one.
+    pub fn take(&self) -> Option<(String, Note)> {
+        let is_late = |(used, _): &(SystemTime, PathBuf)| !is_over(*used);
+        let noted = self.all().into_iter().rev().filter(is_late).find_map(|(_, path)| Noted::take(path))?;
+        Some((noted.session, noted.note))
+    }
+
+    /// Takes over the session that was cut off lately under this name.
+    pub fn take_named(&self, name: &str) -> Option<Noted> {
+        let path = self.named(name);
+        let used = std::fs::metadata(&path).and_then(|it| it.modified()).ok()?;
+        if is_over(used) { None } else { Noted::take(path) }
+    }
+
+    /// Removes the notes of sessions that were cut off too long ago to be gone on in; the sessions, which are still open.
+    pub fn sweep(&self) -> Vec<String> {
+        let over = self.all().into_iter().filter(|(used, _)| is_over(*used));
+        let noted = over.filter_map(|(_, path)| Noted::take(path));
+        let remove = |noted: Noted| {
+            noted.note.remove();
+            noted.session
+        };
+        noted.map(remove).collect()
     }
 
     /// Notes a session that was opened.
     pub fn make(&self, session: &str) -> Option<Note> {
-        let path = self.folder.join(format!("{}-{session}", self.scope));
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&path).ok()?;
+        Note::write(self.folder.join(format!("{}-{session}", self.scope)), session)
+    }
+
+    /// Notes a session under a name, with something beside it.
+    pub fn make_named(&self, name: &str, session: &str, rest: &str) -> Option<Note> {
+        Note::write(self.named(name), &format!("{session}\n{rest}"))
+    }
+
+    fn named(&self, name: &str) -> PathBuf {
+        // Who reads the folder learns no name by which a client is known.
+        let name = Digest::of(&[self.scope.as_bytes(), name.as_bytes()].concat());
+        self.folder.join(format!("{}-{name}", self.scope))
+    }
+}
+
+/// Whether a session that was used last at this time is not gone on in any more.
+fn is_over(used: SystemTime) -> bool {
+    used.elapsed().is_ok_and(|since| since > FOLLOWED_WITHIN)
+}
+
+impl Noted {
+    /// Takes a note that is held by no gateway that lives.
+    fn take(path: PathBuf) -> Option<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
         file.try_lock().ok()?;
-        file.write_all(session.as_bytes()).ok()?;
-        Some(Note { file, path })
+        // It may have been removed before it was held.
+        let is_there = std::fs::metadata(&path).ok()?.ino() == file.metadata().ok()?.ino();
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        let (session, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let (session, rest) = (session.to_owned(), rest.to_owned());
+        let note = Note { file, path };
+        (is_there && session.starts_with("ses_")).then_some(Self { session, rest, note })
     }
 }
 
 impl Note {
+    fn write(path: PathBuf, text: &str) -> Option<Self> {
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&path).ok()?;
+        file.try_lock().ok()?;
+        file.write_all(text.as_bytes()).ok()?;
+        Some(Self { file, path })
+    }
+
     /// The session is used.
     pub fn used(&self) {
         // Only how long it is gone on in depends on it.
@@ -122,6 +185,24 @@ mod tests {
         old.file.set_modified(SystemTime::now() - FOLLOWED_WITHIN * 2).expect("is dated back");
         drop(old);
         assert!(ours.take().is_none(), "that is long ago");
+        assert_eq!(ours.sweep(), ["ses_3"]);
         assert_eq!(std::fs::read_dir(folder.path().join("notes")).expect("is a folder").count(), 0);
+    }
+
+    #[test]
+    fn over_http_only_the_client_of_the_name_goes_on() {
+        let folder = tempfile::tempdir().expect("has a folder");
+        let notes = Notes::in_folder(&folder.path().join("notes"), &[1; 32], "gate").expect("is ours");
+        let over_http = notes.over_http();
+        let living = over_http.make_named("one", "ses_1", "{\"a\":1}").expect("is noted");
+        assert!(over_http.take_named("one").is_none(), "it lives");
+        drop(living);
+        assert!(over_http.take_named("other").is_none() && notes.take().is_none());
+        let Noted { session, rest, note } = over_http.take_named("one").expect("was cut off");
+        assert_eq!((session.as_str(), rest.as_str()), ("ses_1", "{\"a\":1}"));
+        assert!(over_http.take_named("one").is_none(), "it is gone on in");
+        assert!(over_http.sweep().is_empty(), "it is used");
+        note.remove();
+        assert!(over_http.take_named("one").is_none());
     }
 }

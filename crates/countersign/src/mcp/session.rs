@@ -110,20 +110,20 @@ pub struct Ends {
 }
 
 impl Session {
-    /// Begins to serve a client, which was shown nothing yet.
-    pub fn start(gateway: &Arc<Gateway>, alive: &Alive) -> Ends {
-        Self::start_having_seen(gateway, alive, Arc::default())
-    }
-
     /// Begins to serve a client that shares what it was shown with others.
     pub fn start_having_seen(gateway: &Arc<Gateway>, alive: &Alive, seen: Arc<Observations>) -> Ends {
+        Self::start_again(gateway, alive, seen, None)
+    }
+
+    /// Goes on to serve a client that began with this handshake, and was cut off.
+    pub fn start_again(gateway: &Arc<Gateway>, alive: &Alive, seen: Arc<Observations>, handshake: Option<Raw>) -> Ends {
         let (inbox, client_said) = mpsc::channel(WAITING_MAX);
         let (client, outbox) = mpsc::channel(WAITING_MAX);
         let (events, from_links) = mpsc::channel(WAITING_MAX);
         let (verdicts, gate_said) = mpsc::channel(WAITING_MAX);
         let slots =
             gateway.upstreams.iter().map(|(name, place)| Slot::new(name, place, alive, &gateway.buffers)).collect();
-        let session = Self {
+        let mut session = Self {
             gateway: Arc::clone(gateway),
             slots,
             client,
@@ -139,6 +139,10 @@ impl Session {
             showing: 0,
             next: 1,
         };
+        if let Some(handshake) = handshake {
+            session.shook_hands(&Message::request(0, "initialize", Some(handshake)));
+            session.slots.iter_mut().for_each(Slot::remember_initialized);
+        }
         tokio::spawn(session.run(client_said, from_links, gate_said));
         Ends { inbox, outbox }
     }
@@ -221,11 +225,7 @@ impl Session {
     async fn passed(&mut self, id: Raw, message: Message) {
         match message.method.as_str() {
             "initialize" => {
-                self.capabilities =
-                    message.params_members().ok().and_then(|params| params.object("capabilities")).unwrap_or_default();
-                for slot in &mut self.slots {
-                    slot.remember_handshake(&message);
-                }
+                self.shook_hands(&message);
                 self.spread(id, message).await;
             }
             "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
@@ -238,6 +238,14 @@ impl Session {
                 None => self.answer_error(&id, INVALID_PARAMS, "there is no such level").await,
             },
         }
+    }
+
+    /// The client begins.
+    fn shook_hands(&mut self, message: &Message) {
+        self.capabilities =
+            message.params_members().ok().and_then(|params| params.object("capabilities")).unwrap_or_default();
+        self.slots.iter_mut().for_each(|slot| slot.remember_handshake(message));
+        message.params().iter().for_each(|params| self.seen.session.remember_handshake((*params).to_owned()));
     }
 
     /// Whether the client has said that it can be asked this.

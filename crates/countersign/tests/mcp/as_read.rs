@@ -1,7 +1,11 @@
 //! Tools that are guarded as read, without a pact: what the server saw is what counts.
 
+mod carrying;
+mod coming_back;
+mod delivered;
 mod newcomer;
 mod shop;
+mod sloppy;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;
@@ -426,7 +430,7 @@ fn an_answer_whose_connection_is_gone_does_not_count_as_read() {
     client.call("get_stock", &json!({"item": "tea"}));
     shop.set("tea", 2);
     shop.mood("hold get_stock");
-    client.ask_and_leave("get_stock", &json!({"item": "tea"}), || {
+    client.ask_and_leave("get_stock", &json!({"item": "tea"}), &json!({}), || {
         wait_until("it is being read", || shop.count("get_stock") == 2);
     });
     shop.mood("");

@@ -51,8 +51,11 @@ pub(super) fn write_call(out: &mut String, action: &ActionType) {
 
 fn write_guard(out: &mut String, guard: &AsRead) {
     let list = |tools: &[smol_str::SmolStr]| tools.iter().map(|tool| code(tool)).collect::<Vec<_>>().join(", ");
-    let rests_on =
-        if guard.rests_on.is_empty() { "every reading of its session".to_owned() } else { list(&guard.rests_on) };
+    let rests_on = match guard.rests_on.as_slice() {
+        _ if guard.carried => "every reading of its session whose values it carries".to_owned(),
+        [] => "every reading of its session".to_owned(),
+        tools => list(tools),
+    };
     let _ = writeln!(out, "- guarded as read: runs only if {rests_on} reads the same right before the call");
     if !guard.must_read.is_empty() {
         let _ = writeln!(out, "- must have been read in the session: {}", list(&guard.must_read));

@@ -6,7 +6,7 @@ mod terms;
 mod twice;
 
 pub use self::facts::{approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
-pub use self::terms::Terms;
+pub use self::terms::{RestsOn, Terms};
 pub use self::twice::{Reader, note_volatile_in_trial};
 
 use self::changes::changes;
@@ -81,6 +81,9 @@ pub struct ApproveArgs {
     /// Compare this path in answers of the tool and nothing else, such as /balance; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     only: Vec<String>,
+    /// Let calls of these tools rest only on readings whose values their arguments carry, and not on everything that was read
+    #[arg(long, value_name = "WHAT")]
+    rests_on: Option<RestsOn>,
     /// Approve changed definitions without asking; needed where there is no terminal
     #[arg(long, conflicts_with = "show")]
     yes: bool,

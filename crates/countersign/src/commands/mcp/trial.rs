@@ -1,7 +1,7 @@
 //! `countersign mcp try`: a server, a gate and the gateway in one process.
 
 use super::approve::{
-    Reader, Terms, approve_as, approve_server_as, is_redefined, note_volatile_in_trial, publish, put_changed,
+    Reader, RestsOn, Terms, approve_as, approve_server_as, is_redefined, note_volatile_in_trial, publish, put_changed,
     read_tools, watch,
 };
 use super::{GateClient, Unmapped, open_gateway, secret};
@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use countersign_api::{CallerResponse, ErrorCode, FactList};
 use countersign_core::ids::{FactId, FactType};
+use countersign_core::pact::CARRIED;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,9 @@ pub struct TryArgs {
     /// Make every call, and only record which would have been refused: see `countersign mcp report`
     #[arg(long)]
     shadow: bool,
+    /// Let calls rest only on readings whose values their arguments carry, and not on everything that was read
+    #[arg(long, value_name = "WHAT")]
+    rests_on: Option<RestsOn>,
     /// Serve agents over streamable HTTP at this address, at /mcp, until it is ended
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -115,6 +119,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let agent = json!({"org": "local", "roles": [], "standing": "active", "trust": 500});
     let agent = agent.as_object().cloned().unwrap_or_default();
     put_changed(&client, OPERATOR, &FactId::new(FactType::new("Agent")?, AGENT)?, agent)?;
+    let carried = args.rests_on == Some(RestsOn::Carried);
     for Guarded { tool, reads, .. } in &guarded {
         // Started by an agent, no one reads what has changed: the tool stays refused until a person has run this in a terminal.
         if serves && is_redefined(&client, &name, tool)? {
@@ -124,7 +129,7 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
             ));
             continue;
         }
-        approve_as(&client, OPERATOR, &name, tool, &Terms::guarded(*reads, &args.ignore, &args.only))?;
+        approve_as(&client, OPERATOR, &name, tool, &Terms::guarded(*reads, &args.ignore, &args.only, carried))?;
     }
     approve_server_as(&client, OPERATOR, &name)?;
     watch(&client, OPERATOR, &name, args.shadow)?;
@@ -233,6 +238,9 @@ fn say_snippet(args: &TryArgs, name: &str) -> Result<()> {
         words.extend(values.iter().flat_map(|value| [option.to_owned(), value.clone()]));
     }
     words.extend(args.shadow.then(|| "--shadow".to_owned()));
+    if args.rests_on == Some(RestsOn::Carried) {
+        words.extend(["--rests-on".to_owned(), CARRIED.to_owned()]);
+    }
     let entry = json!({ "mcpServers": { name: { "command": text(&program), "args": words } } });
     say(
         "\nPut this into the settings of your agent, in place of the server itself. Claude Code (.mcp.json), Claude Desktop, Cursor \

@@ -9,7 +9,7 @@ use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::pact::Mode;
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event, Kind};
-use countersign_core::session::{Held, Place, READING, SESSION, SessionId};
+use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent};
 use countersign_engine::gate::{Gate, LogError, StoredEntry, Told};
 
 /// How many entries in front of a settlement its dispatch is looked for.
@@ -67,7 +67,7 @@ pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Resul
 /// A reading that a reason names, with what is told of it.
 fn with_told(gate: &Gate, changed: &reason::ChangedReading, told: &[ChangedReading]) -> ChangedReading {
     let held = gate.fact(&changed.reading.fact).and_then(|fact| Held::of(&fact));
-    let arguments = held.map(|held| held.reading.place.arguments.to_string()).unwrap_or_default();
+    let arguments = held.map(|held| as_sent(&held.reading.place.arguments).into_owned()).unwrap_or_default();
     let volatile = changed.volatile.iter().map(ToString::to_string).collect();
     let (upstream, tool) = (changed.reading.upstream.to_string(), changed.reading.tool.to_string());
     let is_it = |it: &&ChangedReading| (&it.upstream, &it.tool, &it.arguments) == (&upstream, &tool, &arguments);
@@ -99,7 +99,7 @@ fn on_the_wire(place: &Place, difference: difference::Difference) -> ChangedRead
     ChangedReading {
         upstream: place.upstream.to_string(),
         tool: place.tool.to_string(),
-        arguments: place.arguments.to_string(),
+        arguments: as_sent(&place.arguments).into_owned(),
         changes: difference.changes.into_iter().map(change).collect(),
         told: difference.is_whole,
         volatile: Vec::new(),

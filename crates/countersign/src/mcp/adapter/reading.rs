@@ -36,8 +36,10 @@ impl McpAdapter {
         let answer = match answered {
             Ok(Some(answer)) => answer,
             Ok(None) => return Err("its answer is no result".to_owned()),
-            // A resource that there is not has no result that a client could read.
-            Err(error @ NoAnswer::Error { .. }) if place.tool == RESOURCE => return Err(error.to_string()),
+            // That there is no such resource is a reading: if there is one later, that is a change.
+            Err(NoAnswer::Error { code, message }) if place.tool == RESOURCE => {
+                json!({"error": {"code": code, "message": message}}).to_string()
+            }
             Err(NoAnswer::Error { code, message }) => {
                 let text = format!("error {code}: {message}");
                 json!({"content": [{"type": "text", "text": text}], "isError": true}).to_string()

@@ -127,7 +127,7 @@ async fn listened(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
 
 async fn ended(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let session = headers.get(SESSION).and_then(|session| session.to_str().ok());
-    match session.is_some_and(|session| app.sessions.end(session)) {
+    match session.is_some_and(|session| app.sessions.end(&app, session)) {
         true => StatusCode::NO_CONTENT.into_response(),
         false => refused(StatusCode::NOT_FOUND, "there is no such session"),
     }

@@ -14,6 +14,11 @@ const ASKED_MAX: usize = 16;
 /// The code by which servers say that a resource is not theirs.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
+/// Whether an error says that what was asked for is another server's.
+pub(super) fn is_not_its_own(code: Option<i64>) -> bool {
+    matches!(code, Some(METHOD_NOT_FOUND | INVALID_PARAMS | RESOURCE_NOT_FOUND))
+}
+
 impl Session {
     /// Something came from a link.
     pub(super) async fn link_said(&mut self, slot: usize, generation: u64, event: Event) {
@@ -98,9 +103,7 @@ impl Session {
             Purpose::FirstOf { message: asked, mut left } => {
                 let Some(id) = asked.id().map(ToOwned::to_owned) else { return };
                 // Only what says that it did nothing with it: what failed half-way must not happen at another server too.
-                let is_not_its_own =
-                    matches!(message.error_code(), Some(METHOD_NOT_FOUND | INVALID_PARAMS | RESOURCE_NOT_FOUND));
-                if is_not_its_own && !left.is_empty() {
+                if is_not_its_own(message.error_code()) && !left.is_empty() {
                     let next = left.remove(0);
                     let purpose = Purpose::FirstOf { message: asked.clone(), left };
                     return self.record(next, asked, Sending::Request(purpose));

@@ -3,11 +3,12 @@
 
 use super::slot::Slot;
 use super::{Purpose, Session};
+use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
 use crate::mcp::observed;
-use crate::mcp::readings::{Delivery, named_session};
+use crate::mcp::readings::{Resource, named_session};
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
 use serde_json::json;
@@ -56,7 +57,7 @@ pub enum Verdict {
         /// Which.
         using: u64,
         /// Whether it may pass, or what the gate read itself.
-        verdict: Result<Option<Raw>, Refusal>,
+        verdict: Result<Option<Resource>, Refusal>,
         /// When that was said.
         at: Instant,
     },
@@ -123,15 +124,16 @@ impl Session {
     fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message) -> Arc<Delivery> {
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let (unsure, delivery) = seen.session.begin(self.name(slot), &tool.name, &arguments);
+        let session = named_session(params);
+        let delivery = seen.session.begin((self.name(slot), &tool.name), &arguments, session.as_ref());
         let calling = Calling {
             upstream: self.name(slot).to_owned(),
             tool,
             arguments,
             content: message.content(),
             key: params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key")),
-            session: named_session(params),
-            unsure,
+            session,
+            delivery: Arc::clone(&delivery),
         };
         // Not waited for by a task of its own: every call passes here, and each change of threads costs it.
         tokio::task::spawn_blocking(move || {
@@ -148,11 +150,19 @@ impl Session {
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         let seen = Arc::clone(&self.seen);
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let state =
-            CallState { id, slot: 0, message: None, decided_for: None, has_output_schema: false, delivery: None };
+        let delivery = seen.session.begin_asking(named_session(params).as_ref());
+        let state = CallState {
+            id,
+            slot: 0,
+            message: None,
+            decided_for: None,
+            has_output_schema: false,
+            delivery: Some(Arc::clone(&delivery)),
+        };
         self.calls.insert(call, state);
         tokio::task::spawn_blocking(move || {
-            let verdict = gateway.gate.go_on(&arguments, &seen).map(Decided::Answer);
+            let verdict = gateway.gate.go_on(&arguments, &seen, &delivery).map(Decided::Answer);
+            delivery.is_decided();
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });
     }

@@ -1,13 +1,15 @@
 //! Uses of servers otherwise than by calls of tools: resources, prompts, completions, answers to their questions. They act or
 //! disclose, so each is an entry of the gate's before it is sent, for each server that it is sent to.
 
+use super::answers::is_not_its_own;
 use super::calls::{VERDICT_GOOD_FOR, Verdict};
 use super::slot::Slot;
 use super::{Purpose, Session};
 use crate::mcp::adapter::RESOURCE;
+use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::Using;
 use crate::mcp::message::{INVALID_PARAMS, Message, NOT_SENT, REFUSED, Raw, raw};
-use crate::mcp::readings::{Delivery, named_session};
+use crate::mcp::readings::{Resource, named_session};
 use crate::mcp::refusal::Refusal;
 use serde_json::json;
 use std::sync::Arc;
@@ -96,19 +98,21 @@ impl Session {
             Sending::Answer { method, .. } => method.clone(),
             Sending::Request(_) | Sending::Notification => message.method.clone(),
         };
-        let about = Using {
+        let mut about = Using {
             upstream: self.name(slot).to_owned(),
             method,
             about: about(&message).unwrap_or_default(),
             content: message.content(),
             session: message.params_members().ok().and_then(|params| named_session(&params)),
+            delivery: None,
         };
         let link = self.slots.get(slot).and_then(Slot::linked);
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         let delivery = (about.method == RESOURCE).then(|| {
             let arguments = json!({"uri": about.about}).to_string();
-            seen.session.begin(&about.upstream, RESOURCE, &arguments).1
+            seen.session.begin((&about.upstream, RESOURCE), &arguments, about.session.as_ref())
         });
+        about.delivery = delivery.clone();
         self.uses.insert(using, Use { slot, link, message, sending, delivery });
         tokio::task::spawn_blocking(move || {
             let verdict = gateway.gate.used(&about, &seen);
@@ -118,17 +122,30 @@ impl Session {
     }
 
     /// The gate has said whether something may be sent.
-    pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<Option<Raw>, Refusal>, at: Instant) {
+    pub(super) async fn use_decided(&mut self, using: u64, verdict: Result<Option<Resource>, Refusal>, at: Instant) {
         // What was cancelled meanwhile is not there any more.
         let Some(Use { slot, link, mut message, sending, delivery }) = self.uses.remove(&using) else { return };
-        if !matches!(verdict, Ok(Some(_))) {
-            // The gate has read nothing.
-            delivery.iter().for_each(|delivery| delivery.made());
-        }
         let verdict = match (verdict, &sending) {
+            // Only the server whose own it is knows a resource: the others are asked in turn.
+            (Ok(Some(Resource::Error { code, .. })), Sending::Request(Purpose::FirstOf { message, left }))
+                if is_not_its_own(Some(code)) && !left.is_empty() =>
+            {
+                let (message, mut left) = (message.clone(), left.clone());
+                let next = left.remove(0);
+                let purpose = Purpose::FirstOf { message: message.clone(), left };
+                return self.record(next, message, Sending::Request(purpose));
+            }
             (Ok(Some(read)), Sending::Request(_)) => {
                 if let Some(id) = message.id() {
-                    self.answer(Message::result(id, read).delivering(delivery)).await;
+                    let answer = match read {
+                        Resource::Found(result) => Message::result(id, result),
+                        Resource::Error { code, error } => {
+                            let mut answer = Message::error(id, code, "");
+                            answer.set_error(error);
+                            answer
+                        }
+                    };
+                    self.answer(answer.delivering(delivery)).await;
                 }
                 return;
             }

@@ -132,6 +132,12 @@ impl Shop {
         Http::start(self.sandbox.command(&words))
     }
 
+    /// A gateway that listens, of a gate that runs.
+    pub fn listen_of(&self, gate: &Http) -> Http {
+        let words = ["mcp", "serve", "--server", gate.url(), "--agent", "coder-1", "--listen", "127.0.0.1:0"];
+        Http::start(self.sandbox.command(&words))
+    }
+
     /// A client with a session of its own.
     pub fn http<'a>(&self, gateway: &'a Http) -> Client<'a> {
         Client::begin(gateway)
@@ -167,6 +173,11 @@ impl Shop {
         std::fs::write(self.sandbox.path().join("mood"), mood).unwrap();
     }
 
+    /// The arguments of every call of a tool, as the server was sent them.
+    pub fn sent(&self) -> String {
+        std::fs::read_to_string(self.sandbox.path().join("sent")).unwrap()
+    }
+
     /// Every call of a tool that the server saw.
     pub fn book(&self) -> Vec<String> {
         let book = std::fs::read_to_string(self.sandbox.path().join("book")).unwrap();
@@ -192,7 +203,8 @@ fn replace(path: &Path, text: &str) {
 /// A client over HTTP.
 pub struct Client<'a> {
     gateway: &'a Http,
-    session: Option<String>,
+    /// Its `Mcp-Session-Id`.
+    pub session: Option<String>,
     next: u64,
 }
 
@@ -203,23 +215,31 @@ impl<'a> Client<'a> {
         Self { gateway, session, next: 1 }
     }
 
+    /// The same client at another gateway, which knows it by its id if at all.
+    pub fn of(gateway: &'a Http, session: Option<String>) -> Self {
+        Self { gateway, session, next: 1000 }
+    }
+
     /// Calls a tool; its result.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.call_with(tool, arguments, &json!({}))
     }
 
     /// Calls a tool and leaves before its answer: gives back when the gateway has seen that it left.
-    pub fn ask_and_leave(&mut self, tool: &str, arguments: &Value, before_leaving: impl FnOnce()) {
+    pub fn ask_and_leave(&mut self, tool: &str, arguments: &Value, meta: &Value, before_leaving: impl FnOnce()) {
         self.next += 1;
-        let params = json!({"name": tool, "arguments": arguments});
+        let params = self.params(tool, arguments, meta);
         let body = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params}).to_string();
         let address = self.gateway.url().strip_prefix("http://").unwrap().split('/').next().unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(crate::mcp::client::PATIENCE)).unwrap();
-        let session = self.session.as_deref().unwrap();
+        let header = match &self.session {
+            Some(session) => format!("mcp-session-id: {session}"),
+            None => "mcp-protocol-version: 2026-07-28".to_owned(),
+        };
         write!(
             stream,
-            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nmcp-session-id: {session}\r\ncontent-type: application/json\r\naccept: \
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\n{header}\r\ncontent-type: application/json\r\naccept: \
              application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -233,16 +253,21 @@ impl<'a> Client<'a> {
 
     /// The same with something in `_meta`.
     pub fn call_with(&mut self, tool: &str, arguments: &Value, meta: &Value) -> Value {
+        self.next += 1;
+        let params = self.params(tool, arguments, meta);
+        let message = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params});
+        let answer = self.gateway.post(self.session.as_deref(), &message).body;
+        answer.get("result").cloned().unwrap_or(answer)
+    }
+
+    fn params(&self, tool: &str, arguments: &Value, meta: &Value) -> Value {
         let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         if self.session.is_none() {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
             params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": "t", "version": "1"});
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         }
-        self.next += 1;
-        let message = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params});
-        let answer = self.gateway.post(self.session.as_deref(), &message).body;
-        answer.get("result").cloned().unwrap_or(answer)
+        params
     }
 }
 
@@ -257,25 +282,41 @@ fn serving() {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let message: Value = serde_json::from_str(&line).unwrap();
         let Some(id) = message.get("id") else { continue };
+        let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
+        let name = message["params"]["name"].as_str().unwrap_or_default();
         let result = match message["method"].as_str().unwrap() {
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {}},
             }),
-            "tools/list" => json!({"tools": tools(&std::fs::read_to_string(folder.join("mood")).unwrap())}),
-            "tools/call" => called(&folder, &message["params"], &mut ticks),
+            "tools/list" => json!({"tools": tools(&mood)}),
+            "tools/call" => {
+                let mut sent = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("sent")).unwrap();
+                writeln!(sent, "{line}").unwrap();
+                called(&folder, &message["params"], &mut ticks)
+            }
             "resources/read" => {
                 let uri = message["params"]["uri"].as_str().unwrap();
-                let count = stock(&folder.join("stock.json"))[uri.strip_prefix("shop://").unwrap()];
-                json!({"contents": [{"uri": uri, "text": count.to_string()}]})
+                match stock(&folder.join("stock.json")).get(uri.strip_prefix("shop://").unwrap()) {
+                    Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
+                    None => Value::Null,
+                }
             }
             _ => json!({}),
         };
-        if writeln!(out, "{}", json!({"jsonrpc": "2.0", "id": id, "result": result})).is_err() {
+        let answer = match &result {
+            Value::Null => json!({"code": -32002, "message": "no such resource"}),
+            _ if mood == format!("fail after {name}") => json!({"code": -32603, "message": "something broke"}),
+            _ => Value::Null,
+        };
+        let answer = match answer {
+            Value::Null => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            error => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        };
+        if writeln!(out, "{answer}").is_err() {
             return;
         }
-        let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
-        if message["params"]["name"].as_str().is_some_and(|name| mood == format!("die after {name}")) {
+        if !name.is_empty() && std::fs::read_to_string(folder.join("mood")).unwrap() == format!("die after {name}") {
             std::process::exit(7);
         }
     }
@@ -283,8 +324,13 @@ fn serving() {
 
 fn tools(mood: &str) -> Value {
     let tool = |name: &str, reads: bool| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": reads}});
-    let mut tools =
-        vec![tool("get_stock", true), tool("get_report", true), tool("get_clock", true), tool("sell", false)];
+    let mut tools = vec![
+        tool("get_stock", true),
+        tool("get_report", true),
+        tool("get_clock", true),
+        tool("sell", false),
+        tool("get_time", true),
+    ];
     for tool in tools.iter_mut().take(2) {
         tool["inputSchema"]["required"] = json!([if tool["name"] == "get_stock" { "item" } else { "lines" }]);
     }
@@ -327,6 +373,7 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let structured =
         |value: Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value});
     match name {
+        _ if mood == "refuse all" => json!({"content": [{"type": "text", "text": "not today"}], "isError": true}),
         "get_stock" => match stock.get(item) {
             Some(count) => structured(json!({"item": item, "stock": count})),
             None => json!({"content": [{"type": "text", "text": "no such item"}], "isError": true}),
@@ -337,6 +384,10 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
             json!({"content": [{"type": "text", "text": lines.join("\n")}]})
         }
         "total" => structured(json!({"total": stock.values().sum::<i64>()})),
+        "get_time" => {
+            *ticks += 1;
+            json!({"content": [{"type": "text", "text": format!("it is {ticks} past")}]})
+        }
         "get_clock" => {
             *ticks += 1;
             structured(json!({"ticks": *ticks, "zone": "UTC"}))

@@ -10,6 +10,7 @@ use crate::terminal::note;
 use anyhow::Result;
 use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
 use countersign_core::ids::{Digest, FactId, FactType};
+use countersign_core::pact::CARRIED;
 use serde_json::{Map, Value, json};
 
 /// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
@@ -51,6 +52,9 @@ pub fn tool_value(tool: &Tool, terms: &Terms) -> Result<Map<String, Value>> {
     }
     if terms.guard == Some(Guard::AsRead) {
         value.insert("guard".to_owned(), json!(AS_READ));
+    }
+    if terms.carried {
+        value.insert("rests_on".to_owned(), json!(CARRIED));
     }
     for (name, paths) in [("ignore", &terms.ignore), ("only", &terms.only)] {
         if !paths.is_empty() {

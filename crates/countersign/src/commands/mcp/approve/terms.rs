@@ -6,7 +6,17 @@ use crate::mcp::settings::{Guard, Proposal};
 use crate::mcp::tool::Tool;
 use crate::terminal::{inline, note, say};
 use countersign_api::FactResponse;
+use countersign_core::pact::CARRIED;
 use serde_json::Value;
+
+/// What calls of a tool rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RestsOn {
+    /// Every reading of the session.
+    All,
+    /// Readings whose values the call carries.
+    Carried,
+}
 
 /// What a tool is approved as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,16 +29,18 @@ pub struct Terms {
     pub ignore: Vec<String>,
     /// Paths in its answers that alone are compared.
     pub only: Vec<String>,
+    /// Whether its calls rest only on readings whose values they carry.
+    pub carried: bool,
     /// What of this the settings propose, in words.
     pub proposed: Vec<&'static str>,
 }
 
 impl Terms {
     /// Those of a tool that is guarded, as a trial has them.
-    pub fn guarded(reads: bool, ignore: &[String], only: &[String]) -> Self {
+    pub fn guarded(reads: bool, ignore: &[String], only: &[String], carried: bool) -> Self {
         let paths = |paths: &[String]| if reads { paths.to_vec() } else { Vec::new() };
         let (ignore, only) = (paths(ignore), paths(only));
-        Self { reads, guard: Some(Guard::AsRead), ignore, only, proposed: Vec::new() }
+        Self { reads, guard: Some(Guard::AsRead), ignore, only, carried: carried && !reads, proposed: Vec::new() }
     }
 
     /// Those of a tool that the command is about.
@@ -84,7 +96,11 @@ impl Terms {
         };
         let ignore = paths("ignore", &args.ignore, own.map(|own| own.ignore.as_slice()));
         let only = paths("only", &args.only, own.map(|own| own.only.as_slice()));
-        Self { reads, guard, ignore, only, proposed }
+        let carried = match args.rests_on {
+            Some(rests_on) => rests_on == RestsOn::Carried,
+            None => was("rests_on").and_then(Value::as_str) == Some(CARRIED),
+        };
+        Self { reads, guard, ignore, only, carried, proposed }
     }
 
     /// Says what of them an operator would not see in the definition.
@@ -99,6 +115,7 @@ impl Terms {
                 all.push(format!("{name} {}", inline(&paths.join(", "))));
             }
         }
+        all.extend(self.carried.then(|| format!("rests on {CARRIED}")));
         if all.is_empty() {
             return;
         }

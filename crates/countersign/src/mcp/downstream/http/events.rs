@@ -1,8 +1,8 @@
 //! A stream of messages as the body of an answer.
 
 use crate::mcp::buffers::counted;
+use crate::mcp::delivery::Delivery;
 use crate::mcp::message::Message;
-use crate::mcp::readings::Delivery;
 use crate::mcp::sse;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};

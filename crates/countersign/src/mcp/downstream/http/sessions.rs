@@ -2,7 +2,9 @@
 
 use super::{App, SESSION, events, json, refused};
 use crate::mcp::buffers::Held;
-use crate::mcp::message::{Kind, Message};
+use crate::mcp::message::{Kind, Message, Raw};
+use crate::mcp::observed::Observations;
+use crate::mcp::resumed::FOLLOWED_WITHIN;
 use crate::mcp::session::{Ends, Session};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -28,6 +30,7 @@ pub struct Sessions(Mutex<HashMap<String, Live>>);
 
 #[derive(Clone)]
 struct Live {
+    seen: Arc<Observations>,
     inbox: mpsc::Sender<Message>,
     streams: Arc<Mutex<Streams>>,
     used: Instant,
@@ -53,16 +56,37 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, id: &str) -> Option<Live> {
+    /// A session, also one that was cut off and is gone on in with this.
+    fn get(&self, app: &App, id: &str) -> Option<Live> {
         let mut map = self.map();
-        let live = map.get_mut(id)?;
-        live.used = Instant::now();
-        Some(live.clone())
+        if let Some(live) = map.get_mut(id) {
+            live.used = Instant::now();
+            return Some(live.clone());
+        }
+        if map.len() >= SESSIONS_MAX {
+            return None;
+        }
+        let (seen, handshake) = app.gateway.gate.come_back_over_http(id)?;
+        let live = Live::start(app, seen, Some(handshake));
+        map.insert(id.to_owned(), live.clone());
+        Some(live)
     }
 
-    /// Ends a session; whether there was one.
-    pub fn end(&self, id: &str) -> bool {
-        self.map().remove(id).is_some()
+    /// Ends a session, because its client says so; whether there was one.
+    pub fn end(&self, app: &App, id: &str) -> bool {
+        let Some(live) = self.get(app, id) else { return false };
+        live.seen.session.end();
+        self.map().remove(id);
+        true
+    }
+}
+
+impl Live {
+    fn start(app: &App, seen: Arc<Observations>, handshake: Option<Raw>) -> Self {
+        let Ends { inbox, outbox } = Session::start_again(&app.gateway, &app.alive, Arc::clone(&seen), handshake);
+        let live = Self { seen, inbox, streams: Arc::default(), used: Instant::now() };
+        tokio::spawn(pump(outbox, Arc::clone(&live.streams)));
+        live
     }
 }
 
@@ -84,7 +108,12 @@ pub fn reap(app: &Arc<App>, idle: Duration) {
                     // Idleness is counted from the end of what it is used for.
                     live.used = Instant::now();
                 }
-                !live.inbox.is_closed() && live.used.elapsed() < idle
+                let is_idle = live.used.elapsed() >= idle;
+                if is_idle && idle >= FOLLOWED_WITHIN {
+                    // It would not be gone on in any more.
+                    live.seen.session.end();
+                }
+                !live.inbox.is_closed() && !is_idle
             });
         }
     });
@@ -97,9 +126,7 @@ pub async fn begin(app: &Arc<App>, message: Message) -> Response {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions");
     }
     let id = BASE64_URL_SAFE_NO_PAD.encode(id);
-    let Ends { inbox, outbox } = Session::start(&app.gateway, &app.alive);
-    let live = Live { inbox, streams: Arc::default(), used: Instant::now() };
-    tokio::spawn(pump(outbox, Arc::clone(&live.streams)));
+    let live = Live::start(app, app.gateway.gate.seen_over_http(&id), None);
     app.sessions.map().insert(id.clone(), live);
     let mut response = post(app, &id, message).await;
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -110,7 +137,7 @@ pub async fn begin(app: &Arc<App>, message: Message) -> Response {
 
 /// Takes a message of a session.
 pub async fn post(app: &Arc<App>, session: &str, message: Message) -> Response {
-    let Some(live) = app.sessions.get(session) else {
+    let Some(live) = app.sessions.get(app, session) else {
         return refused(StatusCode::NOT_FOUND, "there is no such session: begin again with initialize");
     };
     if message.kind() != Kind::Request {
@@ -140,7 +167,7 @@ pub async fn post(app: &Arc<App>, session: &str, message: Message) -> Response {
 
 /// Opens the stream for what the client is told unasked.
 pub fn listen(app: &Arc<App>, session: &str) -> Response {
-    let Some(live) = app.sessions.get(session) else {
+    let Some(live) = app.sessions.get(app, session) else {
         return refused(StatusCode::NOT_FOUND, "there is no such session: begin again with initialize");
     };
     let (listener, messages) = mpsc::channel(WAITING_MAX);

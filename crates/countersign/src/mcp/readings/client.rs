@@ -1,0 +1,269 @@
+//! The session that a client of the gateway has at the gate: opened when it first reads, gone on in after it was cut off, closed when the
+//! client says that it is done (R1).
+
+use super::place;
+use crate::client::Call;
+use crate::mcp::delivery::{self, Delivery, Shared, lock};
+use crate::mcp::gate::GateClient;
+use crate::mcp::message::Raw;
+use crate::mcp::observed::Observations;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::resumed::{Note, Noted, Notes};
+use anyhow::Result;
+use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
+use countersign_core::utc::Utc;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The session that one client has at the gate.
+#[derive(Default)]
+pub struct ClientSession {
+    name: Mutex<Option<String>>,
+    /// Whether its requests belong to no session but the one that each names.
+    is_stateless: bool,
+    marks: Shared,
+    /// The marks of the sessions that single requests name.
+    sessions: delivery::Sessions,
+    /// Where its session is noted, so that another gateway can go on in it.
+    notes: Option<Notes>,
+    note: Mutex<Option<Note>>,
+    /// Over HTTP.
+    over_http: Option<OverHttp>,
+    /// What it was warned of.
+    warned: Mutex<BTreeSet<(String, String, u64)>>,
+}
+
+/// What a client over HTTP is known by.
+#[derive(Debug)]
+struct OverHttp {
+    /// Its `Mcp-Session-Id`.
+    id: String,
+    handshake: Mutex<Option<Raw>>,
+    /// The session that was cut off under this id.
+    cut_off: Mutex<Option<(String, Note)>>,
+    /// Whether the client said that it is done. Until then its session may be gone on in.
+    is_ended: AtomicBool,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ClientSession {
+    /// For requests that belong to no session but the one that each names.
+    pub fn stateless() -> Self {
+        Self { is_stateless: true, ..Self::default() }
+    }
+
+    /// For a client whose session is noted, and which goes on in one that was cut off.
+    pub fn noted(notes: Option<Notes>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
+    /// For a client over HTTP with this id, and the session that was cut off under it.
+    pub fn over_http(notes: Option<Notes>, id: &str, cut_off: Option<(String, Note)>) -> Self {
+        let (handshake, cut_off) = (Mutex::default(), Mutex::new(cut_off));
+        let over_http = OverHttp { id: id.to_owned(), handshake, cut_off, is_ended: AtomicBool::new(false) };
+        Self { notes, over_http: Some(over_http), ..Self::default() }
+    }
+
+    /// The client begins with this.
+    pub fn remember_handshake(&self, params: Raw) {
+        self.over_http.iter().for_each(|it| *held(&it.handshake) = Some(params.clone()));
+    }
+
+    /// The client over HTTP said that it is done: from now on no one goes on in its session.
+    pub fn end(&self) {
+        let Some(over_http) = &self.over_http else { return };
+        over_http.is_ended.store(true, Ordering::Release);
+        held(&self.note).take().into_iter().for_each(Note::remove);
+        // It came back only to say so: then its session is the one that was cut off.
+        if let Some((name, note)) = held(&over_http.cut_off).take() {
+            note.remove();
+            held(&self.name).get_or_insert(name);
+        }
+    }
+
+    /// Whether it could still come back.
+    fn may_come_back(&self) -> bool {
+        self.over_http.as_ref().is_some_and(|it| !it.is_ended.load(Ordering::Acquire))
+    }
+
+    /// A call comes; the mark that goes with its answer.
+    pub fn begin(&self, (upstream, tool): (&str, &str), arguments: &str, named: Option<&String>) -> Arc<Delivery> {
+        let name = place(upstream, tool, arguments).map(|place| place.name().to_string()).unwrap_or_default();
+        Delivery::begin(&self.marks_of(named), name)
+    }
+
+    /// A client asks for the outcome of a call.
+    pub fn begin_asking(&self, named: Option<&String>) -> Arc<Delivery> {
+        Delivery::begin(&self.marks_of(named), String::new())
+    }
+
+    /// What a client with a session of its own names does not count: see `session_of`.
+    fn marks_of(&self, named: Option<&String>) -> Shared {
+        match named {
+            Some(named) if self.is_stateless => self.sessions.named(named),
+            None if self.is_stateless => Shared::default(),
+            _ => Arc::clone(&self.marks),
+        }
+    }
+
+    /// Whether single requests share it.
+    pub fn is_stateless(&self) -> bool {
+        self.is_stateless
+    }
+
+    /// The gate knows nothing of its session: it begins again.
+    pub fn forget(&self) {
+        *held(&self.name) = None;
+        held(&self.note).take().into_iter().for_each(Note::remove);
+    }
+
+    /// What has not been said yet, in a line each: what became of calls whose answers reached no one, and what is outdated. Nothing
+    /// is said twice.
+    pub fn warnings(&self, marks: &Shared, outdated: &[Outdated]) -> Vec<String> {
+        let untold = lock(marks).take_untold();
+        let mut warned = held(&self.warned);
+        let is_new =
+            |it: &&Outdated| warned.insert((it.upstream.clone() + "/" + &it.tool, it.arguments.clone(), it.since));
+        untold.into_iter().chain(outdated.iter().filter(is_new).map(warning)).collect()
+    }
+
+    /// Takes over the session that was cut off, if there is one.
+    fn cut_off(&self) -> Option<(String, Note)> {
+        match &self.over_http {
+            Some(over_http) => held(&over_http.cut_off).take(),
+            None => self.notes.as_ref()?.take(),
+        }
+    }
+
+    /// Notes the session that was opened.
+    fn note(&self, session: &str) -> Option<Note> {
+        let notes = self.notes.as_ref()?;
+        match &self.over_http {
+            Some(OverHttp { id, handshake, .. }) => {
+                let handshake = held(handshake).as_ref().map(|handshake| handshake.get().to_owned());
+                notes.make_named(id, session, &handshake.unwrap_or_default())
+            }
+            None => notes.make(session),
+        }
+    }
+}
+
+fn warning(outdated: &Outdated) -> String {
+    let Outdated { tool, arguments, since, after, .. } = outdated;
+    let after = after.as_ref().map(|effect| format!(", after {effect}")).unwrap_or_default();
+    let arguments = if arguments == "{}" { String::new() } else { format!(" with {arguments}") };
+    format!(
+        "Note: {tool}{arguments} answers differently since {}{after}. Read it again before you rely on it.",
+        Utc(*since)
+    )
+}
+
+impl GateClient {
+    /// The session that a call belongs to: the one that it names, or the client's own, opened if there is none yet.
+    pub(super) fn session_of(
+        &self,
+        named: Option<&String>,
+        seen: &Observations,
+        delivery: &Delivery,
+    ) -> Result<String, Refusal> {
+        let session = &seen.session;
+        let open = |follows| self.open_session(follows).map_err(|error| Refusal::no_gate(&error));
+        // A client with a session of its own has no other: what it read there counts, whatever it names.
+        if let Some(named) = named.filter(|_| session.is_stateless) {
+            self.know(named, delivery)?;
+            return Ok(named.clone());
+        }
+        if session.is_stateless {
+            let SessionOpened { session: name, .. } = open(None)?;
+            session.sessions.opened(&name, delivery.marks());
+            return Ok(name);
+        }
+        let mut name = held(&session.name);
+        if let Some(name) = &*name {
+            held(&session.note).iter().for_each(Note::used);
+            return Ok(name.clone());
+        }
+        let expired = session.notes.as_ref().map(Notes::sweep).unwrap_or_default();
+        expired.iter().for_each(|name| self.close_named(name));
+        let cut_off = session.cut_off();
+        let SessionOpened { session: opened, unsure } = open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
+        let note = match cut_off {
+            Some((name, note)) if name == opened => {
+                lock(delivery.marks()).follow(unsure);
+                Some(note)
+            }
+            gone => {
+                gone.into_iter().for_each(|(_, note)| note.remove());
+                session.note(&opened)
+            }
+        };
+        *held(&session.note) = note;
+        *name = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Finds out what was read in a session that this gateway was not asked about before.
+    fn know(&self, named: &str, delivery: &Delivery) -> Result<(), Refusal> {
+        if !lock(delivery.marks()).is_unknown() {
+            return Ok(());
+        }
+        let opened = self.open_session(Some(named.to_owned())).map_err(|error| Refusal::no_gate(&error))?;
+        if opened.session != named {
+            // There is none of this name, which the gate says to whatever is asked for in it.
+            self.close_named(&opened.session);
+        }
+        let unsure = if opened.session == named { opened.unsure } else { Vec::new() };
+        lock(delivery.marks()).follow(unsure);
+        Ok(())
+    }
+
+    fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {
+        let call = Call::post("/v1/sessions").agent(&self.agent).json(&SessionRequest { follows })?;
+        self.client.call(call)
+    }
+
+    /// The client has ended its session, or is gone.
+    pub fn close_session(&self, seen: &Observations) {
+        let session = &seen.session;
+        let (name, note) = (held(&session.name).take(), held(&session.note).take());
+        // The note is let go of and stays, so that the session can be gone on in.
+        if session.may_come_back() && (note.is_some() || name.is_none()) {
+            return;
+        }
+        note.into_iter().for_each(Note::remove);
+        name.iter().for_each(|name| self.close_named(name));
+    }
+
+    fn close_named(&self, name: &str) {
+        let call = Call::post(format!("/v1/sessions/{name}/close")).agent(&self.agent).json(&json!({}));
+        // What cannot be closed now is a session that was cut off.
+        if let Err(error) = call.and_then(|call| self.client.call::<SessionClosed>(call)) {
+            tracing::debug!(%error, "the session was not closed");
+        }
+    }
+
+    /// What a client over HTTP was shown: nothing yet.
+    pub fn seen_over_http(&self, id: &str) -> Arc<Observations> {
+        Arc::new(self.of_http(id, None))
+    }
+
+    /// A client over HTTP whose session was cut off comes back with its id: what it was shown, and how it had begun.
+    pub fn come_back_over_http(&self, id: &str) -> Option<(Arc<Observations>, Raw)> {
+        let Noted { session, rest, note } = self.notes_over_http()?.take_named(id)?;
+        let handshake: Raw = serde_json::value::RawValue::from_string(rest).ok()?;
+        let seen = self.of_http(id, Some((session, note)));
+        seen.session.remember_handshake(handshake.clone());
+        Some((Arc::new(seen), handshake))
+    }
+
+    fn of_http(&self, id: &str, cut_off: Option<(String, Note)>) -> Observations {
+        let session = ClientSession::over_http(self.notes_over_http(), id, cut_off);
+        // The same when the gateway is started again, so that continuations stay good.
+        Observations::sealed_with(self.secret_of(id)).in_session(session)
+    }
+}

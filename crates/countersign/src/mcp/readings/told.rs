@@ -1,0 +1,131 @@
+//! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
+
+use crate::mcp::message::{Members, Raw, raw};
+use countersign_api::{ChangedReading, Verdict, VerdictKind};
+use countersign_core::json::parse_answer;
+use countersign_core::session::called;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// The most that a refusal says in its text.
+const TEXT_BYTES_MAX: usize = 2048;
+/// The most that it says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
+const PART_BYTES_MAX: usize = 160;
+
+/// What would make sense next.
+pub fn how(verdict: &Verdict) -> &'static str {
+    match verdict.code.as_deref() {
+        Some("reading_unread" | "halted" | "fact_fenced") => "later",
+        Some("reading_required" | "reading_stale" | "session_not_open" | "invalid_params") => "change",
+        _ => "never",
+    }
+}
+
+/// The tools to read again first; none where the difference was told in full.
+pub fn retry(changed: &[ChangedReading]) -> Value {
+    let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(call).collect();
+    if calls.is_empty() { json!({"how": "again"}) } else { json!({"how": "call", "calls": calls}) }
+}
+
+fn call(changed: &ChangedReading) -> Value {
+    let arguments = parse_answer(&changed.arguments).unwrap_or_else(|_| json!({}));
+    json!({"upstream": changed.upstream, "tool": changed.tool, "arguments": arguments})
+}
+
+/// One sentence that names tools and change, the changes by path, and what to do. What is told in full must be in it in full, because
+/// it counts as read: so the parts round it are cut, and the lines for an operator come last.
+pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
+    let message = cut(verdict.message.clone().unwrap_or_default(), PART_BYTES_MAX);
+    let mut text = format!("Not done: {message}.\n");
+    let (whole, in_part): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.told);
+    whole.into_iter().chain(in_part).for_each(|changed| tell(&mut text, changed));
+    let (volatile, rest): (Vec<_>, Vec<_>) = changed.iter().partition(|it| !it.volatile.is_empty());
+    let untold: Vec<String> = rest.iter().filter(|it| !it.told).map(|it| named(it)).collect();
+    text.push_str("Nothing was sent. ");
+    match untold.as_slice() {
+        [] => text.push_str("If it is still right, make the same call again."),
+        tools => {
+            let tools = cut(tools.join(", "), PART_BYTES_MAX);
+            let _ = write!(text, "Read {tools} again; if it is still right, make the same call again.");
+        }
+    }
+    for it in &volatile {
+        let ChangedReading { upstream, tool, volatile, .. } = it;
+        let _ = write!(
+            text,
+            "\n{tool} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve \
+             {upstream}/{tool} --ignore {}",
+            volatile.join(", "),
+            volatile.join(",")
+        );
+    }
+    cut(text, TEXT_BYTES_MAX)
+}
+
+/// What an own write changed of what was read, if it did.
+pub fn own_changes(changed: &[ChangedReading]) -> Option<String> {
+    let told: Vec<&ChangedReading> = changed.iter().filter(|it| it.told).collect();
+    if told.is_empty() {
+        return None;
+    }
+    let mut text = "After this call, what you read before reads differently:\n".to_owned();
+    told.into_iter().for_each(|changed| tell(&mut text, changed));
+    Some(text.trim_end().to_owned())
+}
+
+/// A reading as a model can call it again.
+fn named(changed: &ChangedReading) -> String {
+    called(&changed.tool, &changed.arguments)
+}
+
+fn tell(text: &mut String, changed: &ChangedReading) {
+    if changed.changes.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{}:", named(changed));
+    for change in &changed.changes {
+        let path = if change.path.is_empty() { "all of it" } else { change.path.as_str() };
+        let _ = match (&change.before, &change.after) {
+            (Some(before), Some(after)) => writeln!(text, "  {path}: {before} → {after}"),
+            (Some(before), None) => writeln!(text, "  {path}: {before} is gone"),
+            (None, Some(after)) => writeln!(text, "  {path}: new, {after}"),
+            (None, None) => writeln!(text, "  {path}: changed"),
+        };
+    }
+}
+
+pub fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Adds blocks of text behind what a tool answered.
+pub fn add_text(result: &mut Members, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let content = result.get("content").and_then(|content| serde_json::from_str::<Vec<Raw>>(content.get()).ok());
+    let mut content = content.unwrap_or_default();
+    content.extend(lines.iter().map(|line| raw(&json!({"type": "text", "text": line}))));
+    result.set("content", raw(&content));
+}
+
+/// What became of a write, in a line, for a client that its answer did not reach; nothing as long as it goes on.
+pub fn outcome(name: &str, verdict: &Verdict) -> String {
+    let became = match verdict.verdict {
+        VerdictKind::Committed | VerdictKind::Settled => "was carried out",
+        VerdictKind::Rejected | VerdictKind::Failed => "was not carried out",
+        VerdictKind::InDoubt => "may have been carried out",
+        VerdictKind::Review | VerdictKind::InFlight => return String::new(),
+    };
+    let place = match (&verdict.effect, verdict.entry) {
+        (Some(effect), _) => format!(" ({effect})"),
+        (None, Some(entry)) => format!(" (entry {entry})"),
+        (None, None) => String::new(),
+    };
+    format!("Note: {name}, whose answer did not reach you, {became}{place}.")
+}

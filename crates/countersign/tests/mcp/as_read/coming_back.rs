@@ -1,0 +1,79 @@
+//! Clients over HTTP that come back after their gateway was cut off, by their `Mcp-Session-Id`.
+
+use super::shop::{Client, Shop};
+use super::{is_error, meta};
+use serde_json::json;
+
+/// How many clients come back at the same time.
+const CLIENTS: usize = 8;
+
+#[test]
+fn a_client_goes_on_in_its_session_when_its_gateway_was_killed_and_no_other_client_does() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let gateway = shop.listen_of(&gate);
+    let (mut one, mut done) = (shop.http(&gateway), shop.http(&gateway));
+    let read = one.call("get_stock", &json!({"item": "tea"}));
+    done.call("get_stock", &json!({"item": "rice"}));
+    let (id, ended) = (one.session.clone(), done.session.clone());
+    assert_eq!(gateway.delete(ended.as_deref().unwrap()), 204);
+    // Killed, so it says nothing to the gate.
+    drop(gateway);
+    shop.set("tea", 2);
+    let gateway = shop.listen_of(&gate);
+    let mut stranger = shop.http(&gateway);
+    let blind = stranger.call("sell", &json!({"item": "rice", "count": 1}));
+    assert_eq!(meta(&blind)["readings"]["rested_on"], 0, "{blind}");
+    let gone = Client::of(&gateway, ended).call("get_stock", &json!({"item": "rice"}));
+    assert!(gone["error"]["message"].as_str().is_some_and(|it| it.contains("there is no such session")), "{gone}");
+    let mut one = Client::of(&gateway, id.clone());
+    let refused = one.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 2), "the server saw the other one's alone");
+    let again = one.call("get_stock", &json!({"item": "tea"}));
+    assert_eq!(meta(&again)["session"], meta(&read)["session"]);
+    assert!(!is_error(&one.call("sell", &json!({"item": "tea", "count": 1}))));
+    // What the client ends leaves nothing.
+    assert_eq!(gateway.delete(id.as_deref().unwrap()), 204);
+    gateway.end();
+    let gateway = shop.listen_of(&gate);
+    let gone = Client::of(&gateway, id).call("get_stock", &json!({"item": "tea"}));
+    assert!(gone["error"]["message"].is_string(), "{gone}");
+}
+
+#[test]
+fn clients_that_come_back_together_each_go_on_in_their_own_session() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let gateway = shop.listen_of(&gate);
+    let mut before = Vec::new();
+    for at in 0..CLIENTS {
+        let mut client = shop.http(&gateway);
+        let read = client.call("get_stock", &json!({"item": "tea", "for": at}));
+        before.push((client.session.clone(), meta(&read)["session"].clone()));
+    }
+    // Told to end, which no client asked for.
+    gateway.end();
+    let gateway = shop.listen_of(&gate);
+    let back = std::thread::scope(|scope| {
+        let come_back = |(id, session): &(Option<String>, serde_json::Value)| {
+            let (id, session, gateway) = (id.clone(), session.clone(), &gateway);
+            scope.spawn(move || {
+                let mut client = Client::of(gateway, id);
+                let read = client.call("get_stock", &json!({"item": "rice"}));
+                let sold = client.call("sell", &json!({"item": "salt", "count": 1}));
+                assert_eq!(
+                    meta(&sold)["readings"]["rested_on"],
+                    2,
+                    "what it read itself, and nothing of others: {sold}"
+                );
+                (meta(&read)["session"].clone(), session)
+            })
+        };
+        before.iter().map(come_back).collect::<Vec<_>>().into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (session, was) in back {
+        assert_eq!(session, was);
+    }
+    assert_eq!(shop.count("sell"), CLIENTS);
+}
