@@ -66,6 +66,8 @@ pub enum Code {
     ReadingRequired,
     /// A reading is older than the pact lets it be.
     ReadingStale,
+    /// A reading is not there as the pact's conditions ask about it.
+    ReadingUnusable,
     /// One or more preconditions do not hold.
     PreconditionFailed,
     /// As many actions wait for a person as are kept.
@@ -92,7 +94,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -122,6 +124,7 @@ impl Code {
         Self::SessionNotOpen,
         Self::ReadingRequired,
         Self::ReadingStale,
+        Self::ReadingUnusable,
         Self::PreconditionFailed,
         Self::TooManyReviews,
         Self::BudgetExceeded,
@@ -172,6 +175,7 @@ impl Code {
             Self::SessionNotOpen => "session_not_open",
             Self::ReadingRequired => "reading_required",
             Self::ReadingStale => "reading_stale",
+            Self::ReadingUnusable => "reading_unusable",
             Self::ReadingUnread => "reading_unread",
             Self::ReadingChanged => "reading_changed",
             Self::PreconditionFailed => "precondition_failed",

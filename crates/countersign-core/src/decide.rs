@@ -16,6 +16,7 @@ mod group;
 mod halted;
 mod judge;
 mod preconditions;
+mod reading_values;
 mod readings;
 mod reads;
 mod standing;
@@ -40,10 +41,11 @@ use crate::halt::Halts;
 use crate::ids::{AgentId, FactId, PactName};
 use crate::limits::REVIEW_EXPIRES_MS;
 use crate::pact::{ActionType, Mode, OnFail, Pact};
-use crate::reason::{Drift, Reason, RuleFailure};
+use crate::reason::{Drift, Reason, RuleFailure, Unusable};
 use crate::review::Reviews;
 use crate::session::Reread;
 use crate::value::{Attributes, Value};
+use smol_str::SmolStr;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -78,8 +80,8 @@ pub trait Snapshot {
 enum Stage<'a> {
     /// It was asked for.
     Intent,
-    /// It has cooled as this effect, and its call would leave.
-    Dispatch(EffectId),
+    /// It has cooled as this effect, and its call would leave; with the readings that its intent noted.
+    Dispatch(EffectId, &'a [(FactId, u64)]),
     /// The external facts were read, and its call is about to be made under this key.
     Judgement(&'a str),
 }
@@ -95,7 +97,8 @@ pub fn dispatch(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot, n
     let approved = effect.approval.as_deref();
     let approval =
         approved.map(|approved| Approval { by: &approved.by, shown: &approved.shown, until_ms: approved.until_ms });
-    let (decision, drift) = decide_at(Stage::Dispatch(effect.id), approval.as_ref(), &effect.action, snapshot, now_ms);
+    let (decision, drift) =
+        decide_at(Stage::Dispatch(effect.id, &effect.rests_on), approval.as_ref(), &effect.action, snapshot, now_ms);
     // A waiver is for the conditions that were shown: one of the same name in another pact is another condition.
     let is_rejected = matches!(decision.verdict, Verdict::Rejected(_));
     let drift = drift.or_else(|| approve::void_since(approval.as_ref()?, snapshot).filter(|_| !is_rejected));
@@ -177,6 +180,8 @@ struct Deciding<'a, S> {
     /// The members of the delegation, root first; empty without one.
     members: Vec<Resolved<'a>>,
     reads: Vec<Resolved<'a>>,
+    /// What conditions see of readings, by name.
+    readings: Vec<(SmolStr, Result<Attributes, Unusable>)>,
     /// Whether `allow` was found to hold, on what no fact that is read can change.
     is_allowed: bool,
 }
@@ -201,6 +206,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             actor: None,
             members: Vec::new(),
             reads: Vec::with_capacity(kind.reads.len()),
+            readings: Vec::new(),
             is_allowed: false,
         }
     }
@@ -209,6 +215,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         if let Err(blocked) = self.resolve() {
             return (self.decision(pact, Verdict::Rejected(blocked)), None);
         }
+        self.readings = self.reading_values();
         let drift = self.approval.and_then(|approval| self.drift(approval));
         (self.weigh(pact), drift)
     }
@@ -390,6 +397,10 @@ impl<S: Snapshot> Source for Deciding<'_, S> {
             Mention::Attribute(base, attribute) => value_of(*base, attribute)?.get(attribute).map(Input::Value),
             Mention::ObservedFact(read) => self.observed_value(*read).map(|_| Input::Present),
             Mention::Observed(read, attribute) => self.observed_value(*read)?.get(attribute).map(Input::Value),
+            Mention::Reading(name, attribute) => {
+                let (_, value) = self.readings.iter().find(|(known, _)| known == name)?;
+                value.as_ref().ok()?.get(attribute).map(Input::Value)
+            }
         }
     }
 }

@@ -22,13 +22,13 @@ pub use inputs::{Input, Inputs, Source};
 
 use crate::pact::Presence;
 use crate::value::{FieldType, Value};
-use cedar_policy_core::ast::{Expr, Literal, ValueKind};
+use cedar_policy_core::ast::{BinaryOp, Expr, ExprKind, Literal, UnaryOp, ValueKind};
 use could::Could;
 use program::{Operand, Program};
 use rewrite::Rewriter;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ pub enum Mention {
     ObservedFact(usize),
     /// An attribute as it was observed.
     Observed(usize, SmolStr),
+    /// An attribute of the latest reading of this name in the session.
+    Reading(SmolStr, SmolStr),
 }
 
 impl Mention {
@@ -91,6 +93,8 @@ pub struct Scope<'a> {
     pub params: &'a BTreeMap<SmolStr, FieldType>,
     /// The facts read: name (`resource` first) and presence.
     pub reads: &'a [(SmolStr, Presence)],
+    /// The names of the readings that the pact declares.
+    pub readings: &'a [SmolStr],
 }
 
 /// Why an expression has no value. Recorded, so it must come out the same under every version of Cedar (I3).
@@ -160,6 +164,51 @@ impl Expression {
     /// The inputs that it alone needs.
     pub fn inputs<'a>(&'a self, source: &'a dyn Source) -> Inputs<'a> {
         Inputs::new(source, &self.mentions)
+    }
+
+    /// Two scales of money that it compares or adds up as if they were one, given the scale of what it mentions; `of_value` is the
+    /// scale that its own value is to have.
+    pub fn mixed_scales(&self, scale: &dyn Fn(&Mention) -> Option<u8>, of_value: Option<u8>) -> Option<(u8, u8)> {
+        let mut found = of_value.map(|scale| BTreeSet::from([scale])).unwrap_or_default();
+        if of_value.is_some() {
+            self.scales(&self.expr, scale, &mut found);
+        }
+        let two = |found: &BTreeSet<u8>| Some((*found.first()?, *found.last()?)).filter(|(one, other)| one != other);
+        let mixed_in = |part: &Expr| {
+            let ExprKind::BinaryApp {
+                op: BinaryOp::Eq | BinaryOp::Less | BinaryOp::LessEq | BinaryOp::Add | BinaryOp::Sub,
+                arg1,
+                arg2,
+            } = part.expr_kind()
+            else {
+                return None;
+            };
+            let mut found = BTreeSet::new();
+            self.scales(arg1, scale, &mut found);
+            self.scales(arg2, scale, &mut found);
+            two(&found)
+        };
+        two(&found).or_else(|| self.expr.subexpressions().find_map(mixed_in))
+    }
+
+    /// The scales of the money that a part has the value of. What is multiplied has another scale, and its author says which.
+    fn scales(&self, part: &Expr, scale: &dyn Fn(&Mention) -> Option<u8>, found: &mut BTreeSet<u8>) {
+        match part.expr_kind() {
+            ExprKind::GetAttr { attr, .. } => {
+                let mention = self.mentions.iter().find(|(key, _)| key == attr);
+                found.extend(mention.and_then(|(_, mention)| scale(mention)));
+            }
+            ExprKind::BinaryApp { op: BinaryOp::Add | BinaryOp::Sub, arg1, arg2 } => {
+                self.scales(arg1, scale, found);
+                self.scales(arg2, scale, found);
+            }
+            ExprKind::UnaryApp { op: UnaryOp::Neg, arg } => self.scales(arg, scale, found),
+            ExprKind::If { then_expr, else_expr, .. } => {
+                self.scales(then_expr, scale, found);
+                self.scales(else_expr, scale, found);
+            }
+            _ => {}
+        }
     }
 
     /// What it mentions, by flat key.

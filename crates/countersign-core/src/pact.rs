@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod normaliser;
 mod observe;
 mod params;
+mod readings;
 mod reads;
 mod schema;
 mod source;
@@ -33,6 +34,7 @@ pub use external::{
 pub use normaliser::Normaliser;
 pub use params::Slots;
 pub(crate) use params::lower;
+pub use readings::ReadingType;
 pub use source::duration_ms;
 
 use crate::expression::{Base, Expression, Mention};
@@ -87,6 +89,8 @@ pub struct Pact {
     pub sources: BTreeMap<FactType, Arc<FactSource>>,
     /// How long ago the source of a fact may have confirmed it, for the types that say so.
     pub max_staleness: BTreeMap<FactType, u64>,
+    /// What its conditions may ask of readings, by name.
+    pub readings: BTreeMap<SmolStr, Arc<ReadingType>>,
     /// The budgets that it defines by name, for its own action types and those of other pacts.
     pub budgets: BTreeMap<SmolStr, NamedBudget>,
 }
@@ -154,6 +158,8 @@ pub struct ActionType {
     pub call: Option<CallRule>,
     /// What it rests on, where it is guarded as read.
     pub guard: Option<AsRead>,
+    /// The readings that its expressions ask about, by name.
+    pub readings: Vec<(SmolStr, Arc<ReadingType>)>,
     /// How long it waits for a fence before it is rejected.
     pub wait_ms: u64,
     /// What all its expressions mention, each once.

@@ -7,10 +7,12 @@
 #![expect(missing_docs, reason = "the members are named for what they hold")]
 
 mod failed;
+mod unusable;
 mod withhold;
 mod words;
 
 pub use failed::{About, Condition, Expected, FailedPrecondition, FailedRead, LastChange, Why};
+pub use unusable::{Unusable, UnusableReading};
 
 use crate::call::EffectId;
 use crate::canonical::Canonical;
@@ -115,6 +117,8 @@ pub enum Reason {
     ReadingRequired { tools: Vec<SmolStr> },
     /// Readings that are older than the pact lets them be.
     ReadingStale { readings: Vec<ReadingRef>, stale_after: u64 },
+    /// A reading is not there as the pact's conditions ask about it.
+    ReadingUnusable { readings: Vec<UnusableReading> },
     /// One or more preconditions do not hold.
     PreconditionFailed { failed: Vec<FailedPrecondition> },
     /// As many actions wait for a person as are kept.
@@ -549,6 +553,7 @@ impl Reason {
             Self::SessionNotOpen { .. } => Code::SessionNotOpen,
             Self::ReadingRequired { .. } => Code::ReadingRequired,
             Self::ReadingStale { .. } => Code::ReadingStale,
+            Self::ReadingUnusable { .. } => Code::ReadingUnusable,
             Self::ReadingUnread { .. } => Code::ReadingUnread,
             Self::ReadingChanged { .. } => Code::ReadingChanged,
             Self::PreconditionFailed { .. } => Code::PreconditionFailed,

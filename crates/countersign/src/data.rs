@@ -23,6 +23,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What to do where another process has a folder.
+pub const ONE_GATE: &str = "one gate per folder; stop that process first";
+
 /// A data folder that has been initialised.
 #[derive(Debug, Clone)]
 pub struct DataFolder {
@@ -106,9 +109,7 @@ impl DataFolder {
     pub fn open(&self, options: Options) -> Result<(Gate, OpenReport)> {
         let options = Options { old_token_keys: token_keys::old(&self.keys_dir())?, ..options };
         Gate::open(self.environment()?, options).map_err(|error| match error {
-            OpenError::Storage(StorageError::Locked { holder }) => {
-                Failure::cannot(holder).hint("one gate per folder; stop that process first").into()
-            }
+            OpenError::Storage(StorageError::Locked { holder }) => Failure::cannot(holder).hint(ONE_GATE).into(),
             error => error.into(),
         })
     }

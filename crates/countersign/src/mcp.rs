@@ -20,6 +20,7 @@ pub mod methods;
 mod observed;
 mod readings;
 mod refusal;
+pub mod report;
 pub mod resumed;
 pub mod screen;
 pub mod session;

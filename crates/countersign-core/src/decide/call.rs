@@ -170,7 +170,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     fn key(&self) -> Cow<'_, str> {
         let effect = match self.stage {
             Stage::Judgement(key) => return Cow::Borrowed(key),
-            Stage::Dispatch(effect) => effect,
+            Stage::Dispatch(effect, _) => effect,
             // An effect has the number of the entry that begins it.
             Stage::Intent => EffectId(self.snapshot.next_entry()),
         };

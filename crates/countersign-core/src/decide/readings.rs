@@ -86,7 +86,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         std::iter::once(version_of(&session.fact)).chain(readings).collect()
     }
 
-    fn session(&self) -> Result<Session, Reason> {
+    pub(super) fn session(&self) -> Result<Session, Reason> {
         let id = self.action.session;
         let id = id.ok_or_else(|| Reason::SessionRequired { action: self.kind.name.clone() })?;
         Session::of(id, &self.action.agent, self.snapshot).map_err(|_| Reason::SessionNotOpen { session: id })
@@ -105,6 +105,7 @@ impl<S: Snapshot> Deciding<'_, S> {
         if !missing.is_empty() {
             return Err(Reason::ReadingRequired { tools: missing });
         }
+        self.check_reading_values()?;
         let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
         let readings = self.rested_on(guard, readings);
         let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
@@ -142,8 +143,18 @@ pub(super) fn compare(
     let current =
         effect.rests_on.iter().map(|(fact, _)| snapshot.fact(fact).map_or_else(|| absent(fact.clone()), version_of));
     decision.reads.extend(current);
+    // What was told is entered before this is decided once more. That it has changed says more than that it was read again.
+    if matches!(decision.blocked(), Some(Reason::ReadingUnusable { .. }))
+        && let Err(reason) = differing(effect, rereads, snapshot)
+    {
+        return decision.rejected(reason);
+    }
     if decision.dispatched().is_none() {
         return decision;
+    }
+    // Whoever asked for it was told nothing, and it must not run by itself, in shadow mode neither.
+    if let Err(reason) = check_not_cut_off(effect, rereads) {
+        return decision.rejected(reason);
     }
     match (differing(effect, rereads, snapshot), kind.mode) {
         (Ok(()), _) => decision,
@@ -153,13 +164,17 @@ pub(super) fn compare(
     }
 }
 
-fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
-    // The gate ended while the write waited: whoever asked for it was told nothing, and it must not run by itself.
-    if let Some(session) = effect.action.session
-        && rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact))
-    {
-        return Err(Reason::SessionNotOpen { session });
+/// Whether the gate ended while the write waited.
+fn check_not_cut_off(effect: &Effect, rereads: &[Reread]) -> Result<(), Reason> {
+    match effect.action.session {
+        Some(session) if rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact)) => {
+            Err(Reason::SessionNotOpen { session })
+        }
+        _ => Ok(()),
     }
+}
+
+fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
     let (mut unread, mut changed) = (Vec::new(), Vec::new());
     for (fact, version) in &effect.rests_on {
         let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {

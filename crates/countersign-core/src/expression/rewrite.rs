@@ -29,6 +29,8 @@ enum Path {
     Param,
     Observed,
     ObservedFact(usize),
+    Readings,
+    Reading(SmolStr),
     Plain,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Rewriter<'a> {
             ExprKind::Var(Var::Context) => Path::Context,
             ExprKind::GetAttr { expr, attr } => match self.path(expr) {
                 Path::Context if attr == "observed" => Path::Observed,
+                Path::Context if attr == "readings" => Path::Readings,
                 Path::Context if attr == "now" => Path::Plain,
                 Path::Context if attr == "actor" => Path::Actor,
                 Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
@@ -77,6 +80,7 @@ impl<'a> Rewriter<'a> {
                     None => Path::Param,
                 },
                 Path::Observed => self.read_named(attr).map_or(Path::Plain, Path::ObservedFact),
+                Path::Readings => Path::Reading(attr.clone()),
                 Path::Param => Path::Param,
                 _ => Path::Plain,
             },
@@ -174,6 +178,10 @@ impl<'a> Rewriter<'a> {
                 let key = format_smolstr!("observed.{}.{attr}", self.read_name(read));
                 self.flat(key, Mention::Observed(read, attr.clone()))
             }
+            Path::Reading(name) if self.scope.readings.contains(&name) => {
+                self.flat(format_smolstr!("readings.{name}.{attr}"), Mention::Reading(name, attr.clone()))
+            }
+            Path::Reading(name) => self.no_reading(whole, &name),
             Path::Actor => self.flat(format_smolstr!("actor.{attr}"), Mention::Attribute(Base::Actor, attr.clone())),
             Path::Context if attr == "now" => self.flat("now".into(), Mention::Now),
             Path::Context if attr == "actor" => self.flat("actor".into(), Mention::Entity(Base::Actor)),
@@ -193,6 +201,7 @@ impl<'a> Rewriter<'a> {
                 }
             },
             Path::Param => Expr::get_attr(self.rewrite(base), attr.clone()),
+            Path::Readings => self.no_reading(whole, attr),
             Path::Observed => {
                 self.error(
                     whole,
@@ -213,6 +222,18 @@ impl<'a> Rewriter<'a> {
                 Expr::val(false)
             }
         }
+    }
+
+    /// Refuses what names no attribute of a declared reading.
+    fn no_reading(&mut self, whole: &Expr, name: &str) -> Expr {
+        let hint = match closest(name, self.scope.readings.iter().map(SmolStr::as_str)) {
+            Some(name) => format!("did you mean `context.readings.{name}`?"),
+            None => format!("declare it as [readings.{name}], and name an attribute of it"),
+        };
+        let message =
+            format!("`context.readings.{name}` is not a reading that this pact declares, or is used as a whole");
+        self.error(whole, message, &hint);
+        Expr::val(false)
     }
 
     fn has(&mut self, whole: &Expr, base: &Expr, attr: &SmolStr) -> Expr {
@@ -238,6 +259,13 @@ impl<'a> Rewriter<'a> {
             Path::Actor => {
                 self.flat_has(format_smolstr!("actor.{attr}"), Mention::Attribute(Base::Actor, attr.clone()))
             }
+            Path::Reading(name) if self.scope.readings.contains(&name) => {
+                self.flat_has(format_smolstr!("readings.{name}.{attr}"), Mention::Reading(name, attr.clone()))
+            }
+            Path::Reading(name) => self.no_reading(whole, &name),
+            // What a condition asks of must have been read: without it nothing is decided.
+            Path::Readings if self.scope.readings.contains(attr) => Expr::val(true),
+            Path::Readings => self.no_reading(whole, attr),
             Path::Context if attr == "observed" || attr == "actor" => Expr::val(true),
             Path::Context => match self.read_named(attr).filter(|read| *read != 0) {
                 Some(read) => self.flat_has(attr.clone(), Mention::Entity(Base::Read(read))),

@@ -95,7 +95,7 @@ proptest! {
     fn a_program_answers_as_cedar_does_or_not_at_all(text in expression(), given in given()) {
         let params = params();
         let reads = [(SmolStr::new_static("resource"), Presence::Required)];
-        let compiled = Expression::compile(&text, &Scope { params: &params, reads: &reads });
+        let compiled = Expression::compile(&text, &Scope { params: &params, reads: &reads, readings: &[] });
         prop_assume!(compiled.is_ok());
         let expression = compiled.unwrap();
         let inputs = Inputs::new(&given, &expression.mentions);
@@ -111,7 +111,7 @@ proptest! {
 fn what_conditions_are_made_of_is_compiled_and_answers() {
     let params = params();
     let reads = [(SmolStr::new_static("resource"), Presence::Required)];
-    let scope = Scope { params: &params, reads: &reads };
+    let scope = Scope { params: &params, reads: &reads, readings: &[] };
     let values = [("n", Value::Long(7)), ("s", Value::String("ab".into()))];
     let given = Given(values.into_iter().map(|(name, value)| (name.into(), value)).collect());
     let answers = |text: &str| {

@@ -5,11 +5,15 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
-use super::{ActionType, AsRead, CARRIED, Mode, OnFail, Require, budgets, call, params, reads, writes};
+use super::{ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, params, reads, writes};
+use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
+use crate::session::Place;
 use smol_str::SmolStr;
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 use toml::de::DeValue;
 
 /// The ids of the preconditions and budgets of an action type; a rejection names them, so each means one thing.
@@ -73,7 +77,8 @@ pub(super) fn read<'a>(
     // Without reads nothing can be type-checked; what is left is still looked at for unknown keys.
     let checked = match (&params, &reads) {
         (Some(params), Some(reads)) => {
-            let checker = Checker::new(name.as_str(), params, reads, require_observation, &span, problems);
+            let asked = &facts.readings;
+            let checker = Checker::new(name.as_str(), params, reads, require_observation, asked, &span, problems);
             checker.map(|checker| {
                 let allow = allow.and_then(|allow| checker.condition(&allow, problems));
                 let require = check_preconditions(written, &checker, problems);
@@ -123,10 +128,55 @@ pub(super) fn read<'a>(
         writes,
         call,
         guard,
+        readings: Vec::new(),
         wait_ms,
     };
     kind.inputs = kind.mentioned();
-    Some(kind)
+    kind.readings = asked_about(&kind, facts);
+    check_readings(&kind, &span, problems);
+    (problems.errors() == before).then_some(kind)
+}
+
+/// The readings that an action's expressions ask about.
+fn asked_about(kind: &ActionType, facts: &Facts) -> Vec<(SmolStr, Arc<ReadingType>)> {
+    let is_asked = |name: &SmolStr| {
+        kind.inputs.iter().any(|(_, mention)| matches!(mention, Mention::Reading(asked, _) if asked == name))
+    };
+    let asked = facts.readings.iter().filter(|(name, _)| is_asked(name));
+    asked.map(|(name, ty)| (name.clone(), Arc::clone(ty))).collect()
+}
+
+/// Refuses an action that decides on readings without resting on them: what it decided on could have changed before its call.
+fn check_readings(kind: &ActionType, span: &Range<usize>, problems: &mut Problems) {
+    let Some((name, _)) = kind.readings.first() else { return };
+    let is_reading = |(_, mention): &(SmolStr, Mention)| matches!(mention, Mention::Reading(..));
+    if kind.allow.mentions().any(is_reading) {
+        let message = "`allow` says who may, and depends on no reading";
+        problems.error(span, message, "ask about `context.readings` in a precondition, under [[action.NAME.require]]");
+    }
+    let Some(guard) = &kind.guard else {
+        let message = format!("`context.readings.{name}` is for actions that are guarded as read");
+        return problems.error(
+            span,
+            message,
+            "add guard = \"as-read\", so that it is read again right before the call",
+        );
+    };
+    for (name, ty) in &kind.readings {
+        let arguments = SmolStr::new_static("{}");
+        let place = Place { upstream: ty.upstream.clone(), tool: ty.tool.clone(), arguments };
+        // What counts only where it is carried could be left out of the comparison.
+        let is_certain = !guard.carried || guard.must_read.iter().any(|tool| crate::decide::names(tool, &place));
+        if !guard.counts(&place) || !is_certain {
+            let message = format!("the action decides on `context.readings.{name}`, and does not rest on {}", ty.tool);
+            let key = if guard.carried { "must_read" } else { "rests_on" };
+            problems.error(span, message, format!("add it: {key} = [\"{}\"]", place.tool_name()));
+        }
+    }
+    if kind.reads.iter().any(|read| read.outside.is_some()) {
+        let message = "an action cannot decide on readings and on external facts together";
+        problems.error(span, message, "read the same as a fact with a `source`, or as a reading, but not both");
+    }
 }
 
 /// What the action rests on, where it is guarded as read.
@@ -178,8 +228,8 @@ struct Written<'a> {
     id: SmolStr,
     doc: Option<String>,
     that: Text<'a>,
-    stale_after: Option<(u64, std::ops::Range<usize>)>,
-    max_staleness: Option<(u64, std::ops::Range<usize>)>,
+    stale_after: Option<(u64, Range<usize>)>,
+    max_staleness: Option<(u64, Range<usize>)>,
     on_fail: OnFail,
 }
 

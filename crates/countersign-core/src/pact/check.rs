@@ -12,7 +12,7 @@ use super::diagnostic::Problems;
 use super::reads::Reads;
 use super::schema::{self, Signature};
 use super::source::Text;
-use super::{Params, Presence};
+use super::{Params, Presence, ReadingType};
 use crate::expression::{Base, Expression, Mention, Scope};
 use crate::value::{FieldType, ValueType};
 use cedar_policy_core::ast::Expr;
@@ -22,7 +22,7 @@ use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr as _;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Checks the expressions of one action type.
 pub(super) struct Checker<'a> {
@@ -30,6 +30,8 @@ pub(super) struct Checker<'a> {
     params: &'a Params,
     reads: &'a Reads,
     scope_reads: Vec<(SmolStr, Presence)>,
+    readings: &'a BTreeMap<SmolStr, Arc<ReadingType>>,
+    scope_readings: Vec<SmolStr>,
     validator: Validator,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Checker<'a> {
         params: &'a Params,
         reads: &'a Reads,
         require_observation: bool,
+        readings: &'a BTreeMap<SmolStr, Arc<ReadingType>>,
         span: &Range<usize>,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -71,12 +74,21 @@ impl<'a> Checker<'a> {
         }
         targets.extend(SENDABLE.iter().map(|ty| (target(ty), ty)));
         let targets: Vec<(String, &ValueType)> = targets.into_iter().collect();
-        schema::action(&mut text, &Signature::new(action, params, reads, require_observation), &targets);
+        schema::action(&mut text, &Signature::new(action, params, reads, require_observation, readings), &targets);
         let derived = ValidatorSchema::from_cedarschema_str(&text, Extensions::all_available());
         match derived {
             Ok((schema, _)) => {
                 let scope_reads = reads.reads.iter().map(|read| (read.name.clone(), read.presence)).collect();
-                Some(Self { action, params, reads, scope_reads, validator: Validator::new(schema) })
+                let scope_readings = readings.keys().cloned().collect();
+                Some(Self {
+                    action,
+                    params,
+                    reads,
+                    scope_reads,
+                    readings,
+                    scope_readings,
+                    validator: Validator::new(schema),
+                })
             }
             Err(error) => {
                 let message = format!("no Cedar schema follows from action `{action}`: {error}");
@@ -89,6 +101,7 @@ impl<'a> Checker<'a> {
     /// Checks a condition.
     pub(super) fn condition(&self, text: &Text<'_>, problems: &mut Problems) -> Option<Expression> {
         let compiled = self.compile(text, problems);
+        self.check_scales(text, compiled.as_ref().ok(), None, problems);
         let refused = match &compiled {
             Ok(_) => &[][..],
             Err(refused) => refused,
@@ -105,6 +118,8 @@ impl<'a> Checker<'a> {
         if empty_set == "[]" && matches!(field.ty, ValueType::Set(_)) {
             return compiled.ok();
         }
+        let scale = if let ValueType::Money(scale) = field.ty { Some(scale) } else { None };
+        self.check_scales(text, compiled.as_ref().ok(), scale, problems);
         let suffix = format!("\n) == context.{}", target(&field.ty));
         let refused = compiled.as_ref().err().map_or(&[][..], Vec::as_slice);
         let sound = self.validate(text, &suffix, Some(&field.ty), refused, problems);
@@ -126,6 +141,33 @@ impl<'a> Checker<'a> {
         self.value(text, &text_type, problems)
     }
 
+    /// Refuses money of two scales as if it were of one: 5.00 and 5.000 are 500 and 5000.
+    fn check_scales(
+        &self,
+        text: &Text<'_>,
+        compiled: Option<&Expression>,
+        of_value: Option<u8>,
+        problems: &mut Problems,
+    ) {
+        let read = |at: &usize, name: &SmolStr| self.reads.schemas.get(*at)?.get(name);
+        let field = |mention: &Mention| match mention {
+            Mention::Param(name) => self.params.types.get(name),
+            Mention::Attribute(Base::Read(at), name) | Mention::Observed(at, name) => read(at, name),
+            Mention::Reading(reading, name) => self.readings.get(reading)?.attributes.get(name),
+            _ => None,
+        };
+        let scale = |mention: &Mention| match field(mention)?.ty {
+            ValueType::Money(scale) => Some(scale),
+            _ => None,
+        };
+        if let Some((one, other)) = compiled.and_then(|compiled| compiled.mixed_scales(&scale, of_value)) {
+            let message = format!("this mixes money with {one} and with {other} digits behind its point");
+            let factor = 10_i64.checked_pow(u32::from(other.abs_diff(one))).unwrap_or_default();
+            let hint = format!("bring both to one scale first: multiply what has {one} digits by {factor}");
+            problems.error(&text.content(), message, hint);
+        }
+    }
+
     /// Compiles an expression, or tells the places inside it that were refused.
     fn compile(&self, text: &Text<'_>, problems: &mut Problems) -> Result<Expression, Vec<Range<usize>>> {
         let everything = || std::iter::once(0..text.value.len()).collect();
@@ -133,7 +175,7 @@ impl<'a> Checker<'a> {
             problems.error(&text.content(), message, hint);
             return Err(everything());
         }
-        let scope = Scope { params: &self.params.types, reads: &self.scope_reads };
+        let scope = Scope { params: &self.params.types, reads: &self.scope_reads, readings: &self.scope_readings };
         match Expression::compile(text.value, &scope) {
             Ok(expression) if self.reads_what_exists(text, &expression, problems) => Ok(expression),
             Ok(_) => Err(everything()),

@@ -5,7 +5,7 @@ mod external;
 use super::catalogue::{AGENT, OPERATOR, agent_schema};
 use super::diagnostic::{Problems, suggestion};
 use super::source::{Node, Table, string, table};
-use super::{FactSchema, FactSource};
+use super::{FactSchema, FactSource, ReadingType};
 use crate::decimal::MONEY_SCALE_MAX;
 use crate::ids::{FactType, check_identifier};
 use crate::limits::FACT_TYPES_MAX;
@@ -46,6 +46,8 @@ pub(super) struct Facts {
     /// Types of which a part was refused; what uses them is not checked further, since nothing sensible could be said.
     unsound: BTreeSet<SmolStr>,
     agent: FactSchema,
+    /// What conditions may ask of readings.
+    pub(super) readings: BTreeMap<SmolStr, Arc<ReadingType>>,
 }
 
 /// The fact types that a pact itself declares.
@@ -61,7 +63,14 @@ pub(super) struct Declared {
 impl Default for Facts {
     fn default() -> Self {
         let (declared, sources, max_staleness) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { declared, sources, max_staleness, unsound: BTreeSet::new(), agent: agent_schema() }
+        Self {
+            declared,
+            sources,
+            max_staleness,
+            unsound: BTreeSet::new(),
+            agent: agent_schema(),
+            readings: BTreeMap::new(),
+        }
     }
 }
 
@@ -178,7 +187,7 @@ fn read_type<'a>(
     Some((schema?, outside, max_staleness_ms))
 }
 
-fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {
+pub(super) fn read_attributes<'a>(source: &'a str, attributes: &'a DeTable<'a>, problems: &mut Problems) -> FactSchema {
     let mut schema = FactSchema::new();
     for (key, node) in attributes {
         let name = key.get_ref().as_ref();

@@ -62,10 +62,15 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     let name = name(&mut table, problems);
     let version = version(&mut table, problems);
     let doc = table.doc(problems);
-    let facts = match table.table("facts", problems) {
+    let readings = match table.table("readings", problems) {
+        Some((_, declared)) => super::readings::read(source, declared, problems),
+        None => BTreeMap::new(),
+    };
+    let mut facts = match table.table("facts", problems) {
         Some((_, declared)) => facts::read(source, declared, problems),
         None => facts::Facts::default(),
     };
+    facts.readings = readings;
     let named = budgets::named::define(source, &mut table, name.clone(), problems);
     let actions = actions(source, &mut table, &facts, &named, problems);
     let observe = match table.table("observe", problems) {
@@ -78,6 +83,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
     };
     call::check_undo(&actions, problems);
     table.finish(problems);
+    let readings = std::mem::take(&mut facts.readings);
     let facts::Declared { types, sources, max_staleness } = facts.into_declared();
     Some(Pact {
         name: name?,
@@ -91,6 +97,7 @@ fn read(source: &str, problems: &mut Problems) -> Option<Pact> {
         claims,
         sources,
         max_staleness,
+        readings,
         budgets: named.into_defined(),
     })
 }

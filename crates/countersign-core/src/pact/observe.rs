@@ -42,7 +42,7 @@ pub(super) fn by_type<'a, T>(
     problems: &mut Problems,
     one: impl Fn((&FactType, &FactSchema), Table<'a>, &Checker<'_>, &mut Problems) -> Option<T>,
 ) -> BTreeMap<FactType, Vec<T>> {
-    let mut rules = BTreeMap::new();
+    let (mut rules, no_readings) = (BTreeMap::new(), BTreeMap::new());
     for (key, node) in declared {
         let Some((ty, schema)) = known_type(facts, key.get_ref().as_ref(), &key.span(), problems) else {
             continue;
@@ -59,7 +59,9 @@ pub(super) fn by_type<'a, T>(
         }
         let Some(none) = params::read(source, None, problems) else { continue };
         let reads = resource_alone(&ty, &schema, &key.span());
-        let Some(checker) = Checker::new("observe", &none, &reads, false, &key.span(), problems) else { continue };
+        let Some(checker) = Checker::new("observe", &none, &reads, false, &no_readings, &key.span(), problems) else {
+            continue;
+        };
         let what = format!("{what} `{ty}`");
         let rule = |(span, node)| {
             let body = Table::new(source, table(node, &what, problems)?, span, what.as_str());

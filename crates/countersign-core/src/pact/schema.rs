@@ -4,11 +4,12 @@
 //! as entities, the time, and what was observed. The same text serves the loader's own checks and `pact export`.
 
 use super::reads::Reads;
-use super::{ActionType, FactSchema, Params, Presence, Read};
+use super::{ActionType, FactSchema, Params, Presence, Read, ReadingType};
 use crate::value::{FieldType, ValueType};
 use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// What the context of one action type is derived from.
 pub(super) struct Signature<'a> {
@@ -18,13 +19,22 @@ pub(super) struct Signature<'a> {
     /// The attributes of each read, in the order of `reads`.
     pub(super) schemas: Vec<&'a FactSchema>,
     pub(super) require_observation: bool,
+    /// What it sees of readings, by name.
+    pub(super) readings: Vec<(&'a SmolStr, &'a FactSchema)>,
 }
 
 impl<'a> Signature<'a> {
     /// The signature of an action that is being loaded.
-    pub(super) fn new(action: &'a str, params: &'a Params, reads: &'a Reads, require_observation: bool) -> Self {
+    pub(super) fn new(
+        action: &'a str,
+        params: &'a Params,
+        reads: &'a Reads,
+        require_observation: bool,
+        readings: &'a BTreeMap<SmolStr, Arc<ReadingType>>,
+    ) -> Self {
         let schemas = reads.schemas.iter().collect();
-        Self { action, params: &params.types, reads: &reads.reads, schemas, require_observation }
+        let readings = readings.iter().map(|(name, ty)| (name, &ty.attributes)).collect();
+        Self { action, params: &params.types, reads: &reads.reads, schemas, require_observation, readings }
     }
 
     /// The signature of an action that was loaded; `schema_of` finds the attributes of a type.
@@ -35,6 +45,7 @@ impl<'a> Signature<'a> {
             reads: &action.reads,
             schemas: action.reads.iter().map(schema_of).collect(),
             require_observation: action.require_observation,
+            readings: action.readings.iter().map(|(name, ty)| (name, &ty.attributes)).collect(),
         }
     }
 }
@@ -68,7 +79,15 @@ pub(super) fn action(out: &mut String, signature: &Signature<'_>, extra: &[(Stri
             let _ = writeln!(out, "      {}{}: {},", read.name, mark(always), record(schema));
         }
     }
-    out.push_str("    },\n  },\n};\n");
+    out.push_str("    },\n");
+    if !signature.readings.is_empty() {
+        out.push_str("    readings: {\n");
+        for (name, schema) in &signature.readings {
+            let _ = writeln!(out, "      {name}: {},", record(schema));
+        }
+        out.push_str("    },\n");
+    }
+    out.push_str("  },\n};\n");
 }
 
 fn mark(required: bool) -> &'static str {

@@ -6,7 +6,7 @@ mod delegation;
 
 use super::{
     About, ClaimLoss, Condition, Drift, EffectProblem, FailedPrecondition, FailedRead, IdProblem, LastChange, Misfit,
-    NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Why,
+    NotGroupable, ReadingRef, Reason, RuleFailure, Since, SpellingProblem, Unusable, UnusableReading, Why,
 };
 use crate::expression::EvalError;
 use crate::fence;
@@ -127,6 +127,20 @@ impl Reason {
             Self::ReadingStale { readings, stale_after } => {
                 format!("what {} answered is older than {}", tools(readings), Span(*stale_after))
             }
+            Self::ReadingUnusable { readings } => {
+                let unusable = |it: &UnusableReading| {
+                    let why = match it.why {
+                        Unusable::NotRead => "was not read",
+                        Unusable::DigestOnly => "was too long to keep",
+                        Unusable::NoSuchPlace => "has no object where the pact says",
+                        Unusable::OtherType => "lacks an attribute, or has it with another type",
+                        Unusable::ReadMeanwhile => "was read again meanwhile",
+                    };
+                    format!("what {} answered {why}", it.tool)
+                };
+                let all: Vec<String> = readings.iter().map(unusable).collect();
+                format!("the conditions cannot be decided on: {}", all.join("; "))
+            }
             Self::ReadingUnread { readings } => {
                 let first = readings.iter().find(|unread| !unread.why.is_empty());
                 let why = first.map_or_else(String::new, |unread| format!(": {}", unread.why));
@@ -230,6 +244,9 @@ impl Reason {
             Self::SessionNotOpen { .. } => "open a session, read again in it what this rests on, and call again",
             Self::ReadingRequired { .. } | Self::ReadingStale { .. } => {
                 "read it again in this session, then call again"
+            }
+            Self::ReadingUnusable { .. } => {
+                "nothing was sent; read it again so that it answers what the pact declares under [readings], or ask its publisher"
             }
             Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
             Self::ReadingChanged { readings } => {

@@ -274,3 +274,142 @@ fn where_it_rests_on_what_it_carries_other_readings_do_not_count() {
     let other = shop.ask();
     assert_eq!(shop.refused(other, &[(stock, Some("10"))]), None, "nothing of the mail or the log");
 }
+
+/// The same, with a condition on what was read.
+fn on_stock() -> String {
+    let readings = "[readings.stock]\nmcp = \"shop\"\ntool = \"get_stock\"\nat = \"/structuredContent\"\n\
+                    attributes = { left = \"Long\", price = \"Money<2>\", note = \"String?\" }\n\n[action.sell]";
+    let require = "[[action.sell.require]]\nid = \"enough-is-left\"\n\
+                   that = 'context.readings.stock.left >= 3 && context.readings.stock.price < 1000'\n";
+    format!("{}\n{require}", PACT.replacen("[action.sell]", readings, 1))
+}
+
+const PLENTY: &str = r#"{"left":10,"more":[1],"price":9.99}"#;
+const FEW: &str = r#"{"left":2,"price":9.99}"#;
+
+#[test]
+fn a_condition_sees_the_latest_reading_of_a_tool_at_the_types_that_the_pact_declares() {
+    let mut shop = Shop::of(&on_stock());
+    assert_eq!(shop.code(), Some(Code::ReadingRequired), "nothing was read");
+    let of = |item: &str| Place { arguments: format!("{{\"item\":\"{item}\"}}").into(), ..place("shop", "get_stock") };
+    shop.read(of("tea"), FEW);
+    assert_eq!(shop.code(), Some(Code::PreconditionFailed), "two are not enough");
+    shop.read(of("rice"), PLENTY);
+    assert_eq!(shop.code(), None, "the latest counts");
+    shop.read(of("tea"), FEW);
+    assert_eq!(shop.code(), Some(Code::PreconditionFailed), "also where it was read before");
+    for dear in [r#"{"left":10,"price":10}"#, r#"{"left":10,"price":10.00}"#] {
+        shop.read(of("salt"), dear);
+        assert_eq!(shop.code(), Some(Code::PreconditionFailed), "{dear}");
+    }
+    // Beside other content it stands where an answer has it.
+    shop.read(of("oil"), &format!(r#"{{"content":"ten","structuredContent":{PLENTY}}}"#));
+    assert_eq!(shop.code(), None);
+}
+
+#[test]
+fn what_a_reading_does_not_say_as_declared_is_not_guessed() {
+    let mut shop = Shop::of(&on_stock());
+    let stock = place("shop", "get_stock");
+    for unusable in [
+        "10",
+        "\"ten\"",
+        "null",
+        "[]",
+        "not JSON",
+        r#"{"left":10}"#,
+        r#"{"left":"10","price":1}"#,
+        r#"{"left":10.5,"price":1}"#,
+        r#"{"left":10,"price":1.999}"#,
+        r#"{"left":10,"left":1,"price":1}"#,
+        r#"{"content":"no such item","isError":true}"#,
+    ] {
+        shop.read(stock.clone(), unusable);
+        assert_eq!(shop.code(), Some(Code::ReadingUnusable), "{unusable}");
+    }
+    let long = format!(r#"{{"left":10,"note":"{}","price":1}}"#, "x".repeat(20_000));
+    shop.read(stock.clone(), &long);
+    assert_eq!(shop.code(), Some(Code::ReadingUnusable), "it is kept by its digest alone");
+    shop.read(stock, PLENTY);
+    assert_eq!(shop.code(), None);
+}
+
+#[test]
+fn at_the_dispatch_a_condition_sees_what_the_intent_noted_and_what_reads_the_same_now() {
+    let mut shop = Shop::of(&on_stock());
+    let stock = place("shop", "get_stock");
+    shop.read(stock.clone(), PLENTY);
+    let effect = shop.ask();
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None);
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some(FEW))]), Some(Code::ReadingChanged));
+    // What was read from elsewhere since does not count for this write.
+    let elsewhere = Place { arguments: "{\"item\":\"tea\"}".into(), ..stock.clone() };
+    shop.read(elsewhere, FEW);
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None);
+    shop.read(stock.clone(), PLENTY);
+    assert_eq!(
+        shop.refused(effect, &[(stock, Some(PLENTY))]),
+        Some(Code::ReadingUnusable),
+        "which was the latest is not known"
+    );
+}
+
+#[test]
+fn a_pact_decides_on_readings_only_where_it_rests_on_them() {
+    let errors = |text: &str| match countersign_core::pact::load::load(text) {
+        Ok(_) => String::new(),
+        Err(found) => found.into_iter().map(|it| it.message + "\n").collect(),
+    };
+    let sound = on_stock();
+    assert_eq!(errors(&sound), "");
+    for (from, to, said) in [
+        (
+            "guard = \"as-read\"\nrests_on = [\"get_stock\", \"mail/read\"]\nmust_read = [\"get_stock\"]\nstale_after = \"5m\"",
+            "",
+            "is for actions that are guarded as read",
+        ),
+        (
+            "rests_on = [\"get_stock\", \"mail/read\"]\nmust_read = [\"get_stock\"]",
+            "rests_on = [\"mail/read\"]",
+            "does not rest on get_stock",
+        ),
+        ("allow = 'true'", "allow = 'context.readings.stock.left > 0'", "depends on no reading"),
+        (
+            "context.readings.stock.left >= 3",
+            "context.readings.stok.left >= 3",
+            "`context.readings.stok` is not a reading",
+        ),
+        ("context.readings.stock.left >= 3", "context.readings.stock.left == \"3\"", "Long"),
+        ("context.readings.stock.left >= 3", "context.readings.stock.note == \"\"", "note"),
+        ("at = \"/structuredContent\"", "at = \"structuredContent\"", "is no place in an answer"),
+        ("left = \"Long\"", "left = \"Float\"", "is not a type of an attribute"),
+    ] {
+        assert!(sound.contains(from), "{from}");
+        let found = errors(&sound.replacen(from, to, 1));
+        assert!(found.contains(said), "{to}: {found}");
+    }
+}
+
+#[test]
+fn money_of_two_scales_is_not_mixed_in_one_comparison() {
+    let loads = |condition: &str| {
+        let text = on_stock().replacen("left = \"Long\"", "left = \"Money<3>\"", 1);
+        let text = text.replacen("context.readings.stock.left >= 3", condition, 1);
+        countersign_core::pact::load::load(&text).map(drop).map_err(|found| {
+            found.into_iter().map(|it| format!("{}: {}\n", it.message, it.hint.unwrap_or_default())).collect::<String>()
+        })
+    };
+    let (left, price) = ("context.readings.stock.left", "context.readings.stock.price");
+    for mixed in [
+        format!("{left} >= {price}"),
+        format!("{left} - {price} > 0"),
+        format!("(if {price} > 1 then {price} else 0) == {left}"),
+        format!("-{price} == {left} + 1"),
+    ] {
+        let said = loads(&mixed).expect_err(&mixed);
+        assert!(said.contains("mixes money with 2 and with 3 digits") && said.contains("by 10"), "{mixed}: {said}");
+    }
+    for sound in [format!("{left} >= {price} * 10"), format!("{left} > 1 && {price} > 1"), format!("{left} >= 3")] {
+        assert_eq!(loads(&sound), Ok(()), "{sound}");
+    }
+}

@@ -1,6 +1,7 @@
 //! `countersign mcp`: the gateway in front of MCP servers.
 
 mod approve;
+mod report;
 mod trial;
 
 pub use approve::read_tools;
@@ -14,9 +15,9 @@ use crate::connections;
 use crate::mcp::Gateway;
 use crate::mcp::buffers::Buffers;
 use crate::mcp::downstream::{http, stdio};
-use crate::mcp::gate::{GateClient, PACT_NAME};
+use crate::mcp::gate::{AS_READ, GateClient, PACT_NAME};
 use crate::mcp::mapping::Mapping;
-use crate::mcp::settings::{self, Place, Unmapped};
+use crate::mcp::settings::{self, Guard, Place, Proposal, Unmapped};
 use crate::mcp::upstream::Alive;
 use crate::terminal::note;
 use anyhow::{Context as _, Result};
@@ -33,12 +34,13 @@ use std::time::Duration;
 /// How long servers may take to end when the gateway does: a little more than each is given.
 const ENDS_WITHIN: Duration = Duration::from_secs(7);
 
-/// Run the gateway in front of MCP servers, and approve their tools
+/// Run the gateway in front of MCP servers, approve their tools, and report what was refused
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     Try(trial::TryArgs),
     Serve(ServeArgs),
     Approve(approve::ApproveArgs),
+    Report(report::ReportArgs),
 }
 
 /// Run the gateway: an agent starts it instead of the MCP servers, and the gate decides what their tools may do
@@ -138,6 +140,7 @@ pub fn run(command: &McpCommand, config: &Config) -> Result<Outcome> {
         McpCommand::Try(args) => trial::run(args, config),
         McpCommand::Serve(args) => serve(args, config),
         McpCommand::Approve(args) => approve::run(args, config),
+        McpCommand::Report(args) => report::run(args, config),
     }
 }
 
@@ -236,7 +239,9 @@ fn gate(args: &ServeArgs, upstreams: &[(String, Place)], config: &Config) -> Res
     let data = connection.data.as_ref().map(|data| data.canonicalize().unwrap_or_else(|_| data.clone()));
     let server = connection.server.as_deref().or(config.server.as_deref()).unwrap_or_default();
     let name = data.map_or_else(|| server.to_owned(), |data| data.display().to_string());
-    Ok(GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)).noting(&name))
+    let gate = GateClient::new(client, agent.clone(), unmapped, secret(key.as_ref(), &agent)).noting(&name);
+    check_proposals(&gate, upstreams, unmapped, config);
+    Ok(gate)
 }
 
 /// What continuations over standard input are sealed with: known to anyone who holds the agent's key, and the same tomorrow. An open
@@ -299,5 +304,32 @@ fn check_set_up(client: &Client, upstreams: &[(String, Place)]) {
             "note: a pact maps tools of `{name}`, which this gateway does not have: it has {}",
             known.join(", ")
         ));
+    }
+}
+
+/// Says where the settings propose what no admin has approved: what was approved counts, and nothing else.
+fn check_proposals(gate: &GateClient, upstreams: &[(String, Place)], unmapped: Unmapped, config: &Config) {
+    for (name, _) in upstreams {
+        let nothing = Proposal::default();
+        let proposal = config.mcp.proposals.get(name).unwrap_or(&nothing);
+        let tools = proposal.tools.iter().filter(|(_, tool)| tool.guard == Some(Guard::AsRead));
+        let tools: Vec<&str> = tools.map(|(tool, _)| tool.as_str()).collect();
+        // Whether the gate answers was found out before.
+        let Ok(guarded) = gate.guarded(name, &tools) else { return };
+        let is_proposed = proposal.guard == Some(Guard::AsRead);
+        let server = (is_proposed && !guarded.server).then(|| name.clone());
+        let missing = tools.iter().filter(|tool| !guarded.tools.contains(**tool)).map(|tool| format!("{name}/{tool}"));
+        for what in server.into_iter().chain(missing) {
+            note(format_args!(
+                "note: the settings propose guard = \"{AS_READ}\" for {what}, and no admin has approved that, so it is not guarded: \
+                 countersign mcp approve"
+            ));
+        }
+        if unmapped == Unmapped::Shadow && guarded.server && !guarded.is_watched {
+            note(format_args!(
+                "note: the settings say unmapped = \"shadow\", and no admin has approved that for the guarded tools of {name}, so \
+                 they are refused where readings differ: countersign mcp approve"
+            ));
+        }
     }
 }

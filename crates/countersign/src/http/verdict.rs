@@ -127,6 +127,9 @@ pub fn of_effect(
     };
     let mut said = Said { is_of_call: true, ..Said::read(intent)? };
     said.later(event);
+    if let (Event::Settle(_), None) = (event, &said.shadowed) {
+        said.shadowed = readings::shadowed(gate, intent, latest.index)?;
+    }
     said.know_all_ids();
     let evidence = match event {
         Event::Settle(settle) => {

@@ -11,7 +11,7 @@ mod found;
 mod reading;
 
 use self::answered::{Answered, Says};
-use self::compared::Rules;
+pub use self::compared::Rules;
 use self::found::{Probe as ProbeFound, attributes, look, said};
 use super::buffers::Buffers;
 use super::connection::Connection;
@@ -54,11 +54,6 @@ const OBSERVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The method that reads a resource; it stands in the place of a tool's name.
 pub const RESOURCE: &str = "resources/read";
-
-/// What is compared of a tool's result, where no one has said to leave anything out.
-pub fn compared(result: &str) -> String {
-    Rules::default().compared(result)
-}
 
 /// Calls the tools of one server.
 pub struct McpAdapter {

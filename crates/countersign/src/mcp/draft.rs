@@ -1,8 +1,9 @@
-//! A first pact from what a server says of its tools: a place to start reading, in which nothing is allowed yet.
+//! A first pact from what a server says of its tools. It works as it is: every action that changes something is guarded by what its
+//! agent has read, and open questions stand as comments next to the line that answers them.
 //!
-//! Parameters are narrowed from each tool's `inputSchema` to what a pact can check. A tool that reads one thing and one that
-//! changes it become a fact with its source and an action on it. What cannot be said in a pact is left out, with the reason, and
-//! stays denied. Every condition that is written here never holds: a person has to replace it.
+//! Parameters are narrowed from each tool's `inputSchema` to what a pact can check. Where one tool reads what another changes, the fact
+//! that this could be is there as a comment. What cannot be said in a pact is left out, with the reason, and stays denied. Which tools
+//! read and which write is a guess from annotations and names: it counts once an admin has approved it.
 
 mod pairs;
 mod schema;
@@ -13,15 +14,17 @@ use super::tool::Tool;
 use countersign_core::ids::{ActionName, FactType, PactName};
 use countersign_core::pact::load::load;
 use pairs::Pair;
-use schema::Narrowed;
+use schema::{Narrowed, is_plain};
 
 /// How much of a description becomes the `doc` of an action.
 const DOC_CHARS_MAX: usize = 160;
+/// How many tools are named as those that an action may rest on.
+const READERS_MAX: usize = 8;
 
 const TOOL_FACTS: &str = "\
-# Which tools are approved, as `countersign mcp approve` wrote them down.
+# Which tools are approved, and how they are guarded, as `countersign mcp approve` wrote it down.
 [facts.McpTool]
-attributes = { definition = \"String\", read_only = \"Bool\" }
+attributes = { definition = \"String\", read_only = \"Bool\", guard = \"String?\" }
 ";
 
 pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
@@ -30,25 +33,34 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
     let mut facts: Vec<String> = vec![TOOL_FACTS.to_owned()];
     let mut actions = Vec::new();
     for tool in &writes {
-        let pair = pairs::find(tool, &reads);
-        let fact = pair.as_ref().map(|pair| pair.fact(upstream));
-        match action(upstream, tool, pair.as_ref()) {
-            Ok(lines) if is_sound(upstream, tool, fact.as_deref(), &lines) => {
-                facts.extend(fact.filter(|fact| !facts.contains(fact)));
-                actions.push(lines);
+        let lines = match action(upstream, tool, &reads, None) {
+            Ok(lines) if is_sound(upstream, tool, None, &lines) => lines,
+            Ok(_) => {
+                actions.push(left_out(tool, "a pact cannot say what it takes"));
+                continue;
             }
-            // Where the pair does not load, the action may still do without it.
-            _ => match action(upstream, tool, None) {
-                Ok(lines) if is_sound(upstream, tool, None, &lines) => actions.push(lines),
-                Ok(_) => actions.push(left_out(tool, "a pact cannot say what it takes")),
-                Err(why) => actions.push(left_out(tool, &why)),
-            },
-        }
+            Err(why) => {
+                actions.push(left_out(tool, &why));
+                continue;
+            }
+        };
+        // A pair that would not load is no help as a comment either.
+        let is_fit = |pair: &Pair<'_>| {
+            let with_pair = action(upstream, tool, &reads, Some(pair));
+            with_pair.is_ok_and(|lines| is_sound(upstream, tool, Some(&pair.fact(upstream)), &lines))
+        };
+        let Some(pair) = pairs::find(tool, &reads).filter(is_fit) else {
+            actions.push(lines);
+            continue;
+        };
+        let fact = commented(&pair.fact(upstream));
+        facts.extend(Some(fact).filter(|fact| !facts.contains(fact)));
+        actions.push(lines + &pair_lines(tool, &pair));
     }
     if actions.is_empty() {
         return Err("it has no tool that changes anything, so there is nothing to write a pact for".to_owned());
     }
-    let mut text = head(upstream, &reads);
+    let mut text = head(upstream, &reads, &writes);
     text.push_str(&facts.join("\n"));
     text.push('\n');
     text.push_str(&actions.join("\n"));
@@ -66,62 +78,113 @@ pub fn pact(upstream: &str, tools: &[Tool]) -> Result<String, String> {
 
 /// The lines to add to a pact for one tool.
 pub fn action_lines(upstream: &str, tool: &Tool) -> String {
-    action(upstream, tool, None).unwrap_or_else(|why| left_out(tool, &why))
+    action(upstream, tool, &[], None).unwrap_or_else(|why| left_out(tool, &why))
 }
 
-fn head(upstream: &str, reads: &[&Tool]) -> String {
+fn head(upstream: &str, reads: &[&Tool], writes: &[&Tool]) -> String {
     let mut text = format!(
-        "# A first pact for the MCP server `{upstream}`, drafted from its tools. Nothing here is allowed yet: read it, replace every\n\
-         # condition marked REPLACE, and run `countersign pact check` and `countersign pact publish` on it.\n\
+        "# A first pact for the MCP server `{upstream}`, drafted from its tools. It works as it is: an action runs only if everything\n\
+         # that its agent has read in the session still reads the same right before the call. What you may want to change stands below\n\
+         # as a comment next to the line that changes it. Then: `countersign pact check` and `countersign pact publish`.\n\
          #\n\
-         # What is not named here stays denied. Tools that say of themselves that they only read pass without a pact, once they are\n\
-         # approved; every call of them is still recorded in the ledger.\n"
+         # QUESTION: which tools only read? This is a guess, and counts once an admin has approved it. The gate may make a call of a tool\n\
+         # that only reads again at any time, so one that changes something must not be among them.\n"
     );
     for tool in reads {
-        let sure = if tool.read_only {
-            "says so itself"
-        } else {
-            "by its name only; it passes when it says so itself, or when you map it"
-        };
+        let sure = if tool.read_only { "says so itself" } else { "by its name only" };
         text.push_str(&format!("#   {} only reads ({sure})\n", printable(&tool.name)));
     }
+    for tool in writes.iter().filter(|tool| tool.read_only) {
+        text.push_str(&format!("#   {} says that it only reads, and its name says otherwise\n", printable(&tool.name)));
+    }
+    let by_name: Vec<String> =
+        reads.iter().filter(|tool| !tool.read_only && tool.unfit.is_none()).map(|tool| word(&tool.name)).collect();
+    let by_name = if by_name.is_empty() { String::new() } else { format!(" --reads {}", by_name.join(",")) };
     text.push_str(&format!(
-        "\npact = \"{upstream}\"\nversion = 1\ndoc = \"What agents may do through the MCP server {upstream}.\"\n\n"
+        "# To approve that, with {upstream} in countersign.toml:\n\
+         #   countersign mcp approve --guard as-read{by_name}\n\
+         # What is not named here stays denied, or is guarded without a pact where that is what was approved.\n\
+         \npact = \"{upstream}\"\nversion = 1\ndoc = \"What agents may do through the MCP server {upstream}.\"\n\n"
     ));
     text
 }
 
-/// One action for one tool.
-fn action(upstream: &str, tool: &Tool, pair: Option<&Pair<'_>>) -> Result<String, String> {
+/// The name of a tool in a command that people copy: one that a shell would read otherwise is not offered.
+fn word(name: &str) -> String {
+    let is_plain = name.chars().all(|char| char.is_ascii_alphanumeric() || "_-./".contains(char));
+    if is_plain { name.to_owned() } else { "TOOL".to_owned() }
+}
+
+/// One action for one tool; on the fact of a pair, if there is one.
+fn action(upstream: &str, tool: &Tool, reads: &[&Tool], pair: Option<&Pair<'_>>) -> Result<String, String> {
     let name = ActionName::new(tool.name.as_str()).map_err(|error| error.to_string())?;
     if let Some(why) = &tool.unfit {
         return Err(why.clone());
     }
     let Narrowed { lines, dropped } = schema::narrow(tool, &name.to_string())?;
-    let (resource, condition) = match pair {
-        Some(pair) => (pair.resource(), pair.condition()),
-        None => (format!("McpTool::\"{upstream}/{name}\""), "resource.read_only".to_owned()),
-    };
+    let resource = pair.map_or_else(|| format!("McpTool::\"{upstream}/{name}\""), Pair::resource);
     let mut text = format!("[action.{name}]\n");
     if let Some(doc) = doc(tool) {
         text.push_str(&format!("doc = {doc}\n"));
     }
+    text.push_str("guard = \"as-read\"\n");
+    let readers: Vec<&str> = reads.iter().map(|tool| tool.name.as_str()).filter(|name| is_plain(name)).collect();
+    if let Some(first) = readers.first() {
+        let some: Vec<String> = readers.iter().take(READERS_MAX).map(|name| format!("\"{name}\"")).collect();
+        text.push_str(&format!(
+            "# QUESTION: which readings matter for this? All of the session count, unless you name some.\n\
+             # rests_on = [{}]\n\
+             # QUESTION: may an agent do this without having looked? It may, unless you say what it must have read.\n\
+             # must_read = [\"{first}\"]\n\
+             # stale_after = \"5m\"\n",
+            some.join(", ")
+        ));
+    }
     text.push_str(&format!(
         "resource = '{resource}'\n\
-         # Who may: give agents this role with `countersign agent new --role {upstream}-writer`.\n\
-         allow = 'principal.roles.contains(\"{upstream}-writer\")'\n\
-         # The call is made by the gate, after everything below held, and not by the agent.\n\
-         call = {{ mcp = \"{upstream}\", tool = \"{name}\" }}\n\n"
+         # QUESTION: who may? Every agent, unless you ask for a role: `countersign agent new --role {upstream}-writer`.\n\
+         # allow = 'principal.roles.contains(\"{upstream}-writer\")'\n\
+         allow = 'principal.standing == \"active\"'\n\
+         # QUESTION: when this tool answers with an error, has it done nothing? If it may have done a part of it, write\n\
+         # on_error = \"in_doubt\": then a person says what became of the call.\n\
+         call = {{ mcp = \"{upstream}\", tool = \"{name}\", on_error = \"failed\" }}\n\n"
     ));
     for (param, why) in dropped {
         text.push_str(&format!("# The parameter `{}` is left out: {}.\n", printable(&param), printable(&why)));
     }
     text.push_str(&lines);
-    text.push_str(&format!(
-        "\n# REPLACE: say what must hold at the instant of the call. Until then it never holds, so no one may.\n\
-         [[action.{name}.require]]\nid = \"replace-me\"\nthat = '{condition}'\n"
-    ));
+    text.push_str(&match pair {
+        None => format!(
+            "\n[[action.{name}.require]]\nid = \"approved-as-guarded\"\nthat = 'resource has guard && resource.guard == \"as-read\"'\n"
+        ),
+        Some(pair) => format!("\n[[action.{name}.require]]\nid = \"as-it-must-be\"\nthat = '{}'\n", pair.condition()),
+    });
     Ok(text)
+}
+
+/// How an action comes to decide on what a tool reads, as comments behind it.
+fn pair_lines(tool: &Tool, pair: &Pair<'_>) -> String {
+    commented(&format!(
+        "To decide on what {read} says, beside what was read: uncomment the fact {ty} above, take this resource in place of the one\n\
+         of {name}, and this condition in place of its own. Agents then read {read} as an observation.\n\
+         resource = '{resource}'\n\
+         [[action.{name}.require]]\nid = \"as-it-must-be\"\nthat = '{condition}'\n",
+        read = pair.read_name(),
+        ty = pair.ty(),
+        name = tool.name,
+        resource = pair.resource(),
+        condition = pair.condition(),
+    ))
+}
+
+/// Lines as comments.
+fn commented(lines: &str) -> String {
+    let comment = |line: &str| match (line.is_empty(), line.starts_with('#')) {
+        (true, _) => "#\n".to_owned(),
+        (_, true) => format!("{line}\n"),
+        _ => format!("# {line}\n"),
+    };
+    lines.lines().map(comment).collect()
 }
 
 /// Whether a pact with this action alone would load, and has nothing else in it.

@@ -22,7 +22,7 @@ use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse,
 use countersign_core::ids::{Digest, FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The pact that calls of unmapped tools are decided under.
@@ -33,6 +33,8 @@ pub const PACT_NAME: &str = "mcp-calls";
 pub const FACT_TYPE: &str = "McpTool";
 /// The type of the facts that say which servers may be used otherwise.
 pub const SERVER_TYPE: &str = "McpServer";
+/// The type of the facts that say which servers are only watched.
+pub const SHADOW_TYPE: &str = "McpShadow";
 /// What a tool's `guard` says where its calls are made by the gate's worker.
 pub const AS_READ: &str = "as-read";
 /// How much is recorded of what a use is about; as the pact has it.
@@ -119,6 +121,17 @@ pub struct Approved {
     pub read_only: bool,
 }
 
+/// What an admin has approved of the guards of a server, as far as an agent is shown it.
+#[derive(Debug, Default)]
+pub struct Guarded {
+    /// Whether the server is guarded.
+    pub server: bool,
+    /// Whether its guarded tools are only watched.
+    pub is_watched: bool,
+    /// Those that are guarded of the tools that were asked about.
+    pub tools: HashSet<String>,
+}
+
 /// Whether a tool is approved as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
@@ -180,12 +193,43 @@ impl GateClient {
 
     /// Whether resources of a server are read by the gate's worker.
     pub(super) fn is_server_guarded(&self, upstream: &str) -> Result<bool> {
-        let facts = vec![FactId::new(FactType::new(SERVER_TYPE)?, upstream)?.to_string()];
+        let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?.to_string();
+        Ok(is_guarded(self.values(vec![fact])?.next().flatten().as_ref()))
+    }
+
+    /// The values of facts, as far as the agent is shown them.
+    fn values(&self, facts: Vec<String>) -> Result<impl Iterator<Item = Option<Value>>> {
         let call =
             Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
-        let shown: ObserveResponse = self.client.call(call)?;
-        let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
-        Ok(value.is_some_and(|value| value.get("guard").and_then(Value::as_str) == Some(AS_READ)))
+        Ok(self.client.call::<ObserveResponse>(call)?.facts.into_iter().map(|fact| fact.value))
+    }
+
+    /// What an admin has approved of the guards of a server and of some of its tools.
+    pub fn guarded(&self, upstream: &str, tools: &[&str]) -> Result<Guarded> {
+        let fact = |ty: &str| Ok::<_, anyhow::Error>(FactId::new(FactType::new(ty)?, upstream)?.to_string());
+        let mut facts = vec![fact(SERVER_TYPE)?, fact(SHADOW_TYPE)?];
+        for tool in tools.iter().take(READS_MAX.saturating_sub(facts.len())) {
+            facts.push(tool_fact(upstream, tool)?.to_string());
+        }
+        let mut values = self.values(facts)?;
+        let server = is_guarded(values.next().flatten().as_ref());
+        let is_watched = values.next().flatten().is_some();
+        let tools = tools.iter().zip(values).filter(|(_, value)| is_guarded(value.as_ref()));
+        Ok(Guarded { server, is_watched, tools: tools.map(|(tool, _)| (*tool).to_owned()).collect() })
+    }
+
+    /// Whether the gate itself makes calls of an upstream, so that a call may not be over when it is answered.
+    pub fn makes_calls_of(&self, upstream: &str) -> bool {
+        self.mapping().is_ok_and(|mapping| mapping.calls_any_of(upstream))
+            || self.is_server_guarded(upstream).unwrap_or(false)
+    }
+
+    /// Whether the guarded tools of a server are only watched: where the settings and an admin both say so.
+    pub(super) fn is_watched(&self, upstream: &str) -> Result<bool> {
+        if self.unmapped != Unmapped::Shadow {
+            return Ok(false);
+        }
+        Ok(self.guarded(upstream, &[])?.is_watched)
     }
 
     /// Which of these tools are approved. Where the gate cannot be asked, the error says so and nothing is approved.
@@ -328,6 +372,11 @@ impl GateClient {
     pub fn close(self) -> Result<()> {
         self.client.close()
     }
+}
+
+/// Whether the value of a fact says that what it is about is guarded as read.
+fn is_guarded(value: Option<&Value>) -> bool {
+    value.and_then(|value| value.get("guard")?.as_str()) == Some(AS_READ)
 }
 
 /// An idempotency key that no one guesses.

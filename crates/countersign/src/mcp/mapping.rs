@@ -1,5 +1,6 @@
 //! Which tools the published pacts map: which action a call of one stands for, and which tool reads a fact.
 
+use super::gate::PACT_NAME;
 use crate::client::{Call, Client, escape};
 use anyhow::Result;
 use countersign_api::{PactList, PactResponse};
@@ -60,6 +61,8 @@ impl Mapping {
 
     fn read_one(&mut self, name: &str, source: String) {
         match load(&source) {
+            // The gateway's own pact maps whichever tool its parameters name, which is none of its own.
+            Ok(_) if name == PACT_NAME => {}
             Ok(loaded) => self.add(&loaded.pact),
             Err(_) => self.unread.push((name.to_owned(), source)),
         }
@@ -108,9 +111,9 @@ impl Mapping {
         self.calls.get(&(upstream.to_owned(), tool.to_owned())).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether anything is mapped at all.
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+    /// Whether an action of a pact calls any tool of an upstream.
+    pub fn calls_any_of(&self, upstream: &str) -> bool {
+        self.calls.keys().any(|(known, _)| known == upstream)
     }
 
     /// Whether no pact speaks of a tool, neither as something to do nor as something to read.
@@ -176,6 +179,8 @@ mod tests {
         mapping.read_one("later", "pact = \"later\"\nversion = 1\n[guard.transfer]\nmcp = \"bank\"".to_owned());
         assert_eq!(mapping.unread_about("transfer"), Some("later"));
         assert_eq!(mapping.unread_about("look"), None);
+        mapping.read_one(PACT_NAME, super::super::gate::PACT.to_owned());
+        assert_eq!(mapping.upstreams().next(), None, "its own pact names tools by its parameters");
         mapping.read_one("hidden", "[guard]\ntool = \"\\u006cook\"".to_owned());
         assert_eq!(mapping.unread_about("look"), Some("hidden"), "it may be spelled otherwise");
     }

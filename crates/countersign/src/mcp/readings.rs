@@ -169,9 +169,10 @@ impl GateClient {
         if unsure.len() > UNSURE_MAX {
             return Err(Refusal::unsure(&tool.name, unsure.len()));
         }
+        let is_watched = self.is_watched(upstream).map_err(|error| Refusal::no_gate(&error))?;
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
-            action: "write".to_owned(),
+            action: if is_watched { "watch" } else { "write" }.to_owned(),
             idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| Refusal::no_gate(&error))?,
             params,
             observations: Vec::new(),

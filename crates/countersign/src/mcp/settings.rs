@@ -2,8 +2,10 @@
 //! checked once.
 
 mod program;
+mod proposal;
 
 pub use program::Program;
+pub use proposal::{Guard, Proposal};
 
 use super::buffers::BUFFERED_MAX;
 use super::methods;
@@ -36,6 +38,9 @@ const METHOD_BYTES_MAX: usize = 128;
 const RUNNERS: [&str; 13] =
     ["uvx", "uv", "run", "npx", "bunx", "pipx", "node", "deno", "python", "python3", "sh", "bash", "env"];
 
+/// What the settings say of one server.
+const KEYS: [&str; 5] = ["command", "env", "guard", "tool", "url"];
+
 /// Between an upstream's name and a tool's, where there are several upstreams.
 pub const SEPARATOR: &str = "__";
 
@@ -52,6 +57,8 @@ pub struct McpSettings {
     pub allow_methods: Vec<String>,
     /// The servers behind, by name.
     pub upstreams: BTreeMap<String, Place>,
+    /// What is proposed for the tools of each, for an admin to approve.
+    pub proposals: BTreeMap<String, Proposal>,
 }
 
 /// What becomes of a tool that no pact maps and that does not only read.
@@ -99,7 +106,7 @@ impl McpSettings {
                     settings.buffered_max = Some(number("mcp.buffered_max", value, BUFFERED_MIN, BUFFERED_MAX_MAX)?);
                 }
                 "allow_methods" => settings.allow_methods = allow_methods(value)?,
-                "upstream" => settings.upstreams = upstreams(value, base)?,
+                "upstream" => (settings.upstreams, settings.proposals) = upstreams(value, base)?,
                 unknown => {
                     let keys = "`unmapped`, `session_idle`, `buffered_max`, `allow_methods` and `upstream`";
                     bail!("key `mcp.{unknown}` is not known\nhint: the keys are {keys}")
@@ -151,11 +158,32 @@ pub fn allowed_method(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn upstreams(value: &Value, base: &Path) -> Result<BTreeMap<String, Place>> {
+type Upstreams = (BTreeMap<String, Place>, BTreeMap<String, Proposal>);
+
+fn upstreams(value: &Value, base: &Path) -> Result<Upstreams> {
     let Some(table) = value.as_table() else {
         bail!("key `mcp.upstream` must be a table\nhint: write [mcp.upstream.NAME]")
     };
-    table.iter().map(|(name, value)| Ok((checked(name)?, place(name, value, base)?))).collect()
+    let (mut places, mut proposals) = Upstreams::default();
+    for (name, value) in table {
+        let name = checked(name)?;
+        places.insert(name.clone(), place(&name, value, base)?);
+        let proposal = value.as_table().map(|table| Proposal::parse(&name, table)).transpose()?.unwrap_or_default();
+        if proposal != Proposal::default() {
+            proposals.insert(name, proposal);
+        }
+    }
+    Ok((places, proposals))
+}
+
+/// Refuses what does not name a part of an answer: it would leave out nothing, and no one would notice.
+pub fn checked_paths(paths: &[String]) -> Result<()> {
+    match paths.iter().find(|path| !path.starts_with('/')) {
+        Some(path) => {
+            bail!("`{path}` is not a path in an answer\nhint: write it as /updated_at, or /items/*/updated_at")
+        }
+        None => Ok(()),
+    }
 }
 
 fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
@@ -163,7 +191,7 @@ fn place(name: &str, value: &Value, base: &Path) -> Result<Place> {
         "hint: write [mcp.upstream.{name}] with `command = [\"program\", \"argument\"]` or `url = \"http://…\"`"
     );
     let Some(table) = value.as_table() else { bail!("key `mcp.upstream.{name}` must be a table\n{hint}") };
-    if let Some(unknown) = table.keys().find(|key| !["command", "env", "url"].contains(&key.as_str())) {
+    if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
         bail!("key `mcp.upstream.{name}.{unknown}` is not known\n{hint}");
     }
     let env = match table.get("env") {
@@ -292,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_proposed_for_a_tool_comes_before_what_is_proposed_for_its_server() {
+        let settings = read(concat!(
+            "[upstream.shop]\nurl = \"http://127.0.0.1:1/mcp\"\nguard = \"as-read\"\n",
+            "[upstream.shop.tool.get_clock]\nguard = \"none\"\nreads = true\nignore = [\"/ticks\"]\nonly = [\"/zone\"]\n",
+            "[upstream.far]\nurl = \"http://127.0.0.1:1/mcp\"",
+        ))
+        .expect("is right");
+        let shop = settings.proposals.get("shop").expect("proposes");
+        assert_eq!((shop.guard_of("sell"), shop.guard_of("get_clock")), (Some(Guard::AsRead), Some(Guard::None)));
+        let clock = shop.tools.get("get_clock").expect("proposes");
+        assert_eq!(
+            (clock.reads, clock.ignore.as_slice(), clock.only.as_slice()),
+            (Some(true), ["/ticks".to_owned()].as_slice(), ["/zone".to_owned()].as_slice())
+        );
+        assert!(!settings.proposals.contains_key("far"), "says nothing");
+    }
+
+    #[test]
     fn a_server_is_called_after_its_command() {
         for (text, name) in [
             ("uvx mcp-server-git --repository .", Some("git")),
@@ -326,6 +372,10 @@ mod tests {
             "[upstream.a]\ncommand = [\"x\"]\nenv = [\"TOKEN\"]",
             "[upstream.a]\ncommand = [\"x\"]\nenv = { TOKEN = { evn = \"TOKEN\" } }",
             "[upstream.a]\nurl = \"http://a\"\nenv = { TOKEN = \"x\" }",
+            "[upstream.a]\nurl = \"http://a\"\nguard = \"asread\"",
+            "[upstream.a]\nurl = \"http://a\"\ntool = [\"x\"]",
+            "[upstream.a]\nurl = \"http://a\"\n[upstream.a.tool.x]\nignore = [\"updated_at\"]",
+            "[upstream.a]\nurl = \"http://a\"\n[upstream.a.tool.x]\nignores = [\"/updated_at\"]",
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains("hint: "), "{text}: {error}");

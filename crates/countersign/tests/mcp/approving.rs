@@ -81,7 +81,8 @@ fn what_changes_something_and_has_no_pact_is_refused_with_the_lines_to_add() {
     let refused = client.call("transfer", &json!({"account": "42"}));
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(
-        text.contains("[action.transfer]") && text.contains("call = { mcp = \"bank\", tool = \"transfer\" }"),
+        text.contains("[action.transfer]")
+            && text.contains("call = { mcp = \"bank\", tool = \"transfer\", on_error = \"failed\" }"),
         "{text}"
     );
     assert_eq!(refused["structuredContent"]["countersign"]["failed"][0]["precondition"], "reads-only-or-let-pass");

@@ -33,6 +33,16 @@ pub(super) fn write_call(out: &mut String, action: &ActionType) {
     if let Some(guard) = &action.guard {
         write_guard(out, guard);
     }
+    for (name, reading) in &action.readings {
+        let (tool, attributes) = (format!("{}/{}", reading.upstream, reading.tool), reading.attributes.keys());
+        let attributes: Vec<String> = attributes.map(|attribute| code(attribute)).collect();
+        let _ = writeln!(
+            out,
+            "- decides on the latest reading of {} in its session, as `{name}`: {}",
+            code(&tool),
+            attributes.join(", ")
+        );
+    }
     if call.after_ms > 0 {
         let _ = writeln!(out, "- leaves {} after it was asked for, and is decided again then", duration(call.after_ms));
     }

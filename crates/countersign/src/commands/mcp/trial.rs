@@ -1,19 +1,25 @@
 //! `countersign mcp try`: a server, a gate and the gateway in one process.
 
 use super::approve::{
-    Approved, RestsOn, approve_as, approve_server_as, is_redefined, publish, put_changed, read_tools,
+    Reader, RestsOn, Terms, approve_as, approve_server_as, is_redefined, note_volatile_in_trial, publish, put_changed,
+    read_tools, watch,
 };
 use super::{GateClient, Unmapped, open_gateway, secret};
-use crate::client::Client;
-use crate::commands::{Failure, OPERATOR, Outcome, init};
+use crate::client::{Call, Client};
+use crate::commands::{Failure, OPERATOR, Outcome, init, is_refused_as};
 use crate::config::{self, Config};
+use crate::data::ONE_GATE;
+use crate::mcp::adapter::Rules;
 use crate::mcp::draft::only_reads;
-use crate::mcp::settings::{self, Place};
+use crate::mcp::gate::SERVER_TYPE;
+use crate::mcp::settings::{self, Place, checked_paths};
 use crate::mcp::tool::Tool;
-use crate::terminal::{count, inline, note, say};
+use crate::terminal::{count, inline, note, say, say_json_text};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use countersign_api::{CallerResponse, ErrorCode, FactList};
 use countersign_core::ids::{FactId, FactType};
+use countersign_core::pact::CARRIED;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -47,6 +53,9 @@ pub struct TryArgs {
     /// The folder for the ledger; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "countersign-try")]
     data: PathBuf,
+    /// The folder to run in, where relative paths start: the server's and that of --data [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
     /// What to call the server [default: made from its command]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -62,6 +71,12 @@ pub struct TryArgs {
     /// Paths in answers of reading tools that say nothing, such as /updated_at: they are not compared; may be repeated
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     ignore: Vec<String>,
+    /// Paths in answers of reading tools that alone count, such as /balance: nothing else is compared; may be repeated
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Make every call, and only record which would have been refused: see `countersign mcp report`
+    #[arg(long)]
+    shadow: bool,
     /// Let calls rest only on readings whose values their arguments carry, and not on everything that was read
     #[arg(long, value_name = "WHAT")]
     rests_on: Option<RestsOn>,
@@ -81,8 +96,13 @@ struct Guarded<'a> {
 /// Sets everything up, and serves the agent that started it.
 pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let usage = |error: anyhow::Error| anyhow::Error::from(Failure::usage(error.to_string()));
+    if let Some(folder) = &args.cwd {
+        // Nothing else runs in this process yet.
+        std::env::set_current_dir(folder).with_context(|| format!("{} is no folder to run in", folder.display()))?;
+    }
     let listen = args.listen.as_deref().map(config::listen).transpose().map_err(usage)?;
     super::check_loopback(listen)?;
+    checked_paths(&args.ignore).and_then(|()| checked_paths(&args.only)).map_err(usage)?;
     let (name, place) = server(args)?;
     // What an agent reads from standard output is MCP and nothing else.
     let serves = listen.is_some() || !std::io::stdin().is_terminal();
@@ -93,7 +113,8 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
     let guarded = guarded(args, &tools)?;
     let mut config = config.clone();
     config.mcp.upstreams = [(name.clone(), place.clone())].into_iter().collect();
-    let client = Client::embedded_whole(&args.data, &config)?;
+    let client = Client::embedded_whole(&args.data, &config).map_err(|error| in_use(error, &args.data, &name))?;
+    check_folder(&client, &args.data, &name)?;
     publish(&client, OPERATOR)?;
     let agent = json!({"org": "local", "roles": [], "standing": "active", "trust": 500});
     let agent = agent.as_object().cloned().unwrap_or_default();
@@ -108,20 +129,25 @@ pub fn run(args: &TryArgs, config: &Config) -> Result<Outcome> {
             ));
             continue;
         }
-        let ignore = if *reads { args.ignore.as_slice() } else { &[] };
-        approve_as(&client, OPERATOR, &name, tool, &Approved { reads: *reads, ignore, carried: carried && !reads })?;
+        approve_as(&client, OPERATOR, &name, tool, &Terms::guarded(*reads, &args.ignore, &args.only, carried))?;
     }
     approve_server_as(&client, OPERATOR, &name)?;
+    watch(&client, OPERATOR, &name, args.shadow)?;
     if !serves {
         describe(args, &name, &guarded, &tools)?;
+        let read = guarded.iter().filter(|it| it.reads && it.tool.needs_no_arguments());
+        let rules = || Rules::new(&args.ignore, &args.only);
+        let readers: Vec<Reader> = read.map(|it| Reader { tool: it.tool.name.clone(), rules: rules() }).collect();
+        note_volatile_in_trial(&name, &place, &readers);
         client.close()?;
         return Ok(Outcome::Yes);
     }
     let writes = guarded.iter().filter(|it| !it.reads).count();
     note(format_args!("{name}: {writes} guarded, {} readings.", guarded.len() - writes));
+    let unmapped = if args.shadow { Unmapped::Shadow } else { Unmapped::Deny };
     // A trial that was killed is gone on with by the next one in its folder.
     let folder = args.data.canonicalize().unwrap_or_else(|_| args.data.clone()).display().to_string();
-    let gate = GateClient::new(client, AGENT.to_owned(), Unmapped::Deny, secret(None, AGENT)).noting(&folder);
+    let gate = GateClient::new(client, AGENT.to_owned(), unmapped, secret(None, AGENT)).noting(&folder);
     open_gateway(vec![(name, place)], gate, config.mcp.allow_methods.iter().cloned().collect(), listen, &config)
 }
 
@@ -184,34 +210,95 @@ fn describe(args: &TryArgs, name: &str, guarded: &[Guarded<'_>], tools: &[Tool])
     if guarded.iter().all(|it| !it.reads) && !guarded.is_empty() {
         say("\nNo tool is known to read, so nothing can be compared: name those that only read with --reads TOOL.");
     }
-    say(snippet(args, name)?);
+    say_snippet(args, name)?;
     let data = args.data.display();
     say(format_args!(
-        "\nThe ledger is in {data}. What was asked and decided, while no agent has it open:\n  countersign ledger list --data {data}"
+        "\nThe ledger is in {data}. What was asked, refused and why:\n  countersign mcp report --data {data}\n\
+         Entry by entry, while no agent has it open:\n  countersign ledger list --data {data}"
     ));
     Ok(())
 }
 
-/// What goes into the settings of agents.
-fn snippet(args: &TryArgs, name: &str) -> Result<String> {
+/// Says what to put into the settings of agents. An agent may start it in any folder, so it names its own. Not wrapped: it is pasted.
+fn say_snippet(args: &TryArgs, name: &str) -> Result<()> {
     let program = std::env::current_exe().context("this program's own path cannot be found")?;
-    let data = std::path::absolute(&args.data).context("the current folder cannot be found")?;
+    let folder = std::env::current_dir().context("the current folder cannot be found")?;
     let text = |path: &Path| path.display().to_string();
-    let mut words = vec!["mcp".to_owned(), "try".to_owned(), args.server.clone(), "--data".to_owned(), text(&data)];
+    let mut words = vec!["mcp".to_owned(), "try".to_owned(), args.server.clone()];
+    words.extend(["--cwd".to_owned(), text(&folder), "--data".to_owned(), text(&args.data)]);
     words.extend(["--name".to_owned(), name.to_owned()]);
-    let lists =
-        [("--env", &args.env), ("--reads", &args.reads), ("--writes", &args.writes), ("--ignore", &args.ignore)];
+    let lists = [
+        ("--env", &args.env),
+        ("--reads", &args.reads),
+        ("--writes", &args.writes),
+        ("--ignore", &args.ignore),
+        ("--only", &args.only),
+    ];
     for (option, values) in lists {
         words.extend(values.iter().flat_map(|value| [option.to_owned(), value.clone()]));
     }
+    words.extend(args.shadow.then(|| "--shadow".to_owned()));
+    if args.rests_on == Some(RestsOn::Carried) {
+        words.extend(["--rests-on".to_owned(), CARRIED.to_owned()]);
+    }
     let entry = json!({ "mcpServers": { name: { "command": text(&program), "args": words } } });
+    say(
+        "\nPut this into the settings of your agent, in place of the server itself. Claude Code (.mcp.json), Claude Desktop, Cursor \
+         (.cursor/mcp.json) and others; VS Code (.vscode/mcp.json) calls the outer member \"servers\":\n",
+    );
+    say_json_text(&serde_json::to_string_pretty(&entry)?);
+    say("\nCodex (~/.codex/config.toml):\n");
     let toml: Vec<String> = words.iter().map(|word| serde_json::to_string(word).unwrap_or_default()).collect();
-    Ok(format!(
-        "\nPut this into the settings of your agent, in place of the server itself. Claude Code (.mcp.json), Claude Desktop, Cursor\n\
-         (.cursor/mcp.json) and others; VS Code (.vscode/mcp.json) calls the outer member \"servers\":\n\n{}\n\n\
-         Codex (~/.codex/config.toml):\n\n[mcp_servers.{name}]\ncommand = {}\nargs = [{}]",
-        serde_json::to_string_pretty(&entry)?,
-        serde_json::to_string(&text(&program))?,
-        toml.join(", ")
-    ))
+    let command = serde_json::to_string(&text(&program))?;
+    say_json_text(&format!("[mcp_servers.{name}]\ncommand = {command}\nargs = [{}]", toml.join(", ")));
+    Ok(())
+}
+
+/// Says who else may have the folder of a trial open.
+fn in_use(error: anyhow::Error, data: &Path, name: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) if failure.hints().iter().any(|hint| hint == ONE_GATE) => {
+            Failure::cannot(format!("{} is open in another process: {}", data.display(), failure.message()))
+                .hint("an agent that started this trial has it open until it ends: end that agent first")
+                .hint(format!("for a second agent at the same time, another folder: --data countersign-try-{name}-2"))
+                .hint("for several agents at once, one process for all of them: --listen 127.0.0.1:8430")
+                .into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}
+
+/// Refuses a folder that is not that of a trial of this server.
+fn check_folder(client: &Client, data: &Path, name: &str) -> Result<()> {
+    match client.call::<CallerResponse>(Call::get("/v1/caller").agent(OPERATOR)) {
+        Err(error) if is_refused_as(&error, ErrorCode::SignatureMissing) => {
+            return Err(Failure::usage(format!(
+                "{} belongs to a gate that has an admin, and a trial has none",
+                data.display()
+            ))
+            .hint("leave --data out for a trial, or see `countersign mcp serve --help` for that gate")
+            .into());
+        }
+        _ => {}
+    }
+    // In a new folder there is nothing of this type yet.
+    let known = client.call::<FactList>(Call::get(format!("/v1/facts/{SERVER_TYPE}?limit=256")));
+    let known: Vec<String> =
+        known.map(|list| list.facts.into_iter().map(|fact| fact.fact).collect()).unwrap_or_default();
+    let ids: Vec<FactId> = known.iter().filter_map(|fact| fact.parse().ok()).collect();
+    match ids.as_slice() {
+        [] => Ok(()),
+        ids if ids.iter().any(|id| id.id() == name) => Ok(()),
+        [other, ..] => {
+            let other = inline(other.id());
+            Err(Failure::usage(format!(
+                "{} holds the trial of another server, `{other}`, and this one is `{name}`",
+                data.display()
+            ))
+            .hint(format!("give this one a folder of its own: --data countersign-try-{name}"))
+            .hint(format!("if it is the same server, call it the same: --name {other}"))
+            .into())
+        }
+    }
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// Draft a first pact from the tools of an MCP server
 ///
 /// Starts the server, reads its tools, and writes a pact with an action for each tool that changes something: its parameters
-/// narrowed from the tool's own schema, a fact and its source where one tool reads what another changes, and comments that say
-/// what to do next. Nothing in it is allowed yet, and what it does not name stays denied. The result passes `pact check`.
+/// narrowed from the tool's own schema, and guarded as read, so that it runs only if what its agent has read still reads the same.
+/// It works as it is, once an admin has approved the tools. Open questions are comments, each next to the line that answers it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,6 +60,6 @@ pub fn run(args: &InitArgs) -> Result<Outcome> {
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(file);
     let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
     written.with_context(|| format!("cannot write {}\nhint: choose a file that is not there yet", file.display()))?;
-    note(format_args!("Wrote {0}. Replace its conditions, then: countersign pact check {0}", file.display()));
+    note(format_args!("Wrote {0}. Read its questions, then: countersign pact check {0}", file.display()));
     Ok(Outcome::Yes)
 }

@@ -281,6 +281,8 @@ impl Source for Case<'_> {
             Mention::Attribute(_, name) => self.space.agent.get(name).map(Input::Value),
             Mention::ObservedFact(read) => self.fact(self.seen, *read).map(|_| Input::Present),
             Mention::Observed(read, name) => self.fact(self.seen, *read)?.get(name).map(Input::Value),
+            // What is read in a session is no fact that a sweep could feed.
+            Mention::Reading(..) => None,
         }
     }
 }

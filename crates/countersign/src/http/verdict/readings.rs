@@ -6,10 +6,14 @@ use countersign_api::{Change, ChangedReading, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Decision;
 use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
+use countersign_core::pact::Mode;
 use countersign_core::reason::{self, Reason};
-use countersign_core::record::{Entry, Event};
+use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent};
-use countersign_engine::gate::{Gate, LogError, Told};
+use countersign_engine::gate::{Gate, LogError, StoredEntry, Told};
+
+/// How many entries in front of a settlement its dispatch is looked for.
+const LOOKED_BACK_MAX: u64 = 1024;
 
 /// What an action rests on, by the decision on its intent; `None` where it is not guarded as read.
 pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
@@ -32,6 +36,32 @@ pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, late
     let Some(Reason::ReadingChanged { readings }) = dispatch.decision.reason() else { return Ok(()) };
     rests_on.changed = readings.iter().map(|reading| with_told(gate, reading, &told)).collect();
     Ok(())
+}
+
+/// Why a guarded call would not have gone off, were its action type not in shadow mode: its dispatch says so, which is some entries in
+/// front of its settlement.
+pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Result<Option<Reason>, LogError> {
+    let entry = intent.decode()?;
+    let Event::Action(decided) = &entry.event else { return Ok(None) };
+    let is_watched = {
+        let view = gate.view();
+        let kind = view.pacts().find(|pact| pact.name == decided.action.pact);
+        let kind = kind.and_then(|pact| pact.actions.get(&decided.action.action));
+        kind.is_some_and(|kind| kind.mode == Mode::Shadow && kind.guard.is_some())
+    };
+    if !is_watched {
+        return Ok(None);
+    }
+    let first = settled.saturating_sub(LOOKED_BACK_MAX).max(intent.index.saturating_add(1));
+    for at in (first..settled).rev() {
+        let stored = gate.read_log(at)?;
+        let leaf = stored.leaf()?;
+        if leaf.kind == Kind::Dispatch && leaf.effect == Some(intent.index) {
+            let entry = stored.decode()?;
+            return Ok(entry.event.decision().and_then(|decision| decision.shadowed.as_deref().cloned()));
+        }
+    }
+    Ok(None)
 }
 
 /// A reading that a reason names, with what is told of it.

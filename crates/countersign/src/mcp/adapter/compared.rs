@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What an operator said about a tool's answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Rules {
+pub struct Rules {
     /// Paths that are left out.
     pub(super) ignore: Vec<SmolStr>,
     /// Paths that alone count, where any are named.
@@ -15,6 +15,12 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// With these paths left out, and these alone where any are named.
+    pub fn new(ignore: &[String], only: &[String]) -> Self {
+        let all = |paths: &[String]| paths.iter().map(SmolStr::from).collect();
+        Self { ignore: all(ignore), only: all(only) }
+    }
+
     /// What names them: a reading under other rules is another reading.
     pub(super) fn name(&self) -> SmolStr {
         let list =
@@ -23,7 +29,7 @@ impl Rules {
     }
 
     /// What is compared of a result.
-    pub(super) fn compared(&self, result: &str) -> String {
+    pub fn compared(&self, result: &str) -> String {
         // What cannot be read in one way is compared as it stands.
         let Some(Node::Object(members)) = Node::parse(result) else { return Node::Text(result.to_owned()).text() };
         let mut node = told(members);

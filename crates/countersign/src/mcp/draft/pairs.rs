@@ -89,6 +89,16 @@ impl Pair<'_> {
         )
     }
 
+    /// The type of the fact.
+    pub fn ty(&self) -> &FactType {
+        &self.ty
+    }
+
+    /// The tool that reads it.
+    pub fn read_name(&self) -> &str {
+        &self.read.name
+    }
+
     /// The resource of the action.
     pub fn resource(&self) -> String {
         format!("{}::\"{{{}}}\"", self.ty, self.param)

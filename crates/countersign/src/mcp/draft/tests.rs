@@ -60,17 +60,23 @@ fn a_name_that_says_more_than_reading_is_no_reading() {
 }
 
 #[test]
-fn a_drafted_pact_loads_allows_nothing_and_says_what_it_left_out() {
+fn a_drafted_pact_loads_guards_everything_and_says_what_it_left_out() {
     let text = pact("bank", &bank()).expect("can be written");
     let loaded = load(&text).expect("loads").pact;
     let mut actions: Vec<String> = loaded.actions.keys().map(ToString::to_string).collect();
     actions.sort_unstable();
     assert_eq!(actions, ["set_rate", "transfer", "update_account", "wipe"]);
+    assert!(loaded.actions.values().all(|action| action.guard.is_some()), "each is guarded as read");
     for line in [
         "source = { mcp = \"bank\", tool = \"get_account\", arguments = { id = \"{id}\" }, at = \"/structuredContent\" }",
         "attributes = { status = \"String\", balance = \"Long\" }",
-        "resource = 'Account::\"{account}\"'",
-        "resource = 'Account::\"{id}\"'",
+        "# resource = 'Account::\"{account}\"'",
+        "# resource = 'Account::\"{id}\"'",
+        "# [facts.Account]",
+        "#   countersign mcp approve --guard as-read --reads list_accounts\n",
+        "# rests_on = [\"get_account\", \"list_accounts\"]",
+        "# must_read = [\"get_account\"]",
+        "call = { mcp = \"bank\", tool = \"transfer\", on_error = \"failed\" }",
         "resource = 'McpTool::\"bank/wipe\"'",
         "doc = \"Move money.\"",
         "properties.amount = { type = \"integer\", minimum = 1 }",
@@ -87,13 +93,42 @@ fn a_drafted_pact_loads_allows_nothing_and_says_what_it_left_out() {
         "# The parameter `either` is left out: it can be of several types.",
         "# The parameter `loop` is left out: it needs the member `next`, and",
         "#   get_account only reads (says so itself)",
-        "#   list_accounts only reads (by its name only",
+        "#   list_accounts only reads (by its name only)",
         "# The tool sneaky is left out, and stays denied: its definition holds characters that people do not see: U+202E",
         "# The tool odd name is left out",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
     assert_eq!(text.matches("[facts.Account]").count(), 1);
+}
+
+#[test]
+fn what_a_draft_has_as_comments_loads_where_it_is_uncommented() {
+    let text = pact("bank", &bank()).expect("can be written");
+    // What the comment says: the fact, and resource and condition in place of those of the action.
+    let taken = text.replace("resource = 'McpTool::\"bank/update_account\"'", "resource = 'Account::\"{id}\"'");
+    let fact: String = text
+        .lines()
+        .skip_while(|line| *line != "# [facts.Account]")
+        .take_while(|line| line.starts_with('#'))
+        .filter(|line| line.contains(" = ") || line.starts_with("# ["))
+        .map(|line| format!("{}\n", line.trim_start_matches("# ")))
+        .collect();
+    let taken = taken.replace(
+        "[[action.update_account.require]]\nid = \"approved-as-guarded\"\nthat = 'resource has guard && resource.guard == \"as-read\"'",
+        "[[action.update_account.require]]\nid = \"as-it-must-be\"\nthat = 'resource.status == \"active\"'",
+    );
+    let taken = taken.replacen("[action.set_rate]", &format!("{fact}\n[action.set_rate]"), 1);
+    assert!(fact.contains("source = ") && fact.contains("[observe.Account]"), "{fact}");
+    let loaded = load(&taken);
+    assert!(loaded.is_ok(), "{taken}");
+    // Each question stands right before a line that can be taken as it is.
+    let guarded =
+        text.replace("# must_read = [\"get_account\"]\n# stale_after", "must_read = [\"get_account\"]\nstale_after");
+    let guarded = guarded.replace("# rests_on", "rests_on").replace("on_error = \"failed\"", "on_error = \"in_doubt\"");
+    let roles = "# allow = 'principal.roles";
+    let guarded = guarded.replace("allow = 'principal.standing == \"active\"'\n", "").replace(roles, &roles[2..]);
+    assert!(load(&guarded).is_ok(), "{guarded}");
 }
 
 #[test]

@@ -37,12 +37,15 @@ impl Session {
         let (gateway, verdicts) = (Arc::clone(&self.gateway), self.verdicts.clone());
         tokio::spawn(async move {
             let shown = tokio::task::spawn_blocking(move || {
-                let all = tools.iter().flat_map(|(upstream, tools)| shown(&gateway, upstream, tools, namespaced));
-                let mut all: Vec<Raw> = all.collect();
-                // Only where there are calls that may not be over at once.
-                if gateway.gate.mapping().is_ok_and(|mapping| !mapping.is_empty()) {
-                    all.push(continue_tool());
+                let mut all: Vec<Raw> = Vec::new();
+                let mut may_go_on = false;
+                for (upstream, tools) in &tools {
+                    let shown = shown(&gateway, upstream, tools, namespaced);
+                    // Only where there are calls that may not be over at once.
+                    may_go_on |= !shown.is_empty() && gateway.gate.makes_calls_of(upstream);
+                    all.extend(shown);
                 }
+                all.extend(may_go_on.then(continue_tool));
                 result.set("tools", raw(&all));
                 answer.set_result(result.to_raw());
                 answer

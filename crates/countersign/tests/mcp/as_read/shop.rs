@@ -18,25 +18,34 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// With ten of everything.
+    /// With ten of everything, and every tool guarded.
     pub fn new() -> Self {
-        let mut shop = Self { sandbox: Sandbox::new(), approval: String::new() };
-        shop.write(&BTreeMap::from([("tea".to_owned(), 10), ("rice".to_owned(), 10), ("salt".to_owned(), 10)]));
-        shop.mood("");
-        let command = shop.command();
-        let settings = format!("[mcp.upstream.shop]\ncommand = ['sh', '-c', '''{command}''']\n");
-        std::fs::write(shop.sandbox.path().join("countersign.toml"), settings).unwrap();
-        std::fs::write(shop.sandbox.path().join("book"), "").unwrap();
+        let mut shop = Self::proposing("", "");
         shop.approval = shop.approve(&["--guard", "as-read"]);
         std::fs::write(shop.sandbox.path().join("book"), "").unwrap();
         shop
     }
 
+    /// With ten of everything, and nothing approved: only what the settings say of all servers, and of this one.
+    pub fn proposing(all: &str, this: &str) -> Self {
+        let shop = Self { sandbox: Sandbox::new(), approval: String::new() };
+        shop.write(&BTreeMap::from([("tea".to_owned(), 10), ("rice".to_owned(), 10), ("salt".to_owned(), 10)]));
+        shop.mood("");
+        shop.settings(all, this);
+        std::fs::write(shop.sandbox.path().join("book"), "").unwrap();
+        shop
+    }
+
+    /// Writes the settings anew.
+    pub fn settings(&self, all: &str, this: &str) {
+        let command = self.command();
+        let settings = format!("[mcp]\n{all}\n[mcp.upstream.shop]\ncommand = ['sh', '-c', '''{command}''']\n{this}\n");
+        std::fs::write(self.sandbox.path().join("countersign.toml"), settings).unwrap();
+    }
+
     /// Lets the gateway pass on what no pact maps.
     pub fn lets_unmapped_pass(&self) {
-        let path = self.sandbox.path().join("countersign.toml");
-        let settings = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, format!("[mcp]\nunmapped = \"pass\"\n\n{settings}")).unwrap();
+        self.settings("unmapped = \"pass\"", "");
     }
 
     /// What starts it, for a shell.
@@ -48,9 +57,14 @@ impl Shop {
         )
     }
 
+    /// What starts it, in one text.
+    pub fn server(&self) -> String {
+        format!("sh -c '{}'", self.command())
+    }
+
     /// A client of a trial: server, gate and gateway in one process.
     pub fn trial(&self, more: &[&str]) -> Stdio {
-        let server = format!("sh -c '{}'", self.command());
+        let server = self.server();
         let words = [&["mcp", "try", &server, "--name", "shop", "--data", "trial"], more].concat();
         let mut client = Stdio::start(self.sandbox.command(&words));
         client.initialize();
@@ -86,6 +100,17 @@ impl Shop {
         let mut client = Stdio::start(self.sandbox.command(&words));
         client.initialize();
         client
+    }
+
+    /// Runs a command; its exit code, and what it said to people.
+    pub fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.sandbox.run(words);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The folder that everything is in.
+    pub fn folder(&self) -> &Path {
+        self.sandbox.path()
     }
 
     /// Runs a command that must succeed.
@@ -315,6 +340,15 @@ fn tools(mood: &str) -> Value {
     let mut burn = tool("burn", false);
     burn["annotations"]["destructiveHint"] = json!(true);
     tools.push(burn);
+    // Neither what it says of itself nor its name tells that it only reads.
+    let mut total = tool("total", true);
+    total.as_object_mut().unwrap().remove("annotations");
+    tools.push(total);
+    for tool in tools.iter_mut().filter(|tool| ["sell", "burn", "get_stock"].contains(&tool["name"].as_str().unwrap()))
+    {
+        let (item, count) = (json!({"type": "string"}), json!({"type": "integer"}));
+        tool["inputSchema"]["properties"] = json!({"item": item, "count": count, "lines": {"type": "integer"}});
+    }
     json!(tools)
 }
 
@@ -349,6 +383,7 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
             let lines: Vec<String> = (0..arguments["lines"].as_u64().unwrap()).map(line).collect();
             json!({"content": [{"type": "text", "text": lines.join("\n")}]})
         }
+        "total" => structured(json!({"total": stock.values().sum::<i64>()})),
         "get_time" => {
             *ticks += 1;
             json!({"content": [{"type": "text", "text": format!("it is {ticks} past")}]})

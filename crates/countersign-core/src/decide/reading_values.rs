@@ -1,0 +1,81 @@
+//! What conditions see of readings: the latest of a tool in the session, as it is recorded. At the intent that is what the agent had
+//! read; at the dispatch what the intent noted, which reads the same now, or the write does not go off.
+
+use super::{Deciding, Snapshot, Stage};
+use crate::ids::FactId;
+use crate::reason::{Reason, Unusable, UnusableReading};
+use crate::session::Held;
+use crate::value::Attributes;
+use smol_str::SmolStr;
+
+/// A reading of the session, with the entry that wrote it and whether it is the version that counts.
+type Counted = (u64, Held, bool);
+
+impl<S: Snapshot> Deciding<'_, S> {
+    /// The values of the readings that conditions mention, by name; or why there is none.
+    pub(super) fn reading_values(&self) -> Vec<(SmolStr, Result<Attributes, Unusable>)> {
+        if self.kind.readings.is_empty() {
+            return Vec::new();
+        }
+        let held = self.held();
+        let value = |(name, ty): &(SmolStr, std::sync::Arc<crate::pact::ReadingType>)| {
+            let of_tool = |(_, held, _): &&Counted| {
+                let place = &held.reading.place;
+                place.upstream == ty.upstream && place.tool == ty.tool
+            };
+            let mut of_tool = held.iter().filter(of_tool);
+            // Which of them was the latest is not known any more where one was read again.
+            let value = match of_tool.clone().max_by_key(|(entry, ..)| *entry) {
+                None => Err(Unusable::NotRead),
+                Some(_) if of_tool.any(|(.., is_noted)| !is_noted) => Err(Unusable::ReadMeanwhile),
+                Some((_, held, _)) => ty.value(&held.reading),
+            };
+            (name.clone(), value)
+        };
+        self.kind.readings.iter().map(value).collect()
+    }
+
+    fn held(&self) -> Vec<Counted> {
+        let found = |fact: &FactId| -> Option<(u64, Held)> {
+            let fact = self.snapshot.fact(fact)?;
+            Some((fact.written.entry, Held::of(fact)?))
+        };
+        match self.stage {
+            Stage::Intent => {
+                let readings = self.session().into_iter().flat_map(|session| session.readings().collect::<Vec<_>>());
+                readings.filter_map(|fact| found(&fact)).map(|(entry, held)| (entry, held, true)).collect()
+            }
+            Stage::Dispatch(_, rests_on) => {
+                let noted = rests_on.iter().filter_map(|(fact, version)| Some((found(fact)?, *version)));
+                noted
+                    .map(|((entry, held), version)| (entry, held.version == version, held))
+                    .map(|(e, is, h)| (e, h, is))
+                    .collect()
+            }
+            // External facts and readings are not decided on together: see the loader.
+            Stage::Judgement(_) => Vec::new(),
+        }
+    }
+
+    /// Whether everything that conditions ask of readings was read, and is there as the pact declares it.
+    pub(super) fn check_reading_values(&self) -> Result<(), Reason> {
+        let (mut missing, mut unusable) = (Vec::new(), Vec::new());
+        for ((name, value), (_, ty)) in self.readings.iter().zip(&self.kind.readings) {
+            match value {
+                Ok(_) => {}
+                Err(Unusable::NotRead) => missing.push(ty.tool.clone()),
+                Err(why) => unusable.push(UnusableReading {
+                    name: name.clone(),
+                    upstream: ty.upstream.clone(),
+                    tool: ty.tool.clone(),
+                    why: *why,
+                }),
+            }
+        }
+        match (missing.is_empty(), unusable.is_empty()) {
+            (false, _) => Err(Reason::ReadingRequired { tools: missing }),
+            (true, false) => Err(Reason::ReadingUnusable { readings: unusable }),
+            (true, true) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The facts in which an admin's word on tools and servers is kept.
+
+use super::{Terms, pretty};
+use crate::client::{Call, Client};
+use crate::commands::{fact_path, is_refused_as};
+use crate::mcp::gate::{AS_READ, PACT, PACT_NAME, SERVER_TYPE, SHADOW_TYPE, tool_fact};
+use crate::mcp::settings::Guard;
+use crate::mcp::tool::Tool;
+use crate::terminal::note;
+use anyhow::Result;
+use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, PactPublished};
+use countersign_core::ids::{Digest, FactId, FactType};
+use countersign_core::pact::CARRIED;
+use serde_json::{Map, Value, json};
+
+/// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
+const TEXT_BYTES_MAX: usize = 12 << 10;
+
+/// Makes sure that there is the pact that calls are decided under.
+pub fn publish(client: &Client, by: &str) -> Result<()> {
+    let list: PactList = client.call(Call::get("/v1/pacts"))?;
+    let published = list.pacts.iter().find(|pact| pact.name == PACT_NAME);
+    let version = published.map_or(0, |pact| pact.version);
+    // As this program has it, whatever its number is on this gate.
+    let text = |version: u64| PACT.replacen("version = 1\n", &format!("version = {version}\n"), 1);
+    if published.is_some_and(|pact| pact.hash == Digest::of(text(version).as_bytes()).to_string()) {
+        return Ok(());
+    }
+    let call = Call::post("/v1/pacts").agent(by).body("application/toml", text(version + 1).into_bytes());
+    let published: PactPublished = client.call(call)?;
+    note(format_args!("published {PACT_NAME} version {} in entry {}", published.version, published.entry));
+    Ok(())
+}
+
+/// A fact as it is; `None` where there is none.
+pub fn current(client: &Client, fact: &FactId) -> Result<Option<FactResponse>> {
+    match client.call(Call::get(fact_path(fact))) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_refused_as(&error, ErrorCode::FactNotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The value of the fact of a tool that is approved on these terms.
+pub fn tool_value(tool: &Tool, terms: &Terms) -> Result<Map<String, Value>> {
+    let text = pretty(tool)?;
+    let mut value = Map::new();
+    value.insert("definition".to_owned(), json!(tool.definition));
+    value.insert("read_only".to_owned(), json!(terms.reads));
+    if text.len() <= TEXT_BYTES_MAX {
+        value.insert("text".to_owned(), json!(text));
+    }
+    if terms.guard == Some(Guard::AsRead) {
+        value.insert("guard".to_owned(), json!(AS_READ));
+    }
+    if terms.carried {
+        value.insert("rests_on".to_owned(), json!(CARRIED));
+    }
+    for (name, paths) in [("ignore", &terms.ignore), ("only", &terms.only)] {
+        if !paths.is_empty() {
+            value.insert(name.to_owned(), json!(paths));
+        }
+    }
+    if tool.is_destructive() {
+        value.insert("destructive".to_owned(), json!(true));
+    }
+    Ok(value)
+}
+
+/// Approves a tool as it is, whatever was approved before.
+pub fn approve_as(client: &Client, by: &str, upstream: &str, tool: &Tool, terms: &Terms) -> Result<()> {
+    put_changed(client, by, &tool_fact(upstream, &tool.name)?, tool_value(tool, terms)?)
+}
+
+/// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
+pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>) -> Result<()> {
+    let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
+    if let Some(before) = current(client, &fact)? {
+        let mut value = before.value.as_object().cloned().unwrap_or_default();
+        match guard {
+            Some(Guard::AsRead) => drop(value.insert("guard".to_owned(), json!(AS_READ))),
+            Some(Guard::None) => drop(value.remove("guard")),
+            None => {}
+        }
+        return put_changed(client, by, &fact, value);
+    }
+    let mut value = Map::from_iter([("uses".to_owned(), Value::Bool(true))]);
+    if guard == Some(Guard::AsRead) {
+        value.insert("guard".to_owned(), json!(AS_READ));
+    }
+    let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
+    note(format_args!(
+        "{upstream}: its resources, prompts and other methods may be used, in entry {}; \
+         countersign fact put {SERVER_TYPE} {upstream} '{{\"uses\": false}}' ends that",
+        written.entry
+    ));
+    Ok(())
+}
+
+/// Lets an agent use a server otherwise than by its tools too, and guards what it reads there.
+pub fn approve_server_as(client: &Client, by: &str, upstream: &str) -> Result<()> {
+    let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
+    let value = [("uses".to_owned(), Value::Bool(true)), ("guard".to_owned(), json!(AS_READ))];
+    put_changed(client, by, &fact, value.into_iter().collect())
+}
+
+/// Puts the guarded tools of a server into shadow mode, or ends that. Whether anything changed.
+pub fn watch(client: &Client, by: &str, upstream: &str, is_watched: bool) -> Result<bool> {
+    let fact = FactId::new(FactType::new(SHADOW_TYPE)?, upstream)?;
+    let is_there = current(client, &fact)?.is_some_and(|found| !found.value.is_null());
+    if is_there == is_watched {
+        return Ok(false);
+    }
+    let call = match is_watched {
+        true => Call::put(fact_path(&fact)).agent(by).json(&FactPut { value: Map::new() })?,
+        false => Call::delete(fact_path(&fact)).agent(by),
+    };
+    client.call::<FactWritten>(call)?;
+    Ok(true)
+}
+
+/// Feeds a fact unless it has this value.
+pub fn put_changed(client: &Client, by: &str, fact: &FactId, value: Map<String, Value>) -> Result<()> {
+    let before: Result<FactResponse> = client.call(Call::get(fact_path(fact)));
+    if before.is_ok_and(|before| before.value.as_object() == Some(&value)) {
+        return Ok(());
+    }
+    let _: FactWritten = client.call(Call::put(fact_path(fact)).agent(by).json(&FactPut { value })?)?;
+    Ok(())
+}
+
+/// Whether a tool was approved before with another definition.
+pub fn is_redefined(client: &Client, upstream: &str, tool: &Tool) -> Result<bool> {
+    let before = current(client, &tool_fact(upstream, &tool.name)?)?;
+    Ok(before.is_some_and(|before| before.value.get("definition") != Some(&json!(tool.definition))))
+}

@@ -1,0 +1,142 @@
+//! On what terms a tool is approved: what the command says comes first, then what the settings propose, then what was approved before.
+
+use super::ApproveArgs;
+use crate::mcp::gate::AS_READ;
+use crate::mcp::settings::{Guard, Proposal};
+use crate::mcp::tool::Tool;
+use crate::terminal::{inline, note, say};
+use countersign_api::FactResponse;
+use countersign_core::pact::CARRIED;
+use serde_json::Value;
+
+/// What calls of a tool rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RestsOn {
+    /// Every reading of the session.
+    All,
+    /// Readings whose values the call carries.
+    Carried,
+}
+
+/// What a tool is approved as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// Whether it only reads.
+    pub reads: bool,
+    /// How its calls are guarded.
+    pub guard: Option<Guard>,
+    /// Paths in its answers that are not compared.
+    pub ignore: Vec<String>,
+    /// Paths in its answers that alone are compared.
+    pub only: Vec<String>,
+    /// Whether its calls rest only on readings whose values they carry.
+    pub carried: bool,
+    /// What of this the settings propose, in words.
+    pub proposed: Vec<&'static str>,
+}
+
+impl Terms {
+    /// Those of a tool that is guarded, as a trial has them.
+    pub fn guarded(reads: bool, ignore: &[String], only: &[String], carried: bool) -> Self {
+        let paths = |paths: &[String]| if reads { paths.to_vec() } else { Vec::new() };
+        let (ignore, only) = (paths(ignore), paths(only));
+        Self { reads, guard: Some(Guard::AsRead), ignore, only, carried: carried && !reads, proposed: Vec::new() }
+    }
+
+    /// Those of a tool that the command is about.
+    pub(super) fn of(
+        args: &ApproveArgs,
+        proposal: &Proposal,
+        upstream: &str,
+        tool: &Tool,
+        before: Option<&FactResponse>,
+    ) -> Self {
+        let was = |name: &str| before.and_then(|before| before.value.get(name));
+        let own = proposal.tools.get(&tool.name);
+        let mut proposed = Vec::new();
+        let mut propose = |what: &'static str, is_proposed: bool| {
+            if is_proposed {
+                proposed.push(what);
+            }
+        };
+        let guard = match (args.guard, proposal.guard_of(&tool.name)) {
+            (Some(guard), _) => Some(guard),
+            (None, Some(guard)) => {
+                propose("guard", true);
+                Some(guard)
+            }
+            (None, None) => {
+                was("guard").and_then(Value::as_str).filter(|guard| *guard == AS_READ).map(|_| Guard::AsRead)
+            }
+        };
+        // What someone said about another definition says nothing about this one.
+        let is_same = was("definition").and_then(Value::as_str) == Some(&tool.definition);
+        let said = match (is_among(&args.writes, upstream, tool), is_among(&args.reads, upstream, tool)) {
+            (true, _) => Some(false),
+            (false, true) => Some(true),
+            (false, false) => None,
+        };
+        let proposes_reads = own.and_then(|own| own.reads);
+        propose("reads", said.is_none() && proposes_reads.is_some());
+        let reads = said.or(proposes_reads).or_else(|| was("read_only").and_then(Value::as_bool).filter(|_| is_same));
+        let reads = reads.unwrap_or(tool.read_only);
+        let mut paths = |name: &'static str, given: &[String], own: Option<&[String]>| -> Vec<String> {
+            match (given, own.unwrap_or_default()) {
+                _ if !reads => Vec::new(),
+                ([], []) => {
+                    let kept = was(name).and_then(Value::as_array).into_iter().flatten();
+                    kept.filter_map(Value::as_str).map(str::to_owned).collect()
+                }
+                ([], own) => {
+                    propose(name, true);
+                    own.to_vec()
+                }
+                (given, _) => given.to_vec(),
+            }
+        };
+        let ignore = paths("ignore", &args.ignore, own.map(|own| own.ignore.as_slice()));
+        let only = paths("only", &args.only, own.map(|own| own.only.as_slice()));
+        let carried = match args.rests_on {
+            Some(rests_on) => rests_on == RestsOn::Carried,
+            None => was("rests_on").and_then(Value::as_str) == Some(CARRIED),
+        };
+        Self { reads, guard, ignore, only, carried, proposed }
+    }
+
+    /// Says what of them an operator would not see in the definition.
+    pub(super) fn show(&self, tool: &Tool) {
+        let mut all: Vec<String> = Vec::new();
+        if self.reads != tool.read_only {
+            all.push(if self.reads { "only reads".to_owned() } else { "may change something".to_owned() });
+        }
+        all.extend(self.guard.map(|guard| format!("guard {}", guard.as_str())));
+        for (name, paths) in [("ignore", &self.ignore), ("only", &self.only)] {
+            if !paths.is_empty() {
+                all.push(format!("{name} {}", inline(&paths.join(", "))));
+            }
+        }
+        all.extend(self.carried.then(|| format!("rests on {CARRIED}")));
+        if all.is_empty() {
+            return;
+        }
+        let proposed = match self.proposed.as_slice() {
+            [] => String::new(),
+            proposed => format!(" ({} as the settings propose)", proposed.join(", ")),
+        };
+        say(format_args!("    {}{proposed}", all.join("; ")));
+        if self.guard == Some(Guard::AsRead) && self.reads && !tool.read_only {
+            note("    the gate may read it again at any time, so be sure that it changes nothing");
+        }
+    }
+}
+
+fn is_among(names: &[String], upstream: &str, tool: &Tool) -> bool {
+    names.iter().any(|name| {
+        *name == tool.name || name.strip_prefix(upstream).and_then(|it| it.strip_prefix('/')) == Some(&tool.name)
+    })
+}
+
+/// Leaves those names that mean a tool of this server out of those that were not found yet.
+pub(super) fn find_named(unfound: &mut Vec<&String>, upstream: &str, tool: &Tool) {
+    unfound.retain(|name| !is_among(std::slice::from_ref(*name), upstream, tool));
+}

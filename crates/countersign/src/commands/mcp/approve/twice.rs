@@ -1,0 +1,104 @@
+//! Tools that need no arguments, read twice: what differs by itself would refuse every write that rests on it.
+
+use super::ENDS_WITHIN;
+use crate::mcp::adapter::Rules;
+use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
+use crate::mcp::direct::Direct;
+use crate::mcp::message::raw;
+use crate::mcp::settings::Place;
+use crate::mcp::upstream::Alive;
+use crate::terminal::{inline, note};
+use countersign_core::difference::paths;
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a tool may take to be read for its approval.
+const READS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How many paths are named that differ by themselves.
+const VOLATILE_MAX: usize = 8;
+
+/// A tool that was approved as one that only reads, with what of its answers is compared.
+pub struct Reader {
+    pub tool: String,
+    pub rules: Rules,
+}
+
+/// A tool whose answer differs by itself, and at which paths.
+pub struct Volatile {
+    pub tool: String,
+    /// The empty one is all of the answer.
+    pub paths: Vec<String>,
+}
+
+impl Volatile {
+    /// Whether leaving paths out leaves anything.
+    fn is_whole(&self) -> bool {
+        self.paths.iter().any(String::is_empty)
+    }
+
+    /// The option that leaves out what differs.
+    fn ignore(&self) -> String {
+        format!("--ignore {}", inline(&self.paths.join(",")))
+    }
+}
+
+/// Says which of these tools answer differently by themselves, and what to approve instead.
+pub fn note_volatile(upstream: &str, place: &Place, readers: &[Reader]) {
+    for found in volatile(upstream, place, readers) {
+        let tool = inline(&found.tool);
+        let refused = "every write that rests on it would be refused";
+        if found.is_whole() {
+            note(format_args!("{upstream}/{tool} answered differently when it was read twice, all of it: {refused}"));
+            note(format_args!(
+                "  to let writes rest on nothing of it: countersign mcp approve {upstream}/{tool} --guard none"
+            ));
+            continue;
+        }
+        let at = inline(&found.paths.join(", "));
+        note(format_args!("{upstream}/{tool} answered differently when it was read twice, at {at}: {refused}"));
+        note(format_args!("  to leave that out: countersign mcp approve {upstream}/{tool} {}", found.ignore()));
+    }
+}
+
+/// The same for a trial, whose own options say what counts.
+pub fn note_volatile_in_trial(upstream: &str, place: &Place, readers: &[Reader]) {
+    for found in volatile(upstream, place, readers) {
+        let tool = inline(&found.tool);
+        let (at, option) = match found.is_whole() {
+            true => (String::new(), format!("--writes {tool}")),
+            false => (format!(", at {}", inline(&found.paths.join(", "))), found.ignore()),
+        };
+        note(format_args!(
+            "{tool} answered differently when it was read twice{at}: every write after it would be refused.\n  Run this again \
+             with {option}"
+        ));
+    }
+}
+
+/// The tools that answer differently when they are read twice in a row by one process.
+fn volatile(upstream: &str, place: &Place, readers: &[Reader]) -> Vec<Volatile> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    runtime.block_on(async {
+        let (alive, mut all_ended) = Alive::new();
+        let mut differing = Vec::new();
+        if let Ok(mut direct) = Direct::open(upstream, place, &alive, &Buffers::new(BUFFERED_MAX)).await {
+            for Reader { tool, rules } in readers {
+                let one = read_once(&mut direct, tool, rules).await;
+                let (Some(one), Some(other)) = (one, read_once(&mut direct, tool, rules).await) else { continue };
+                let paths = paths(&one, &other, VOLATILE_MAX);
+                differing.extend((!paths.is_empty()).then(|| Volatile { tool: tool.clone(), paths }));
+            }
+        }
+        drop(alive);
+        let _ = tokio::time::timeout(ENDS_WITHIN, all_ended.recv()).await;
+        differing
+    })
+}
+
+/// What is compared of an answer; `None` where there is none.
+async fn read_once(direct: &mut Direct, tool: &str, rules: &Rules) -> Option<String> {
+    let params = raw(&json!({"name": tool, "arguments": {}}));
+    let answer = direct.request("tools/call", Some(params), READS_WITHIN).await.ok()?;
+    Some(rules.compared(answer.result_raw()?.get()))
+}
