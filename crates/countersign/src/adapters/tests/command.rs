@@ -147,8 +147,8 @@ fn what_cannot_be_started_is_not_sent() {
 fn what_is_missing_is_said_at_the_start() {
     for (text, part) in [
         ("program = \"/nowhere/at/all\"", "/nowhere/at/all: "),
-        ("program = \"/etc/passwd\"", "is no program"),
-        ("program = \"/bin/sh\"\ncwd = \"/nowhere/at/all\"", "is no folder"),
+        ("program = \"/etc/passwd\"", "is not a program"),
+        ("program = \"/bin/sh\"\ncwd = \"/nowhere/at/all\"", "is not a folder"),
         (
             "program = \"/bin/sh\"\nenv = { A = { env = \"NOPE\" } }",
             "`adapters.p.env.A`: the environment variable NOPE",

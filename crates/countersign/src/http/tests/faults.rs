@@ -103,7 +103,7 @@ fn signed_operators_halt_resume_and_confirm_a_clock_that_stepped() {
         let act = post(signed::AGENT, "/v1/observe", &json!({"facts": []}));
         assert_error(&act, 503, "not_ready");
         assert!(
-            act.text().contains("the clock stepped") && act.text().contains("countersign clock confirm"),
+            act.text().contains("the wall clock jumped") && act.text().contains("countersign clock confirm"),
             "{act:?}"
         );
         assert_error(&server.get("/readyz"), 503, "not_ready");
