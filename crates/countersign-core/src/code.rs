@@ -76,6 +76,8 @@ pub enum Code {
     EffectInvalid,
     /// As many calls are under way as are kept.
     TooManyEffects,
+    /// Another call had the turn at the server for too long.
+    TurnHeld,
     /// A reading that the write rests on could not be made again.
     ReadingUnread,
     /// A reading that the write rests on reads differently now.
@@ -92,7 +94,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -127,6 +129,7 @@ impl Code {
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
+        Self::TurnHeld,
         Self::ReadingUnread,
         Self::ReadingChanged,
         Self::SelfApproval,
@@ -172,6 +175,7 @@ impl Code {
             Self::SessionNotOpen => "session_not_open",
             Self::ReadingRequired => "reading_required",
             Self::ReadingStale => "reading_stale",
+            Self::TurnHeld => "turn_held",
             Self::ReadingUnread => "reading_unread",
             Self::ReadingChanged => "reading_changed",
             Self::PreconditionFailed => "precondition_failed",

@@ -19,6 +19,7 @@ mod preconditions;
 mod readings;
 mod reads;
 mod standing;
+mod turns;
 
 pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
@@ -28,6 +29,7 @@ pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
 pub(crate) use readings::{names, readings_in};
 pub use standing::{rules_out, stop_on};
+pub use turns::{ReadRest, Touch, beside, meets, touched_by_reading, touches};
 
 use crate::action::Action;
 use crate::call::EffectId;
@@ -177,6 +179,8 @@ struct Deciding<'a, S> {
     /// The members of the delegation, root first; empty without one.
     members: Vec<Resolved<'a>>,
     reads: Vec<Resolved<'a>>,
+    /// The facts that the call changes, as its pact says.
+    changed: Vec<Resolved<'a>>,
     /// Whether `allow` was found to hold, on what no fact that is read can change.
     is_allowed: bool,
 }
@@ -201,6 +205,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             actor: None,
             members: Vec::new(),
             reads: Vec::with_capacity(kind.reads.len()),
+            changed: Vec::new(),
             is_allowed: false,
         }
     }

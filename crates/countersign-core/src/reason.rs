@@ -21,7 +21,7 @@ use crate::fence::{self, ClaimId};
 use crate::halt::Scope;
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, IdError, PactName};
-use crate::session::SessionId;
+use crate::session::{HeldTurn, SessionId};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -133,6 +133,8 @@ pub enum Reason {
     EffectInvalid { why: EffectProblem },
     /// As many calls are in flight as are kept.
     TooManyEffects,
+    /// Another call had the turn for longer than a write waits for it.
+    TurnHeld { held: Box<HeldTurn> },
     /// Readings that could not be made again right before the call.
     ReadingUnread { readings: Vec<UnreadReading> },
     /// Readings that read differently right before the call.
@@ -549,6 +551,7 @@ impl Reason {
             Self::SessionNotOpen { .. } => Code::SessionNotOpen,
             Self::ReadingRequired { .. } => Code::ReadingRequired,
             Self::ReadingStale { .. } => Code::ReadingStale,
+            Self::TurnHeld { .. } => Code::TurnHeld,
             Self::ReadingUnread { .. } => Code::ReadingUnread,
             Self::ReadingChanged { .. } => Code::ReadingChanged,
             Self::PreconditionFailed { .. } => Code::PreconditionFailed,

@@ -108,6 +108,9 @@ pub(super) fn compare(
     if decision.dispatched().is_none() {
         return decision;
     }
+    if let Some(reason) = not_carried_out(effect, rereads) {
+        return decision.rejected(reason);
+    }
     match (differing(effect, rereads, snapshot), kind.mode) {
         (Ok(()), _) => decision,
         // What would have blocked earlier is told in preference.
@@ -116,13 +119,19 @@ pub(super) fn compare(
     }
 }
 
+/// Why nothing was read again, so that nothing may be called in any mode: the write did not get its turn; or the gate ended while it
+/// waited, its client was told nothing, and it must not run by itself.
+fn not_carried_out(effect: &Effect, rereads: &[Reread]) -> Option<Reason> {
+    let session = effect.action.session?;
+    let fact = session.fact();
+    let about = rereads.iter().find(|reread| fact.as_ref() == Some(&reread.fact))?;
+    Some(match &about.held {
+        Some(held) => Reason::TurnHeld { held: held.clone() },
+        None => Reason::SessionNotOpen { session },
+    })
+}
+
 fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {
-    // The gate ended while the write waited: whoever asked for it was told nothing, and it must not run by itself.
-    if let Some(session) = effect.action.session
-        && rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact))
-    {
-        return Err(Reason::SessionNotOpen { session });
-    }
     let (mut unread, mut changed) = (Vec::new(), Vec::new());
     for (fact, version) in &effect.rests_on {
         let Some(held) = snapshot.fact(fact).and_then(|fact| Held::of(fact)) else {

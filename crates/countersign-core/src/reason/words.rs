@@ -15,6 +15,7 @@ use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
+use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
 use crate::value::Value;
 use std::fmt;
@@ -127,6 +128,11 @@ impl Reason {
             Self::ReadingStale { readings, stale_after } => {
                 format!("what {} answered is older than {}", tools(readings), Span(*stale_after))
             }
+            Self::TurnHeld { held } => {
+                let HeldTurn { effect, in_doubt, server, since } = &**held;
+                let is = if *in_doubt { ", and no one knows what became of it" } else { "" };
+                format!("{effect} has the turn at `{server}` since {}{is}", Utc(*since))
+            }
             Self::ReadingUnread { readings } => {
                 let first = readings.iter().find(|unread| !unread.why.is_empty());
                 let why = first.map_or_else(String::new, |unread| format!(": {}", unread.why));
@@ -231,6 +237,14 @@ impl Reason {
             Self::ReadingRequired { .. } | Self::ReadingStale { .. } => {
                 "read it again in this session, then call again"
             }
+            Self::TurnHeld { held } if held.in_doubt => {
+                let effect = held.effect;
+                return format!(
+                    "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: \
+                     countersign effect resolve {effect}"
+                );
+            }
+            Self::TurnHeld { .. } => "nothing was sent; call again later",
             Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =

@@ -244,6 +244,7 @@ fn the_table_has_every_code_in_the_order_of_precedence() {
         Code::SessionNotOpen,
         Code::ReadingRequired,
         Code::ReadingStale,
+        Code::TurnHeld,
         Code::ReadingUnread,
         Code::ReadingChanged,
     ];

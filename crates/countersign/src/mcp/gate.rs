@@ -154,8 +154,10 @@ impl GateClient {
     /// What a tool is approved as, right now; `None` where it is not, or has changed.
     pub(super) fn look_up(&self, upstream: &str, tool: &Tool) -> Result<Option<Approved>> {
         let facts = vec![tool_fact(upstream, &tool.name)?.to_string()];
-        let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+        let call = Call::post("/v1/observe")
+            .agent(&self.agent)
+            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .reading();
         let shown: ObserveResponse = self.client.call(call)?;
         let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
         let value = value.filter(|value| value.get("definition").and_then(Value::as_str) == Some(&tool.definition));
@@ -168,8 +170,10 @@ impl GateClient {
     /// Whether resources of a server are read by the gate's worker.
     pub(super) fn is_server_guarded(&self, upstream: &str) -> Result<bool> {
         let facts = vec![FactId::new(FactType::new(SERVER_TYPE)?, upstream)?.to_string()];
-        let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+        let call = Call::post("/v1/observe")
+            .agent(&self.agent)
+            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .reading();
         let shown: ObserveResponse = self.client.call(call)?;
         let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
         Ok(value.is_some_and(|value| value.get("guard").and_then(Value::as_str) == Some(AS_READ)))
@@ -186,7 +190,7 @@ impl GateClient {
         for some in wanted.chunks(READS_MAX) {
             let call = Call::post("/v1/observe")
                 .agent(&self.agent)
-                .json(&ObserveRequest { facts: some.to_vec(), answers: false })?
+                .json(&ObserveRequest { facts: some.to_vec(), answers: false, session: None })?
                 .reading();
             let shown: ObserveResponse = self.client.call(call)?;
             for fact in shown.facts {
@@ -220,22 +224,30 @@ impl GateClient {
             [] if mapping.knows_nothing_of(upstream, &tool.name) => match self.approved_as(upstream, tool)? {
                 // Read or written by the gate's worker, and compared.
                 Some(Approved { is_as_read: true, read_only: true }) => self.read(calling, seen).map(Decided::Answer),
-                Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
+                Some(Approved { is_as_read: true, .. }) => {
+                    self.write(calling, &mapping, key, seen).map(Decided::Answer)
+                }
                 _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
             },
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
                 let named = serde_json::from_str::<Map<String, Value>>(arguments);
                 let facts = named.map(|named| mapping.observed(upstream, &tool.name, &named)).unwrap_or_default();
+                // An operator approved it as a tool whose answers are kept and compared; then what it shows of facts is a reading too.
+                let approved = self.approved_as(upstream, tool)?;
+                let is_reading = approved.is_some_and(|approved| approved.is_as_read && approved.read_only);
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
-                    return self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass);
+                    return match is_reading {
+                        true => self.read(calling, seen).map(Decided::Answer),
+                        false => self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass),
+                    };
                 }
                 if facts.is_empty() {
                     return Err(Refusal::arguments(&mapping.accepted(upstream, &tool.name)));
                 }
-                self.observed(calling, &facts, seen).map(Decided::Answer)
+                self.observed(calling, &facts, is_reading, seen).map(Decided::Answer)
             }
-            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key, seen).map(Decided::Answer),
+            [mapped] => self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer),
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
                 Err(Refusal::unfit(&tool.name, &why))

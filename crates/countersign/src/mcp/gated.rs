@@ -4,18 +4,19 @@
 //! out a continuation, by which the same action is asked for again and never done twice. A continuation names the action's entry and
 //! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
-use super::gate::{Approval, Approved, GateClient};
+use super::gate::{Approval, Approved, Calling, GateClient, PACT_NAME};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
 use super::observed::{Observations, unspoken, with_object};
+use super::readings::{Rested, add_text, own_changes, put, refused_text, retry_changed};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use crate::client::Call;
 use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
-use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, ChangedReading, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,8 +39,15 @@ pub struct Calls {
     mapping: Mutex<Option<(Instant, Arc<Mapping>)>>,
     approved: Mutex<HashMap<(String, String), (Instant, String)>>,
     approved_as: Mutex<HashMap<(String, String), Known>>,
-    /// The observations that went along under a key of a client's: repeated under it, the action must be the same, byte for byte.
-    sent: Mutex<VecDeque<(String, Vec<String>)>>,
+    /// What went along under a key of a client's: repeated under it, the action must be the same, byte for byte.
+    sent: Mutex<VecDeque<(String, Along)>>,
+}
+
+/// What goes along with an action that the client did not say itself.
+#[derive(Debug, Clone, Default)]
+struct Along {
+    observations: Vec<String>,
+    rested: Rested,
 }
 
 /// What a tool was found approved as, with which definition, and when.
@@ -50,8 +58,8 @@ struct Known {
 }
 
 impl Calls {
-    /// The observations that go along under this key: those that did before, or else these, which are remembered.
-    fn sent_under(&self, key: &str, fresh: Vec<String>) -> Vec<String> {
+    /// What goes along under this key: what did before, or else this, which is remembered.
+    fn sent_under(&self, key: &str, fresh: Along) -> Along {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, before)) = sent.iter().find(|(known, _)| known == key) {
             return before.clone();
@@ -126,59 +134,61 @@ impl GateClient {
         Ok(approved)
     }
 
-    /// What is told of a call that is not over, and by which word to ask for it.
-    pub(super) fn told_open(
-        &self,
-        upstream: &str,
-        verdict: &Verdict,
-        mut object: Value,
-        seen: &Observations,
-    ) -> Result<Raw, Refusal> {
-        if let Some(members) = object.as_object_mut() {
-            members.extend(new_word(upstream, verdict, seen).map(|word| ("continuation".to_owned(), json!(word))));
-            members.insert("retry".to_owned(), json!({"how": "continue", "after_ms": 1000}));
-        }
-        Err(Refusal::of_verdict(verdict, object))
-    }
-
     /// Carries out a call that a pact maps; the result for the client.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named where it is made")]
     pub fn gated(
         &self,
-        upstream: &str,
-        tool: &Tool,
+        calling: &Calling,
         mapping: &Mapping,
         mapped: &Mapped,
-        arguments: &str,
         key: Option<String>,
         seen: &Observations,
     ) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
         if !self.is_approved(upstream, tool)? {
             return Err(Refusal::not_approved(upstream, &tool.name));
         }
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         let params = countersign_core::json::parse_object_exact(arguments)
             .map_err(|error| Refusal::arguments(&error.to_string()))?;
-        let mut observations = seen.for_action(&mapped.reads, &params);
+        let observations = seen.for_action(&mapped.reads, &params);
+        let (rested, wait_ms) = match mapped.is_as_read {
+            true => (self.rested(calling, seen)?, WAIT_MS_MAX),
+            false => (Rested::default(), mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX)),
+        };
+        let asked = Asked { pact: &mapped.pact, action: &mapped.action, params, observations, rested, wait_ms };
+        self.carry_out(calling, mapping, asked, key, seen)
+    }
+
+    /// Has the gate carry out the action that a call stands for, and tells what became of it.
+    pub(super) fn carry_out(
+        &self,
+        calling: &Calling,
+        mapping: &Mapping,
+        asked: Asked<'_>,
+        key: Option<String>,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        let Asked { pact, action, params, observations, rested, wait_ms } = asked;
+        let mut along = Along { observations, rested };
         let key = match key {
             Some(key) => {
-                observations = self.calls.sent_under(&key, observations);
+                along = self.calls.sent_under(&key, along);
                 key
             }
             None => super::gate::random_key().map_err(|error| Refusal::no_gate(&error))?,
         };
+        let Along { observations, rested: Rested { session, unsure } } = along;
         let mut request = ActionRequest {
-            pact: mapped.pact.clone(),
-            action: mapped.action.clone(),
+            pact: pact.to_owned(),
+            action: action.to_owned(),
             idempotency_key: key,
             observations,
             params,
             delegation: None,
             claim: None,
-            session: None,
-            unsure: Vec::new(),
+            session,
+            unsure,
         };
-        let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
         let act = |request: &ActionRequest| -> Result<Verdict> {
             let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(wait_ms);
             self.client.call(call.agent(&self.agent).json(request)?)
@@ -192,15 +202,22 @@ impl GateClient {
             request.observations.clear();
             verdict = act(&request);
         }
+        let Calling { upstream, tool, .. } = calling;
         let verdict = verdict.map_err(|error| match is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
             true => self.made_before(upstream, &error, &request.idempotency_key, seen),
             false => Refusal::no_verdict(&error, &request.idempotency_key),
-        })?;
+        });
+        // What waits for a person tells nothing later that would count as read.
+        let is_over = |verdict: &Verdict| verdict.verdict != VerdictKind::InFlight;
+        if request.session.is_some() && !verdict.as_ref().is_ok_and(is_over) {
+            seen.session.is_left_open();
+        }
+        let verdict = verdict?;
         let is_settled = verdict.verdict == VerdictKind::Settled;
         if is_settled && kept(&verdict).is_none() && tool.member("outputSchema").is_some() {
-            return Err(Refusal::of_unkept(&verdict));
+            return Err(Refusal::of_unkept(&verdict).and_said(&told_lines(&verdict, seen)));
         }
-        self.told(upstream, mapping, &verdict, Word::New(seen))
+        self.told(upstream, mapping, &verdict, Word::New, seen)
     }
 
     /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
@@ -233,39 +250,85 @@ impl GateClient {
         })?;
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
-        self.told(upstream, &mapping, &verdict, Word::Given(&given))
+        self.told(upstream, &mapping, &verdict, Word::Given(&given), seen)
     }
 
-    /// What a client is told of a verdict, and of a call that is not over by which word to ask for it.
-    fn told(&self, upstream: &str, mapping: &Mapping, verdict: &Verdict, word: Word<'_>) -> Result<Raw, Refusal> {
+    /// What a client is told of a verdict, of what it read and what has become of that, and of a call that is not over by which word to
+    /// ask for it.
+    fn told(
+        &self,
+        upstream: &str,
+        mapping: &Mapping,
+        verdict: &Verdict,
+        word: Word<'_>,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
-        let put = |object: &mut Value, name: &str, value: Value| {
-            if let Some(object) = object.as_object_mut() {
-                object.insert(name.to_owned(), value);
-            }
-        };
+        let changed = changed_readings(verdict);
+        if verdict.readings.is_some()
+            && let Some(members) = object.as_object_mut()
+        {
+            // A model needs no proof; a program that does finds it by the entry.
+            members.remove("receipt");
+        }
+        let lines = told_lines(verdict, seen);
+        // What no pact maps is the agent's to read, errors among it; what an error of a mapped tool means its pact says.
+        let is_unmapped = verdict.pact.as_ref().is_some_and(|pact| pact.name == PACT_NAME);
         match verdict.verdict {
-            VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
-            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry(upstream, mapping, verdict)),
+            VerdictKind::Committed | VerdictKind::Settled => Ok(done(verdict, &object, &lines)),
+            VerdictKind::Failed | VerdictKind::InDoubt if is_unmapped && kept(verdict).is_some() => {
+                Ok(done(verdict, &object, &lines))
+            }
+            VerdictKind::Rejected | VerdictKind::Failed if verdict.code.as_deref() == Some("reading_changed") => {
+                put(&mut object, "retry", retry_changed(changed));
+                Err(Refusal::changed(&refused_text(verdict, changed), object))
+            }
+            VerdictKind::Rejected | VerdictKind::Failed => {
+                put(&mut object, "retry", retry(upstream, mapping, verdict));
+                Err(Refusal::of_verdict(verdict, object).and_said(&lines))
+            }
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
                 let word = match word {
                     Word::Given(word) => Some(word.to_owned()),
-                    Word::New(seen) => new_word(upstream, verdict, seen),
+                    Word::New => new_word(upstream, verdict, seen),
                 };
                 if let Some(word) = word {
                     put(&mut object, "continuation", json!(word));
                 }
                 put(&mut object, "retry", json!({"how": "continue", "after_ms": 1000}));
+                Err(Refusal::of_verdict(verdict, object))
             }
         }
-        Err(Refusal::of_verdict(verdict, object))
     }
+}
+
+/// An action that a call of a tool stands for.
+pub(super) struct Asked<'a> {
+    pub(super) pact: &'a str,
+    pub(super) action: &'a str,
+    pub(super) params: Map<String, Value>,
+    pub(super) observations: Vec<String>,
+    pub(super) rested: Rested,
+    /// How long it is waited for before it is answered with a continuation.
+    pub(super) wait_ms: u64,
+}
+
+/// What a verdict tells of readings beside the answer, in blocks of text.
+fn told_lines(verdict: &Verdict, seen: &Observations) -> Vec<String> {
+    let Some(readings) = &verdict.readings else { return Vec::new() };
+    let mut lines: Vec<String> = own_changes(&readings.changed).into_iter().collect();
+    lines.extend(seen.session.warnings(&readings.outdated));
+    lines
+}
+
+fn changed_readings(verdict: &Verdict) -> &[ChangedReading] {
+    verdict.readings.as_ref().map(|readings| readings.changed.as_slice()).unwrap_or_default()
 }
 
 /// The word by which a client asks for a call that is not over: one that it has already, or one of the session's.
 enum Word<'a> {
     Given(&'a str),
-    New(&'a Observations),
+    New,
 }
 
 /// The word by which a call that is not over is asked for again. The gate shows an action to its own agent only; the seal keeps
@@ -303,13 +366,14 @@ fn kept(verdict: &Verdict) -> Option<Members> {
 }
 
 /// What the upstream answered, with what the gate says of it beside.
-fn done(verdict: &Verdict, object: &Value) -> Raw {
+fn done(verdict: &Verdict, object: &Value, lines: &[String]) -> Raw {
     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
-    let result = kept(verdict).unwrap_or_else(|| {
+    let mut result = kept(verdict).unwrap_or_else(|| {
         let mut result = Members::default();
         result.set("content", raw(&json!([{"type": "text", "text": said}])));
         result
     });
+    add_text(&mut result, lines);
     with_object(result, object)
 }
 
@@ -325,10 +389,18 @@ fn retry(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
     }
     match verdict.code.as_deref() {
         _ if !calls.is_empty() => json!({"how": "call", "calls": calls}),
-        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted") => {
+        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted" | "reading_unread" | "turn_held") => {
             json!({"how": "later", "after_ms": 1000})
         }
-        Some("precondition_failed" | "invalid_params" | "fact_missing" | "stale") => json!({"how": "change"}),
+        Some(
+            "precondition_failed"
+            | "invalid_params"
+            | "fact_missing"
+            | "stale"
+            | "reading_required"
+            | "reading_stale"
+            | "session_not_open",
+        ) => json!({"how": "change"}),
         _ => json!({"how": "never"}),
     }
 }

@@ -2,7 +2,9 @@
 //! of these calls, keeps what it answered in the client's session, and compares it right before a write.
 
 use super::adapter::RESOURCE;
-use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
+use super::gate::{Calling, GateClient, PACT_NAME, Using};
+use super::gated::Asked;
+use super::mapping::Mapping;
 use super::message::{Members, Raw, raw};
 use super::observed::{Observations, unspoken, with_object};
 use super::refusal::{MEMBER, Refusal};
@@ -11,8 +13,8 @@ use crate::client::Call;
 use crate::commands::is_refused_as;
 use anyhow::Result;
 use countersign_api::{
-    ActionRequest, ChangedReading, ErrorCode, Outdated, ReadRequest, ReadResponse, SessionClosed, SessionOpened,
-    SessionRequest, Verdict, VerdictKind,
+    ChangedReading, ErrorCode, Outdated, ReadRequest, ReadResponse, SessionClosed, SessionOpened, SessionRequest,
+    Verdict,
 };
 use countersign_core::canonical::Canonical;
 use countersign_core::session::Place;
@@ -146,7 +148,7 @@ impl ClientSession {
     }
 
     /// Notes that something is read in this session.
-    fn reads(&self, request: &ReadRequest) {
+    pub(super) fn reads(&self, request: &ReadRequest) {
         let arguments = Value::Object(request.arguments.clone()).to_string();
         if let Some(place) = place(&request.upstream, &request.tool, &arguments) {
             self.marks.lock().unwrap_or_else(PoisonError::into_inner).read.insert(place.name().to_string());
@@ -166,7 +168,7 @@ impl ClientSession {
     }
 
     /// What was to be told with the answer of a call that is not over may never be asked for.
-    fn is_left_open(&self) {
+    pub(super) fn is_left_open(&self) {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).lose_all();
     }
 
@@ -175,7 +177,7 @@ impl ClientSession {
     }
 
     /// What has not been said yet of what is outdated, in a line each; nothing is said twice.
-    fn warnings(&self, outdated: &[Outdated]) -> Vec<String> {
+    pub(super) fn warnings(&self, outdated: &[Outdated]) -> Vec<String> {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new =
             |it: &&Outdated| warned.insert((it.upstream.clone() + "/" + &it.tool, it.arguments.clone(), it.since));
@@ -204,7 +206,7 @@ fn place(upstream: &str, tool: &str, arguments: &str) -> Option<Place> {
 
 impl GateClient {
     /// The session that a call belongs to: the one that it names, or the client's own, opened if there is none yet.
-    fn session_of(&self, named: Option<&String>, seen: &Observations) -> Result<String, Refusal> {
+    pub(super) fn session_of(&self, named: Option<&String>, seen: &Observations) -> Result<String, Refusal> {
         // A client with a session of its own has no other: what it read there counts, whatever it names.
         if let Some(named) = named.filter(|_| seen.session.is_stateless) {
             return Ok(named.clone());
@@ -310,103 +312,65 @@ impl GateClient {
             .call(Call::post(format!("/v1/sessions/{session}/readings")).agent(&self.agent).json(request)?.reading())
     }
 
-    /// Has the gate call a tool that may change something, if everything that was read in the session still reads the same.
-    pub(super) fn write(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Raw, Refusal> {
+    /// A call reads facts, and its answer is kept in this session.
+    pub(super) fn begin_reading(&self, calling: &Calling, seen: &Observations) -> Result<String, Refusal> {
         let Calling { upstream, tool, arguments, .. } = calling;
+        let session = self.session_of(calling.session.as_ref(), seen)?;
+        let arguments = object(arguments).ok_or_else(|| Refusal::arguments("they are no object"))?;
+        seen.session.reads(&ReadRequest { upstream: upstream.clone(), tool: tool.name.clone(), arguments });
+        Ok(session)
+    }
+
+    /// What a call rests on: the session that it belongs to, and the readings of it of which it is not known whether they arrived.
+    pub(super) fn rested(&self, calling: &Calling, seen: &Observations) -> Result<Rested, Refusal> {
         if calling.session.is_none() && seen.session.is_stateless {
-            return Err(Refusal::no_session(&tool.name));
+            return Err(Refusal::no_session(&calling.tool.name));
         }
         let session = self.session_of(calling.session.as_ref(), seen)?;
+        let unsure = seen.session.unsure(&calling.unsure);
+        if unsure.len() > UNSURE_MAX {
+            return Err(Refusal::unsure(&calling.tool.name, unsure.len()));
+        }
+        Ok(Rested { session: Some(session), unsure })
+    }
+
+    /// Has the gate call a tool that may change something, if everything that was read in the session still reads the same.
+    pub(super) fn write(
+        &self,
+        calling: &Calling,
+        mapping: &Mapping,
+        key: Option<String>,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
+        let rested = self.rested(calling, seen)?;
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         let params = json!({
             "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
         });
         let Value::Object(params) = params else { return Err(Refusal::arguments("expected a JSON object")) };
-        let unsure = seen.session.unsure(&calling.unsure);
-        if unsure.len() > UNSURE_MAX {
-            return Err(Refusal::unsure(&tool.name, unsure.len()));
-        }
-        let request = ActionRequest {
-            pact: PACT_NAME.to_owned(),
-            action: "write".to_owned(),
-            idempotency_key: key.map_or_else(random_key, Ok).map_err(|error| Refusal::no_gate(&error))?,
-            params,
-            observations: Vec::new(),
-            delegation: None,
-            claim: None,
-            session: Some(session),
-            unsure,
-        };
-        let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(WAIT_MS).agent(&self.agent);
-        let call = call.json(&request).map_err(|error| Refusal::no_gate(&error))?;
-        let verdict: Verdict =
-            self.client.call(call).map_err(|error| Refusal::no_verdict(&error, &request.idempotency_key))?;
-        if matches!(verdict.verdict, VerdictKind::Review | VerdictKind::InFlight) {
-            seen.session.is_left_open();
-        }
-        self.told_write(upstream, &tool.name, &verdict, seen)
-    }
-
-    /// What a client is told of a write.
-    pub(super) fn told_write(
-        &self,
-        upstream: &str,
-        tool: &str,
-        verdict: &Verdict,
-        seen: &Observations,
-    ) -> Result<Raw, Refusal> {
-        let mut object = serde_json::to_value(verdict).unwrap_or_default();
-        if let Some(members) = object.as_object_mut() {
-            // A model needs no proof; whoever does finds it by the entry.
-            members.remove("receipt");
-        }
-        let readings = verdict.readings.as_ref();
-        let changed = readings.map(|readings| readings.changed.as_slice()).unwrap_or_default();
-        let answered = verdict.evidence.as_ref().and_then(|evidence| evidence.result.as_deref());
-        match (verdict.verdict, answered) {
-            (VerdictKind::Settled, _) | (VerdictKind::Failed | VerdictKind::InDoubt, Some(_)) => {
-                let mut result = answered.and_then(|answer| Members::parse(answer).ok()).unwrap_or_default();
-                if answered.is_none() {
-                    let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
-                    result.set("content", raw(&json!([{"type": "text", "text": said}])));
-                }
-                unspoken(&mut result)
-                    .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")))?;
-                let mut lines: Vec<String> = own_changes(changed).into_iter().collect();
-                lines.extend(seen.session.warnings(readings.map(|it| it.outdated.as_slice()).unwrap_or_default()));
-                add_text(&mut result, &lines);
-                Ok(with_object(result, &object))
-            }
-            (VerdictKind::Rejected | VerdictKind::Failed, _) => {
-                if verdict.code.as_deref() == Some("reading_changed") {
-                    put(&mut object, "retry", retry(changed));
-                    return Err(Refusal::changed(&refused_text(verdict, changed), object));
-                }
-                put(&mut object, "retry", json!({"how": how(verdict)}));
-                Err(Refusal::of_verdict(verdict, object))
-            }
-            _ => self.told_open(upstream, verdict, object, seen),
-        }
+        let (observations, wait_ms) = (Vec::new(), WAIT_MS);
+        let asked = Asked { pact: PACT_NAME, action: "write", params, observations, rested, wait_ms };
+        self.carry_out(calling, mapping, asked, key, seen)
     }
 }
 
-fn put(object: &mut Value, name: &str, value: Value) {
+/// What a call rests on that is guarded as read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rested {
+    pub(super) session: Option<String>,
+    /// The names of readings of which it is not known whether their answers reached the client.
+    pub(super) unsure: Vec<String>,
+}
+
+pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     if let Some(members) = object.as_object_mut() {
         members.insert(name.to_owned(), value);
     }
 }
 
-/// What would make sense next.
-fn how(verdict: &Verdict) -> &'static str {
-    match verdict.code.as_deref() {
-        Some("reading_unread" | "halted" | "fact_fenced") => "later",
-        Some("reading_required" | "reading_stale" | "session_not_open" | "invalid_params") => "change",
-        _ => "never",
-    }
-}
-
 /// The tools to read again first; none where the difference was told in full.
-fn retry(changed: &[ChangedReading]) -> Value {
+pub(super) fn retry_changed(changed: &[ChangedReading]) -> Value {
     let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(call).collect();
     if calls.is_empty() { json!({"how": "again"}) } else { json!({"how": "call", "calls": calls}) }
 }
@@ -418,7 +382,7 @@ fn call(changed: &ChangedReading) -> Value {
 
 /// One sentence that names tools and change, the changes by path, and what to do. What is told in full must be in it in full, because
 /// it counts as read: so the parts round it are cut, and the lines for an operator come last.
-fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
+pub(super) fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
     let message = cut(verdict.message.clone().unwrap_or_default(), PART_BYTES_MAX);
     let mut text = format!("Not done: {message}.\n");
     let (whole, in_part): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.told);
@@ -447,7 +411,7 @@ fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
 }
 
 /// What an own write changed of what was read, if it did.
-fn own_changes(changed: &[ChangedReading]) -> Option<String> {
+pub(super) fn own_changes(changed: &[ChangedReading]) -> Option<String> {
     let told: Vec<&ChangedReading> = changed.iter().filter(|it| it.told).collect();
     if told.is_empty() {
         return None;
@@ -488,7 +452,7 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 /// Adds blocks of text behind what a tool answered.
-fn add_text(result: &mut Members, lines: &[String]) {
+pub(super) fn add_text(result: &mut Members, lines: &[String]) {
     if lines.is_empty() {
         return;
     }

@@ -1,6 +1,8 @@
 //! Tools that are guarded as read, without a pact: what the server saw is what counts.
 
+mod mapped;
 mod shop;
+mod turns;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;
