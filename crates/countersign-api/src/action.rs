@@ -122,6 +122,11 @@ pub struct Verdict {
     /// The readings that it rests on, where it is guarded as read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readings: Option<RestsOn>,
+    /// Calls in doubt whose turn was given back before this one was made: each may still have had its effect on what this one changed or
+    /// rested on. At most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["eff_812"]))]
+    pub beside: Vec<String>,
     /// In shadow mode, what enforcement would have answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadowed: Option<Shadowed>,
@@ -168,6 +173,13 @@ pub struct Evidence {
     /// The receipt that the service keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
+    /// What reading again took that the call rests on, all readings together, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reread_ms: Option<u64>,
+    /// How long it was from when they were begun to be read again to when the call was answered, in milliseconds. What was changed
+    /// past the gate in that time was not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
     /// Set where `result`, `receipt` and the end of `summary` are left out: the call was made of what its agent may not see, and what
     /// the outside answers may repeat it.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -15,6 +15,11 @@ pub struct ObserveRequest {
     /// Whether to show, of facts that a tool reads, also what the tool answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers: bool,
+    /// A session of the agent, in which what tools answer is kept as a reading, where an operator approved the tool as one whose answers
+    /// are compared and nothing of its facts is withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "ses_812")]
+    pub session: Option<String>,
 }
 
 /// What was observed.

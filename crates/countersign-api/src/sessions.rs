@@ -91,7 +91,10 @@ pub struct Outdated {
 pub struct RestsOn {
     /// How many readings of its session. With 0 it was done without having read anything.
     pub rested_on: u64,
-    /// What reading them again took in all, in milliseconds; only where that refused the action.
+    /// Which they are; the first 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<CountedReading>,
+    /// What reading them again took in all, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reread_ms: Option<u64>,
     /// Those that read differently: right before the call, or because of it.
@@ -100,6 +103,18 @@ pub struct RestsOn {
     /// Readings of this session that read differently by now, as far as is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated: Vec<Outdated>,
+}
+
+/// A reading that a write rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CountedReading {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as JSON; absent where they are long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
 }
 
 /// A reading that reads differently.

@@ -192,6 +192,18 @@ pub struct Evidence {
     pub unkept: Option<u64>,
     /// The receipt that the service keeps: a row's number, an id.
     pub receipt: Option<String>,
+    /// What was measured of a call that rests on readings.
+    pub measured: Option<Box<Measured>>,
+}
+
+/// What was measured of a call that rests on readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// How long it took to make them again, in all.
+    pub reread_ms: Option<u64>,
+    /// From when they were begun to be made again to when the call was answered: what was changed in that time past the gate, no one
+    /// has compared.
+    pub window_ms: Option<u64>,
 }
 
 impl Evidence {
@@ -214,6 +226,11 @@ impl Evidence {
             out.bool(true);
         }
         text(out, "receipt", self.receipt.as_deref());
+        let Measured { reread_ms, window_ms } = self.measured.as_deref().copied().unwrap_or_default();
+        if let Some(reread_ms) = reread_ms {
+            out.key("reread_ms");
+            out.u64(reread_ms);
+        }
         text(out, "result", self.result.as_deref());
         text(out, "said", self.found.said.as_deref());
         if let Some(status) = self.status {
@@ -223,6 +240,10 @@ impl Evidence {
         if let Some(bytes) = self.unkept {
             out.key("unkept");
             out.u64(bytes);
+        }
+        if let Some(window_ms) = window_ms {
+            out.key("window_ms");
+            out.u64(window_ms);
         }
         out.close('}');
     }

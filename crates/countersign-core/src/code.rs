@@ -78,6 +78,8 @@ pub enum Code {
     EffectInvalid,
     /// As many calls are under way as are kept.
     TooManyEffects,
+    /// Another call had the turn at the server for too long.
+    TurnHeld,
     /// A reading that the write rests on could not be made again.
     ReadingUnread,
     /// A reading that the write rests on reads differently now.
@@ -130,6 +132,7 @@ impl Code {
         Self::BudgetExceeded,
         Self::EffectInvalid,
         Self::TooManyEffects,
+        Self::TurnHeld,
         Self::ReadingUnread,
         Self::ReadingChanged,
         Self::SelfApproval,
@@ -176,6 +179,7 @@ impl Code {
             Self::ReadingRequired => "reading_required",
             Self::ReadingStale => "reading_stale",
             Self::ReadingUnusable => "reading_unusable",
+            Self::TurnHeld => "turn_held",
             Self::ReadingUnread => "reading_unread",
             Self::ReadingChanged => "reading_changed",
             Self::PreconditionFailed => "precondition_failed",

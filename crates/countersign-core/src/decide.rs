@@ -20,6 +20,7 @@ mod reading_values;
 mod readings;
 mod reads;
 mod standing;
+mod turns;
 
 pub use approve::{Approval, Void, approve, show};
 pub use bind::{bind, bind_by_schema};
@@ -29,6 +30,7 @@ pub use group::{GroupBlocked, Grouping, decide_group, not_groupable};
 pub use judge::{ReadyToSend, external_fact, judge};
 pub(crate) use readings::{names, readings_in, rested_on};
 pub use standing::{rules_out, stop_on};
+pub use turns::{ReadRest, Touch, beside, meets, touched_by_reading, touches};
 
 use crate::action::Action;
 use crate::call::EffectId;
@@ -182,6 +184,8 @@ struct Deciding<'a, S> {
     reads: Vec<Resolved<'a>>,
     /// What conditions see of readings, by name.
     readings: Vec<(SmolStr, Result<Attributes, Unusable>)>,
+    /// The facts that the call changes, as its pact says.
+    changed: Vec<Resolved<'a>>,
     /// Whether `allow` was found to hold, on what no fact that is read can change.
     is_allowed: bool,
 }
@@ -207,6 +211,7 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
             members: Vec::new(),
             reads: Vec::with_capacity(kind.reads.len()),
             readings: Vec::new(),
+            changed: Vec::new(),
             is_allowed: false,
         }
     }

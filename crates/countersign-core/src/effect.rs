@@ -12,7 +12,7 @@ use crate::ids::{AgentId, FactId};
 use crate::limits::{EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, ENDED_EFFECTS_MAX, REASON_BYTES_MAX};
 use crate::pact::Pact;
 use crate::review::Shown;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An effect under way.
@@ -164,6 +164,8 @@ pub struct Effects {
     open: BTreeMap<u64, Effect>,
     /// How many of each agent are under way.
     by_agent: BTreeMap<AgentId, usize>,
+    /// Those in doubt.
+    doubts: BTreeSet<u64>,
     ended: BTreeMap<u64, (Outcome, u64)>,
 }
 
@@ -216,6 +218,11 @@ impl Effects {
         self.open.iter().map(|(entry, effect)| (EffectId(*entry), effect))
     }
 
+    /// Those in doubt.
+    pub fn in_doubt(&self) -> impl Iterator<Item = &Effect> {
+        self.doubts.iter().filter_map(|id| self.open.get(id))
+    }
+
     /// Those that ended: effect, how, and in which entry.
     pub fn ended(&self) -> impl Iterator<Item = (EffectId, Outcome, u64)> {
         self.ended.iter().map(|(effect, (how, entry))| (EffectId(*effect), *how, *entry))
@@ -232,6 +239,9 @@ impl Effects {
         }
         let few = self.by_agent.entry(effect.action.agent.clone()).or_default();
         *few = few.saturating_add(1);
+        if matches!(effect.phase, Phase::InDoubt { .. }) {
+            self.doubts.insert(id.0);
+        }
         self.open.insert(id.0, effect);
     }
 
@@ -253,9 +263,11 @@ impl Effects {
             effect.latest = entry;
             if let Phase::Dispatched(flight) = &effect.phase {
                 effect.phase = Phase::InDoubt { flight: Arc::clone(flight), since_ms: time_ms };
+                self.doubts.insert(id.0);
             }
             return;
         }
+        self.doubts.remove(&id.0);
         if let Some(effect) = self.open.remove(&id.0) {
             match self.by_agent.get_mut(&effect.action.agent) {
                 Some(few) if *few > 1 => *few -= 1,

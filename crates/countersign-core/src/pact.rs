@@ -8,6 +8,7 @@ mod action;
 pub mod budgets;
 mod call;
 pub mod catalogue;
+pub mod changes;
 mod check;
 mod claims;
 pub mod diagnostic;
@@ -29,7 +30,8 @@ pub mod tool_source;
 mod writes;
 
 pub use external::{
-    AsRead, Atomicity, BodyRule, CallRule, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart, VersionRule,
+    AsRead, Atomicity, BodyRule, CallRule, Changes, FactSource, IdPart, ProbeRule, SendRule, SourceRead, TextPart,
+    VersionRule,
 };
 pub use normaliser::Normaliser;
 pub use params::Slots;
@@ -156,6 +158,8 @@ pub struct ActionType {
     pub writes: Vec<WriteRule>,
     /// What it calls outside.
     pub call: Option<CallRule>,
+    /// What its call changes, where that is declared.
+    pub changes: Option<Changes>,
     /// What it rests on, where it is guarded as read.
     pub guard: Option<AsRead>,
     /// The readings that its expressions ask about, by name.
@@ -218,9 +222,11 @@ impl ActionType {
 }
 
 impl ActionType {
-    /// How strong its step from check to use is: that of the weakest fact it reads.
+    /// How strong its step from check to use is: that of the weakest fact it reads. Readings are read again right before the call.
     pub fn atomicity(&self) -> Atomicity {
-        self.reads.iter().map(|read| self.atomicity_on(read)).min().unwrap_or(Atomicity::Atomic)
+        let on_readings = self.guard.as_ref().map(|_| Atomicity::Rechecked);
+        let on_facts = self.reads.iter().map(|read| self.atomicity_on(read));
+        on_facts.chain(on_readings).min().unwrap_or(Atomicity::Atomic)
     }
 
     /// How strong its step from check to use is on one of the facts it reads.
@@ -243,6 +249,14 @@ impl Pact {
         let Some(action) = action else { return self.budgets.get(id).map(|named| &named.limit) };
         let budget = self.actions.get(action)?.budgets.iter().find(|budget| budget.id == id)?;
         budget.limit(|_| None)
+    }
+
+    /// Whether every agent may observe all of every fact of a type that it declares.
+    pub fn shows_whole(&self, ty: &FactType) -> bool {
+        let (grants, declared) = (self.observe.get(ty), self.facts.get(ty));
+        grants.zip(declared).is_some_and(|(grants, declared)| {
+            grants.iter().any(|it| &**it.who.text() == "true" && it.attributes.len() == declared.len())
+        })
     }
 
     /// How strong decisions on facts of a type are under this pact: by the weakest of the action types that read one. `None`

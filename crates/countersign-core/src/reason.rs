@@ -23,7 +23,7 @@ use crate::fence::{self, ClaimId};
 use crate::halt::Scope;
 use crate::identity::KeyName;
 use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, IdError, PactName};
-use crate::session::SessionId;
+use crate::session::{HeldTurn, SessionId};
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -137,6 +137,8 @@ pub enum Reason {
     EffectInvalid { why: EffectProblem },
     /// As many calls are in flight as are kept.
     TooManyEffects,
+    /// Another call had the turn for longer than a write waits for it.
+    TurnHeld { held: Box<HeldTurn> },
     /// Readings that could not be made again right before the call.
     ReadingUnread { readings: Vec<UnreadReading> },
     /// Readings that read differently right before the call.
@@ -554,6 +556,7 @@ impl Reason {
             Self::ReadingRequired { .. } => Code::ReadingRequired,
             Self::ReadingStale { .. } => Code::ReadingStale,
             Self::ReadingUnusable { .. } => Code::ReadingUnusable,
+            Self::TurnHeld { .. } => Code::TurnHeld,
             Self::ReadingUnread { .. } => Code::ReadingUnread,
             Self::ReadingChanged { .. } => Code::ReadingChanged,
             Self::PreconditionFailed { .. } => Code::PreconditionFailed,

@@ -273,6 +273,8 @@ pub struct Settle {
     pub writes: Vec<Write>,
     /// What it gives back to budgets.
     pub charges: Vec<Charge>,
+    /// The calls in doubt beside which it was made, which may still have their effect on what it changed or rested on.
+    pub beside: Vec<EffectId>,
 }
 
 /// A judgement on facts outside.

@@ -9,6 +9,7 @@ mod told;
 
 pub use told::{keeps_content, told};
 
+use crate::call::EffectId;
 use crate::canonical::Canonical;
 use crate::decide::Snapshot;
 use crate::decimal::{MARK, unmarked};
@@ -360,6 +361,33 @@ pub struct Reread {
     /// Why it could not be read, as its server or its connection said.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub why: SmolStr,
+    /// Who had the turn, where nothing was read again because the write did not get its own. The fact is then the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Box<HeldTurn>>,
+}
+
+/// A turn that another call has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldTurn {
+    /// The call that has it.
+    pub effect: EffectId,
+    /// Whether no one knows what became of that call.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_doubt: bool,
+    /// The server.
+    pub server: SmolStr,
+    /// Since when, in ledger milliseconds.
+    pub since: u64,
+}
+
+impl Reread {
+    /// Nothing was read again for a write of a session: the gate ended while it waited, or it did not get its turn.
+    pub fn none(session: FactId, held: Option<HeldTurn>) -> Self {
+        let (projection, why) = (SmolStr::default(), SmolStr::default());
+        let held = held.map(Box::new);
+        Self { digest: None, fact: session, projection, took_ms: 0, told: false, volatile: Vec::new(), why, held }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

@@ -15,4 +15,5 @@ mod readings;
 mod records;
 mod scopes;
 mod standing;
+mod turns;
 mod world;

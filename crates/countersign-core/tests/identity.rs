@@ -1,7 +1,7 @@
 //! Which key is whose, folded in any way that a gate folds: one entry after the other, or a fuzzy snapshot and its tail.
 
 use countersign_core::action::{Action, ActionRequest};
-use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, Send, Statement};
+use countersign_core::call::{EffectId, Evidence, FoundCode, Measured, Outcome, Send, Statement};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::decide;
 use countersign_core::decision::{self, BudgetKey, Charge, Decision, PactRef};
@@ -184,6 +184,7 @@ fn settle(write: decision::Write) -> Settle {
     };
     Settle {
         stopped: None,
+        beside: vec![EffectId(1)],
         effect: EffectId(2),
         agent: AgentId::new("a").unwrap(),
         outcome: Outcome::Failed,
@@ -195,6 +196,7 @@ fn settle(write: decision::Write) -> Settle {
             result: Some("{}".to_owned()),
             unkept: Some(20_000),
             receipt: Some("7".to_owned()),
+            measured: Some(Box::new(Measured { reread_ms: Some(3), window_ms: Some(9) })),
         },
         judged: Some(Judged {
             at_ms: 6,

@@ -18,6 +18,7 @@ mod read;
 mod reviews;
 mod rotate;
 mod sessions;
+mod windows;
 
 pub use admit::AdmitError;
 pub use counters::Counters;
@@ -30,6 +31,7 @@ pub use read::{ExternalFacts, HistoryError, NotObservable, NotRead, Observe, Pas
 pub use reviews::ShownReview;
 pub use rotate::RotateLogKeyError;
 pub use sessions::{NotReadIn, Outdated, ReadIn, Told};
+pub use windows::{Window, Windows};
 
 use crate::clock::{Clock, LedgerClock, STEP_MS};
 use crate::commit::Committer;
@@ -108,6 +110,7 @@ pub(crate) struct Shared {
     stream: Arc<Stream>,
     tried: LastAttempts,
     latest_readings: sessions::LatestReadings,
+    windows: Windows,
     long_answers: LongAnswers,
     snapshotting: Mutex<()>,
     replays: Mutex<ReplayWindow>,
@@ -206,6 +209,11 @@ impl Gate {
     /// For a thread that the gate depends on: if it panics while it holds this, the gate has failed and is not ready.
     pub(crate) fn watched(&self, name: &'static str) -> impl Send + use<> {
         pipeline::Watched { shared: Arc::clone(&self.shared), name }
+    }
+
+    /// How long the time was in which a change made past the gate would have gone unnoticed.
+    pub fn windows(&self) -> &Windows {
+        &self.shared.windows
     }
 
     /// What was read last at each place.

@@ -18,6 +18,8 @@ pub use last_attempts::{LastAttempts, LastTry};
 
 use crate::gate::Gate;
 use countersign_core::call::EffectId;
+use countersign_core::decide::{Touch, touches};
+use countersign_core::effect::Phase;
 use crossbeam_channel::{Sender, unbounded};
 use panics::Busy;
 use schedule::{Schedule, Task};
@@ -38,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long something that no one knows of may still have its effect, and keeps its turn for that.
 const LATE_AFTER: Duration = Duration::from_secs(30);
 
-/// How many calls that rest on readings may wait for a turn, or be made, at a time.
+/// How many calls that rest on readings may be made at a time. Those that wait for their turn take no thread.
 const AS_READ_THREADS: usize = 16;
 
 /// A running outbox. Dropping it stops it.
@@ -169,9 +171,18 @@ impl Inner {
     fn take_turns_again(&self, found: &[EffectId]) {
         let view = self.gate.view();
         let effects = found.iter().filter_map(|id| view.rest.effects.find(*id).ok());
-        for call in effects.filter_map(|effect| effect.flight()).map(|flight| &flight.dispatched.call) {
-            if self.adapters.get(&call.adapter).is_some_and(|adapter| adapter.takes_turns()) {
-                self.turns.linger(call.adapter.clone(), LATE_AFTER);
+        let now_ms = self.gate.now_ms();
+        for effect in effects.filter(|effect| effect.flight().is_some()) {
+            let since_ms = match effect.phase {
+                // Its last attempt ended then.
+                Phase::InDoubt { since_ms, .. } => since_ms,
+                _ => now_ms,
+            };
+            let left = LATE_AFTER.saturating_sub(Duration::from_millis(now_ms.saturating_sub(since_ms)));
+            let touches = touches(&effect.action, &view).unwrap_or_default();
+            let changed: Vec<Touch> = touches.into_iter().filter(|touch| touch.changes).collect();
+            if !changed.is_empty() && !left.is_zero() {
+                self.turns.linger(effect.id, changed, left);
             }
         }
     }

@@ -317,6 +317,8 @@ pub struct Settlement {
     pub judged: Option<Judged>,
     /// Whether it ends because the call must not leave any more; why is decided at the entry's own place.
     pub is_stopped: bool,
+    /// Calls that were in doubt when the worker took its turn, and that may still have had their effect beside this one.
+    pub beside: Vec<EffectId>,
 }
 
 /// What the sequencer answers once everything it rests on is durable.

@@ -10,6 +10,8 @@ mod many;
 mod sessions;
 mod waiting;
 
+pub(crate) use effects::beside_all;
+
 use crate::clock::{Clock, LedgerClock, Step};
 use crate::idempotency::{Keys, Lookup, Seen, Sought, Window};
 use crate::request::{Refusal, Reply, Request, Submission};

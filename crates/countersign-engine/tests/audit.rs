@@ -168,7 +168,14 @@ fn effects(gate: &Gate) {
     assert!(matches!(held, Answer::Entered(entered) if entered.entry.event.kind() == Kind::Held));
     let evidence =
         Evidence { status: Some(201), result: Some("{}".into()), ..Evidence::of(FoundCode::Resolved.said("created")) };
-    let settlement = Settlement { effect, outcome: CallOutcome::Settled, evidence, judged: None, is_stopped: false };
+    let settlement = Settlement {
+        effect,
+        outcome: CallOutcome::Settled,
+        evidence,
+        judged: None,
+        is_stopped: false,
+        beside: Vec::new(),
+    };
     gate.call(Request::Settle(Box::new(settlement))).unwrap();
 }
 

@@ -11,4 +11,5 @@ mod fences;
 mod lost;
 mod panics;
 mod stops;
+mod turns;
 mod world;

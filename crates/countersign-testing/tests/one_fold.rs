@@ -241,7 +241,14 @@ impl History {
             }
             _ => {
                 let outcome = self.pick(&[Outcome::Settled, Outcome::Failed, Outcome::InDoubt]).unwrap();
-                Request::Settle(Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false }))
+                Request::Settle(Box::new(Settlement {
+                    effect,
+                    outcome,
+                    evidence,
+                    judged: None,
+                    is_stopped: false,
+                    beside: Vec::new(),
+                }))
             }
         };
         self.enter(request);

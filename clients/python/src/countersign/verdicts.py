@@ -110,6 +110,10 @@ class Evidence:
     """Whether `result` and `receipt` are left out because the agent may not see all that the call was made of."""
     code: str | None = None
     """The stable code of what came of it."""
+    reread_ms: int | None = None
+    """What reading again took that the call rests on."""
+    window_ms: int | None = None
+    """How long it was from when that was begun to when the call was answered: changes past the gate in that time were not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +136,8 @@ class _Answer:
     """Only checked: nothing was written, and nothing is promised."""
     readings: Mapping[str, Any] | None
     """Of a write that is guarded as read: what it rests on, what changed, and what reading it again cost."""
+    beside: tuple[str, ...]
+    """Calls in doubt that may still have had their effect on what this one changed or rested on."""
     raw: Mapping[str, Any] = field(repr=False, compare=False)
     """The answer as it came."""
 
@@ -307,6 +313,8 @@ def _evidence(reader: Reader) -> Evidence | None:
         found.maybe_text("receipt"),
         found.flag("withheld"),
         found.maybe_text("code"),
+        found.maybe_number("reread_ms"),
+        found.maybe_number("window_ms"),
     )
 
 
@@ -321,6 +329,7 @@ def _common(reader: Reader) -> dict[str, Any]:
         "receipt": reader.maybe_text("receipt"),
         "repeated": reader.flag("repeated"),
         "checked": reader.flag("checked"),
+        "beside": tuple(str(effect) for effect in reader.value.get("beside", ())),
         "readings": None if (readings := reader.maybe("readings")) is None else readings.value,
         "raw": reader.value,
     }

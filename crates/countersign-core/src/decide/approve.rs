@@ -6,7 +6,7 @@
 
 use super::{Deciding, Snapshot, Stage, decide_at};
 use crate::action::Observed;
-use crate::decision::{Decision, Verdict, WaivedBy};
+use crate::decision::{Decision, ReadVersion, Verdict, WaivedBy};
 use crate::expression::{Base, Inputs};
 use crate::fact::{Fact, Version};
 use crate::identity::{Role, still_has};
@@ -15,6 +15,7 @@ use crate::limits::APPROVAL_EXPIRES_MS;
 use crate::pact::{OnFail, Require};
 use crate::reason::{Drift, Reason, Since};
 use crate::review::{Parked, ReviewId, ReviewRefusal, Shown, Voided};
+use crate::session::{READING, SESSION};
 use crate::value::Attributes;
 use smol_str::SmolStr;
 use std::sync::Arc;
@@ -118,7 +119,13 @@ pub fn show(
 ) -> Option<(Shown, Decision)> {
     let action = &parked.action;
     let first = decide_at(Stage::Intent, None, action, snapshot, now_ms).0;
-    let facts = first.reads.iter().map(|read| {
+    // A session says nothing beside its readings.
+    let reads = first.reads.iter().filter(|read| read.fact.ty().as_str() != SESSION);
+    let facts = reads.map(|read| {
+        if read.fact.ty().as_str() == READING {
+            let value = snapshot.fact(&read.fact).and_then(|fact| named_reading(fact.value.as_ref()?));
+            return Observed { fact: read.fact.clone(), version: Version::Number(read.version), at_ms: now_ms, value };
+        }
         let (version, value) = match outside.iter().find(|(fact, _)| *fact == read.fact) {
             Some((_, Some(value))) => (Version::Content(value.content_digest()), Some(value.clone())),
             Some((_, None)) => (Version::NONE, None),
@@ -141,7 +148,32 @@ pub fn show(
     Some((shown, decision))
 }
 
+/// What a reviewer is shown of a reading, and an approval is bound to: where it was read, and the digest of what it read. What it read
+/// may be long, and there may be many.
+fn named_reading(value: &Attributes) -> Option<Attributes> {
+    let member = |name: &'static str| Some((SmolStr::new_static(name), value.get(name)?.clone()));
+    Some(Attributes::from_fields(["digest", "tool", "upstream"].into_iter().filter_map(member).collect()))
+}
+
 impl<S: Snapshot> Deciding<'_, S> {
+    /// The first reading that the action would rest on and that does not read as it was shown. At the dispatch all are read again.
+    fn reading_drift(&self, approval: &Approval<'_>) -> Option<Drift> {
+        let readings = self.session_reads().into_iter().filter(|read| read.fact.ty().as_str() == READING);
+        let digest = |value: Option<&Attributes>| value.and_then(|value| value.get("digest")).cloned();
+        let mut drifts = readings.filter_map(|ReadVersion { fact, .. }| {
+            let read = SmolStr::new_static("session");
+            let Some(shown) = approval.shown.facts.iter().find(|shown| shown.fact == fact) else {
+                return Some(Drift::NotShown { read, fact });
+            };
+            let record = self.snapshot.fact(&fact);
+            let (was, is) = (digest(shown.value.as_ref()), digest(record.and_then(|fact| fact.value.as_ref())));
+            let (changed, attribute) =
+                (record.map(|fact| Since::from(fact.changed("digest"))), SmolStr::new_static("digest"));
+            (was != is).then_some(Drift::Attribute { read, fact, attribute, was, is, changed })
+        });
+        drifts.next()
+    }
+
     /// Whether a reviewer waives this precondition.
     pub(super) fn is_waived(&self, require: &Require) -> bool {
         require.on_fail == OnFail::Review
@@ -167,7 +199,7 @@ impl<S: Snapshot> Deciding<'_, S> {
     /// at the judgement, right before the call is made: until then no one has read them again.
     pub(super) fn drift(&self, approval: &Approval<'_>) -> Option<Drift> {
         let agents = self.agents_read().find_map(|agent| self.drift_of(approval, None, &agent.id, agent.record));
-        agents.or_else(|| {
+        agents.or_else(|| self.reading_drift(approval)).or_else(|| {
             let is_read = |at: usize| self.is_judgement() || !self.is_external(at);
             let mut reads = self.reads.iter().enumerate().filter(|(at, _)| is_read(*at));
             reads.find_map(|(at, read)| self.drift_of(approval, Some(at), &read.id, read.record))

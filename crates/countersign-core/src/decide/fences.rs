@@ -24,19 +24,21 @@ impl<S: Snapshot> Deciding<'_, S> {
         if fences.is_empty() {
             return Ok(());
         }
-        for (_, read) in self.fenceable() {
-            if let Some((id, claim)) = fences.claim_on(&read.id, self.now_ms)
+        let changed = || self.changed.iter().map(|changed| &changed.id);
+        for fact in self.fenceable().map(|(_, read)| &read.id).chain(changed()) {
+            if let Some((id, claim)) = fences.claim_on(fact, self.now_ms)
                 && claim.by != self.action.agent
             {
                 // Who announced it and why is for those to see whom the pacts let: `GET /v1/claims` shows it to them.
-                let (fact, announced_at, until) = (read.id.clone(), claim.at_ms, claim.until_ms);
+                let (fact, announced_at, until) = (fact.clone(), claim.at_ms, claim.until_ms);
                 return Err(Reason::FactClaimed { fact, claim: id, announced_at, until });
             }
         }
         let is_call = self.kind.call.is_some();
-        for (at, read) in self.fenceable() {
-            if let Some(InTheWay { effect, why }) = fences.steady_against(&read.id, self.sets(at), is_call) {
-                return Err(Reason::FactFenced { fact: read.id.clone(), effect: EffectId(effect), why });
+        let relied_on = self.fenceable().map(|(at, read)| (&read.id, self.sets(at)));
+        for (fact, sets) in relied_on.chain(changed().map(|fact| (fact, true))) {
+            if let Some(InTheWay { effect, why }) = fences.steady_against(fact, sets, is_call) {
+                return Err(Reason::FactFenced { fact: fact.clone(), effect: EffectId(effect), why });
             }
         }
         Ok(())
@@ -62,13 +64,15 @@ impl<S: Snapshot> Deciding<'_, S> {
     /// The facts that a call of this action relies on until it is settled.
     pub(super) fn fenced(&self) -> Vec<Fenced> {
         let mut fenced: Vec<Fenced> = Vec::new();
-        for (at, read) in self.fenceable() {
+        let source_of = |at: usize| self.kind.reads.get(at).and_then(|read| read.outside.as_ref());
+        let relied_on = self.fenceable().map(|(at, read)| (read, self.sets(at), source_of(at)));
+        let declared = self.kind.changes.iter().flat_map(|changes| &changes.facts);
+        let changed = self.changed.iter().zip(declared).map(|(changed, rule)| (changed, true, rule.outside.as_ref()));
+        for (read, sets, source) in relied_on.chain(changed) {
             // A transaction of the user's own database locks its rows better than a fence could.
-            let source = self.kind.reads.get(at).and_then(|read| read.outside.as_ref());
             if source.is_some_and(|source| matches!(source.read, SourceRead::Query(_))) {
                 continue;
             }
-            let sets = self.sets(at);
             match fenced.iter_mut().find(|earlier| earlier.fact == read.id) {
                 Some(earlier) => earlier.sets |= sets,
                 None => fenced.push(Fenced { fact: read.id.clone(), version: read.version(), sets }),

@@ -152,8 +152,7 @@ pub(super) fn compare(
     if decision.dispatched().is_none() {
         return decision;
     }
-    // Whoever asked for it was told nothing, and it must not run by itself, in shadow mode neither.
-    if let Err(reason) = check_not_cut_off(effect, rereads) {
+    if let Some(reason) = not_carried_out(effect, rereads) {
         return decision.rejected(reason);
     }
     match (differing(effect, rereads, snapshot), kind.mode) {
@@ -164,14 +163,16 @@ pub(super) fn compare(
     }
 }
 
-/// Whether the gate ended while the write waited.
-fn check_not_cut_off(effect: &Effect, rereads: &[Reread]) -> Result<(), Reason> {
-    match effect.action.session {
-        Some(session) if rereads.iter().any(|reread| session.fact().as_ref() == Some(&reread.fact)) => {
-            Err(Reason::SessionNotOpen { session })
-        }
-        _ => Ok(()),
-    }
+/// Why nothing was read again, so that nothing may be called in any mode: the write did not get its turn; or the gate ended while it
+/// waited, its client was told nothing, and it must not run by itself.
+fn not_carried_out(effect: &Effect, rereads: &[Reread]) -> Option<Reason> {
+    let session = effect.action.session?;
+    let fact = session.fact();
+    let about = rereads.iter().find(|reread| fact.as_ref() == Some(&reread.fact))?;
+    Some(match &about.held {
+        Some(held) => Reason::TurnHeld { held: held.clone() },
+        None => Reason::SessionNotOpen { session },
+    })
 }
 
 fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> Result<(), Reason> {

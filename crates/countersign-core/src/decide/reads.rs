@@ -5,7 +5,7 @@ use super::{Deciding, Resolved, Snapshot};
 use crate::ids::FactId;
 use crate::pact::{Normaliser, Presence, Read, TemplatePart};
 use crate::reason::{IdProblem, Reason};
-use crate::value::Value;
+use crate::value::{Attributes, Value};
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::fmt::Write as _;
 
@@ -36,6 +36,10 @@ impl<S: Snapshot> Deciding<'_, S> {
         if let Some((_, existing)) = unmet(Presence::Create, true) {
             return Err(Reason::FactExists { fact: existing.id.clone(), version: existing.version() });
         }
+        for change in self.kind.changes.iter().flat_map(|changes| &changes.facts) {
+            let id = self.fact_id(change)?;
+            self.changed.push(Resolved { record: self.snapshot.fact(&id), id });
+        }
         self.check_aliases()?;
         if self.is_judgement() { Ok(()) } else { self.check_fences() }
     }
@@ -51,41 +55,11 @@ impl<S: Snapshot> Deciding<'_, S> {
         if let Some((read, missing)) = read.template.iter().find_map(leads_on) {
             return Err(fact_missing(read, missing));
         }
-        let built = self.fill(read).and_then(|id| Ok(FactId::new(read.ty.clone(), id)?));
-        let has = |id: &FactId| read.outside.as_ref().is_none_or(|source| source.has(id.id()));
-        let built = built.and_then(|id| if has(&id) { Ok(id) } else { Err(IdProblem::NotOfSource) });
-        built.map_err(|why| Reason::InvalidFactId { read: read.name.clone(), r#type: read.ty.clone(), why })
-    }
-
-    fn fill(&self, read: &Read) -> Result<SmolStr, IdProblem> {
-        let mut id = SmolStrBuilder::new();
-        for part in &read.template {
-            let (value, normalisers) = match part {
-                TemplatePart::Literal(text) => {
-                    id.push_str(text);
-                    continue;
-                }
-                TemplatePart::Param { name, normalisers } => {
-                    let value = self.params.get(name).ok_or_else(|| IdProblem::NoParameter { name: name.clone() });
-                    (value?, normalisers)
-                }
-                TemplatePart::Attribute { read, attribute, normalisers } => {
-                    let fact = self.reads.get(*read).and_then(Resolved::live).and_then(|fact| fact.value.as_ref());
-                    let value = fact.and_then(|value| value.get(attribute));
-                    (value.ok_or_else(|| IdProblem::NoAttribute { name: attribute.clone() })?, normalisers)
-                }
-            };
-            match value {
-                Value::String(text) if normalisers.is_empty() => id.push_str(text),
-                Value::String(text) => {
-                    id.push_str(&Normaliser::apply_all(normalisers, text).map_err(|why| IdProblem::Spelling { why })?);
-                }
-                // Writing to a string builder cannot fail.
-                Value::Long(number) => drop(write!(id, "{number}")),
-                _ => return Err(IdProblem::NotText),
-            }
-        }
-        Ok(id.finish())
+        built(read, self.params, &self.reads).map_err(|why| Reason::InvalidFactId {
+            read: read.name.clone(),
+            r#type: read.ty.clone(),
+            why,
+        })
     }
 
     /// Two names for one fact are harmless while it is only read. Written, they would hide one write behind the other.
@@ -103,6 +77,46 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         Ok(())
     }
+}
+
+/// The id of a fact that a template names, from parameters and from facts that were read before.
+pub(super) fn built(read: &Read, params: &Attributes, reads: &[Resolved<'_>]) -> Result<FactId, IdProblem> {
+    let id = FactId::new(read.ty.clone(), fill(read, params, reads)?)?;
+    match read.outside.as_ref().is_none_or(|source| source.has(id.id())) {
+        true => Ok(id),
+        false => Err(IdProblem::NotOfSource),
+    }
+}
+
+fn fill(read: &Read, params: &Attributes, reads: &[Resolved<'_>]) -> Result<SmolStr, IdProblem> {
+    let mut id = SmolStrBuilder::new();
+    for part in &read.template {
+        let (value, normalisers) = match part {
+            TemplatePart::Literal(text) => {
+                id.push_str(text);
+                continue;
+            }
+            TemplatePart::Param { name, normalisers } => {
+                let value = params.get(name).ok_or_else(|| IdProblem::NoParameter { name: name.clone() });
+                (value?, normalisers)
+            }
+            TemplatePart::Attribute { read, attribute, normalisers } => {
+                let fact = reads.get(*read).and_then(Resolved::live).and_then(|fact| fact.value.as_ref());
+                let value = fact.and_then(|value| value.get(attribute));
+                (value.ok_or_else(|| IdProblem::NoAttribute { name: attribute.clone() })?, normalisers)
+            }
+        };
+        match value {
+            Value::String(text) if normalisers.is_empty() => id.push_str(text),
+            Value::String(text) => {
+                id.push_str(&Normaliser::apply_all(normalisers, text).map_err(|why| IdProblem::Spelling { why })?);
+            }
+            // Writing to a string builder cannot fail.
+            Value::Long(number) => drop(write!(id, "{number}")),
+            _ => return Err(IdProblem::NotText),
+        }
+    }
+    Ok(id.finish())
 }
 
 fn fact_missing(read: &Read, missing: &Resolved<'_>) -> Reason {

@@ -5,7 +5,7 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
-use super::{ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, params, reads, writes};
+use super::{ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, params, reads, writes};
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};
@@ -94,6 +94,7 @@ pub(super) fn read<'a>(
         }
     };
     let guard = guard(source, &mut body, problems);
+    let changes = changes::read(source, &mut body, params.as_ref(), facts, problems);
     let wait_ms = wait(&mut body, problems);
     let outside = reads.iter().flat_map(|reads| reads.reads.iter().zip(&reads.spans));
     let outside =
@@ -105,11 +106,6 @@ pub(super) fn read<'a>(
     body.finish(problems);
     let (allow, require, writes, call) = checked?;
     if problems.errors() > before {
-        return None;
-    }
-    if guard.is_some() && require.iter().any(|require| require.on_fail == OnFail::Review) {
-        let message = "an action that is guarded as read cannot wait for a person";
-        problems.error(&span, message, "leave `on_fail = \"review\"` out, or the guard");
         return None;
     }
     let allow = allow?;
@@ -127,6 +123,7 @@ pub(super) fn read<'a>(
         budgets,
         writes,
         call,
+        changes,
         guard,
         readings: Vec::new(),
         wait_ms,

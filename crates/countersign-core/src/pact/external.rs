@@ -1,5 +1,6 @@
 //! What a pact says about the outside: where facts live that are not in the ledger, and what actions call.
 
+use super::Read;
 use super::tool_source::ToolSource;
 use crate::decide::names;
 use crate::expression::{Base, Expression};
@@ -38,6 +39,11 @@ pub enum IdPart {
 }
 
 impl FactSource {
+    /// Whether a tool reads them, of this server and name.
+    pub fn is_tool(&self, upstream: &str, tool: &str) -> bool {
+        self.adapter == upstream && matches!(&self.read, SourceRead::Tool(source) if source.tool == tool)
+    }
+
     /// Whether it can have a fact of this id.
     pub fn has(&self, id: &str) -> bool {
         match &self.read {
@@ -173,6 +179,15 @@ impl AsRead {
     pub fn counts(&self, place: &Place) -> bool {
         self.rests_on.is_empty() || self.rests_on.iter().chain(&self.must_read).any(|tool| names(tool, place))
     }
+}
+
+/// What a call changes outside, as its author says. Nothing else is changed by it, beside its resource where that is external.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Servers, by the names of their adapters: anything there may change.
+    pub servers: Vec<SmolStr>,
+    /// Facts, whose ids are built from parameters alone.
+    pub facts: Vec<Read>,
 }
 
 /// An argument that takes the version of a fact, as it was read right before.

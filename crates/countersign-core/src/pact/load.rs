@@ -6,6 +6,7 @@
 
 use super::budgets::named::Named;
 use super::catalogue::OPERATOR;
+use super::changes::unsaid;
 use super::diagnostic::{Diagnostic, Problems, Severity};
 use super::source::{Table, shorten};
 use super::{ActionType, FactSchema, Pact, action, budgets, call, claims, facts, observe};
@@ -31,7 +32,10 @@ pub fn load(source: &str) -> Result<Loaded, Vec<Diagnostic>> {
     let sound = problems.errors() == 0;
     let found = problems.into_sorted(source);
     match pact {
-        Some(pact) if sound => Ok(Loaded { pact, warnings: found }),
+        Some(pact) if sound => {
+            let warnings = found.into_iter().chain(unsaid(&pact, &[])).collect();
+            Ok(Loaded { pact, warnings })
+        }
         _ if sound => Err(vec![Diagnostic {
             severity: Severity::Error,
             span: 0..0,

@@ -6,7 +6,7 @@
 
 mod resolve;
 
-pub(super) use resolve::{check_text_attribute, check_text_param};
+pub(super) use resolve::{check_id_param, check_text_attribute, check_text_param};
 
 use super::catalogue::AGENT;
 use super::diagnostic::Problems;

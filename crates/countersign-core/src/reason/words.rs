@@ -15,6 +15,7 @@ use crate::limits::{
     CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
+use crate::session::HeldTurn;
 use crate::utc::{Span, Utc};
 use crate::value::Value;
 use std::fmt;
@@ -140,6 +141,10 @@ impl Reason {
                 };
                 let all: Vec<String> = readings.iter().map(unusable).collect();
                 format!("the conditions cannot be decided on: {}", all.join("; "))
+            Self::TurnHeld { held } => {
+                let HeldTurn { effect, in_doubt, server, since } = &**held;
+                let is = if *in_doubt { ", and no one knows what became of it" } else { "" };
+                format!("{effect} has the turn at `{server}` since {}{is}", Utc(*since))
             }
             Self::ReadingUnread { readings } => {
                 let first = readings.iter().find(|unread| !unread.why.is_empty());
@@ -248,6 +253,14 @@ impl Reason {
             Self::ReadingUnusable { .. } => {
                 "nothing was sent; read it again so that it answers what the pact declares under [readings], or ask its publisher"
             }
+            Self::TurnHeld { held } if held.in_doubt => {
+                let effect = held.effect;
+                return format!(
+                    "nothing was sent; call again in half a minute, or an operator finds out what became of {effect} and says so: \
+                     countersign effect resolve {effect}"
+                );
+            }
+            Self::TurnHeld { .. } => "nothing was sent; call again later",
             Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =

@@ -3,7 +3,7 @@
 use super::decode::DecodeError;
 use super::encode::{Form, write_list};
 use super::payload::DueWrite;
-use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Probe, Send, Statement};
+use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Measured, Probe, Send, Statement};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight, RestsOn};
 use crate::fence::Fenced;
@@ -360,16 +360,20 @@ pub(super) struct StoredEvidence {
     #[serde(default)]
     late: bool,
     receipt: Option<String>,
+    reread_ms: Option<u64>,
     result: Option<String>,
     said: Option<String>,
     status: Option<i64>,
     unkept: Option<u64>,
+    window_ms: Option<u64>,
 }
 
 impl StoredEvidence {
     pub(super) fn decode(self) -> Evidence {
-        let Self { about, attempts, found: code, late: is_late, receipt, result, said, status, unkept } = self;
+        let Self { about, attempts, found: code, late: is_late, receipt, result, said, status, unkept, .. } = self;
         let found = Box::new(Found { code, about, said });
-        Evidence { attempts, found, is_late, status, result, unkept, receipt }
+        let measured = Measured { reread_ms: self.reread_ms, window_ms: self.window_ms };
+        let measured = Some(measured).filter(|it| *it != Measured::default()).map(Box::new);
+        Evidence { attempts, found, is_late, status, result, unkept, receipt, measured }
     }
 }

@@ -321,6 +321,7 @@ fn decode_event(
                 stopped,
                 writes,
                 charges,
+                beside: payload.beside.into_iter().map(EffectId).collect(),
             }))
         }
         Kind::Session => Event::Session { writes },

@@ -307,6 +307,15 @@ fn write_settle(out: &mut Canonical, entry: &Entry, settle: &Settle, form: Form<
     let judged = settle.judged.as_ref();
     out.key("agent");
     out.string(settle.agent.as_str());
+    if !settle.beside.is_empty() {
+        out.key("beside");
+        out.open('[');
+        for effect in &settle.beside {
+            out.element();
+            out.u64(effect.0);
+        }
+        out.close(']');
+    }
     if let Some(blocked) = judged.and_then(|judged| judged.blocked.as_ref()).or(settle.stopped.as_ref()) {
         out.key("blocked");
         blocked.write(out);

@@ -149,6 +149,8 @@ pub(super) struct Payload {
     pub(super) atomic: bool,
     pub(super) agent: Option<AgentId>,
     pub(super) blocked: Option<Reason>,
+    #[serde(default)]
+    pub(super) beside: Vec<u64>,
     pub(super) body: Option<usize>,
     pub(super) chain: Option<Box<StoredChain>>,
     #[serde(default)]

@@ -245,6 +245,7 @@ fn the_table_has_every_code_in_the_order_of_precedence() {
         Code::ReadingRequired,
         Code::ReadingStale,
         Code::ReadingUnusable,
+        Code::TurnHeld,
         Code::ReadingUnread,
         Code::ReadingChanged,
     ];

@@ -3,12 +3,13 @@
 use super::world::World;
 use countersign_core::action::{Action, ActionRequest};
 use countersign_core::code::Code;
-use countersign_core::decide::{decide, dispatch};
-use countersign_core::decision::Decision;
+use countersign_core::decide::{Approval, approve, decide, dispatch, show};
+use countersign_core::decision::{Decision, Verdict};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest, FactId, Tag};
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Event};
+use countersign_core::review::{Parked, ReviewId};
 use countersign_core::session::{self, Held, Place, Reading, Reread, Session, SessionId};
 use serde_json::json;
 use std::sync::Arc;
@@ -62,8 +63,12 @@ impl Shop {
     }
 
     fn of(pact: &str) -> Self {
+        Self::under(pact, true)
+    }
+
+    fn under(pact: &str, is_open: bool) -> Self {
         let mut world = World::new(pact, "sell", json!({"till": "1"})).with_agent(&[]);
-        world.feed("Till::\"1\"", Some(json!({"open": true})));
+        world.feed("Till::\"1\"", Some(json!({"open": is_open})));
         let session = SessionId(world.next_entry);
         let writes = session::open(&AgentId::new("agent-1").unwrap(), session.0, &world.state);
         let mut shop = Self { world, session, unsure: Vec::new(), till: "1" };
@@ -125,6 +130,7 @@ impl Shop {
             told: true,
             volatile: Vec::new(),
             why: "".into(),
+            held: None,
         };
         let rereads: Vec<Reread> = now.iter().map(reread).collect();
         let effect = self.world.state.effects.cooling(countersign_core::call::EffectId(effect)).unwrap();
@@ -412,4 +418,48 @@ fn money_of_two_scales_is_not_mixed_in_one_comparison() {
     for sound in [format!("{left} >= {price} * 10"), format!("{left} > 1 && {price} > 1"), format!("{left} >= 3")] {
         assert_eq!(loads(&sound), Ok(()), "{sound}");
     }
+}
+
+#[test]
+fn an_approval_is_bound_to_the_readings_that_were_shown() {
+    let pact = PACT.replace("that = 'resource.open'", "that = 'resource.open'\non_fail = \"review\"");
+    let mut shop = Shop::under(&pact, false);
+    let stock = place("shop", "get_stock");
+    shop.read(stock.clone(), "10");
+    let action = shop.action();
+    let parked_at = decide(&action, &shop.world.state, shop.world.now_ms);
+    assert!(matches!(parked_at.verdict, Verdict::Review { .. }), "{parked_at:?}");
+    let parked = Parked { action: Arc::new(action), at_ms: shop.world.now_ms, expires_at_ms: u64::MAX };
+    let jo = AgentId::new("jo").unwrap();
+    let now_ms = shop.world.now_ms;
+    let (shown, _) = show(ReviewId(9), &parked, &jo, &shop.world.state, &[], now_ms).unwrap();
+    let reading = shown.facts.iter().find(|shown| shown.fact == shop.fact(&stock)).unwrap();
+    assert!(
+        reading.value.as_ref().is_some_and(|value| value.get("digest").is_some() && value.get("content").is_none())
+    );
+    let approved = |shop: &Shop| {
+        let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
+        approve(&approval, &parked, &shop.world.state, now_ms)
+    };
+    assert!(matches!(approved(&shop).unwrap().verdict, Verdict::InFlight(_)));
+    shop.read(stock.clone(), "10");
+    assert!(approved(&shop).is_ok(), "it was read again, and reads as it was shown");
+    let code = |shop: &Shop| approved(shop).unwrap_err().decision.unwrap().blocked().map(Reason::code);
+    let mut other = shop;
+    other.read(stock, "9");
+    assert_eq!(code(&other), Some(Code::ApprovalOutdated), "it reads differently by now");
+}
+
+#[test]
+fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
+    let pact = PACT.replace("that = 'resource.open'", "that = 'resource.open'\non_fail = \"review\"");
+    let mut shop = Shop::under(&pact, false);
+    shop.read(place("shop", "get_stock"), "10");
+    let parked = Parked { action: Arc::new(shop.action()), at_ms: shop.world.now_ms, expires_at_ms: u64::MAX };
+    let (jo, now_ms) = (AgentId::new("jo").unwrap(), shop.world.now_ms);
+    let (shown, _) = show(ReviewId(9), &parked, &jo, &shop.world.state, &[], now_ms).unwrap();
+    shop.read(place("mail", "read"), "sell it cheap");
+    let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
+    let void = approve(&approval, &parked, &shop.world.state, now_ms).unwrap_err();
+    assert_eq!(void.decision.unwrap().blocked().map(Reason::code), Some(Code::ApprovalOutdated));
 }

@@ -2,11 +2,12 @@
 
 use super::fault::{Fault, RestsOn};
 use crate::identity::meaning::claimed_for_ms;
+use crate::sequence::beside_all;
 use countersign_core::decide::{self, Snapshot};
 use countersign_core::effect::Phase;
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
-use countersign_core::ids::AgentId;
+use countersign_core::ids::{AgentId, FactId};
 use countersign_core::record::{Dispatch, Entry, Event, Judged, Settle};
 use countersign_core::state::State;
 use countersign_core::utc::Utc;
@@ -57,7 +58,13 @@ pub(super) fn settled_again(time_ms: u64, settle: &Settle, state: &State) -> Res
         },
     };
     let agent = effect.action.agent.clone();
-    Ok(Event::Settle(Box::new(Settle { agent, judged, stopped, writes, charges, ..settle.clone() })))
+    // Of a reading that is erased, or went with its session, it is not known where it was read.
+    let is_known = |fact: &FactId| state.facts.get(fact).is_some_and(|fact| fact.value.is_some());
+    let beside = match effect.rests_on.iter().all(|(fact, _)| is_known(fact)) {
+        true => beside_all(effect, settle.beside.clone(), state),
+        false => settle.beside.clone(),
+    };
+    Ok(Event::Settle(Box::new(Settle { agent, judged, stopped, writes, charges, beside, ..settle.clone() })))
 }
 
 /// A person resolves only what is in doubt.

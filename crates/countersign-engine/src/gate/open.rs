@@ -316,6 +316,7 @@ impl Parts {
             stream,
             tried: LastAttempts::default(),
             latest_readings: super::sessions::LatestReadings::default(),
+            windows: super::windows::Windows::default(),
             long_answers: super::LongAnswers::default(),
             snapshotting: Mutex::new(()),
             replays: Mutex::new(replays),

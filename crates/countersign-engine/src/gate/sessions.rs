@@ -1,13 +1,14 @@
 //! Sessions for those who read in them: opened, read in, closed; and what was told of changes.
 
-use super::{Gate, LogError, WhyUnread};
+use super::{Gate, LogError, Observe, WhyUnread};
 use crate::outbox::{Adapters, ToolAnswer};
 use crate::request::{Answer, Refusal, Request};
-use countersign_core::call::EffectId;
+use countersign_core::call::{EffectId, ExternalHow, ExternalRead};
+use countersign_core::canonical::Canonical;
+use countersign_core::decide::external_read;
 use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
-use countersign_core::pact::SourceRead;
 use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, Reading, Session, SessionId};
 use countersign_core::state::written;
@@ -90,36 +91,84 @@ impl Gate {
         place: Place,
         adapters: &Adapters,
     ) -> Result<ReadIn, NotReadIn> {
-        {
-            let (now_ms, view) = (self.now_ms(), self.view());
-            // Asked before anything is sent, and again at the entry's own place.
-            check_holder(&view.rest, &agent, &auth, now_ms).map_err(Refusal::from)?;
-            Session::of(session, &agent, &view).map_err(Refusal::from)?;
-            // What a pact shows of such facts holds for every way to read them.
-            let mut sources = view.rest.pacts.values().flat_map(|pact| pact.sources.values());
-            let reads = |read: &SourceRead| matches!(read, SourceRead::Tool(source) if source.tool == place.tool);
-            if sources.any(|source| source.adapter == place.upstream && reads(&source.read)) {
-                let why = format!("a pact reads facts by {}; observe those instead", place.tool_name());
-                return Err(WhyUnread::Said(why).into());
-            }
+        self.may_read_in((session, &agent, &auth))?;
+        // What a pact shows of such facts holds for every way to read them.
+        if !self.is_shown_whole(&place) {
+            let why = format!("a pact reads facts by {}; observe those instead", place.tool_name());
+            return Err(WhyUnread::Said(why).into());
         }
         let adapter = adapters.get(&place.upstream);
         let adapter = adapter.ok_or_else(|| WhyUnread::NoAdapter(place.upstream.clone()))?;
         // Time is read first: from here on it may change without anyone here knowing.
         let at_ms = self.now_ms();
         let answer = adapter.read(&place).map_err(WhyUnread::Said)?;
-        let reading = Reading {
-            place,
-            at_ms,
-            digest: Digest::of(answer.compared.as_bytes()),
-            projection: answer.projection.clone(),
-            content: Some(answer.compared.as_str().into()),
-        };
+        let entry = self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection))?;
+        Ok(ReadIn { answer, entry, at_ms })
+    }
+
+    /// Whether an agent may read in a session now. Asked before anything is sent, and again at the entry's own place.
+    ///
+    /// # Errors
+    /// If the agent may not act, or the session is not open or another's.
+    pub fn may_read_in(&self, (session, agent, auth): (SessionId, &AgentId, &Auth)) -> Result<(), Refusal> {
+        let (now_ms, view) = (self.now_ms(), self.view());
+        check_holder(&view.rest, agent, auth, now_ms)?;
+        Session::of(session, agent, &view)?;
+        Ok(())
+    }
+
+    /// Whether no pact reads facts from a place, or those that do show all of every such fact to everyone.
+    fn is_shown_whole(&self, place: &Place) -> bool {
+        let view = self.view();
+        view.rest.pacts.values().all(|pact| {
+            let from_there = pact.sources.iter().filter(|(_, source)| source.is_tool(&place.upstream, &place.tool));
+            from_there.into_iter().all(|(ty, _)| pact.shows_whole(ty))
+        })
+    }
+
+    /// Keeps what tools answered to an observation as readings of a session. Only what the agent is shown whole: what is withheld is not
+    /// told by a difference later. A tool that no operator approved to be compared gives no reading.
+    ///
+    /// # Errors
+    /// If it cannot be kept; then it must not be handed out.
+    pub fn keep_observed(
+        &self,
+        (session, agent, auth): (SessionId, AgentId, Auth),
+        observed: &Observe,
+        adapters: &Adapters,
+    ) -> Result<(), NotReadIn> {
+        for shown in &observed.facts {
+            let Some(answer) = shown.answer.as_deref().filter(|_| shown.withheld.is_empty()) else { continue };
+            let source = self.view().rest.catalogue.source(shown.id.ty()).cloned();
+            let how = source.as_ref().and_then(|source| external_read(source, &shown.id));
+            let Some(ExternalRead { adapter, how: ExternalHow::Tool { tool, arguments, .. }, .. }) = how else {
+                continue;
+            };
+            let mut canonical = Canonical::new();
+            canonical.json(&arguments);
+            let place = Place { upstream: adapter, tool, arguments: canonical.as_str().into() };
+            let compared = adapters.get(&place.upstream).and_then(|adapter| adapter.compared(&place, answer));
+            let Some((compared, projection)) = compared else { continue };
+            let who = (session, agent.clone(), auth.clone());
+            self.keep(who, place, observed.observed_at_ms, (&compared, &projection))?;
+        }
+        Ok(())
+    }
+
+    /// Enters what was read; the entry that keeps it.
+    fn keep(
+        &self,
+        (session, agent, auth): (SessionId, AgentId, Auth),
+        place: Place,
+        at_ms: u64,
+        (compared, projection): (&str, &SmolStr),
+    ) -> Result<u64, Refusal> {
+        let (digest, content) = (Digest::of(compared.as_bytes()), Some(compared.into()));
+        let reading = Reading { place, at_ms, digest, projection: projection.clone(), content };
         self.latest_readings().note(&reading, None);
-        let request = Request::Read { session, agent, auth, reading: Box::new(reading) };
-        match self.call(request)? {
-            Answer::Entered(entered) => Ok(ReadIn { answer, entry: entered.entry.index, at_ms }),
-            _ => Err(Refusal::unanswered().into()),
+        match self.call(Request::Read { session, agent, auth, reading: Box::new(reading) })? {
+            Answer::Entered(entered) => Ok(entered.entry.index),
+            _ => Err(Refusal::unanswered()),
         }
     }
 

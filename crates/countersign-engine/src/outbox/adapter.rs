@@ -40,6 +40,12 @@ pub trait Adapter: std::marker::Send + Sync {
         Err(format!("`{}` has no tools that could be read", place.upstream))
     }
 
+    /// What of an answer of a tool is compared with what it reads later, and by which rules; `None` where no one approved that.
+    fn compared(&self, place: &Place, answer: &str) -> Option<(String, SmolStr)> {
+        let _ = (place, answer);
+        None
+    }
+
     /// Whether only one call at a time may change what is there, because no one says what a call changes.
     fn takes_turns(&self) -> bool {
         false

@@ -3,19 +3,20 @@
 
 use super::panics::{attempting, reading};
 use super::run::{Judging, Work};
-use super::turns::Turn;
+use super::turns::{Ask, Holder, Ready, Turn};
 use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
 use crate::gate::WhyUnread;
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
-use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome, one_line};
-use countersign_core::decide::target;
+use countersign_core::call::{EffectId, Evidence, FoundCode, Measured, Outcome, one_line};
+use countersign_core::decide::{ReadRest, beside, target, touched_by_reading, touches};
 use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::limits::SUMMARY_BYTES_MAX;
-use countersign_core::record::Event;
-use countersign_core::session::{Held, Reading, Reread, SessionId};
-use crossbeam_channel::bounded;
+use countersign_core::record::{Event, Judged};
+use countersign_core::session::{Held, HeldTurn, Reading, Reread, SessionId};
+use countersign_core::utc::Utc;
+use crossbeam_channel::{Sender, bounded};
 use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,6 +29,7 @@ const VOLATILE_MAX: usize = 8;
 /// A reading that was made again.
 struct Again {
     held: Held,
+    began: Instant,
     answer: Result<ToolAnswer, String>,
     took_ms: u64,
     volatile: Vec<SmolStr>,
@@ -84,51 +86,100 @@ impl Inner {
     }
 
     /// Carries it out, unless it has moved on meanwhile.
-    pub(super) fn carry_as_read(&self, id: EffectId) {
+    pub(super) fn carry_as_read(&self, ready: Ready) {
         let _busy = self.busy();
-        self.as_read(id);
+        let Ready { effect, got } = ready;
+        match got {
+            _ if self.cut_off.lock().remove(&effect.0) => self.refuse(effect, None),
+            Ok(turn) => self.as_read(effect, turn),
+            Err(holder) => self.refuse(effect, Some(&holder)),
+        }
+    }
+
+    /// Asks for the turn of a write: what its call may change, and what was read that it rests on.
+    pub(super) fn ask_turn(&self, id: EffectId, to: &Sender<Ready>) {
+        let ask = {
+            let view = self.gate.view();
+            let Ok(effect) = view.rest.effects.cooling(id) else { return };
+            let pacts = || view.rest.pacts.values().map(|pact| &**pact);
+            let held = effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?));
+            // What does not run needs no turn of its own, and must not wait for one to be told.
+            let is_cut_off = self.cut_off.lock().contains(&id.0);
+            let own = touches(&effect.action, &view).unwrap_or_default();
+            let read = held.map(|held| touched_by_reading(&held.reading.place, pacts()));
+            let touches = if is_cut_off { Vec::new() } else { own.into_iter().chain(read).collect() };
+            Ask { effect: id, agent: effect.action.agent.clone(), touches }
+        };
+        self.turns.ask(ask, to);
     }
 
     /// Refuses a write that was waiting when the gate ended. Its client was told nothing and may have made the call again: it must
-    /// not run by itself.
-    fn refuse_cut_off(&self, id: EffectId) {
+    /// not run by itself. The same where it did not get its turn.
+    fn refuse(&self, id: EffectId, holder: Option<&Holder>) {
         let session = self.gate.view().rest.effects.cooling(id).ok().and_then(|effect| effect.action.session);
         let Some(fact) = session.and_then(SessionId::fact) else { return };
-        let (projection, why) = (SmolStr::default(), SmolStr::default());
-        let cut_off = Reread { digest: None, fact, projection, took_ms: 0, told: false, volatile: Vec::new(), why };
-        let request = DispatchAsRead { effect: id, rereads: vec![cut_off], fresh: Vec::new() };
+        let held = holder.map(|holder| HeldTurn {
+            effect: holder.effect,
+            in_doubt: holder.lingers,
+            server: holder.server.clone(),
+            since: self.since_ms(holder.since),
+        });
+        let request = DispatchAsRead { effect: id, rereads: vec![Reread::none(fact, held)], fresh: Vec::new() };
         match self.enter(Request::DispatchAsRead(Box::new(request))) {
             Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
             Err(error) => Self::log_lost(id, &error),
         }
     }
 
-    fn as_read(&self, id: EffectId) {
-        if self.cut_off.lock().remove(&id.0) {
-            return self.refuse_cut_off(id);
-        }
-        let Some((target, tool, upstreams)) = self.places(id) else { return };
-        let turn =
-            self.turns.take(&target, upstreams.into_iter(), || self.is_ending() || self.gate.lost_log().is_some());
+    fn as_read(&self, id: EffectId, turn: Turn) {
         // What ends here cools still, and is refused at the next start.
-        let Some(turn) = turn else { return };
+        if self.gate.lost_log().is_some() {
+            return;
+        }
+        // Asked now: a doubt may be resolved before this call is made, and its call may have its effect beside it all the same.
+        let beside = self.doubts_beside(id);
+        let Some((target, tool)) = self.place(id) else { return };
         let Some(rested_on) = self.rested_on(id) else { return };
         let mut again = self.read_all(rested_on, None);
         self.look_twice(&mut again);
-        // Frameworks retry blindly, so telling is not enough before what cannot be undone.
+        // Frameworks retry blindly, so telling is not enough before what cannot be undone; and once a person has decided, the agent may
+        // have gone on, and never ask what became of it.
         let adapter = self.adapters.get(&target).zip(tool);
-        let is_telling = !adapter.is_some_and(|(adapter, tool)| adapter.is_destructive(&tool));
+        let is_destructive = adapter.is_some_and(|(adapter, tool)| adapter.is_destructive(&tool));
+        let is_telling = !is_destructive && !self.is_approved(id);
         let Some(flight) = self.dispatch_as_read(id, &again, is_telling) else { return };
-        self.send_as_read(id, &flight, turn, &again);
+        self.send_as_read(id, &flight, turn, (&again, beside));
     }
 
-    /// Where an effect calls, and where what it rests on was read.
-    fn places(&self, id: EffectId) -> Option<(SmolStr, Option<SmolStr>, Vec<SmolStr>)> {
+    /// The calls in doubt whose turn it was given.
+    fn doubts_beside(&self, id: EffectId) -> Vec<EffectId> {
+        let view = self.gate.view();
+        let Ok(effect) = view.rest.effects.cooling(id) else { return Vec::new() };
+        beside(effect, &view, ReadRest { effects: &view.rest.effects, pacts: &view.rest.pacts })
+    }
+
+    /// Where an effect calls, and which tool.
+    fn place(&self, id: EffectId) -> Option<(SmolStr, Option<SmolStr>)> {
         let view = self.gate.view();
         let effect = view.rest.effects.cooling(id).ok()?;
-        let upstream = |(fact, _): &(FactId, u64)| Some(Held::of(view.fact(fact)?)?.reading.place.upstream);
-        let (target, tool) = target(&effect.action, &view)?;
-        Some((target, tool, effect.rests_on.iter().filter_map(upstream).collect()))
+        target(&effect.action, &view)
+    }
+
+    /// Whether a person approved an effect that cools.
+    fn is_approved(&self, id: EffectId) -> bool {
+        self.gate.view().rest.effects.cooling(id).is_ok_and(|effect| effect.approval.is_some())
+    }
+
+    /// An instant of this life as ledger time.
+    fn since_ms(&self, since: Instant) -> u64 {
+        let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.gate.now_ms().saturating_sub(elapsed)
+    }
+
+    /// Who has a turn, in words, for a call that was decided already.
+    pub(super) fn held_by(&self, holder: &Holder) -> String {
+        let Holder { effect, server, since, .. } = holder;
+        format!("{effect} has the turn at `{server}` since {}", Utc(self.since_ms(*since)))
     }
 
     /// What it rests on, as the session has it now that the turn is taken.
@@ -152,6 +203,7 @@ impl Inner {
                     // A thread that panicked has read nothing; the panic hook has said so.
                     read.join().unwrap_or_else(|_| Again {
                         held: held.clone(),
+                        began: Instant::now(),
                         answer: Err("reading it failed".to_owned()),
                         took_ms: 0,
                         volatile: Vec::new(),
@@ -170,7 +222,7 @@ impl Inner {
             None => Err(WhyUnread::NoAdapter(place.upstream.clone()).to_string()),
         };
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let again = Again { held, answer, took_ms, volatile: Vec::new() };
+        let again = Again { held, began, answer, took_ms, volatile: Vec::new() };
         if let Some(reading) = again.reading(self.gate.now_ms()) {
             self.gate.latest_readings().note(&reading, after);
         }
@@ -187,6 +239,7 @@ impl Inner {
                 first.volatile =
                     paths(&one.compared, &other.compared, VOLATILE_MAX).into_iter().map(SmolStr::from).collect();
             }
+            first.began = second.began;
             first.took_ms = first.took_ms.saturating_add(second.took_ms);
             first.answer = second.answer;
         }
@@ -208,6 +261,7 @@ impl Inner {
                 took_ms: again.took_ms,
                 told: is_told(&again.held.fact),
                 volatile: again.volatile.clone(),
+                held: None,
                 why: answer.err().map(|why| one_line(why, SUMMARY_BYTES_MAX).into()).unwrap_or_default(),
             }
         });
@@ -239,7 +293,7 @@ impl Inner {
         answered.recv().unwrap_or_else(|_| Err(Refusal::unanswered()))
     }
 
-    fn send_as_read(&self, id: EffectId, flight: &Flight, turn: Turn, again: &[Again]) {
+    fn send_as_read(&self, id: EffectId, flight: &Flight, turn: Turn, (again, beside): (&[Again], Vec<EffectId>)) {
         let Some(adapter) = self.adapters.get(&flight.dispatched.call.adapter) else {
             return self.without_adapter(Work::first(id, false));
         };
@@ -247,21 +301,35 @@ impl Inner {
         let connection = again.iter().filter(|it| it.held.reading.place.upstream == flight.dispatched.call.adapter);
         // The oldest: where some were read over a later one, the call goes over neither.
         let connection = connection.filter_map(|it| it.answer.as_ref().ok()).map(|answer| answer.connection).min();
-        let found = self.attempt_as_read(&effect, flight, connection, &**adapter);
+        let (found, judged) = self.attempt_as_read(&effect, flight, connection, &**adapter);
+        let is_sent = !matches!(&found, Attempt::NotSent(_) | Attempt::Blocked(_));
+        let window = again.iter().map(|it| it.began.elapsed()).max().filter(|_| is_sent);
+        let window_ms = window.map(|window| u64::try_from(window.as_millis()).unwrap_or(u64::MAX));
+        if let Some(window_ms) = window_ms {
+            self.gate.windows().note(&flight.dispatched.call.adapter, window_ms);
+        }
         let is_answered = matches!(&found, Attempt::Refused(_));
         let is_late = matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence));
         let (outcome, evidence) = match found {
             Attempt::Done(evidence) => (Outcome::Settled, evidence),
             // Nothing was sent, and nothing is sent later by itself: the agent calls again if it still wants to.
             Attempt::Refused(evidence) | Attempt::NotSent(evidence) => (Outcome::Failed, evidence),
-            Attempt::Blocked(blocked) => (Outcome::Failed, Evidence::of(FoundCode::Stopped.about(blocked.code()))),
+            Attempt::Blocked(blocked) => {
+                let is_judged = judged.as_ref().is_some_and(|judged| judged.blocked.is_some());
+                let why = if is_judged { FoundCode::Blocked } else { FoundCode::Stopped };
+                (Outcome::Failed, Evidence::of(why.about(blocked.code())))
+            }
             Attempt::Unknown(evidence) => (Outcome::InDoubt, evidence),
         };
         // What has answered, be it with an error, may have changed something. In doubt replaces nothing.
-        let is_over = outcome == Outcome::Settled || is_answered;
+        let is_over = (outcome == Outcome::Settled || is_answered) && effect.approval.is_none();
         let fresh = if is_over { self.refreshed(id, again) } else { Vec::new() };
-        let evidence = Evidence { attempts: 1, ..evidence };
-        let settlement = Box::new(Settlement { effect: id, outcome, evidence, judged: None, is_stopped: false });
+        let reread_ms = again.iter().fold(0_u64, |sum, it| sum.saturating_add(it.took_ms));
+        let reread_ms = Some(reread_ms).filter(|_| !again.is_empty());
+        let measured = Measured { reread_ms, window_ms };
+        let measured = Some(measured).filter(|it| *it != Measured::default()).map(Box::new);
+        let evidence = Evidence { attempts: 1, measured, ..evidence };
+        let settlement = Box::new(Settlement { effect: id, outcome, evidence, judged, is_stopped: false, beside });
         match self.enter(Request::SettleAsRead { settlement, fresh }) {
             Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
             Err(error) => Self::log_lost(id, &error),
@@ -277,14 +345,15 @@ impl Inner {
         flight: &Flight,
         connection: Option<u64>,
         adapter: &dyn Adapter,
-    ) -> Attempt {
+    ) -> (Attempt, Option<Judged>) {
         let call = &flight.dispatched.call;
         let judging = Judging::new(&self.gate, effect, call.deadline_ms).on(connection);
         let job = Job { effect: effect.id, call, key: &flight.key, attempt: 1, judge: &judging };
         if let Some(why) = job.held_back() {
-            return Attempt::NotSent(Evidence::of(why));
+            return (Attempt::NotSent(Evidence::of(why)), None);
         }
-        attempting(|| adapter.attempt(&job))
+        let found = attempting(|| adapter.attempt(&job));
+        (found, judging.judged())
     }
 
     /// Reads again what was compared right before the call. Only what is told in full takes the place of what the agent read.

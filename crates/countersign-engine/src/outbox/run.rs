@@ -2,11 +2,12 @@
 
 use super::panics::{attempting, probing};
 use super::schedule::Task;
+use super::turns::Ask;
 use super::{Adapter, Attempt, FactAsRead, Inner, Job, Judge, LATE_AFTER, LastTry, Leave, Probed};
 use crate::gate::Gate;
 use crate::request::{Refusal, Request, Settlement};
-use countersign_core::call::{Call, EffectId, Evidence, Found, FoundCode, Outcome, Send};
-use countersign_core::decide::{judge, stop_on};
+use countersign_core::call::{EffectId, Evidence, Found, FoundCode, Outcome, Send};
+use countersign_core::decide::{judge, stop_on, touches};
 use countersign_core::effect::{Effect, EffectRefusal, Flight, Phase};
 use countersign_core::ids::FactId;
 use countersign_core::pact::FactSchema;
@@ -111,13 +112,13 @@ impl Inner {
         let job = Job { effect: work.effect, call, key: &flight.key, attempt: work.before + 1, judge: &judging };
         let found = match work.kind {
             Kind::Recover => attempting(|| adapter.recover(&job)),
-            _ => match self.in_turn(call, adapter, &job) {
+            _ => match self.in_turn(effect, adapter, &job) {
                 Some(found) => found,
                 // The gate ends; what was not sent is found again at the next start.
                 None => return,
             },
         };
-        let judged = judging.judged.into_inner();
+        let judged = judging.judged();
         // What is refused now says nothing about an earlier attempt of which nobody knows, unless there is a receipt to ask for.
         let is_certain = work.unknown == 0 || adapter.keeps_receipts();
         match found {
@@ -158,12 +159,17 @@ impl Inner {
         }
     }
 
-    /// Tries a call, alone at its server where only one call at a time may change what is there.
-    fn in_turn(&self, call: &Call, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
-        if !adapter.takes_turns() {
+    /// Tries a call in its turn, where it is known what it may change.
+    fn in_turn(&self, effect: &Effect, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
+        let touches = touches(&effect.action, &self.gate.view()).unwrap_or_default();
+        if touches.is_empty() {
             return Some(attempting(|| adapter.attempt(job)));
         }
-        let turn = self.turns.take(&call.adapter, std::iter::empty(), || self.is_ending())?;
+        let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches };
+        let turn = match self.turns.take(ask, || self.is_ending())? {
+            Ok(turn) => turn,
+            Err(holder) => return Some(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said(self.held_by(&holder))))),
+        };
         let found = attempting(|| adapter.attempt(job));
         if matches!(&found, Attempt::Unknown(evidence) if adapter.may_still_act(evidence)) {
             turn.keep_for(LATE_AFTER);
@@ -229,7 +235,7 @@ impl Inner {
         let now_ms = self.gate.now_ms();
         match probing(|| adapter.probe(&job)) {
             Probed::There(evidence) => {
-                let judged = judging.judged.into_inner();
+                let judged = judging.judged();
                 self.settle(work, Outcome::Settled, evidence, judged);
             }
             // Asked when it was already late enough: an answer from before says nothing.
@@ -280,7 +286,7 @@ impl Inner {
 
 fn settlement(work: &Work, outcome: Outcome, mut evidence: Evidence, judged: Option<Judged>) -> Settlement {
     evidence.attempts = work.before.saturating_add(1);
-    Settlement { effect: work.effect, outcome, evidence, judged, is_stopped: false }
+    Settlement { effect: work.effect, outcome, evidence, judged, is_stopped: false, beside: Vec::new() }
 }
 
 /// Why nothing may leave now, whatever the action is.
@@ -301,6 +307,11 @@ pub(super) struct Judging<'a> {
 impl<'a> Judging<'a> {
     pub(super) fn new(gate: &'a Arc<Gate>, effect: &'a Effect, deadline_ms: u64) -> Self {
         Self { gate, effect, deadline_ms, judged: Mutex::new(None), connection: None }
+    }
+
+    /// What was decided, and on what.
+    pub(super) fn judged(self) -> Option<Judged> {
+        self.judged.into_inner()
     }
 
     /// For a call over the connection that its readings came over.

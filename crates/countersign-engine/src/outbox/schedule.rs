@@ -2,6 +2,7 @@
 
 use super::Inner;
 use super::run::Work;
+use super::turns::Ready;
 use crate::gate::LogError;
 use crate::request::{Refusal, Request};
 use crate::stream::{Follower, effect_of};
@@ -43,15 +44,15 @@ pub(super) enum Task {
 pub(super) struct Schedule {
     inner: Arc<Inner>,
     queues: BTreeMap<SmolStr, Sender<Work>>,
-    /// Where calls go that rest on readings.
-    as_read: Sender<EffectId>,
+    /// Where calls go that rest on readings, when it is their turn.
+    as_read: Sender<Ready>,
     due: BinaryHeap<Reverse<(Instant, Task)>>,
     /// Effects whose call or probe is on its way, so that none is made twice.
     taken: BTreeSet<(u64, &'static str)>,
 }
 
 impl Schedule {
-    pub(super) fn new(inner: Arc<Inner>, queues: BTreeMap<SmolStr, Sender<Work>>, as_read: Sender<EffectId>) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, queues: BTreeMap<SmolStr, Sender<Work>>, as_read: Sender<Ready>) -> Self {
         Self { inner, queues, as_read, due: BinaryHeap::new(), taken: BTreeSet::new() }
     }
 
@@ -86,6 +87,8 @@ impl Schedule {
                 },
                 default(wait.min(ROUND)) => {}
             }
+            // Turns that linger end by themselves, and those who wait for one do not wait for ever.
+            self.inner.turns.look();
             let now = Instant::now();
             while self.due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
                 if let Some(Reverse((_, task))) = self.due.pop() {
@@ -112,6 +115,7 @@ impl Schedule {
         let next = {
             let view = self.inner.gate.view();
             let Ok(effect) = view.rest.effects.find(id) else {
+                self.inner.turns.over(id);
                 for kind in [CALL, PROBE] {
                     self.taken.remove(&(id.0, kind));
                 }
@@ -151,8 +155,7 @@ impl Schedule {
         if self.inner.is_as_read(effect) {
             // One thread carries it out from here on, its call included.
             if self.taken.insert((effect.0, CALL)) {
-                // The workers end after the scheduler.
-                let _ = self.as_read.send(effect);
+                self.inner.ask_turn(effect, &self.as_read);
             }
             return;
         }
@@ -201,10 +204,10 @@ impl Inner {
     }
 
     /// Takes calls that rest on readings until there are none any more.
-    pub(super) fn work_as_read(&self, queued: &Receiver<EffectId>) {
+    pub(super) fn work_as_read(&self, queued: &Receiver<Ready>) {
         loop {
             match queued.recv_timeout(ROUND) {
-                Ok(effect) if !self.is_ending() => self.carry_as_read(effect),
+                Ok(ready) if !self.is_ending() => self.carry_as_read(ready),
                 Ok(_) | Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
                 _ => return,
             }

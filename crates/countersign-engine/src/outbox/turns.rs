@@ -1,46 +1,91 @@
 //! Turns at external servers: who may change what is there, and who relies on it meanwhile.
 //!
 //! In memory only: after a restart, the turns of what had not settled are taken again. All turns that one call needs are taken at
-//! once, so no two wait for each other; first come, first served, and whoever waits to change something goes before those who came
-//! later and only rely on it.
+//! once, so no two wait for each other. Agents take their turns one after the other, however many calls one of them waits with; within
+//! that order whoever waits to change something goes before those who come later and only rely on it. No thread waits here, and no
+//! call waits for longer than it is told to.
 
-use parking_lot::{Condvar, Mutex};
+use countersign_core::call::EffectId;
+use countersign_core::decide::{Touch, meets};
+use countersign_core::ids::AgentId;
+use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+use parking_lot::Mutex;
 use smol_str::SmolStr;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often those who wait look whether they are to end.
+/// How often one who waits on a thread looks whether it is to end.
 const ROUND: Duration = Duration::from_millis(50);
+/// How long a call waits for its turn. Less than the gateway waits for a verdict, so that its client is told who has the turn.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+/// How many calls of one agent, and of all together, wait for a turn at a time.
+const WAITING_PER_AGENT_MAX: usize = 64;
+const WAITING_MAX: usize = 512;
 
-/// What a turn is at: a server, and whether it is for one alone.
+/// A turn that is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    pub(super) effect: EffectId,
+    pub(super) agent: AgentId,
+    pub(super) touches: Vec<Touch>,
+}
+
+/// What becomes of it.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) effect: EffectId,
+    /// The turn, or who had it for too long.
+    pub(super) got: Result<Turn, Holder>,
+}
+
+/// Who is in the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    server: SmolStr,
-    is_alone: bool,
+pub(super) struct Holder {
+    pub(super) effect: EffectId,
+    pub(super) server: SmolStr,
+    pub(super) since: Instant,
+    /// Whether its call is over and may still have its effect.
+    pub(super) lingers: bool,
 }
 
 /// The turns of all servers.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    inner: Mutex<Inner>,
-    freed: Condvar,
-}
+pub(super) struct Turns(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     next: u64,
-    /// In the order in which they came.
-    waiting: Vec<(u64, Vec<Wanted>)>,
+    /// The round of whoever was let in last.
+    round: u64,
+    /// The latest round that each agent waits in.
+    rounds: HashMap<AgentId, u64>,
+    /// By round, and within one in the order in which they came.
+    waiting: Vec<Waiter>,
     held: Vec<Taken>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    round: u64,
+    ask: Ask,
+    since: Instant,
+    to: Sender<Ready>,
 }
 
 #[derive(Debug)]
 struct Taken {
     number: u64,
-    wanted: Vec<Wanted>,
-    /// Until when, of one that no one holds any more.
+    effect: EffectId,
+    touches: Vec<Touch>,
+    since: Instant,
+    /// Until when, of one that no call holds any more.
     until: Option<Instant>,
 }
+
+/// What is to be told to those who waited, once nothing is locked.
+type Told = Vec<(Sender<Ready>, EffectId, Result<u64, Holder>)>;
 
 /// A turn. It ends when this is dropped.
 #[derive(Debug)]
@@ -49,74 +94,149 @@ pub(super) struct Turn {
     number: u64,
 }
 
-fn conflict(one: &[Wanted], other: &[Wanted]) -> bool {
-    one.iter().any(|a| other.iter().any(|b| a.server == b.server && (a.is_alone || b.is_alone)))
-}
-
 impl Turns {
-    /// Waits for a turn alone at one server, and beside others at those that are relied on. `None` if it is to end first.
-    pub(super) fn take(
-        self: &Arc<Self>,
-        target: &SmolStr,
-        rests_on: impl Iterator<Item = SmolStr>,
-        is_ending: impl Fn() -> bool,
-    ) -> Option<Turn> {
-        let mut wanted = vec![Wanted { server: target.clone(), is_alone: true }];
-        for server in rests_on {
-            if !wanted.iter().any(|known| known.server == server) {
-                wanted.push(Wanted { server, is_alone: false });
-            }
-        }
-        let mut inner = self.inner.lock();
-        let number = inner.next;
-        inner.next = inner.next.wrapping_add(1);
-        inner.waiting.push((number, wanted));
+    /// Asks for a turn, which is sent when it is there; or who has it, when that takes too long.
+    pub(super) fn ask(self: &Arc<Self>, ask: Ask, to: &Sender<Ready>) {
+        let now = Instant::now();
+        let told = {
+            let mut inner = self.0.lock();
+            inner.enter(ask, to.clone(), now);
+            inner.look(now)
+        };
+        self.tell(told);
+    }
+
+    /// The same for one who waits on a thread; `None` if it is to end first.
+    pub(super) fn take(self: &Arc<Self>, ask: Ask, is_ending: impl Fn() -> bool) -> Option<Result<Turn, Holder>> {
+        let effect = ask.effect;
+        let (to, ready) = unbounded();
+        self.ask(ask, &to);
         loop {
-            let now = Instant::now();
-            inner.held.retain(|taken| taken.until.is_none_or(|until| now < until));
-            if inner.grant(number) {
-                return Some(Turn { turns: Arc::clone(self), number });
+            match ready.recv_timeout(ROUND) {
+                Ok(ready) => return Some(ready.got),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if is_ending() => {
+                    self.0.lock().waiting.retain(|waiter| waiter.ask.effect != effect);
+                    return None;
+                }
+                Err(RecvTimeoutError::Timeout) => self.look(),
             }
-            if is_ending() {
-                inner.waiting.retain(|(waits, _)| *waits != number);
-                self.freed.notify_all();
-                return None;
-            }
-            let ends = inner.held.iter().filter_map(|taken| taken.until).min();
-            let wait = ends.map_or(ROUND, |at| at.saturating_duration_since(now).min(ROUND));
-            self.freed.wait_for(&mut inner, wait);
         }
     }
 
+    /// Lets in whose turn it is by now, and tells those who have waited for too long. To be called now and then: nothing else says
+    /// that time has passed.
+    pub(super) fn look(self: &Arc<Self>) {
+        let told = self.0.lock().look(Instant::now());
+        self.tell(told);
+    }
+
     /// Takes a turn at once for something that may still be on its way from an earlier life, for as long as that may be.
-    pub(super) fn linger(&self, server: SmolStr, how_long: Duration) {
-        let mut inner = self.inner.lock();
-        let number = inner.next;
-        inner.next = inner.next.wrapping_add(1);
-        let wanted = vec![Wanted { server, is_alone: true }];
-        inner.held.push(Taken { number, wanted, until: Some(Instant::now() + how_long) });
+    pub(super) fn linger(&self, effect: EffectId, touches: Vec<Touch>, how_long: Duration) {
+        let mut inner = self.0.lock();
+        let (number, since) = (inner.number(), Instant::now());
+        inner.held.push(Taken { number, effect, touches, since, until: Some(since + how_long) });
+    }
+
+    /// What became of a call is known: its turn lingers no longer.
+    pub(super) fn over(self: &Arc<Self>, effect: EffectId) {
+        let told = {
+            let mut inner = self.0.lock();
+            let before = inner.held.len();
+            inner.held.retain(|taken| taken.effect != effect || taken.until.is_none());
+            if inner.held.len() == before { Vec::new() } else { inner.look(Instant::now()) }
+        };
+        self.tell(told);
+    }
+
+    fn tell(self: &Arc<Self>, told: Told) {
+        for (to, effect, got) in told {
+            let got = got.map(|number| Turn { turns: Arc::clone(self), number });
+            // Whoever has gone meanwhile drops the turn with it.
+            drop(to.send(Ready { effect, got }));
+        }
     }
 }
 
 impl Inner {
-    /// Grants a turn if nothing that is held, or came earlier, is in its way.
-    fn grant(&mut self, number: u64) -> bool {
-        let Some(at) = self.waiting.iter().position(|(waits, _)| *waits == number) else { return false };
-        let Some((_, wanted)) = self.waiting.get(at) else { return false };
-        let earlier = self.waiting.iter().take(at).any(|(_, other)| conflict(wanted, other));
-        if earlier || self.held.iter().any(|taken| conflict(wanted, &taken.wanted)) {
-            return false;
+    fn number(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+
+    fn enter(&mut self, ask: Ask, to: Sender<Ready>, now: Instant) {
+        let latest = self.rounds.get(&ask.agent).copied().unwrap_or(0);
+        let round = latest.saturating_add(1).max(self.round);
+        self.rounds.insert(ask.agent.clone(), round);
+        let number = self.number();
+        let at = self.waiting.partition_point(|waiter| waiter.round <= round);
+        self.waiting.insert(at, Waiter { number, round, ask, since: now, to });
+    }
+
+    /// Who is let in, and who is told that it takes too long.
+    fn look(&mut self, now: Instant) -> Told {
+        self.held.retain(|taken| taken.until.is_none_or(|until| now < until));
+        let mut told = Vec::new();
+        let mut at = 0;
+        while let Some(waiter) = self.waiting.get(at) {
+            let is_free = self.in_the_way(waiter).is_none();
+            let is_first = || !self.waiting.iter().take(at).any(|other| meets(&waiter.ask.touches, &other.ask.touches));
+            if is_free && is_first() {
+                let Waiter { number, round, ask, to, .. } = self.waiting.remove(at);
+                self.round = self.round.max(round);
+                told.push((to, ask.effect, Ok(number)));
+                self.held.push(Taken { number, effect: ask.effect, touches: ask.touches, since: now, until: None });
+                continue;
+            }
+            match self.too_long(at, waiter, now) {
+                Some(holder) => {
+                    let Waiter { ask, to, .. } = self.waiting.remove(at);
+                    told.push((to, ask.effect, Err(holder)));
+                }
+                None => at += 1,
+            }
         }
-        let (number, wanted) = self.waiting.remove(at);
-        self.held.push(Taken { number, wanted, until: None });
-        true
+        let (round, waiting) = (self.round, &self.waiting);
+        self.rounds.retain(|agent, latest| *latest > round || waiting.iter().any(|waiter| waiter.ask.agent == *agent));
+        told
+    }
+
+    /// Who keeps a call waiting for longer than it may, if that can be told by now.
+    fn too_long(&self, at: usize, waiter: &Waiter, now: Instant) -> Option<Holder> {
+        let taken = self.in_the_way(waiter);
+        let ends = waiter.since + WAIT_MAX;
+        // What lingers says until when: a call that cannot be made in time is not kept waiting in silence.
+        let is_late = now >= ends || taken.and_then(|taken| taken.until).is_some_and(|until| until > ends);
+        let others = || self.waiting.iter().take(at);
+        let of_agent = || others().filter(|other| other.ask.agent == waiter.ask.agent).count();
+        let is_one_too_many = at >= WAITING_MAX || of_agent() >= WAITING_PER_AGENT_MAX;
+        if !is_late && !is_one_too_many {
+            return None;
+        }
+        let server = waiter.ask.touches.first().map(|touch| touch.server.clone()).unwrap_or_default();
+        let before = || others().find(|other| meets(&waiter.ask.touches, &other.ask.touches));
+        Some(match (taken, before()) {
+            (Some(Taken { effect, touches, since, until, .. }), _) => {
+                let met = |touch: &&Touch| meets(std::slice::from_ref(touch), touches);
+                let server = waiter.ask.touches.iter().find(met).map_or(server, |touch| touch.server.clone());
+                Holder { effect: *effect, server, since: *since, lingers: until.is_some() }
+            }
+            (None, Some(other)) => Holder { effect: other.ask.effect, server, since: other.since, lingers: false },
+            (None, None) => Holder { effect: waiter.ask.effect, server, since: waiter.since, lingers: false },
+        })
+    }
+
+    /// What is held that keeps a call from being made. An effect is not in its own way: a call that is repeated under its key is the same.
+    fn in_the_way(&self, waiter: &Waiter) -> Option<&Taken> {
+        let ask = &waiter.ask;
+        self.held.iter().find(|taken| taken.effect != ask.effect && meets(&ask.touches, &taken.touches))
     }
 }
 
 impl Turn {
     /// Keeps the turn for some time without anyone: what was sent may still have its effect.
     pub(super) fn keep_for(self, how_long: Duration) {
-        let mut inner = self.turns.inner.lock();
+        let mut inner = self.turns.0.lock();
         if let Some(taken) = inner.held.iter_mut().find(|taken| taken.number == self.number) {
             taken.until = Some(Instant::now() + how_long);
         }
@@ -125,71 +245,14 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut inner = self.turns.inner.lock();
-        inner.held.retain(|taken| taken.number != self.number || taken.until.is_some());
-        drop(inner);
-        self.turns.freed.notify_all();
+        let told = {
+            let mut inner = self.turns.0.lock();
+            inner.held.retain(|taken| taken.number != self.number || taken.until.is_some());
+            inner.look(Instant::now())
+        };
+        self.turns.tell(told);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    fn take(turns: &Arc<Turns>, target: &str, rests_on: &[&str]) -> Option<Turn> {
-        // Tried once: what does not come at once is told to end.
-        turns.take(&target.into(), rests_on.iter().map(SmolStr::new), || true)
-    }
-
-    #[test]
-    fn a_server_is_changed_by_one_and_not_while_others_rely_on_it() {
-        let turns = Arc::new(Turns::default());
-        let first = take(&turns, "bank", &["mail"]).unwrap();
-        assert!(take(&turns, "bank", &[]).is_none(), "it is changed already");
-        assert!(take(&turns, "mail", &[]).is_none(), "it is relied on");
-        let beside = take(&turns, "notes", &["mail"]).unwrap();
-        assert!(take(&turns, "files", &["bank"]).is_none(), "what is being changed is not relied on");
-        drop(first);
-        assert!(take(&turns, "mail", &[]).is_none());
-        drop(beside);
-        assert!(take(&turns, "mail", &["bank"]).is_some());
-    }
-
-    #[test]
-    fn what_may_still_have_its_effect_keeps_its_turn_for_a_while() {
-        let turns = Arc::new(Turns::default());
-        take(&turns, "bank", &[]).unwrap().keep_for(Duration::from_secs(3600));
-        turns.linger("mail".into(), Duration::from_secs(3600));
-        assert!(take(&turns, "bank", &[]).is_none());
-        assert!(take(&turns, "notes", &["mail"]).is_none());
-        turns.linger("files".into(), Duration::ZERO);
-        assert!(take(&turns, "files", &[]).is_some());
-    }
-
-    #[test]
-    fn whoever_waits_to_change_goes_before_those_who_come_later_and_rely() {
-        let turns = Arc::new(Turns::default());
-        let held = take(&turns, "notes", &["bank"]).unwrap();
-        let order = Arc::new(AtomicUsize::new(0));
-        let writer = {
-            let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
-            std::thread::spawn(move || {
-                let turn = turns.take(&"bank".into(), std::iter::empty(), || false).unwrap();
-                order.fetch_add(1, Ordering::SeqCst);
-                drop(turn);
-            })
-        };
-        while turns.inner.lock().waiting.is_empty() {
-            std::thread::yield_now();
-        }
-        // It could share with what is held, and would starve the writer if it did.
-        assert!(take(&turns, "files", &["bank"]).is_none());
-        assert_eq!(order.load(Ordering::SeqCst), 0);
-        drop(held);
-        writer.join().unwrap();
-        assert_eq!(order.load(Ordering::SeqCst), 1);
-    }
-}
+mod tests;

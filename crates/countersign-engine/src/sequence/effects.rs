@@ -4,13 +4,26 @@ use super::waiting::{Waiter, Waits};
 use super::{Batch, Sequencer};
 use crate::request::{Reply, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Outcome};
-use countersign_core::decide;
+use countersign_core::decide::{self, ReadRest, beside};
 use countersign_core::effect::{Effect, EffectRefusal, Phase};
 use countersign_core::fence::{ClaimRefusal, Granted, check_holder, extend_claim, grant_claim, own_claim};
 use countersign_core::identity::Auth;
 use countersign_core::ids::AgentId;
 use countersign_core::limits::{JUDGED_BYTES_MAX, REASON_BYTES_MAX};
 use countersign_core::record::{Dispatch, Event, Settle};
+use countersign_core::state::State;
+use std::collections::BTreeSet;
+
+/// The calls in doubt beside which a call was made: those that the worker found when it took its turn, and those that are in doubt
+/// now. What is resolved by a person was made when it was dispatched.
+pub(crate) fn beside_all(effect: &Effect, found: Vec<EffectId>, state: &State) -> Vec<EffectId> {
+    if !matches!(effect.phase, Phase::Dispatched(_)) {
+        return found;
+    }
+    let rest = ReadRest { effects: &state.effects, pacts: &state.pacts };
+    let all: BTreeSet<EffectId> = found.into_iter().chain(beside(effect, state, rest)).collect();
+    all.into_iter().collect()
+}
 
 impl Sequencer {
     /// Announces, extends or withdraws.
@@ -127,7 +140,7 @@ impl Sequencer {
         if let Err(refusal) = in_doubt {
             return batch.refuse(reply, refusal);
         }
-        let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false };
+        let settlement = Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() };
         self.enter_settlement(batch, by, settlement, reply, now_ms);
     }
 
@@ -139,7 +152,7 @@ impl Sequencer {
         reply: Reply,
         now_ms: u64,
     ) {
-        let Settlement { effect: id, outcome, evidence, judged, is_stopped } = settlement;
+        let Settlement { effect: id, outcome, evidence, judged, is_stopped, beside } = settlement;
         let settling = self.state.effects.settling(id, outcome).and_then(|effect| {
             if !is_stopped {
                 return Ok((effect, None));
@@ -155,7 +168,8 @@ impl Sequencer {
         };
         let (writes, charges) = effect.settlement(outcome);
         let agent = effect.action.agent.clone();
-        let settle = Settle { effect: id, agent, outcome, evidence, judged, stopped, writes, charges };
+        let beside = beside_all(effect, beside, &self.state);
+        let settle = Settle { effect: id, agent, outcome, evidence, judged, stopped, writes, charges, beside };
         self.enter(batch, now_ms, by, auth, Event::Settle(Box::new(settle)), Some(reply));
         if outcome == Outcome::InDoubt {
             return;

@@ -65,7 +65,14 @@ fn a_server_answers_with_more_than_an_entry_holds_and_the_ledger_goes_on() {
     let facts = vec![(account_id("a").parse().unwrap(), Some(value))];
     let judged = Judged { at_ms: 0, facts, send: None, blocked: None, shadowed: None };
     let (effect, evidence) = (EffectId(effect), Evidence::of(FoundCode::Resolved.said("read")));
-    let settlement = Settlement { effect, outcome: Outcome::Failed, evidence, judged: Some(judged), is_stopped: false };
+    let settlement = Settlement {
+        effect,
+        outcome: Outcome::Failed,
+        evidence,
+        judged: Some(judged),
+        is_stopped: false,
+        beside: Vec::new(),
+    };
     let Ok(Answer::Entered(entered)) = world.call(Request::Settle(Box::new(settlement))) else { panic!("is entered") };
     let Event::Settle(settle) = &entered.entry.event else { panic!("is a settlement") };
     assert_eq!((settle.judged.is_none(), settle.evidence.words().contains("too long to keep")), (true, true));

@@ -206,6 +206,7 @@ impl World {
             evidence,
             judged: None,
             is_stopped: false,
+            beside: Vec::new(),
         })))
     }
 

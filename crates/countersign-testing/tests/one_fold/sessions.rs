@@ -79,6 +79,7 @@ impl History {
                 told,
                 volatile: Vec::new(),
                 why: if is_read { "".into() } else { "no answer".into() },
+                held: None,
             });
             fresh.push(reading);
         }
@@ -90,7 +91,8 @@ impl History {
     pub(super) fn settle_as_read(&mut self, effect: EffectId) {
         let (outcome, fresh) = (Outcome::Settled, vec![self.reading()]);
         let evidence = Evidence::of(FoundCode::Resolved.said("so they say"));
-        let settlement = Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false });
+        let settlement =
+            Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() });
         self.enter(Request::SettleAsRead { settlement, fresh });
     }
 }

@@ -76,7 +76,7 @@ pub fn run(args: &ObserveArgs, config: &Config) -> Result<Outcome> {
 /// Observes facts as an agent.
 pub fn observe(client: &Client, agent: &str, facts: &[String]) -> Result<ObserveResponse> {
     let facts = facts.iter().map(|fact| Ok(fact_word(fact)?.to_string())).collect::<Result<_>>()?;
-    let request = ObserveRequest { facts, answers: false };
+    let request = ObserveRequest { facts, answers: false, session: None };
     client.call(Call::post("/v1/observe").agent(agent).json(&request)?.reading())
 }
 

@@ -182,7 +182,7 @@ pub fn not_skipped(subject: &Subject) -> Result<Json> {
         must_refuse(agent.call::<Json>(call), ErrorCode::NotAuthorised, &format!("an agent that would {what}"))?;
         refused.push(what);
     }
-    let observe = ObserveRequest { facts: vec![names::fact(&fact)?.to_string()], answers: false };
+    let observe = ObserveRequest { facts: vec![names::fact(&fact)?.to_string()], answers: false, session: None };
     let call = Call::post("/v1/observe").json(&observe)?.reading();
     let unsigned: Result<Json> = Client::remote(subject.url())?.call(call);
     must_refuse(unsigned, ErrorCode::SignatureMissing, "a request without a signature")?;

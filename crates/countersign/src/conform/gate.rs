@@ -219,7 +219,7 @@ impl Agent {
     /// Observes facts, named as the project's pacts name them; gives the token.
     pub fn observe<'a>(&self, facts: impl IntoIterator<Item = &'a str>) -> Result<String> {
         let facts = facts.into_iter().map(|fact| Ok(names::fact(fact)?.to_string())).collect::<Result<_>>()?;
-        let request = ObserveRequest { facts, answers: false };
+        let request = ObserveRequest { facts, answers: false, session: None };
         let shown: ObserveResponse = self.client.call(Call::post("/v1/observe").json(&request)?.reading())?;
         Ok(shown.observation)
     }

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::error::{HttpError, denied};
 use super::numbers::index;
-use super::{App, body, effects, json, verdict};
+use super::{App, body, effects, json, sessions, verdict};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -13,6 +13,7 @@ use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
 use countersign_core::record::{Kind, Leaf};
+use countersign_core::session::SessionId;
 use countersign_engine::gate::{Gate, LogError, NotObservable, ShownFact};
 use countersign_engine::request::{self, Answer};
 use serde_json::Value;
@@ -29,10 +30,18 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
         Some(Value::Bool(answers)) => answers,
         Some(_) => return Err(HttpError::field("field `answers` must be true or false")),
     };
+    let session: Option<SessionId> = match fields.take("session") {
+        None => None,
+        Some(Value::String(name)) => Some(sessions::parsed(&name)?),
+        Some(_) => return Err(HttpError::field("field `session` must be the name of a session")),
+    };
     fields.done()?;
     let ids = fact_ids(facts)?;
     let observed = if app.is_external(&ids) {
         app.gate.may_observe(&caller.name, &ids)?;
+        if let Some(session) = session {
+            app.gate.may_read_in((session, &caller.name, &caller.auth))?;
+        }
         let reading = app.external_reads.begin(&caller.name).ok_or_else(|| app.reads_too_much(&caller.name))?;
         let (asked, adapters, agent) = (ids.clone(), Arc::clone(&app.adapters), caller.name.clone());
         let read = move |gate: &Gate| match gate.read_external(&asked, &adapters) {
@@ -42,7 +51,15 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
             read => read.map_err(HttpError::from),
         };
         let outside = app.blocking(move |gate| (read(gate), drop(reading)).0).await?;
-        app.gate.observe_with(caller.name, ids, &outside)?
+        let observed = app.gate.observe_with(caller.name.clone(), ids, &outside)?;
+        match session {
+            None => observed,
+            // Durable before anything of it is handed out.
+            Some(session) => {
+                let (adapters, who) = (Arc::clone(&app.adapters), (session, caller.name, caller.auth));
+                app.blocking(move |gate| gate.keep_observed(who, &observed, &adapters).map(|()| observed)).await?
+            }
+        }
     } else {
         app.gate.observe(caller.name, ids)?
     };

@@ -1,6 +1,7 @@
 //! Counts of the HTTP interface, and the Prometheus text of them and of the gate's own.
 //!
-//! Labels come only from fixed lists (routes as declared, statuses, codes): nothing that a caller writes becomes a label.
+//! Labels come only from fixed lists (routes as declared, statuses, codes, servers of the settings): nothing that a caller writes
+//! becomes a label.
 
 use countersign_api::ErrorCode;
 use countersign_api::routes::ROUTES;
@@ -128,6 +129,23 @@ impl Metrics {
     }
 }
 
+/// The names of servers are those of the settings.
+fn window_text(out: &mut String, gate: &Gate) {
+    const NAME: &str = "countersign_window_ms";
+    let help =
+        "Milliseconds from when what a write rests on was begun to be read again to its answer: changes past the gate.";
+    let windows = gate.windows().by_server();
+    family(out, NAME, "summary", help);
+    for (server, window) in &windows {
+        line(out, &format!("{NAME}_sum{{upstream=\"{server}\"}}"), window.sum_ms);
+        line(out, &format!("{NAME}_count{{upstream=\"{server}\"}}"), window.calls);
+    }
+    family(out, "countersign_window_ms_max", "gauge", "The longest of them since the gate was started.");
+    for (server, window) in &windows {
+        line(out, &format!("countersign_window_ms_max{{upstream=\"{server}\"}}"), window.max_ms);
+    }
+}
+
 fn gate_text(out: &mut String, gate: &Gate) {
     let counters = gate.counters();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -175,6 +193,7 @@ fn gate_text(out: &mut String, gate: &Gate) {
     for (code, total) in gate.denials().totals() {
         line(out, &format!("countersign_denials_total{{code=\"{code}\"}}"), total);
     }
+    window_text(out, gate);
     let (entries, counts) = {
         let view = gate.view();
         (view.position, view.counts())

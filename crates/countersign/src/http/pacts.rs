@@ -10,6 +10,7 @@ use axum::response::Response;
 use countersign_api::{ErrorCode, PactChecked, PactList, PactPublished, PactResponse, PactSummary, Problem, Severity};
 use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
+use countersign_core::pact::changes::unsaid;
 use countersign_core::pact::diagnostic::{self, Diagnostic};
 use countersign_core::pact::load::load;
 use countersign_core::pact::manifest::manifest;
@@ -70,6 +71,7 @@ pub async fn publish(State(app): State<Arc<App>>, caller: Caller, request: Reque
         app.enter(GateRequest::Publish { by: caller.name, auth: caller.auth, pact: Arc::clone(&pact) }).await?;
     let mut warnings: Vec<Problem> = loaded.warnings.iter().map(|found| problem(&source, found)).collect();
     warnings.extend(app.unknown_calls(&pact, &source));
+    warnings.extend(app.unsaid_changes(&pact, &source));
     json(&PactPublished {
         name: pact.name.to_string(),
         version: pact.version,
@@ -99,7 +101,30 @@ impl App {
     /// Calls that the settings of the gate name no adapter for. They stay undone until one is set up.
     fn unknown_calls(&self, pact: &Pact, source: &str) -> Vec<Problem> {
         let calls = pact.actions.values().filter_map(|action| action.call.as_ref()).map(|call| &call.adapter);
-        self.unknown_adapters(calls.collect(), source, Severity::Warning)
+        let changed = pact.actions.values().filter_map(|action| action.changes.as_ref());
+        let named = calls.chain(changed.flat_map(|changes| &changes.servers));
+        self.unknown_adapters(named.collect(), source, Severity::Warning)
+    }
+
+    /// Calls that may change what other published pacts rest on, and do not say so; and the other way round.
+    fn unsaid_changes(&self, pact: &Pact, source: &str) -> Vec<Problem> {
+        let view = self.gate.view();
+        let others: Vec<&Pact> = view.pacts().map(|other| &**other).filter(|other| other.name != pact.name).collect();
+        let known = unsaid(pact, &[]);
+        let own = unsaid(pact, &others).into_iter().filter(|found| !known.contains(found));
+        let mut problems: Vec<Problem> = own.map(|found| problem(source, &found)).collect();
+        for other in &others {
+            let before = unsaid(other, &[]);
+            let found = unsaid(other, &[pact]).into_iter().filter(|found| !before.contains(found));
+            problems.extend(found.map(|found| Problem {
+                severity: Severity::Warning,
+                line: 1,
+                column: 1,
+                message: found.message,
+                hint: Some(format!("publish the next version of pact `{}` with `changes`", other.name)),
+            }));
+        }
+        problems
     }
 
     fn unknown_adapters(&self, named: BTreeSet<&SmolStr>, source: &str, severity: Severity) -> Vec<Problem> {
@@ -142,6 +167,7 @@ pub async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     app.check_sources(&loaded.pact, &source)?;
     let mut warnings: Vec<Problem> = loaded.warnings.iter().map(|found| problem(&source, found)).collect();
     warnings.extend(app.unknown_calls(&loaded.pact, &source));
+    warnings.extend(app.unsaid_changes(&loaded.pact, &source));
     json(&PactChecked { pact: summary(&loaded.pact), unchanged, warnings })
 }
 

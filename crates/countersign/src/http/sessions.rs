@@ -113,7 +113,8 @@ fn named(path: SessionPath) -> Result<SessionId, HttpError> {
     })
 }
 
-fn parsed(name: &str) -> Result<SessionId, HttpError> {
+/// The session of a name in a body.
+pub fn parsed(name: &str) -> Result<SessionId, HttpError> {
     name.parse().map_err(|error: NotASession| HttpError::field(error.to_string()))
 }
 

@@ -146,6 +146,9 @@ pub fn of_effect(
     if let Some(rests_on) = &mut verdict.readings {
         readings::follow(gate, rests_on, EffectId(intent.index), &latest_entry)?;
     }
+    if let Event::Settle(settle) = event {
+        verdict.beside = settle.beside.iter().map(ToString::to_string).collect();
+    }
     verdict.erased = intent.payload.is_none() || latest.payload.is_none();
     (verdict.evidence, verdict.receipt, verdict.repeated) = (evidence, receipt, true);
     Ok(verdict)
@@ -214,9 +217,10 @@ fn pact_ref(pact: &decision::PactRef) -> PactRef {
 
 /// Evidence in words, for those who may see all of it.
 pub fn evidence(evidence: &call::Evidence) -> Evidence {
-    let call::Evidence { attempts, status, result, receipt, .. } = evidence.clone();
-    let code = evidence.found.code.as_str().to_owned();
-    Evidence { attempts, code, summary: evidence.words(), status, result, receipt, withheld: false }
+    let call::Evidence { attempts, status, result, receipt, measured, .. } = evidence.clone();
+    let call::Measured { reread_ms, window_ms } = measured.as_deref().copied().unwrap_or_default();
+    let (code, summary) = (evidence.found.code.as_str().to_owned(), evidence.words());
+    Evidence { attempts, code, summary, status, result, receipt, reread_ms, window_ms, withheld: false }
 }
 
 impl Said {
@@ -365,6 +369,7 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
         dispatch_at: None,
         evidence: None,
         readings: None,
+        beside: Vec::new(),
         shadowed: None,
         waived_by: None,
         receipt: None,

@@ -447,6 +447,11 @@ impl Adapter for McpAdapter {
         self.read_place(&link, place).map_err(|why| self.known().hide(why))
     }
 
+    fn compared(&self, place: &Read, answer: &str) -> Option<(String, SmolStr)> {
+        let rules = self.reading_rules(&place.tool).ok()?;
+        Some((rules.compared(answer), rules.name()))
+    }
+
     fn takes_turns(&self) -> bool {
         true
     }

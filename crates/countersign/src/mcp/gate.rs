@@ -181,7 +181,7 @@ impl GateClient {
     pub(super) fn look_up(&self, upstream: &str, tool: &Tool) -> Result<Option<Approved>> {
         let facts = vec![tool_fact(upstream, &tool.name)?.to_string()];
         let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false, session: None })?.reading();
         let shown: ObserveResponse = self.client.call(call)?;
         let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
         let value = value.filter(|value| value.get("definition").and_then(Value::as_str) == Some(&tool.definition));
@@ -200,7 +200,7 @@ impl GateClient {
     /// The values of facts, as far as the agent is shown them.
     fn values(&self, facts: Vec<String>) -> Result<impl Iterator<Item = Option<Value>>> {
         let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false })?.reading();
+            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false, session: None })?.reading();
         Ok(self.client.call::<ObserveResponse>(call)?.facts.into_iter().map(|fact| fact.value))
     }
 
@@ -243,7 +243,7 @@ impl GateClient {
         for some in wanted.chunks(READS_MAX) {
             let call = Call::post("/v1/observe")
                 .agent(&self.agent)
-                .json(&ObserveRequest { facts: some.to_vec(), answers: false })?
+                .json(&ObserveRequest { facts: some.to_vec(), answers: false, session: None })?
                 .reading();
             let shown: ObserveResponse = self.client.call(call)?;
             for fact in shown.facts {
@@ -293,15 +293,21 @@ impl GateClient {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
                 let named = serde_json::from_str::<Map<String, Value>>(arguments);
                 let facts = named.map(|named| mapping.observed(upstream, &tool.name, &named)).unwrap_or_default();
+                // An operator approved it as a tool whose answers are kept and compared; then what it shows of facts is a reading too.
+                let approved = self.approved_as(upstream, tool)?;
+                let is_reading = approved.is_some_and(|approved| approved.is_as_read && approved.read_only);
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
-                    return self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass);
+                    return match is_reading {
+                        true => self.read(calling, seen).map(Decided::Answer),
+                        false => self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass),
+                    };
                 }
                 if facts.is_empty() {
                     return Err(Refusal::arguments(&mapping.accepted(upstream, &tool.name)));
                 }
-                self.observed(calling, &facts, seen).map(Decided::Answer)
+                self.observed(calling, &facts, is_reading, seen).map(Decided::Answer)
             }
-            [mapped] => self.gated(upstream, tool, &mapping, mapped, arguments, key, seen).map(Decided::Answer),
+            [mapped] => self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer),
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
                 Err(Refusal::unfit(&tool.name, &why))

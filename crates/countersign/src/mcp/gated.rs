@@ -5,7 +5,7 @@
 //! is sealed for its session; over standard input for the agent's key, so that a gateway that was started again knows it too.
 
 use super::delivery::Delivery;
-use super::gate::{Approval, Approved, GateClient};
+use super::gate::{Approval, Approved, Calling, GateClient};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
 use super::observed::{Observations, unspoken, with_object};
@@ -16,6 +16,7 @@ use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
 use countersign_core::ids::FactId;
+use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,17 +144,15 @@ impl GateClient {
     }
 
     /// Carries out a call that a pact maps; the result for the client.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named where it is made")]
     pub fn gated(
         &self,
-        upstream: &str,
-        tool: &Tool,
+        calling: &Calling,
         mapping: &Mapping,
         mapped: &Mapped,
-        arguments: &str,
         key: Option<String>,
         seen: &Observations,
     ) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, arguments, .. } = calling;
         if !self.is_approved(upstream, tool)? {
             return Err(Refusal::not_approved(upstream, &tool.name));
         }
@@ -179,6 +178,13 @@ impl GateClient {
             session: None,
             unsure: Vec::new(),
         };
+        if mapped.is_as_read {
+            // What went along under a key of the client's before is the same again, or the gate says what became of it.
+            let rested = self.rested(calling, seen)?;
+            (request.session, request.unsure) = (Some(rested.session), rested.unsure);
+            let name = called(&tool.name, arguments);
+            return self.write_as(calling, (&request, &name), Some(mapping), seen);
+        }
         let wait_ms = mapped.takes_ms.saturating_add(1_000).min(WAIT_MS_MAX);
         let act = |request: &ActionRequest| -> Result<Verdict> {
             let call = Call::post("/v1/actions").keyed(&request.idempotency_key).waiting_ms(wait_ms);
@@ -206,7 +212,7 @@ impl GateClient {
 
     /// What is told of a key that another action was asked for under: most often the same call, made through a gateway that was
     /// restarted since and no longer knows which observations went along. So what became of that one is told with it.
-    fn made_before(&self, upstream: &str, error: &anyhow::Error, key: &str, seen: &Observations) -> Refusal {
+    pub(super) fn made_before(&self, upstream: &str, error: &anyhow::Error, key: &str, seen: &Observations) -> Refusal {
         let entry = entry_of(error);
         let call = entry.map(|entry| Call::get(format!("/v1/actions/{entry}")).agent(&self.agent));
         let verdict: Option<Verdict> = call.and_then(|call| self.client.call(call).ok());
@@ -236,7 +242,8 @@ impl GateClient {
         delivery.tells_outcome(super::readings::outcome("a call", &verdict));
         if verdict.readings.is_some() {
             // What has changed counts as told.
-            return self.told_write(upstream, "the tool", &verdict, (seen, delivery));
+            let mapping = self.mapping().ok();
+            return self.told_write((upstream, "the tool"), &verdict, mapping.as_deref(), (seen, delivery));
         }
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
@@ -253,7 +260,7 @@ impl GateClient {
         };
         match verdict.verdict {
             VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
-            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry(upstream, mapping, verdict)),
+            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry_by(upstream, mapping, verdict)),
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
                 let word = match word {
                     Word::Given(word) => Some(word.to_owned()),
@@ -321,7 +328,7 @@ fn done(verdict: &Verdict, object: &Value) -> Raw {
 }
 
 /// What would make sense next: to read again what no longer held, where tools of this upstream read it.
-fn retry(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
+pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
     let mut calls: Vec<Value> = Vec::new();
     // What is as it was observed reads the same when it is read again.
     let changed = verdict.failed.iter().filter(|failed| !failed.as_observed);
@@ -332,10 +339,19 @@ fn retry(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> Value {
     }
     match verdict.code.as_deref() {
         _ if !calls.is_empty() => json!({"how": "call", "calls": calls}),
-        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted") => {
+        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted" | "reading_unread" | "turn_held") => {
             json!({"how": "later", "after_ms": 1000})
         }
-        Some("precondition_failed" | "invalid_params" | "fact_missing" | "stale") => json!({"how": "change"}),
+        Some(
+            "precondition_failed"
+            | "invalid_params"
+            | "fact_missing"
+            | "stale"
+            | "reading_required"
+            | "reading_stale"
+            | "reading_unusable"
+            | "session_not_open",
+        ) => json!({"how": "change"}),
         _ => json!({"how": "never"}),
     }
 }

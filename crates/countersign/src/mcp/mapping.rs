@@ -33,6 +33,8 @@ pub struct Mapped {
     pub takes_ms: u64,
     /// The types of the facts that it reads.
     pub reads: Vec<FactType>,
+    /// Whether it runs only if what was read in the session reads the same.
+    pub is_as_read: bool,
 }
 
 #[derive(Debug)]
@@ -90,16 +92,14 @@ impl Mapping {
                     action: name.to_string(),
                     takes_ms: call.after_ms.saturating_add(call.timeout_ms),
                     reads: action.reads.iter().map(|read| read.ty.clone()).collect(),
+                    is_as_read: action.guard.is_some(),
                 };
                 self.calls.entry((call.adapter.to_string(), tool.to_string())).or_default().push(mapped);
             }
         }
         for (ty, source) in &pact.sources {
             if let SourceRead::Tool(read) = &source.read {
-                let (grants, declared) = (pact.observe.get(ty), pact.facts.get(ty));
-                let is_open = grants.zip(declared).is_some_and(|(grants, declared)| {
-                    grants.iter().any(|it| &**it.who.text() == "true" && it.attributes.len() == declared.len())
-                });
+                let is_open = pact.shows_whole(ty);
                 let source = Source { upstream: source.adapter.to_string(), read: read.clone(), is_open };
                 self.sources.insert(ty.to_string(), source);
             }

@@ -6,7 +6,7 @@
 
 use super::gate::{Calling, GateClient, Unless};
 use super::message::{Members, Raw, raw};
-use super::readings::ClientSession;
+use super::readings::{ClientSession, put};
 use super::refusal::{MEMBER, Refusal};
 use super::resumed::Notes;
 use crate::client::Call;
@@ -112,23 +112,34 @@ impl Observations {
 
 impl GateClient {
     /// Shows a client the facts that its call reads; the tool's own answer, with what was sealed beside it.
-    pub(super) fn observed(&self, calling: &Calling, facts: &[FactId], seen: &Observations) -> Result<Raw, Refusal> {
+    pub(super) fn observed(
+        &self,
+        calling: &Calling,
+        facts: &[FactId],
+        is_reading: bool,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
         let tool = &calling.tool;
-        self.may_pass(calling, Unless::Observes, None)?;
+        let session = match is_reading {
+            // What is kept in the session is the entry of this call.
+            true => Some(self.begin_reading(calling, seen)?),
+            false => self.may_pass(calling, Unless::Observes, None).map(|()| None)?,
+        };
+        let session = session.as_ref();
         let not_read = |error: anyhow::Error| Refusal::not_read(&tool.name, &error);
-        let mut shown = self.observe(facts).map_err(not_read)?;
+        let mut shown = self.observe(facts, session).map_err(not_read)?;
         for _ in 1..TRIES_MAX {
             if is_one_answer(&shown) {
                 break;
             }
-            shown = self.observe(facts).map_err(not_read)?;
+            shown = self.observe(facts, session).map_err(not_read)?;
         }
         let facts = if is_one_answer(&shown) {
             facts
         } else {
             // What changes faster than it can be read twice is observed for one fact only.
             let first = facts.get(..1).unwrap_or_default();
-            shown = self.observe(first).map_err(not_read)?;
+            shown = self.observe(first, session).map_err(not_read)?;
             first
         };
         let Some(answer) = shown.facts.first().and_then(|fact| fact.answer.as_deref()) else {
@@ -137,13 +148,20 @@ impl GateClient {
         let mut result = Members::parse(answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
         seen.keep(facts, &shown.observation);
+        if is_reading {
+            calling.delivery.tells_reading();
+        }
         let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
-        let object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
+        let mut object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
+        if let Some(session) = session {
+            put(&mut object, "session", json!(session));
+        }
         Ok(with_object(result, &object))
     }
 
-    fn observe(&self, facts: &[FactId]) -> Result<ObserveResponse> {
-        let request = ObserveRequest { facts: facts.iter().map(ToString::to_string).collect(), answers: true };
+    fn observe(&self, facts: &[FactId], session: Option<&String>) -> Result<ObserveResponse> {
+        let facts = facts.iter().map(ToString::to_string).collect();
+        let request = ObserveRequest { facts, answers: true, session: session.cloned() };
         self.client.call(Call::post("/v1/observe").agent(&self.agent).json(&request)?.reading())
     }
 }

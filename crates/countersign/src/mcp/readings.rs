@@ -9,6 +9,8 @@ pub use self::told::outcome;
 
 use self::told::{add_text, how, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
+use super::gated::retry_by;
+use super::mapping::Mapping;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
@@ -40,6 +42,13 @@ pub enum Resource {
         /// The error, with what the gate says of it.
         error: Raw,
     },
+}
+
+/// What a call rests on.
+pub(super) struct Rested {
+    pub(super) session: String,
+    /// Names of readings of which it is not known whether they arrived.
+    pub(super) unsure: Vec<String>,
 }
 
 /// Where a call reads, as the gate names it.
@@ -152,11 +161,6 @@ impl GateClient {
     /// Has the gate call a tool that may change something, if everything that was read in the session still reads the same.
     pub(super) fn write(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Raw, Refusal> {
         let Calling { upstream, tool, arguments, .. } = calling;
-        if calling.session.is_none() && seen.session.is_stateless() {
-            return Err(Refusal::no_session(&tool.name));
-        }
-        let delivery = &calling.delivery;
-        let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
         // What two readers could understand in two ways is decided on by no one.
         let name = called(&tool.name, &sent(&Value::Object(object(arguments)?)).to_string());
@@ -164,11 +168,7 @@ impl GateClient {
             "server": upstream, "name": tool.name, "definition": tool.definition, "arguments": arguments,
         });
         let Value::Object(params) = params else { return Err(Refusal::arguments("expected a JSON object")) };
-        self.look_at_open(delivery);
-        let unsure = delivery.unsure();
-        if unsure.len() > UNSURE_MAX {
-            return Err(Refusal::unsure(&tool.name, unsure.len()));
-        }
+        let Rested { session, unsure } = self.rested(calling, seen)?;
         let is_watched = self.is_watched(upstream).map_err(|error| Refusal::no_gate(&error))?;
         let request = ActionRequest {
             pact: PACT_NAME.to_owned(),
@@ -181,23 +181,64 @@ impl GateClient {
             session: Some(session),
             unsure,
         };
+        self.write_as(calling, (&request, &name), None, seen)
+    }
+
+    /// What a call rests on: the session that it belongs to, and the readings of it of which it is not known whether they arrived.
+    pub(super) fn rested(&self, calling: &Calling, seen: &Observations) -> Result<Rested, Refusal> {
+        let Calling { tool, delivery, .. } = calling;
+        if calling.session.is_none() && seen.session.is_stateless() {
+            return Err(Refusal::no_session(&tool.name));
+        }
+        let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
+        self.look_at_open(delivery);
+        let unsure = delivery.unsure();
+        if unsure.len() > UNSURE_MAX {
+            return Err(Refusal::unsure(&tool.name, unsure.len()));
+        }
+        Ok(Rested { session, unsure })
+    }
+
+    /// A call reads facts, and its answer is kept in this session.
+    pub(super) fn begin_reading(&self, calling: &Calling, seen: &Observations) -> Result<String, Refusal> {
+        let delivery = &calling.delivery;
+        let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
+        self.look_at_open(delivery);
+        // A write that came before was sent without knowing what this call reads.
+        delivery.waits_for_writes().map_err(|TooLong| Refusal::no_gate(&anyhow::anyhow!("a call before it waits")))?;
+        delivery.reads();
+        Ok(session)
+    }
+
+    /// Asks for a write that is guarded as read, under whichever pact, and tells what became of it.
+    pub(super) fn write_as(
+        &self,
+        calling: &Calling,
+        (request, name): (&ActionRequest, &str),
+        mapping: Option<&Mapping>,
+        seen: &Observations,
+    ) -> Result<Raw, Refusal> {
+        let Calling { upstream, tool, delivery, .. } = calling;
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
-        let call = call.json(&request).map_err(|error| Refusal::no_gate(&error))?;
+        let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
         delivery.writes();
         let verdict: Verdict = self.client.call(call).map_err(|error| {
             if is_refused(&error) {
                 delivery.tells_nothing();
             }
-            Refusal::no_verdict(&error, &request.idempotency_key)
+            match mapping.is_some() && is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
+                true => self.made_before(upstream, &error, &request.idempotency_key, seen),
+                false => Refusal::no_verdict(&error, &request.idempotency_key),
+            }
         })?;
         // What it rests on is in the ledger: what is read from now on does not count for it. So its outcome is asked for apart.
         delivery.is_noted();
         let verdict = self.outcome_of(verdict);
         match verdict.verdict {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_effect(&verdict)),
-            _ => delivery.tells_outcome(outcome(&name, &verdict)),
+            _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
-        self.told_write(upstream, &tool.name, &verdict, (seen, delivery))
+        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery))
     }
 
     /// What became of a write within a moment.
@@ -219,9 +260,9 @@ impl GateClient {
     /// What a client is told of a write.
     pub(super) fn told_write(
         &self,
-        upstream: &str,
-        tool: &str,
+        (upstream, tool): (&str, &str),
         verdict: &Verdict,
+        mapping: Option<&Mapping>,
         (seen, delivery): (&Observations, &Delivery),
     ) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
@@ -253,7 +294,8 @@ impl GateClient {
                     put(&mut object, "retry", retry(changed));
                     return Err(Refusal::changed(&refused_text(verdict, changed), object));
                 }
-                put(&mut object, "retry", json!({"how": how(verdict)}));
+                let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
+                put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
                 Err(Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice()))
             }
             _ => self.told_open(upstream, verdict, object, seen),
@@ -266,7 +308,7 @@ fn open_effect(verdict: &Verdict) -> Option<u64> {
     verdict.effect.as_deref().or(verdict.review.as_deref())?.rsplit_once('_')?.1.parse().ok()
 }
 
-fn put(object: &mut Value, name: &str, value: Value) {
+pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     if let Some(members) = object.as_object_mut() {
         members.insert(name.to_owned(), value);
     }

@@ -3,9 +3,11 @@
 mod carrying;
 mod coming_back;
 mod delivered;
+mod mapped;
 mod newcomer;
 mod shop;
 mod sloppy;
+mod turns;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;

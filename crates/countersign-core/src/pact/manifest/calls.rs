@@ -1,6 +1,6 @@
 //! Calls and claims in the manifest: what leaves the building, and who may announce a change.
 
-use super::{cell, code, duration, or_dash};
+use super::{cell, code, duration, or_dash, template};
 use crate::pact::{ActionType, AsRead, BodyRule, CallRule, Pact, Read, SendRule, TextPart};
 use std::fmt::Write as _;
 
@@ -43,10 +43,29 @@ pub(super) fn write_call(out: &mut String, action: &ActionType) {
             attributes.join(", ")
         );
     }
+    write_changes(out, action, call);
     if call.after_ms > 0 {
         let _ = writeln!(out, "- leaves {} after it was asked for, and is decided again then", duration(call.after_ms));
     }
     write_outcome(out, call, &action.reads);
+}
+
+/// What the call changes, and so which other calls wait for it.
+fn write_changes(out: &mut String, action: &ActionType, call: &CallRule) {
+    let Some(changes) = &action.changes else {
+        let is_whole = matches!(call.send, SendRule::Tool { .. } | SendRule::AnyTool { .. }) || action.guard.is_some();
+        out.push_str(match is_whole {
+            true => "- changes: not declared, so no other call is made at its server meanwhile\n",
+            false => "- changes: not declared; no other call waits for it\n",
+        });
+        return;
+    };
+    let servers = changes.servers.iter().map(|server| format!("anything in `{server}`"));
+    let facts = changes.facts.iter().map(|fact| code(&template(fact, &action.reads)));
+    let resource = action.reads.first().filter(|read| read.outside.is_some()).map(|_| "its resource".to_owned());
+    let all: Vec<String> = resource.into_iter().chain(servers).chain(facts).collect();
+    let all = if all.is_empty() { "nothing that others could rest on".to_owned() } else { all.join(", ") };
+    let _ = writeln!(out, "- changes: {all}; no call that changes or rests on the same is made meanwhile");
 }
 
 fn write_guard(out: &mut String, guard: &AsRead) {

@@ -160,6 +160,11 @@ fn check_attribute(read: &str, attribute: &str, span: &Range<usize>, all: &[Writ
 /// What the parts of a call's texts are part of.
 const SENT: &str = "what is sent";
 
+/// Checks a parameter in the id of a fact.
+pub(in crate::pact) fn check_id_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
+    check_param(name, "an id", span, params, problems);
+}
+
 /// Checks a parameter in a text that is sent.
 pub(in crate::pact) fn check_text_param(name: &str, span: &Range<usize>, params: &Params, problems: &mut Problems) {
     check_param(name, SENT, span, params, problems);

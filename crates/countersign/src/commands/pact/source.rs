@@ -6,6 +6,7 @@ use countersign_core::ids::PactName;
 use countersign_core::pact::Pact;
 use countersign_core::pact::budgets::named::disagreements;
 use countersign_core::pact::catalogue::Catalogue;
+use countersign_core::pact::changes::unsaid;
 use countersign_core::pact::diagnostic::{Diagnostic, Severity};
 use countersign_core::pact::load::load;
 use std::collections::BTreeSet;
@@ -114,6 +115,18 @@ fn check_together(files: &mut [PactFile]) {
         last = Some((file.path.clone(), pact));
     }
     check_budgets(files);
+    check_changes(files);
+}
+
+/// A call may change what an action of another file rests on.
+fn check_changes(files: &mut [PactFile]) {
+    let all: Vec<Arc<Pact>> = files.iter().filter_map(|file| file.pact.clone()).collect();
+    for file in files {
+        let Some(pact) = &file.pact else { continue };
+        let others: Vec<&Pact> = all.iter().map(|other| &**other).filter(|other| other.name != pact.name).collect();
+        let found: Vec<_> = unsaid(pact, &others).into_iter().filter(|found| !file.problems.contains(found)).collect();
+        file.problems.extend(found);
+    }
 }
 
 /// What pacts charge to named budgets of others must fit what those define. An owner that is not among the files is known to a gate alone.

@@ -2,11 +2,12 @@
 //! same function that decided whether they can be told whole.
 
 use crate::http::sessions::outdated;
-use countersign_api::{Change, ChangedReading, RestsOn};
+use countersign_api::{Change, ChangedReading, CountedReading, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Decision;
 use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
 use countersign_core::pact::Mode;
+use countersign_core::ids::FactId;
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent};
@@ -15,19 +16,34 @@ use countersign_engine::gate::{Gate, LogError, StoredEntry, Told};
 /// How many entries in front of a settlement its dispatch is looked for.
 const LOOKED_BACK_MAX: u64 = 1024;
 
+/// How many readings are named that counted, and the longest arguments that they are named with.
+const COUNTED_MAX: usize = 16;
+const ARGUMENTS_BYTES_MAX: usize = 128;
+
 /// What an action rests on, by the decision on its intent; `None` where it is not guarded as read.
 pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
     let of = |ty: &'static str| decision.reads.iter().filter(move |read| read.fact.ty().as_str() == ty);
     let session: Option<SessionId> = of(SESSION).next().and_then(|read| read.fact.id().parse().ok());
     let outdated = gate.outdated(session?).iter().map(outdated).collect();
     let rested_on = u64::try_from(of(READING).count()).unwrap_or(u64::MAX);
-    Some(RestsOn { rested_on, reread_ms: None, changed: Vec::new(), outdated })
+    let place = |fact: &FactId| Some(Held::of(gate.fact(fact)?.as_ref())?.reading.place);
+    let counted = of(READING).filter_map(|read| place(&read.fact)).take(COUNTED_MAX).map(counted).collect();
+    Some(RestsOn { rested_on, counted, reread_ms: None, changed: Vec::new(), outdated })
+}
+
+fn counted(place: Place) -> CountedReading {
+    let Place { upstream, tool, arguments } = place;
+    let arguments = Some(arguments.to_string()).filter(|arguments| arguments.len() <= ARGUMENTS_BYTES_MAX);
+    CountedReading { upstream: upstream.to_string(), tool: tool.to_string(), arguments }
 }
 
 /// Adds what an entry that follows says of them.
 pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, latest: &Entry) -> Result<(), LogError> {
     let told = changed(&gate.told_before(effect, latest.index)?);
     let Event::Dispatch(dispatch) = &latest.event else {
+        if let Event::Settle(settle) = &latest.event {
+            rests_on.reread_ms = settle.evidence.measured.as_ref().and_then(|measured| measured.reread_ms);
+        }
         rests_on.changed = told;
         return Ok(());
     };

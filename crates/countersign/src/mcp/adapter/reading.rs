@@ -65,7 +65,7 @@ impl McpAdapter {
     }
 
     /// What an operator said of the answers of a tool that only reads.
-    fn reading_rules(&self, tool: &str) -> Result<Rules, String> {
+    pub(super) fn reading_rules(&self, tool: &str) -> Result<Rules, String> {
         let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact)).unwrap_or_default();
         let is_guarded = value.get("guard") == Some(&FactValue::String(AS_READ.into()));
         if value.get("read_only") != Some(&FactValue::Bool(true)) || !is_guarded {

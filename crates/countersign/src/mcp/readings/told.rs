@@ -15,8 +15,8 @@ const PART_BYTES_MAX: usize = 160;
 /// What would make sense next.
 pub fn how(verdict: &Verdict) -> &'static str {
     match verdict.code.as_deref() {
-        Some("reading_unread" | "halted" | "fact_fenced") => "later",
-        Some("reading_required" | "reading_stale" | "session_not_open" | "invalid_params") => "change",
+        Some("reading_unread" | "halted" | "fact_fenced" | "turn_held") => "later",
+        Some("reading_required" | "reading_stale" | "reading_unusable" | "session_not_open" | "invalid_params") => "change",
         _ => "never",
     }
 }

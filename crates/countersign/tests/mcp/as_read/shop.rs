@@ -43,6 +43,12 @@ impl Shop {
         std::fs::write(self.sandbox.path().join("countersign.toml"), settings).unwrap();
     }
 
+    /// Publishes a pact.
+    pub fn publish(&self, pact: &str) {
+        std::fs::write(self.sandbox.path().join("pact.toml"), pact).unwrap();
+        self.run_ok(&["pact", "publish", "pact.toml", "--data", "data"]);
+    }
+
     /// Lets the gateway pass on what no pact maps.
     pub fn lets_unmapped_pass(&self) {
         self.settings("unmapped = \"pass\"", "");
@@ -83,6 +89,17 @@ impl Shop {
     /// A gate that runs.
     pub fn serve(&self) -> Http {
         Http::start(self.sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]))
+    }
+
+    /// A person approves what waits.
+    pub fn approves(&self, review: &str, gate: &Http) {
+        let approve = ["review", "approve", review, "--as", "jo", "--yes", "--server", gate.url()];
+        assert_eq!(self.sandbox.run(&approve).status.code(), Some(6), "approved, and its call not over yet");
+    }
+
+    /// What a gate shows.
+    pub fn get(&self, gate: &Http, path: &str) -> String {
+        ureq::get(format!("{}{path}", gate.url())).call().unwrap().body_mut().read_to_string().unwrap()
     }
 
     /// What a gate answers to the agent, without a gateway.
@@ -399,6 +416,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
             let left = stock[item] - arguments["count"].as_i64().unwrap();
             stock.insert(item.to_owned(), left);
             replace(&path, &serde_json::to_string(&stock).unwrap());
+            if mood == "take and fail" {
+                return json!({"content": [{"type": "text", "text": "the printer is out of paper"}], "isError": true});
+            }
             let lines = arguments["lines"].as_u64().unwrap_or(1);
             let lines: Vec<String> = (0..lines).map(|_| format!("sold, {left} left")).collect();
             json!({"content": [{"type": "text", "text": lines.join("\n")}]})

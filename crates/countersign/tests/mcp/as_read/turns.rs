@@ -1,0 +1,75 @@
+//! Turns that others have: who is told, what it says, and what a write says that ran beside a doubt.
+
+use super::shop::Shop;
+use super::{is_error, meta, text};
+use crate::mcp::processes::wait_until;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_write_beside_a_call_in_doubt_says_so_until_someone_knows_what_became_of_that() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    shop.mood("die on sell");
+    let lost = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert_eq!(meta(&lost)["verdict"], "in_doubt", "{lost}");
+    shop.mood("");
+    // Its server has ended with it, so its turn is free.
+    let sold = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(!is_error(&sold), "{sold}");
+    assert_eq!(meta(&sold)["beside"], json!([meta(&lost)["effect"]]), "{sold}");
+    assert_eq!(meta(&sold)["atomicity"], "rechecked", "{sold}");
+    let effect = meta(&lost)["effect"].as_str().unwrap().to_owned();
+    shop.run_ok(&["effect", "resolve", &effect, "failed", "--reason", "the books say so", "--server", gate.url()]);
+    let again = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(!is_error(&again), "{again}");
+    assert!(meta(&again).get("beside").is_none(), "{again}");
+    assert_eq!((shop.stock("tea"), shop.stock("rice")), (10, 8));
+}
+
+#[test]
+fn after_a_restart_the_first_write_is_told_at_once_whose_turn_it_is_and_what_to_do() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    shop.mood("hold sell");
+    client.ask("tools/call", &json!({"name": "sell", "arguments": {"item": "tea", "count": 1}}));
+    wait_until("it is being sold", || shop.count("sell") == 1);
+    drop(gate);
+    client.kill();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    let began = Instant::now();
+    let refused = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(began.elapsed() < Duration::from_secs(15), "it was kept waiting: {:?}", began.elapsed());
+    assert_eq!(meta(&refused)["code"], "turn_held", "{refused}");
+    assert_eq!(meta(&refused)["retry"]["how"], "later", "{refused}");
+    let said = text(&refused);
+    let effect =
+        said.split("countersign effect resolve ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(said.contains(&format!("{effect} has the turn at `shop` since ")), "{said}");
+    assert_eq!(shop.count("sell"), 1, "the server never saw it");
+    shop.run_ok(&["effect", "resolve", effect, "settled", "--reason", "it is in the books", "--server", gate.url()]);
+    shop.mood("");
+    let sold = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(!is_error(&sold), "{sold}");
+    assert_eq!((shop.count("sell"), shop.stock("rice")), (2, 9));
+}
+
+#[test]
+fn a_verdict_says_what_counted_what_reading_it_again_cost_and_which_window_was_left() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let sold = client.call("sell", &json!({"item": "tea", "count": 1}));
+    let counted = json!([{"upstream": "shop", "tool": "get_stock", "arguments": "{\"item\":\"tea\"}"}]);
+    assert_eq!(meta(&sold)["readings"]["counted"], counted, "{sold}");
+    let reread = meta(&sold)["readings"]["reread_ms"].as_u64().unwrap();
+    let window = meta(&sold)["evidence"]["window_ms"].as_u64().unwrap();
+    assert!(window >= reread, "the window begins with reading again: {reread} {window}");
+    let metrics = shop.get(&gate, "/metrics");
+    assert!(metrics.contains("countersign_window_ms_count{upstream=\"shop\"} 1"), "{metrics}");
+    assert!(metrics.contains(&format!("countersign_window_ms_max{{upstream=\"shop\"}} {window}")), "{metrics}");
+}
