@@ -96,7 +96,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,

@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn a_deadline_tells_what_the_latest_attempt_found() {
         let late = Evidence { is_late: true, ..Evidence::of(FoundCode::NoAnswer.said("it hung up")) };
-        let expected = "its deadline passed before it could be sent; the latest attempt: the answer was incomplete or never arrived: it hung up";
+        let expected = "its deadline passed before it could be sent; the latest attempt: the answer was incomplete or never \
+                        arrived: it hung up";
         assert_eq!(late.words(), expected);
         let alone = Evidence { is_late: true, ..Evidence::of(FoundCode::Late.alone()) };
         assert_eq!(alone.words(), "its deadline passed before it could be sent");

@@ -5,7 +5,9 @@ use super::check::Checker;
 use super::diagnostic::Problems;
 use super::facts::Facts;
 use super::source::{Node, Table, Text, array, shorten, string, table};
-use super::{ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, params, reads, writes};
+use super::{
+    ActionType, AsRead, CARRIED, Mode, OnFail, ReadingType, Require, budgets, call, changes, params, reads, writes,
+};
 use crate::expression::Mention;
 use crate::ids::{ActionName, IdError};
 use crate::limits::{INTEGER_MAX, PRECONDITIONS_MAX, WAIT_MS_MAX};

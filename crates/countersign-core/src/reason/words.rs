@@ -141,6 +141,7 @@ impl Reason {
                 };
                 let all: Vec<String> = readings.iter().map(unusable).collect();
                 format!("the conditions cannot be decided on: {}", all.join("; "))
+            }
             Self::TurnHeld { held } => {
                 let HeldTurn { effect, in_doubt, server, since } = &**held;
                 let is = if *in_doubt { ", and no one knows what became of it" } else { "" };

@@ -113,7 +113,7 @@ mod tests {
     fn two_that_both_knew_what_the_other_changed_are_found() {
         let writes = [wrote(&[("a", "0"), ("b", "0")], "a", "1"), wrote(&[("a", "0"), ("b", "0")], "b", "2")];
         let found = serial_order(&places(&[("a", "0"), ("b", "0")]), &writes, &places(&[("a", "1"), ("b", "2")]));
-        let said = found.unwrap_err();
+        let said = found.err().unwrap_or_default();
         assert!(said.contains("1 could be placed") && said.contains("it knew a as 0"), "{said}");
     }
 
@@ -121,7 +121,7 @@ mod tests {
     fn one_that_was_lost_is_found_and_one_that_no_one_made() {
         let first = places(&[("a", "0")]);
         let writes = [wrote(&[("a", "0")], "a", "1")];
-        assert!(serial_order(&first, &writes, &first).unwrap_err().contains("then there would be"));
+        assert!(serial_order(&first, &writes, &first).err().unwrap_or_default().contains("then there would be"));
         assert!(serial_order(&first, &[], &places(&[("a", "1")])).is_err());
         // A blind write fits anywhere, and its value still has to be explained.
         let blind = [writes[0].clone(), wrote(&[], "a", "2")];

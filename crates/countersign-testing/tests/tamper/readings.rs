@@ -74,7 +74,16 @@ fn reading(stock: u64) -> Reading {
 
 fn reread(stock: u64, told: bool) -> Reread {
     let digest = Some(reading(stock).digest);
-    Reread { digest, fact: fact(), projection: "".into(), took_ms: 1, told, volatile: Vec::new(), why: "".into() }
+    Reread {
+        digest,
+        fact: fact(),
+        projection: "".into(),
+        took_ms: 1,
+        told,
+        volatile: Vec::new(),
+        held: None,
+        why: "".into(),
+    }
 }
 
 fn moving(key: u64) -> Request {
@@ -104,7 +113,8 @@ fn history() -> Vec<Vec<Request>> {
     };
     let evidence = Evidence::of(FoundCode::Resolved.said("so they say"));
     let (effect, outcome) = (EffectId(9), Outcome::Settled);
-    let settlement = Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false });
+    let settlement =
+        Box::new(Settlement { effect, outcome, evidence, judged: None, is_stopped: false, beside: Vec::new() });
     let one_by_one = [
         Request::Publish { by: by(), auth: Auth::None, pact: Arc::new(load(PACT).unwrap().pact) },
         feed("Agent::\"ann\"", json!({"org": "a", "roles": [], "standing": "active", "trust": 1})),

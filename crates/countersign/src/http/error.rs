@@ -289,7 +289,7 @@ impl From<AuthError> for HttpError {
             AuthError::KeptFull => Self::new(
                 ErrorCode::Busy,
                 error.to_string(),
-                "nothing was decided; retry in a minute. If the machine's clock is ahead, fix it first; halts are accepted once it is right",
+                "nothing was decided; retry in a minute. If the machine's clock is ahead, fix it first; then halts are accepted",
             ),
             AuthError::NotYet { left_ms } | AuthError::Behind { left_ms, .. } => {
                 Self::not_ready(error.to_string(), Some(left_ms))

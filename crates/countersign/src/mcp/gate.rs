@@ -180,8 +180,10 @@ impl GateClient {
     /// What a tool is approved as, right now; `None` where it is not, or has changed.
     pub(super) fn look_up(&self, upstream: &str, tool: &Tool) -> Result<Option<Approved>> {
         let facts = vec![tool_fact(upstream, &tool.name)?.to_string()];
-        let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false, session: None })?.reading();
+        let call = Call::post("/v1/observe")
+            .agent(&self.agent)
+            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .reading();
         let shown: ObserveResponse = self.client.call(call)?;
         let value = shown.facts.into_iter().next().and_then(|fact| fact.value);
         let value = value.filter(|value| value.get("definition").and_then(Value::as_str) == Some(&tool.definition));
@@ -199,8 +201,10 @@ impl GateClient {
 
     /// The values of facts, as far as the agent is shown them.
     fn values(&self, facts: Vec<String>) -> Result<impl Iterator<Item = Option<Value>>> {
-        let call =
-            Call::post("/v1/observe").agent(&self.agent).json(&ObserveRequest { facts, answers: false, session: None })?.reading();
+        let call = Call::post("/v1/observe")
+            .agent(&self.agent)
+            .json(&ObserveRequest { facts, answers: false, session: None })?
+            .reading();
         Ok(self.client.call::<ObserveResponse>(call)?.facts.into_iter().map(|fact| fact.value))
     }
 

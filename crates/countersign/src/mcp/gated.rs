@@ -260,7 +260,9 @@ impl GateClient {
         };
         match verdict.verdict {
             VerdictKind::Committed | VerdictKind::Settled => return Ok(done(verdict, &object)),
-            VerdictKind::Rejected | VerdictKind::Failed => put(&mut object, "retry", retry_by(upstream, mapping, verdict)),
+            VerdictKind::Rejected | VerdictKind::Failed => {
+                put(&mut object, "retry", retry_by(upstream, mapping, verdict))
+            }
             VerdictKind::Review | VerdictKind::InFlight | VerdictKind::InDoubt => {
                 let word = match word {
                     Word::Given(word) => Some(word.to_owned()),

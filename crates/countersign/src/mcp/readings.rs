@@ -9,10 +9,10 @@ pub use self::told::outcome;
 
 use self::told::{add_text, how, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
-use super::gated::retry_by;
-use super::mapping::Mapping;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
+use super::gated::retry_by;
+use super::mapping::Mapping;
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
 use super::observed::{Observations, unspoken, with_object};
 use super::refusal::{MEMBER, Refusal};

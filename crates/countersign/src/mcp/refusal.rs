@@ -85,15 +85,6 @@ impl Refusal {
         Self { code: BY_VERDICT, text: text.to_owned(), object }
     }
 
-    /// The same, with what else the client is told.
-    pub fn and_said(mut self, lines: &[String]) -> Self {
-        for line in lines {
-            self.text.push('\n');
-            self.text.push_str(line);
-        }
-        self
-    }
-
     /// The gate's verdict on a call that a pact maps, with everything that goes on the wire.
     pub fn of_verdict(verdict: &Verdict, object: Value) -> Self {
         let said = verdict.evidence.as_ref().map(|evidence| evidence.summary.clone());

@@ -121,7 +121,10 @@ fn serving() {
 }
 
 fn tools() -> Value {
-    let tool = |name: &str, reads: bool, needs: &[&str]| json!({"name": name, "inputSchema": {"type": "object", "required": needs}, "annotations": {"readOnlyHint": reads}});
+    let tool = |name: &str, reads: bool, needs: &[&str]| {
+        let schema = json!({"type": "object", "required": needs});
+        json!({"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": reads}})
+    };
     json!([tool("look", true, &["place"]), tool("put", false, &["place", "value"])])
 }
 
