@@ -138,7 +138,7 @@ fn a_poisoned_writer_refuses_and_says_why() {
     let failed = session.append(&mut memory, vec![written(&mut rng, 100)]).unwrap_err();
     assert!(matches!(failed, StorageError::Io { action: "sync", .. }), "{failed}");
     let refused = session.append(&mut memory, vec![written(&mut rng, 100)]).unwrap_err().to_string();
-    assert!(refused.contains("takes no more entries") && refused.contains("sync"), "{refused}");
+    assert!(refused.contains("the log refuses writes") && refused.contains("sync"), "{refused}");
     assert_eq!(session.writer.log().size(), 1, "what was not acknowledged is not readable");
     assert!(matches!(session.writer.log().read_entry(1), Err(StorageError::NoEntry { .. })));
     assert!(session.writer.close().is_err(), "a poisoned log gets no clean mark");

@@ -1,6 +1,6 @@
 //! What metrics count: each event once, by its verdict and by nothing else.
 
-use crate::effects::batches::{batch, words};
+use crate::effects::batches::batch;
 use crate::effects::world::{World, account_id, done, operator, unknown};
 use countersign_core::call::{Evidence, FoundCode, Outcome};
 use countersign_core::halt::Scope;
@@ -60,9 +60,9 @@ fn approve(world: &World, review: ReviewId, meanwhile: impl FnOnce(&World)) {
     drop(world.call(Request::Approve { by: vera, auth: Auth::None, shown, until_ms }));
 }
 
-fn group(world: &World, amount: u64) {
-    let actions = [1, amount].map(|amount| ("debit", json!({"account": "a", "amount": amount})));
-    words(world.call(batch(world, "payer-1", &actions, true)).unwrap());
+fn group(world: &World, second: &str) {
+    let actions = ["a", second].map(|account| ("freeze", json!({"account": account})));
+    world.call(batch(world, "fraud-1", &actions, true)).unwrap();
 }
 
 /// What happens, and what is counted of it.
@@ -83,8 +83,8 @@ const ROWS: &[Row] = &[
         },
         &[("rejected", 1), ("halted", 1)],
     ),
-    ("a group", |world| group(world, 2), &[("committed", 2)]),
-    ("a group that is rejected", |world| group(world, 5000), &[("rejected", 2)]),
+    ("a group", |world| group(world, "b"), &[("committed", 2)]),
+    ("a group that is rejected", |world| group(world, "missing"), &[("rejected", 2)]),
     ("a call that settles", |world| payout(world, done(), "settled"), &[("in_flight", 1), ("settled", 1)]),
     (
         "a call that fails",
