@@ -110,6 +110,17 @@ impl Marks {
         self.read.insert(name);
     }
 
+    /// Whether anything was read in this session.
+    pub fn has_read(&self) -> bool {
+        !self.read.is_empty()
+    }
+
+    /// The session is gone, and another takes its place: nothing was read in it yet.
+    pub fn begin_again(&mut self) {
+        self.read.clear();
+        self.lost.clear();
+    }
+
     fn lose(&mut self, name: &str) {
         if self.lost.len() >= LOST_MAX {
             let read = &self.read;

@@ -21,6 +21,7 @@ use crate::commands::{is_refused, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, ReadRequest, ReadResponse, Verdict, VerdictKind};
 use countersign_core::canonical::Canonical;
+use countersign_core::code::Code;
 use countersign_core::json::parse_answer;
 use countersign_core::limits::UNSURE_MAX;
 use countersign_core::session::{Place, called};
@@ -191,6 +192,7 @@ impl GateClient {
             return Err(Refusal::no_session(&tool.name));
         }
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
+        seen.session.refuse_blind(&tool.name).inspect_err(|_| delivery.tells_nothing())?;
         self.look_at_open(delivery);
         let unsure = delivery.unsure();
         if unsure.len() > UNSURE_MAX {
@@ -234,6 +236,11 @@ impl GateClient {
         // What it rests on is in the ledger: what is read from now on does not count for it. So its outcome is asked for apart.
         delivery.is_noted();
         let verdict = self.outcome_of(verdict);
+        if verdict.code.as_deref() == Some(Code::SessionNotOpen.as_str()) && !seen.session.is_stateless() {
+            seen.session.forget();
+            delivery.tells_nothing();
+            seen.session.refuse_blind(&tool.name)?;
+        }
         match verdict.verdict {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_effect(&verdict)),
             _ => delivery.tells_outcome(outcome(name, &verdict)),

@@ -80,6 +80,20 @@ impl Refusal {
         Self::error("session_required", message, hint, "change")
     }
 
+    /// The gate does not have the session any more in which the client read.
+    pub fn session_gone(tool: &str) -> Self {
+        let message = format!("the gate no longer has the session in which you read, so {tool} would rest on nothing");
+        Self::error("session_not_open", message, "Read again what it rests on, then make the call again.", "change")
+    }
+
+    /// The client may have read in one of the sessions that were cut off, and it is not known in which.
+    pub fn session_unclear(tool: &str) -> Self {
+        let message = format!(
+            "a session of this agent was cut off, and it is not known whether it was yours, so {tool} would rest on nothing"
+        );
+        Self::error("session_not_open", message, "Read again what it rests on, then make the call again.", "change")
+    }
+
     /// What a write rests on has changed.
     pub fn changed(text: &str, object: Value) -> Self {
         Self { code: BY_VERDICT, text: text.to_owned(), object }

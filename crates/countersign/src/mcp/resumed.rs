@@ -3,12 +3,16 @@
 //! client that comes back with its `Mcp-Session-Id` goes on in the session that it had, and no other client does.
 //!
 //! Each gateway holds a lock on a small file that names its session. The system frees the lock when the process ends, however it
-//! ends; a clean end removes the file.
+//! ends; a clean end removes the file. The file also says who started the gateway, because an agent may have several: only the one that
+//! the new gateway takes the place of is gone on in. Where that cannot be told, none is, and the agent must read again.
 
+mod parent;
+
+use self::parent::{Parent, Relation};
 use countersign_core::ids::Digest;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -32,6 +36,17 @@ pub struct Noted {
     pub rest: String,
     /// The note, which is held from now on.
     pub note: Note,
+}
+
+/// The session that a new gateway goes on in.
+#[derive(Debug)]
+pub enum CutOff {
+    /// None was cut off.
+    None,
+    /// This one.
+    One(String, Note),
+    /// One of several, or one of which it is not known whether it is that.
+    Unclear,
 }
 
 /// The note of a session that is in use.
@@ -78,11 +93,30 @@ impl Notes {
         found
     }
 
-    /// Takes over a session that was cut off lately, if there is one.
-    pub fn take(&self) -> Option<(String, Note)> {
+    /// Takes over the session that was cut off lately, if it is known which.
+    pub fn take(&self) -> CutOff {
+        self.take_for(&Parent::of_this_process())
+    }
+
+    fn take_for(&self, ours: &Parent) -> CutOff {
         let is_late = |(used, _): &(SystemTime, PathBuf)| !is_over(*used);
-        let noted = self.all().into_iter().rev().filter(is_late).find_map(|(_, path)| Noted::take(path))?;
-        Some((noted.session, noted.note))
+        let noted = self.all().into_iter().filter(is_late).filter_map(|(_, path)| Noted::take(path));
+        let relation = |noted: &Noted| Parent::parse(&noted.rest).map_or(Relation::Unknown, |theirs| ours.to(&theirs));
+        let mut found: Vec<(Relation, Noted)> = noted.map(|noted| (relation(&noted), noted)).collect();
+        // What another living program started is its own to go on in.
+        found.retain(|(relation, _)| *relation != Relation::OfAnother);
+        // The closest first.
+        found.sort_by_key(|(relation, _)| *relation);
+        let closest = found.first().map(|(relation, _)| *relation);
+        let as_close = found.iter().filter(|(relation, _)| Some(*relation) == closest).count();
+        match (found.into_iter().next(), as_close) {
+            (None, _) => CutOff::None,
+            (Some((Relation::Same | Relation::Alike, Noted { session, note, .. })), 1) => {
+                note.is_for(&session, ours);
+                CutOff::One(session, note)
+            }
+            _ => CutOff::Unclear,
+        }
     }
 
     /// Takes over the session that was cut off lately under this name.
@@ -105,7 +139,13 @@ impl Notes {
 
     /// Notes a session that was opened.
     pub fn make(&self, session: &str) -> Option<Note> {
-        Note::write(self.folder.join(format!("{}-{session}", self.scope)), session)
+        self.make_for(session, &Parent::of_this_process())
+    }
+
+    fn make_for(&self, session: &str, parent: &Parent) -> Option<Note> {
+        let note = Note::write(self.folder.join(format!("{}-{session}", self.scope)), session)?;
+        note.is_for(session, parent);
+        Some(note)
     }
 
     /// Notes a session under a name, with something beside it.
@@ -150,6 +190,16 @@ impl Note {
         Some(Self { file, path })
     }
 
+    /// The session is gone on in by a gateway that this program started.
+    fn is_for(&self, session: &str, parent: &Parent) {
+        let text = format!("{session}\n{parent}");
+        let written = self.file.write_all_at(text.as_bytes(), 0).and_then(|()| self.file.set_len(text.len() as u64));
+        if let Err(error) = written {
+            // Then no one goes on in it.
+            tracing::debug!(%error, "it is not noted for whom the session is");
+        }
+    }
+
     /// The session is used.
     pub fn used(&self) {
         // Only how long it is gone on in depends on it.
@@ -172,21 +222,53 @@ mod tests {
         let notes = |secret: u8, gate: &str| Notes::in_folder(&folder.path().join("notes"), &[secret; 32], gate);
         let (ours, others) = (notes(1, "gate").expect("is ours"), notes(2, "gate").expect("is ours"));
         let living = ours.make("ses_1").expect("is noted");
-        assert!(ours.take().is_none(), "it lives");
+        let is_none = |notes: &Notes| matches!(notes.take(), CutOff::None);
+        assert!(is_none(&ours), "it lives");
         // Dropped without a word, as when the process is killed.
         drop(ours.make("ses_2").expect("is noted"));
-        assert!(others.take().is_none() && notes(1, "other").expect("is ours").take().is_none());
-        let (name, note) = ours.take().expect("was cut off");
+        assert!(is_none(&others) && is_none(&notes(1, "other").expect("is ours")));
+        let CutOff::One(name, note) = ours.take() else { panic!("was cut off") };
         assert_eq!(name, "ses_2");
-        assert!(ours.take().is_none(), "it is gone on in");
+        assert!(is_none(&ours), "it is gone on in");
         note.remove();
         living.remove();
         let old = ours.make("ses_3").expect("is noted");
         old.file.set_modified(SystemTime::now() - FOLLOWED_WITHIN * 2).expect("is dated back");
         drop(old);
-        assert!(ours.take().is_none(), "that is long ago");
+        assert!(is_none(&ours), "that is long ago");
         assert_eq!(ours.sweep(), ["ses_3"]);
         assert_eq!(std::fs::read_dir(folder.path().join("notes")).expect("is a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_gateway_goes_on_in_the_session_whose_place_it_takes_and_in_no_other() {
+        let folder = tempfile::tempdir().expect("has a folder");
+        let notes = Notes::in_folder(&folder.path().join("notes"), &[1; 32], "gate").expect("is ours");
+        let parent = |started: &str, like: u8| Parent::of(u32::MAX, started, Digest([like; 32]));
+        let (first, again, unlike) = (parent("1", 1), parent("2", 1), parent("3", 2));
+        let gone_on = |by: &Parent| match notes.take_for(by) {
+            CutOff::One(name, _) => name,
+            CutOff::None => "none".to_owned(),
+            CutOff::Unclear => "unclear".to_owned(),
+        };
+        drop(notes.make_for("ses_1", &first));
+        assert_eq!(gone_on(&first), "ses_1", "the same program started it again");
+        assert_eq!(gone_on(&again), "ses_1", "the same program was started again, and started it again");
+        assert_eq!(gone_on(&unlike), "unclear", "another program, and the first is gone");
+        drop(notes.make_for("ses_2", &unlike));
+        assert_eq!(gone_on(&again), "ses_1", "that one is closer");
+        assert_eq!(gone_on(&unlike), "ses_2", "and that one to this");
+        drop(notes.make_for("ses_3", &again));
+        assert_eq!(gone_on(&again), "unclear", "it had two");
+        // A program that lives goes on in its own.
+        let own = notes.make("ses_4").expect("is noted");
+        drop(own);
+        assert_eq!(gone_on(&parent("4", 9)), "unclear");
+        ["ses_1", "ses_2", "ses_3"].iter().for_each(|name| {
+            std::fs::remove_file(notes.folder.join(format!("{}-{name}", notes.scope))).expect("is there");
+        });
+        assert_eq!(gone_on(&parent("4", 9)), "none", "what the living program of this test started is not its");
+        assert!(matches!(notes.take(), CutOff::One(name, _) if name == "ses_4"));
     }
 
     #[test]
@@ -197,7 +279,7 @@ mod tests {
         let living = over_http.make_named("one", "ses_1", "{\"a\":1}").expect("is noted");
         assert!(over_http.take_named("one").is_none(), "it lives");
         drop(living);
-        assert!(over_http.take_named("other").is_none() && notes.take().is_none());
+        assert!(over_http.take_named("other").is_none() && matches!(notes.take(), CutOff::None));
         let Noted { session, rest, note } = over_http.take_named("one").expect("was cut off");
         assert_eq!((session.as_str(), rest.as_str()), ("ses_1", "{\"a\":1}"));
         assert!(over_http.take_named("one").is_none(), "it is gone on in");

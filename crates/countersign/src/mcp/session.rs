@@ -331,7 +331,7 @@ impl Session {
             self.calls.remove(call);
         }
         self.uses.retain(|_, using| !using.is(&id));
-        self.gathers.retain(|_, gather| !gather.is_for(&id));
+        self.gathers.extract_if(|_, gather| gather.is_for(&id)).for_each(|(_, gather)| gather.cancel());
         let found = self.pending.iter().filter(|(_, pending)| match &pending.purpose {
             Purpose::Relay { id: known } | Purpose::Listen { id: known } => known.get() == id,
             Purpose::Call { call: known } => calls.contains(known),

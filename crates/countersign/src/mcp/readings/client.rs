@@ -8,7 +8,7 @@ use crate::mcp::gate::GateClient;
 use crate::mcp::message::Raw;
 use crate::mcp::observed::Observations;
 use crate::mcp::refusal::Refusal;
-use crate::mcp::resumed::{Note, Noted, Notes};
+use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
 use anyhow::Result;
 use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
 use countersign_core::utc::Utc;
@@ -16,6 +16,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The session that one client has at the gate.
 #[derive(Default)]
@@ -29,10 +30,21 @@ pub struct ClientSession {
     /// Where its session is noted, so that another gateway can go on in it.
     notes: Option<Notes>,
     note: Mutex<Option<Note>>,
+    /// Why it may have read more than its session knows.
+    lost: Mutex<Option<Lost>>,
     /// Over HTTP.
     over_http: Option<OverHttp>,
     /// What it was warned of.
     warned: Mutex<BTreeSet<(String, String, u64)>>,
+}
+
+/// Why a client may have read more than its session knows. A write would not rest on that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// Its session is gone at the gate. It is told once.
+    Gone,
+    /// A session was cut off that may be the client's, or not: found at this time. It must read something first.
+    Unclear(Instant),
 }
 
 /// What a client over HTTP is known by.
@@ -118,8 +130,30 @@ impl ClientSession {
 
     /// The gate knows nothing of its session: it begins again.
     pub fn forget(&self) {
-        *held(&self.name) = None;
+        if held(&self.name).take().is_some() {
+            *held(&self.lost) = Some(Lost::Gone);
+            lock(&self.marks).begin_again();
+        }
         held(&self.note).take().into_iter().for_each(Note::remove);
+    }
+
+    /// A write comes: refused where what its client has read before is not known.
+    pub(super) fn refuse_blind(&self, tool: &str) -> Result<(), Refusal> {
+        let mut lost = held(&self.lost);
+        match *lost {
+            None => Ok(()),
+            Some(Lost::Gone) => {
+                *lost = None;
+                Err(Refusal::session_gone(tool))
+            }
+            Some(Lost::Unclear(since)) => {
+                if since.elapsed() > FOLLOWED_WITHIN || lock(&self.marks).has_read() {
+                    *lost = None;
+                    return Ok(());
+                }
+                Err(Refusal::session_unclear(tool))
+            }
+        }
     }
 
     /// What has not been said yet, in a line each: what became of calls whose answers reached no one, and what is outdated. Nothing
@@ -133,10 +167,12 @@ impl ClientSession {
     }
 
     /// Takes over the session that was cut off, if there is one.
-    fn cut_off(&self) -> Option<(String, Note)> {
+    fn cut_off(&self) -> CutOff {
         match &self.over_http {
-            Some(over_http) => held(&over_http.cut_off).take(),
-            None => self.notes.as_ref()?.take(),
+            Some(over_http) => {
+                held(&over_http.cut_off).take().map_or(CutOff::None, |(name, note)| CutOff::One(name, note))
+            }
+            None => self.notes.as_ref().map_or(CutOff::None, Notes::take),
         }
     }
 
@@ -190,7 +226,14 @@ impl GateClient {
         }
         let expired = session.notes.as_ref().map(Notes::sweep).unwrap_or_default();
         expired.iter().for_each(|name| self.close_named(name));
-        let cut_off = session.cut_off();
+        let cut_off = match session.cut_off() {
+            CutOff::One(name, note) => Some((name, note)),
+            CutOff::None => None,
+            CutOff::Unclear => {
+                *held(&session.lost) = Some(Lost::Unclear(Instant::now()));
+                None
+            }
+        };
         let SessionOpened { session: opened, unsure } = open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
         let note = match cut_off {
             Some((name, note)) if name == opened => {

@@ -81,20 +81,24 @@ impl Session {
             return self.answer(Message::result(&id, Refusal::unknown(&name).result())).await;
         };
         let Some(found) = self.slots.get(slot) else { return };
-        if !found.is_listed() {
-            return self.list_for_call(slot, id, message).await;
+        let is_listed = found.is_listed();
+        // From here on, before anything is waited for: what is read after the call has come does not count for it.
+        let arguments = params.get("arguments").map(RawValue::get).unwrap_or_default();
+        let delivery = self.seen.session.begin((self.name(slot), &tool), arguments, named_session(&params).as_ref());
+        if !is_listed {
+            return self.list_for_call(slot, id, message, delivery).await;
         }
-        self.listed_call(slot, &tool, id, message, &params).await;
+        self.listed_call((slot, &tool), id, message, &params, delivery).await;
     }
 
     /// A call of a tool of which it is known what it is.
     pub(super) async fn listed_call(
         &mut self,
-        slot: usize,
-        name: &str,
+        (slot, name): (usize, &str),
         id: Raw,
         mut message: Message,
         params: &Members,
+        delivery: Arc<Delivery>,
     ) {
         let found = self.slots.get(slot).and_then(|slot| slot.tool(name));
         let has_output_schema = found.is_some_and(|tool| tool.member("outputSchema").is_some());
@@ -111,29 +115,29 @@ impl Session {
                 let call = self.next_id();
                 let link = self.slots.get(slot).and_then(Slot::linked);
                 let decided_for = link.map(|link| (link, tool.name.clone(), tool.definition.clone()));
-                let delivery = Some(self.ask(call, slot, tool, params, &message));
+                self.ask(call, slot, tool, params, &message, &delivery);
+                let delivery = Some(delivery);
                 let state = CallState { id, slot, message: Some(message), decided_for, has_output_schema, delivery };
                 self.calls.insert(call, state);
                 return;
             }
         };
+        delivery.tells_nothing();
         self.answer(Message::result(&id, refusal.result_of(has_output_schema))).await;
     }
 
     /// Asks the gate, away from the threads that serve.
-    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message) -> Arc<Delivery> {
+    fn ask(&self, call: u64, slot: usize, tool: Tool, params: &Members, message: &Message, delivery: &Arc<Delivery>) {
         let (gateway, verdicts, seen) = (Arc::clone(&self.gateway), self.verdicts.clone(), Arc::clone(&self.seen));
         let arguments = params.get("arguments").map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-        let session = named_session(params);
-        let delivery = seen.session.begin((self.name(slot), &tool.name), &arguments, session.as_ref());
         let calling = Calling {
             upstream: self.name(slot).to_owned(),
             tool,
             arguments,
             content: message.content(),
             key: params.object("_meta").and_then(|meta| meta.object(MEMBER)?.text("idempotency_key")),
-            session,
-            delivery: Arc::clone(&delivery),
+            session: named_session(params),
+            delivery: Arc::clone(delivery),
         };
         // Not waited for by a task of its own: every call passes here, and each change of threads costs it.
         tokio::task::spawn_blocking(move || {
@@ -141,7 +145,6 @@ impl Session {
             // A session that has ended needs no verdict; the entry stands anyway.
             let _ = verdicts.blocking_send(Verdict::Call { call, verdict, at: Instant::now() });
         });
-        delivery
     }
 
     /// The client asks what became of a call that was not over.

@@ -3,12 +3,14 @@
 use super::lists::next_cursor;
 use super::{Purpose, Session};
 use crate::mcp::buffers::Held;
+use crate::mcp::delivery::Delivery;
 use crate::mcp::message::{Members, Message, Raw, UPSTREAM_FAILED, raw};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::settings::SEPARATOR;
 use crate::mcp::tool::Tool;
 use crate::mcp::upstream::MESSAGE_BYTES_MAX;
 use serde_json::json;
+use std::sync::Arc;
 
 /// A list of more pages than this is cut: a server that never comes to an end must not keep anyone waiting.
 const PAGES_MAX: usize = 100;
@@ -42,7 +44,12 @@ enum Then {
     /// The client is answered.
     Answer { id: Raw },
     /// A call that waits to know what it calls goes on.
-    Call { id: Raw, call: Message },
+    Call {
+        id: Raw,
+        call: Message,
+        /// Goes with its answer, from the moment that it came.
+        delivery: Arc<Delivery>,
+    },
 }
 
 impl Part {
@@ -53,9 +60,17 @@ impl Part {
 
 impl Gather {
     /// For the tools of one upstream, because of a call.
-    pub fn for_call(slot: usize, id: Raw, call: Message) -> Self {
-        let meta = meta(&call);
-        Self { parts: vec![Part::new(slot)], method: "tools/list".to_owned(), meta, then: Then::Call { id, call } }
+    pub fn for_call(slot: usize, id: Raw, call: Message, delivery: Arc<Delivery>) -> Self {
+        let (meta, then) = (meta(&call), Then::Call { id, call, delivery });
+        Self { parts: vec![Part::new(slot)], method: "tools/list".to_owned(), meta, then }
+    }
+
+    /// Nothing follows from it any more.
+    pub fn cancel(self) {
+        if let Then::Call { delivery, .. } = self.then {
+            // The gate was not asked yet.
+            delivery.tells_nothing();
+        }
     }
 
     /// For a list of all these upstreams, which the client asked for.
@@ -141,7 +156,7 @@ impl Session {
 
     async fn all_gathered(&mut self, gather: Gather) {
         match gather.then {
-            Then::Call { id, call } => self.call_after_list(gather.parts, id, call).await,
+            Then::Call { id, call, delivery } => self.call_after_list(gather.parts, id, call, delivery).await,
             Then::Answer { id } => {
                 let error = gather.parts.iter().find_map(|part| part.error.clone());
                 if gather.parts.iter().all(|part| part.pages.is_empty()) {
@@ -156,7 +171,7 @@ impl Session {
     }
 
     /// A call goes on once the list that it has waited for is there.
-    async fn call_after_list(&mut self, parts: Vec<Part>, id: Raw, call: Message) {
+    async fn call_after_list(&mut self, parts: Vec<Part>, id: Raw, call: Message, delivery: Arc<Delivery>) {
         // A call waits for the list of one server.
         let Some(part) = parts.into_iter().next() else { return };
         let failed = part.error.as_ref().map(|error| error.get().to_owned());
@@ -165,6 +180,7 @@ impl Session {
             Ok(tools) => tools,
             Err(why) => {
                 let refusal = Refusal::no_list(self.name(part.slot), &why);
+                delivery.tells_nothing();
                 return self.answer(Message::result(&id, refusal.result())).await;
             }
         };
@@ -173,7 +189,7 @@ impl Session {
         }
         let Ok(params) = call.params_members() else { return };
         let Some((slot, tool)) = params.text("name").and_then(|name| self.route(&name)) else { return };
-        self.listed_call(slot, &tool, id, call, &params).await;
+        self.listed_call((slot, &tool), id, call, &params, delivery).await;
     }
 
     /// Answers the client with what several upstreams said.

@@ -5,6 +5,7 @@ use super::calls::Verdict;
 use super::gather::Gather;
 use super::{Purpose, Session};
 use crate::mcp::Gateway;
+use crate::mcp::delivery::Delivery;
 use crate::mcp::gate::Approval;
 use crate::mcp::gated::continue_tool;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, Raw, raw};
@@ -55,9 +56,9 @@ impl Session {
     }
 
     /// Lists the tools of an upstream because a call names one that is not known yet.
-    pub(super) async fn list_for_call(&mut self, slot: usize, id: Raw, call: Message) {
+    pub(super) async fn list_for_call(&mut self, slot: usize, id: Raw, call: Message, delivery: Arc<Delivery>) {
         let gather = self.next_id();
-        self.gathers.insert(gather, Gather::for_call(slot, id, call));
+        self.gathers.insert(gather, Gather::for_call(slot, id, call, delivery));
         let list = Message::request(0, "tools/list", self.list_params(gather, None));
         self.forward(slot, list, Purpose::Gather { gather }).await;
     }

@@ -77,3 +77,50 @@ fn clients_that_come_back_together_each_go_on_in_their_own_session() {
     }
     assert_eq!(shop.count("sell"), CLIENTS);
 }
+
+#[test]
+fn after_two_gateways_were_killed_no_one_writes_on_what_another_client_read() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let (mut one, mut other) = (shop.client_of(&gate), shop.client_of(&gate));
+    one.call("get_stock", &json!({"item": "tea"}));
+    other.call("get_stock", &json!({"item": "rice"}));
+    one.kill();
+    other.kill();
+    shop.set("tea", 2);
+    // It is one of the two, and no one can say which.
+    let mut next = shop.client_of(&gate);
+    for _ in 0..2 {
+        let refused = next.call("sell", &json!({"item": "tea", "count": 1}));
+        assert_eq!(meta(&refused)["error"]["code"], "session_not_open", "{refused}");
+    }
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 2), "the server never saw it");
+    next.call("get_stock", &json!({"item": "tea"}));
+    let sold = next.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(!is_error(&sold), "{sold}");
+}
+
+#[test]
+fn a_session_that_is_gone_at_the_gate_is_not_replaced_by_an_empty_one_in_silence() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let gateway = shop.listen_of(&gate);
+    let mut client = shop.http(&gateway);
+    for reads_first in [true, false] {
+        let sold = shop.count("sell");
+        shop.set("tea", 10);
+        let read = client.call("get_stock", &json!({"item": "tea"}));
+        let session = meta(&read)["session"].as_str().unwrap().to_owned();
+        shop.post(&gate, &format!("/v1/sessions/{session}/close"), &json!({}));
+        shop.set("tea", 2);
+        if reads_first {
+            client.call("get_stock", &json!({"item": "rice"}));
+        }
+        let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+        assert_eq!(meta(&refused)["error"]["code"], "session_not_open", "{refused}");
+        assert_eq!((shop.count("sell"), shop.stock("tea")), (sold, 2), "the server never saw it");
+        client.call("get_stock", &json!({"item": "tea"}));
+        let done = client.call("sell", &json!({"item": "tea", "count": 1}));
+        assert!(!is_error(&done), "{done}");
+    }
+}

@@ -28,6 +28,31 @@ fn a_read_that_fails_does_not_stand_for_the_answer_that_was_lost_before_it() {
 }
 
 #[test]
+fn what_is_read_while_a_write_waits_for_a_list_of_tools_does_not_count_for_it() {
+    let shop = Shop::of_two_names();
+    let mut client = shop.client();
+    client.call("shop__get_stock", &json!({"item": "tea"}));
+    shop.set("tea", 2);
+    // The gateway asks the other server for its tools before it knows what is called.
+    shop.mood("hold list");
+    let write = client.ask("tools/call", &json!({"name": "other__sell", "arguments": {"item": "tea", "count": 1}}));
+    let read = client.ask("tools/call", &json!({"name": "shop__get_stock", "arguments": {"item": "tea"}}));
+    // It has all the time to overtake the write, if it can.
+    for _ in 0..100 {
+        if shop.count("get_stock") > 1 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    shop.mood("");
+    let answers = [client.message(), client.message()];
+    let answer = |id: u64| &answers.iter().find(|answer| answer["id"] == id).unwrap()["result"];
+    assert_eq!(meta(answer(write))["code"], "reading_changed", "it was decided on ten: {}", answer(write));
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 2), "the server never saw it");
+    assert!(!is_error(answer(read)), "{}", answer(read));
+}
+
+#[test]
 fn what_became_of_a_write_that_its_client_cancelled_is_told_with_the_next_answer() {
     let shop = Shop::new();
     let mut client = shop.trial(&[]);

@@ -43,6 +43,16 @@ impl Shop {
         std::fs::write(self.sandbox.path().join("countersign.toml"), settings).unwrap();
     }
 
+    /// With ten of everything, known by two names, and every tool guarded. Tools are called `shop__sell` and `other__sell`.
+    pub fn of_two_names() -> Self {
+        let mut shop = Self::proposing("", "");
+        let command = shop.command();
+        shop.settings("", &format!("\n[mcp.upstream.other]\ncommand = ['sh', '-c', '''{command}''']"));
+        shop.approval = shop.approve(&["--guard", "as-read"]);
+        std::fs::write(shop.sandbox.path().join("book"), "").unwrap();
+        shop
+    }
+
     /// Publishes a pact.
     pub fn publish(&self, pact: &str) {
         std::fs::write(self.sandbox.path().join("pact.toml"), pact).unwrap();
@@ -306,7 +316,10 @@ fn serving() {
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {}},
             }),
-            "tools/list" => json!({"tools": tools(&mood)}),
+            "tools/list" => {
+                wait_while(&folder, "hold list");
+                json!({"tools": tools(&mood)})
+            }
             "tools/call" => {
                 let mut sent = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("sent")).unwrap();
                 writeln!(sent, "{line}").unwrap();
@@ -369,6 +382,16 @@ fn tools(mood: &str) -> Value {
     json!(tools)
 }
 
+/// Waits until it is in another mood; not for ever, should the test have failed.
+fn wait_while(folder: &Path, held: &str) {
+    for _ in 0..3000 {
+        if std::fs::read_to_string(folder.join("mood")).is_ok_and(|mood| mood != held) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let (name, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
     let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
@@ -377,13 +400,7 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     if mood == format!("die on {name}") {
         std::process::exit(7);
     }
-    // Until it is in another mood; not for ever, should the test have failed.
-    for _ in 0..3000 {
-        if std::fs::read_to_string(folder.join("mood")).is_ok_and(|mood| mood != format!("hold {name}")) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_while(folder, &format!("hold {name}"));
     let path = folder.join("stock.json");
     let mut stock = stock(&path);
     let item = arguments["item"].as_str().unwrap_or_default();
