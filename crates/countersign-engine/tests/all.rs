@@ -23,3 +23,4 @@ mod normalisers;
 mod proofs;
 mod review;
 mod row_log;
+mod stages;

@@ -55,6 +55,8 @@ struct History {
     gives_contexts: bool,
     /// Whether payloads are erased in it: then who last changed what is no longer the same by the log alone.
     erases: bool,
+    /// How many lives began from a snapshot.
+    from_snapshots: usize,
 }
 
 fn open(disk: &FaultyDisk, table: Option<&RowTable>, clock: &Arc<Hands>, seed: u8) -> Parts {
@@ -79,9 +81,21 @@ impl History {
         let parts = open(&disk, table.as_ref(), &clock, 1);
         let erases = rng.below(2) == 0;
         let (answers, contexts, gives_contexts) = (Arc::default(), BTreeMap::new(), seed.is_multiple_of(4));
-        let (pacts, keys) = (0, 0);
-        let mut history =
-            Self { rng, disk, clock, parts, pacts, keys, table, answers, contexts, gives_contexts, erases };
+        let (pacts, keys, from_snapshots) = (0, 0, 0);
+        let mut history = Self {
+            rng,
+            disk,
+            clock,
+            parts,
+            pacts,
+            keys,
+            table,
+            answers,
+            contexts,
+            gives_contexts,
+            erases,
+            from_snapshots,
+        };
         history.publish();
         for agent in ["ann", "ben"] {
             let value = json!({"roles": [], "standing": "active", "org": "a", "trust": 1});
@@ -352,6 +366,11 @@ impl History {
         let before = self.parts.view().whole_state().clone();
         self.disk = self.disk.restart();
         self.parts = open(&self.disk, self.table.as_ref(), &self.clock, seed);
+        // One that was taken before the log's key was changed is of no use any more; there is nothing wrong with any other.
+        let is_outdated = |reason: &str| reason == "it is not signed by the log's key";
+        let ignored: Vec<_> = self.parts.report.ignored.iter().filter(|it| !is_outdated(&it.reason)).collect();
+        assert!(ignored.is_empty(), "a snapshot that this gate took cannot be used: {ignored:?}");
+        self.from_snapshots += usize::from(self.parts.report.snapshot.is_some());
         let position = self.parts.view().position;
         let restarted = self.parts.sequencer.state();
         let folded = self.folded();
@@ -375,18 +394,20 @@ impl History {
     }
 
     fn folded(&self) -> State {
-        let mut fold = Fold::default();
+        // As an opening reads entries, and as an audit and a replay do.
+        let (mut fold, mut whole) = (Fold::default(), Fold::default());
         self.walk(&mut |placed| {
             for entry in placed.entries() {
-                for depth in [Depth::Whole(&NoPacts), Depth::Fold] {
+                for (fold, depth) in [(&mut whole, Depth::Whole(&NoPacts)), (&mut fold, Depth::Fold)] {
                     let read = read(&entry, depth)?;
                     assert_eq!(self.contexts.get(&entry.index).unwrap_or(&Context::default()), &read.entry.context);
+                    fold.apply(&read)?;
                 }
-                fold.apply(&read(&entry, Depth::Fold)?)?;
             }
             Ok(())
         })
         .unwrap();
+        same(&whole.state, &fold.state, "read whole", fold.position);
         fold.state
     }
 
@@ -461,12 +482,13 @@ fn live(history: &mut History) -> (usize, usize, i64) {
 #[test]
 fn every_way_of_folding_gives_the_same_state() {
     let mut kinds = BTreeSet::new();
-    let mut undone = (0, 0, 0);
+    let (mut undone, mut from_snapshots) = ((0, 0, 0), 0);
     for seed in 0..48 {
         let mut history = History::new(seed, None);
         let (reviews, calls, charged) = live(&mut history);
         undone = (undone.0 + reviews, undone.1 + calls, undone.2 + charged);
         kinds.extend(history.kinds());
+        from_snapshots += history.from_snapshots;
         let report = audit(history.log(), &log_key(), &mut |_| ()).unwrap();
         // No gate writes a context, so an audit finds each that was given, and nothing else.
         let given = history.contexts.iter().filter(|(_, context)| context.given().is_some()).map(|(entry, _)| *entry);
@@ -477,6 +499,7 @@ fn every_way_of_folding_gives_the_same_state() {
     assert_eq!(missing, Vec::<&Kind>::new(), "histories must hold every kind");
     // Restarts met actions that waited, and calls that rest on what was read at their dispatch.
     assert!(undone.0 > 5 && undone.1 > 5 && undone.2 > 20, "{undone:?}");
+    assert!(from_snapshots > 20, "only {from_snapshots} lives began from a snapshot");
 }
 
 #[test]

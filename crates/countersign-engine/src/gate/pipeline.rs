@@ -282,6 +282,8 @@ impl Idle<'_> {
         if let Some(cause) = shared.failure() {
             return Err(Refusal::Poisoned(cause));
         }
+        // After a panic the state may be ahead of the log. This is dropped before the sequencer is free for anyone else.
+        let watched = Watched { shared: Arc::clone(shared), name: "caller" };
         let (answer, answered) = bounded(1);
         // There is room for the one answer, and this thread takes it.
         let reply = Box::new(move |result| drop(answer.try_send(result)));
@@ -289,6 +291,7 @@ impl Idle<'_> {
         self.sequencer.sequence(&mut batch, [Submission { known, ..Submission::new(request, reply) }], &*shared.clock);
         self.pipeline.after_turn(&self.sequencer, &mut batch);
         self.pipeline.commit_here(batch);
+        drop(watched);
         // Usually the answer is there. If a fence is in the way, it comes when others have used the sequencer.
         drop(self.sequencer);
         answered.recv().unwrap_or_else(|_| Err(Refusal::unanswered()))
