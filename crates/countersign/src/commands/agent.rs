@@ -22,10 +22,13 @@ pub enum AgentCommand {
     Set(SetArgs),
     Rotate(RotateArgs),
     /// Revoke an agent: nothing it asks for commits any more
+    #[command(after_help = "Examples:\n  countersign agent revoke refund-1 --key admin.key")]
     Revoke(StandingArgs),
     /// Quarantine an agent until it is activated again
+    #[command(after_help = "Examples:\n  countersign agent quarantine refund-1 --key admin.key")]
     Quarantine(StandingArgs),
     /// Let a quarantined or revoked agent act again
+    #[command(after_help = "Examples:\n  countersign agent activate refund-1 --key admin.key")]
     Activate(StandingArgs),
 }
 
@@ -129,7 +132,6 @@ pub struct RotateArgs {
 
 /// Change an agent's standing
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign agent revoke refund-1 --key admin.key")]
 pub struct StandingArgs {
     /// The agent's name
     #[arg(value_name = "NAME")]

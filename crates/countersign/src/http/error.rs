@@ -169,7 +169,7 @@ impl From<Refusal> for HttpError {
             Refusal::Review(refusal) => review_hint(refusal),
             Refusal::Halt(HaltError::NotHalted(_)) => (Code::NotHalted, "see GET /v1/halts for what is halted"),
             Refusal::Halt(HaltError::TooMany) => {
-                (Code::TooManyHalts, "halt `all`, then resume what is no longer needed")
+                (Code::TooManyHalts, "halt `all`, then lift the halts that are no longer needed")
             }
             Refusal::Halt(HaltError::Reason(_)) => (Code::InvalidField, "say why in a sentence"),
             Refusal::Claim(refusal) => claim_hint(refusal),
