@@ -15,6 +15,7 @@ use crate::client::Call;
 use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
+use countersign_core::code::{Code, Next};
 use countersign_core::ids::FactId;
 use countersign_core::session::called;
 use serde_json::{Value, json};
@@ -339,22 +340,14 @@ pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> 
         let call = fact.parse::<FactId>().ok().and_then(|fact| mapping.reread(upstream, &fact));
         calls.extend(call.filter(|call| !calls.contains(call)));
     }
-    match verdict.code.as_deref() {
-        _ if !calls.is_empty() => json!({"how": "call", "calls": calls}),
-        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted" | "reading_unread" | "turn_held") => {
-            json!({"how": "later", "after_ms": 1000})
-        }
-        Some(
-            "precondition_failed"
-            | "invalid_params"
-            | "fact_missing"
-            | "stale"
-            | "reading_required"
-            | "reading_stale"
-            | "reading_unusable"
-            | "session_not_open",
-        ) => json!({"how": "change"}),
-        _ => json!({"how": "never"}),
+    if !calls.is_empty() {
+        return json!({"how": "call", "calls": calls});
+    }
+    // A `how` that a client does not know counts as `never`, and so does a code that this gateway does not know.
+    match verdict.code.as_deref().and_then(Code::parse).map_or(Next::Never, Code::next) {
+        Next::Change => json!({"how": "change"}),
+        Next::Later => json!({"how": "later", "after_ms": 1000}),
+        Next::Never => json!({"how": "never"}),
     }
 }
 
@@ -371,4 +364,24 @@ pub fn continue_tool() -> Raw {
         },
         "annotations": {"readOnlyHint": true},
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn how(code: &str) -> Value {
+        let verdict = json!({"verdict": "rejected", "action": "a", "code": code});
+        let verdict: Verdict = serde_json::from_value(verdict).unwrap();
+        retry_by("bank", &Mapping::default(), &verdict)["how"].clone()
+    }
+
+    #[test]
+    fn what_to_do_next_is_what_the_hint_of_the_code_says() {
+        assert_eq!(how("observation_required"), "change", "observe, then act");
+        assert_eq!(how("too_many_effects"), "later");
+        assert_eq!(how("too_many_reviews"), "later");
+        assert_eq!(how("not_allowed"), "never");
+        assert_eq!(how("a_code_of_a_later_gate"), "never");
+    }
 }

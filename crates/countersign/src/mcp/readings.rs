@@ -7,7 +7,7 @@ mod told;
 pub use self::client::ClientSession;
 pub use self::told::outcome;
 
-use self::told::{add_text, how, own_changes, refused_text, retry};
+use self::told::{add_text, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
@@ -294,8 +294,9 @@ impl GateClient {
                     put(&mut object, "retry", retry(changed));
                     return Err(Refusal::changed(&refused_text(verdict, changed), object));
                 }
-                let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
-                put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
+                // The pacts only say what to read again; without them, the code says what makes sense.
+                let retry = retry_by(upstream, mapping.unwrap_or(&Mapping::default()), verdict);
+                put(&mut object, "retry", retry);
                 Err(Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice()))
             }
             _ => self.told_open(upstream, verdict, object, seen),
