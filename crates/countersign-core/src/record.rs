@@ -14,6 +14,7 @@ mod leaf;
 mod payload;
 mod shown;
 
+pub use call::shown_call;
 pub use context::{Context, ContextError, Given};
 pub use decode::{DecodeError, NoPacts, PactsAhead};
 pub use encode::Encoder;

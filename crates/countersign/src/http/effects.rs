@@ -61,7 +61,8 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     let describe = move |gate: &Gate| {
         let described = open.into_iter().map(|id| describe(gate, id));
         // One that ended while the others were read is no longer under way.
-        described.filter(|effect| !matches!(effect, Err(Described::Refused(_)))).collect::<Result<Vec<_>, _>>()
+        let described = described.filter(|told| !matches!(told, Err(Described::Refused(_))));
+        described.map(|told| told.map(|told| told.effect)).collect::<Result<Vec<_>, _>>()
     };
     json(&EffectList { effects: app.blocking(describe).await? })
 }
@@ -75,20 +76,20 @@ pub async fn show(
 ) -> Result<Response, HttpError> {
     let (id, wait) = (effect_id(path)?, wait_of(query)?);
     let caller = caller.map(|Extension(caller)| caller);
-    let mut effect = app.blocking(move |gate| describe(gate, id)).await?;
+    let mut told = app.blocking(move |gate| describe(gate, id)).await?;
     let is_agent = caller.as_ref().is_some_and(|caller| caller.kind == Some(HolderKind::Agent));
     // Asked before anything is waited for, and answered as if there were none: whose effects there are is not for others.
-    if is_agent && caller.as_ref().is_some_and(|caller| effect.agent != caller.name.as_str()) {
+    if is_agent && caller.as_ref().is_some_and(|caller| told.effect.agent != caller.name.as_str()) {
         return Err(Refusal::Effect(EffectRefusal::NotFound(id)).into());
     }
     let waits = caller.map_or_else(AgentId::gate, |caller| caller.name);
     if app.until_settled(id, &waits, wait).await {
-        effect = app.blocking(move |gate| describe(gate, id)).await?;
+        told = app.blocking(move |gate| describe(gate, id)).await?;
     }
     if is_agent {
-        effect = app.blocking(move |gate| for_its_agent(gate, id, effect)).await?;
+        return json(&app.blocking(move |gate| for_its_agent(gate, told)).await?);
     }
-    json(&effect)
+    json(&told.effect)
 }
 
 /// `POST /v1/effects/{effect}/resolve`
@@ -108,9 +109,9 @@ pub async fn resolve(
     let Caller { name: by, auth, .. } = caller;
     // Final once it is in doubt: nothing is sent again after that. What cannot be described is for the gate to refuse, by role first.
     let described = app.blocking(move |gate| describe(gate, effect)).await;
-    let attempts = described.ok().and_then(|found| found.evidence).map_or(0, |evidence| evidence.attempts);
+    let attempts = described.ok().and_then(|told| told.effect.evidence).map_or(0, |evidence| evidence.attempts);
     app.enter(request::Request::Resolve { by, auth, effect, outcome, attempts, reason }).await?;
-    json(&app.blocking(move |gate| describe(gate, effect)).await?)
+    json(&app.blocking(move |gate| describe(gate, effect)).await?.effect)
 }
 
 impl App {

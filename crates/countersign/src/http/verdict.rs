@@ -211,6 +211,17 @@ fn of_nothing(verdict: VerdictKind, agent: AgentId) -> Said {
     }
 }
 
+/// Why a call did not leave: cancelled at its dispatch, blocked by what was read right before, or stopped.
+pub fn blocked_by(event: &Event) -> Option<&Reason> {
+    match event {
+        Event::Settle(settle) => {
+            let judged = settle.judged.as_ref().and_then(|judged| judged.blocked.as_ref());
+            judged.or(settle.stopped.as_ref())
+        }
+        _ => event.decision().and_then(Decision::blocked),
+    }
+}
+
 fn pact_ref(pact: &decision::PactRef) -> PactRef {
     PactRef { name: pact.name.to_string(), version: pact.version, hash: pact.hash.to_string() }
 }
@@ -260,18 +271,12 @@ impl Said {
             Event::Dispatch(_) => None,
             _ => return,
         };
-        let stopped = match event {
-            Event::Settle(settle) => settle.stopped.as_ref(),
-            _ => None,
-        };
         let decision = event.decision();
         self.also_read(decision.into_iter().flat_map(|decision| decision.reads.iter().map(|read| read.fact.clone())));
         self.wrote = event.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
         let shadowed = judged.and_then(|judged| judged.shadowed.as_ref());
         self.shadowed = shadowed.cloned().or(self.shadowed.take());
-        let blocked = judged.and_then(|judged| judged.blocked.as_ref()).or(stopped);
-        let blocked = blocked.or_else(|| decision.and_then(Decision::blocked));
-        self.blocked = blocked.cloned().or(self.blocked.take());
+        self.blocked = blocked_by(event).cloned().or(self.blocked.take());
     }
 
     /// Leaves out what its agent may not see, and puts the rest into words.
