@@ -6,13 +6,14 @@ use self::describe::{Described, describe, for_its_agent};
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
-use super::{App, body, json, verdict};
+use super::verdict::{self, Told};
+use super::{App, body, json};
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use countersign_api::routes::WAIT_MS_MAX;
-use countersign_api::{EffectList, ErrorCode, Verdict};
+use countersign_api::{EffectList, ErrorCode, VerdictKind};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
@@ -140,12 +141,12 @@ impl App {
     }
 
     /// The verdict on an action whose latest entry is this one.
-    pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Verdict, HttpError> {
+    pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Told, HttpError> {
         self.stored_verdict_on(entry, None).await
     }
 
     /// The same on one of the actions that an entry speaks of: a rejected group has several.
-    pub(super) async fn stored_verdict_on(&self, entry: u64, action: Option<ActionId>) -> Result<Verdict, HttpError> {
+    pub(super) async fn stored_verdict_on(&self, entry: u64, action: Option<ActionId>) -> Result<Told, HttpError> {
         let read = move |gate: &Gate| {
             let latest = gate.read_log(entry)?;
             let receipt = gate.receipt(entry)?.encode();
@@ -160,13 +161,16 @@ impl App {
         if let Some(refusal) = verdict::refusal(&latest)? {
             let review = refusal.review;
             let parked = self.blocking(move |gate| gate.read_log(review)).await?;
-            return Ok(verdict::of_refused(&self.gate, &parked, refusal, receipt)?);
+            let verdict = verdict::of_refused(&self.gate, &parked, refusal, receipt)?;
+            return Ok(Told { verdict, under_way: None });
         }
-        let told = match &intent {
+        let verdict = match &intent {
             Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
             None => verdict::of_stored_action(&self.gate, &latest, Some(receipt), action),
-        };
-        Ok(told?)
+        }?;
+        let began = intent.map_or(latest.index, |intent| intent.index);
+        let under_way = (verdict.verdict == VerdictKind::InFlight).then_some(EffectId(began));
+        Ok(Told { verdict, under_way })
     }
 }
 

@@ -15,8 +15,10 @@ use crate::client::Call;
 use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
+use countersign_core::call::EffectId;
 use countersign_core::code::{Code, Next};
 use countersign_core::ids::FactId;
+use countersign_core::review::ReviewId;
 use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -288,7 +290,7 @@ enum Word<'a> {
 /// The word by which a call that is not over is asked for again. The gate shows an action to its own agent only; the seal keeps
 /// other sessions of the same agent from guessing it.
 fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
-    let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry)?;
+    let entry = open_entry(verdict).or(verdict.entry)?;
     sealed_word(upstream, entry, seen)
 }
 
@@ -297,9 +299,13 @@ fn sealed_word(upstream: &str, entry: u64, seen: &Observations) -> Option<String
     Some(format!("{word}:{}", seen.seal(&word)?))
 }
 
-/// The number in the name of an effect or review, which is the entry that it began in.
-fn number_in(name: &str) -> Option<u64> {
-    name.rsplit_once('_').and_then(|(_, number)| number.parse().ok())
+/// The entry that the effect or review of a verdict began in.
+pub(super) fn open_entry(verdict: &Verdict) -> Option<u64> {
+    match (&verdict.effect, &verdict.review) {
+        (Some(effect), _) => effect.parse().ok().map(|EffectId(entry)| entry),
+        (None, Some(review)) => review.parse().ok().map(|ReviewId(entry)| entry),
+        (None, None) => None,
+    }
 }
 
 fn parse_word<'a>(word: &'a str, seen: &Observations) -> Option<(&'a str, u64)> {
