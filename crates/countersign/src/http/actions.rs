@@ -115,7 +115,7 @@ pub async fn act(
     let started = Instant::now();
     let wait = effects::wait_of(query)?;
     let body = body::text(request).await?;
-    let action = app.gate.admit(caller.name, caller.auth, body)?;
+    let action = app.admit(caller, body).await?;
     let (agent, id) = (action.agent.clone(), action.id);
     let submitted = app.submit(request::Request::Act(Box::new(action))).await.inspect_err(|error| {
         if error.code == ErrorCode::TooManyKeys {
@@ -203,6 +203,6 @@ impl App {
 /// `POST /v1/actions/check`
 pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let body = body::text(request).await?;
-    let action = app.gate.admit(caller.name, caller.auth, body)?;
+    let action = app.admit(caller, body).await?;
     json(&verdict::of_check(&app.gate, &action, &app.gate.check(&action)))
 }

@@ -60,7 +60,10 @@ pub async fn act_many(
     let bodies = cut(&text)?;
     let agent = caller.name.clone();
     app.charge_batch(&caller, bodies.len(), text.len())?;
-    let AdmittedBatch { many, refused } = app.gate.admit_many(caller.name, caller.auth, &bodies, atomic)?;
+    let (count, Caller { name, auth, .. }) = (bodies.len(), caller);
+    // So many actions at once take a while, and any of them may wait for the disk.
+    let admit = move |gate: &Gate| gate.admit_many(name, auth, &bodies, atomic);
+    let AdmittedBatch { many, refused } = app.blocking(admit).await?;
     let admitted: Vec<ActionId> = many.actions.iter().map(|action| action.id).collect();
     let answer = match admitted.is_empty() {
         true => Answer::Many(Vec::new()),
@@ -96,7 +99,7 @@ pub async fn act_many(
         }
     }
     let results = results.into_iter().map(|answered| answered.result).collect();
-    json(&BatchResponse { batch, results: in_order(bodies.len(), refused, results) })
+    json(&BatchResponse { batch, results: in_order(count, refused, results) })
 }
 
 /// What came of one action, and its effect where that can be waited for.

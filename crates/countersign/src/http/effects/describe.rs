@@ -172,7 +172,10 @@ impl Known<'_> {
             code,
             message,
             failed,
-            undo_with: undo.as_ref().filter(|_| state == EffectState::Settled).and_then(|undo| self.undo_with(gate, undo)),
+            undo_with: undo
+                .as_ref()
+                .filter(|_| state == EffectState::Settled)
+                .and_then(|undo| self.undo_with(gate, undo)),
             undo: undo.map(|undo| undo.to_string()),
         };
         Told { effect, fences, entries }
@@ -180,7 +183,8 @@ impl Known<'_> {
 
     /// Whether the other side keeps receipts, which are asked about a doubt without a word in the pact.
     fn keeps_receipts(&self, gate: &Gate) -> bool {
-        let is_sql = |kind: &ActionType| matches!(kind.call.as_ref().map(|call| &call.send), Some(SendRule::Sql { .. }));
+        let is_sql =
+            |kind: &ActionType| matches!(kind.call.as_ref().map(|call| &call.send), Some(SendRule::Sql { .. }));
         self.sent.and_then(|sent| action_type(gate, &sent.pact, &sent.action, is_sql)).unwrap_or(false)
     }
 
@@ -219,12 +223,7 @@ pub fn for_its_agent(gate: &Gate, told: Told) -> Result<Effect, LogError> {
 }
 
 /// Something of an action type of a pact, as it is now.
-fn action_type<T>(
-    gate: &Gate,
-    pact: &PactName,
-    action: &ActionName,
-    of: impl FnOnce(&ActionType) -> T,
-) -> Option<T> {
+fn action_type<T>(gate: &Gate, pact: &PactName, action: &ActionName, of: impl FnOnce(&ActionType) -> T) -> Option<T> {
     let view = gate.view();
     view.pact(pact)?.actions.get(action).map(of)
 }
