@@ -2,13 +2,13 @@
 
 /// The bytes that a text stands for.
 pub fn bytes(text: &str) -> Option<Vec<u8>> {
-    let (pairs, []) = text.as_bytes().as_chunks() else { return None };
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     pairs.iter().map(|pair| byte(*pair)).collect()
 }
 
 /// The same where their number is known.
 pub fn array<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let (pairs, []) = text.as_bytes().as_chunks() else { return None };
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     let mut bytes = [0; N];
     if pairs.len() != N {
         return None;

@@ -47,8 +47,7 @@ impl Event {
         match self {
             Self::Dispatch(dispatch) => Some(dispatch.effect),
             Self::Settle(settle) => Some(settle.effect),
-            // A reading was made for an effect, and moves it nowhere.
-            Self::Erased(leaf) => leaf.effect.filter(|_| leaf.kind != Kind::Reading).map(EffectId),
+            Self::Erased(leaf) => leaf.moves(),
             Self::Genesis { .. }
             | Self::Pact(_)
             | Self::Feed { .. }

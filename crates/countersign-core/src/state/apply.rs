@@ -139,12 +139,12 @@ impl State {
         if let (Some(ended), Some(review)) = (ended, leaf.review) {
             self.reviews.close(review, ended, index);
         }
-        match (leaf.effect.filter(|_| leaf.kind != Kind::Reading), leaf.verdict) {
+        match (leaf.moves(), leaf.verdict) {
             // What is under way is never erased, so it has ended: by an entry that follows.
             (None, _) | (_, Some(LeafVerdict::InFlight)) => {}
             (Some(effect), verdict) => {
                 let outcome = verdict.and_then(LeafVerdict::outcome).unwrap_or(Outcome::Failed);
-                self.settle(EffectId(effect), outcome, index, time_ms);
+                self.settle(effect, outcome, index, time_ms);
             }
         }
         if let Some(held) = leaf.held {
