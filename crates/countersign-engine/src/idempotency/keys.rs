@@ -174,7 +174,7 @@ impl Keys {
         self.runs.read().list.iter().map(|run| run.name().to_owned()).collect()
     }
 
-    /// How many runs there are, and how many keys they hold, for metrics and tests.
+    /// How many runs there are, and how many keys they hold, for tests.
     pub fn in_runs(&self) -> (usize, u64) {
         let runs = self.runs.read();
         (runs.list.len(), runs.list.iter().map(|run| run.keys()).sum())
