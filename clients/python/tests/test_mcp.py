@@ -246,6 +246,12 @@ def test_what_contradicts_itself_is_never_taken_for_done(result: CallToolResult)
         read_result(result)
 
 
+def test_a_write_that_was_refused_with_all_changes_told_can_be_made_again() -> None:
+    answer = read_result(told({**REJECTED, "code": "reading_changed", "retry": {"how": "again"}}))
+    assert isinstance(answer, Blocked)
+    assert answer.retry.how == "again"
+
+
 def test_what_is_not_known_of_retrying_counts_as_never() -> None:
     answer = read_result(told({**REJECTED, "retry": {"how": "pray"}}))
     assert isinstance(answer, Blocked)

@@ -94,6 +94,17 @@ pub enum Code {
     GroupRejected,
 }
 
+/// What would make sense for its agent after a rejection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Something must be different first: the action, or what its agent has observed, read or claimed.
+    Change,
+    /// The same action may pass later, with nothing to look at.
+    Later,
+    /// No such action passes until a person changes something.
+    Never,
+}
+
 impl Code {
     /// All codes, in order of precedence.
     pub const ALL: [Self; 42] = [
@@ -144,6 +155,54 @@ impl Code {
     /// Reads a code back.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == text)
+    }
+
+    /// What would make sense next. It agrees with the hint of the reason.
+    pub fn next(self) -> Next {
+        match self {
+            Self::NotInGroup
+            | Self::InvalidParams
+            | Self::DelegationOutOfScope
+            | Self::InvalidFactId
+            | Self::FactMissing
+            | Self::FactExists
+            | Self::AliasedWrite
+            | Self::ClaimLost
+            | Self::ObservationRequired
+            | Self::SessionRequired
+            | Self::SessionNotOpen
+            | Self::ReadingRequired
+            | Self::ReadingStale
+            | Self::ReadingUnusable
+            | Self::ReadingChanged
+            | Self::PreconditionFailed
+            | Self::EffectInvalid
+            | Self::ApprovalOutdated
+            | Self::GroupRejected => Next::Change,
+            Self::Halted
+            | Self::FactClaimed
+            | Self::FactFenced
+            | Self::TooManyReviews
+            | Self::BudgetExceeded
+            | Self::TooManyEffects
+            | Self::TurnHeld
+            | Self::ReadingUnread => Next::Later,
+            Self::UnknownPact
+            | Self::UnknownAction
+            | Self::NotAuthenticated
+            | Self::UnknownAgent
+            | Self::AgentNotActive
+            | Self::KeyNotCurrent
+            | Self::DelegationWidened
+            | Self::DelegationTooDeep
+            | Self::DelegationExpired
+            | Self::DelegationMemberNotActive
+            | Self::DelegationKeyNotCurrent
+            | Self::NotAllowed
+            | Self::TrustTooLow
+            | Self::SelfApproval
+            | Self::ApprovalExpired => Next::Never,
+        }
     }
 
     /// The code as it stands in records and answers.

@@ -4,9 +4,10 @@
 //! whole facts, so that what an agent may see has no influence on what is right. Fails closed (I4): an agent that is not
 //! registered or not active, a condition that cannot be evaluated, and a fact without a grant all show nothing.
 
+use crate::decision::PactRef;
 use crate::expression::{Base, Expression, Input, Mention, Source};
 use crate::fence::{Claim, may_claim};
-use crate::ids::{ActionName, AgentId, Digest, FactId, FactType, PactName};
+use crate::ids::{ActionName, AgentId, FactId, FactType};
 use crate::pact::{ActionType, SendRule, TemplatePart};
 use crate::session::{READING, SESSION};
 use crate::state::ReadState;
@@ -173,11 +174,9 @@ pub struct Disclosure<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct DecidedBy<'a> {
     /// The pact.
-    pub pact: &'a str,
-    /// Its content hash.
-    pub hash: &'a str,
+    pub pact: &'a PactRef,
     /// The action type.
-    pub action: &'a str,
+    pub action: &'a ActionName,
 }
 
 impl<'a> Disclosure<'a> {
@@ -249,13 +248,20 @@ impl<'a> Disclosure<'a> {
 
     /// The action type, if it is still the one that is published.
     fn kind(&self, by: DecidedBy<'_>) -> Option<&'a ActionType> {
-        let hash: Digest = by.hash.parse().ok()?;
-        let pact = self.state.pacts().get(&PactName::new(by.pact).ok()?)?;
-        let action = ActionName::new(by.action).ok()?;
-        pact.actions.get(&action).filter(|_| pact.hash == hash)
+        let pact = self.state.pacts().get(&by.pact.name)?;
+        pact.actions.get(by.action).filter(|_| pact.hash == by.pact.hash)
+    }
+
+    /// Whether an agent may know all of these ids whatever it is granted: they are its own fact, and at most one more, whose id is made
+    /// of parameters alone. Most actions read no others, and need no look at the grants.
+    pub fn hides_none_of(agent: &AgentId, reads: &[FactId]) -> bool {
+        reads.len() <= 2 && reads.first().is_none_or(|first| *first == FactId::of_agent(agent))
     }
 
     fn hide(&self, kind: Option<&ActionType>, reads: &[FactId]) -> Vec<FactId> {
+        if Self::hides_none_of(self.agent, reads) {
+            return Vec::new();
+        }
         let own = FactId::of_agent(self.agent);
         // The agents come first, members of a delegation among them; the last of them is the one who acts.
         let Some(at) = reads.iter().position(|id| *id == own) else {

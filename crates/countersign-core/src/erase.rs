@@ -191,9 +191,8 @@ impl EraseTarget {
 
     /// What the leaf of an entry alone still says of it: of facts and charges nothing that names them.
     pub fn of_leaf(leaf: &Leaf) -> Self {
-        let effect = leaf.effect.filter(|_| leaf.kind != Kind::Reading).map(EffectId);
         let kept = kept_for_ever(leaf.kind, leaf.identity);
-        Self { kept, effect, ..Self::of_entry(leaf.index) }
+        Self { kept, effect: leaf.moves(), ..Self::of_entry(leaf.index) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Constructors are the only way in and refuse what the rest of the crate must not meet (control characters, ids that are
 //! not NFC, names that are not identifiers), so nothing downstream validates again.
 
+use crate::hex;
 use crate::limits::{ID_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_CHARS_MIN};
 use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
@@ -349,16 +350,7 @@ impl fmt::Debug for Digest {
 impl FromStr for Digest {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let refused = || IdError::NotADigest(text.chars().take(80).collect());
-        if text.len() != 64 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(refused());
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| refused())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-        }
-        Ok(Self(bytes))
+        hex::array(text).map(Self).ok_or_else(|| IdError::NotADigest(text.chars().take(80).collect()))
     }
 }
 
@@ -385,16 +377,7 @@ impl fmt::Debug for Tag {
 impl FromStr for Tag {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let refused = || IdError::NotADigest(text.chars().take(80).collect());
-        if text.len() != 24 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(refused());
-        }
-        let mut bytes = [0; 12];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| refused())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-        }
-        Ok(Self(bytes))
+        hex::array(text).map(Self).ok_or_else(|| IdError::NotADigest(text.chars().take(80).collect()))
     }
 }
 

@@ -34,6 +34,7 @@ pub mod expression;
 pub mod fact;
 pub mod fence;
 pub mod halt;
+pub mod hex;
 pub mod identity;
 pub mod ids;
 pub mod json;

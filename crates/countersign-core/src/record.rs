@@ -5,15 +5,20 @@
 //! bytes, which is how an audit compares (I3). Unknown kinds, members and versions are refused, never guessed. People and programs
 //! are shown JSON, which `shown` writes.
 
+// A new kind must be led to every place that asks what an entry holds: one that is forgotten there would be folded as if it held nothing.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod call;
 mod context;
 mod decode;
 mod encode;
+mod event;
 mod kind;
 mod leaf;
 mod payload;
 mod shown;
 
+pub use call::shown_call;
 pub use context::{Context, ContextError, Given};
 pub use decode::{DecodeError, NoPacts, PactsAhead};
 pub use encode::Encoder;
@@ -24,7 +29,7 @@ pub use shown::{Shown as ShownEntry, show};
 use crate::action::{Action, KeyDigest};
 use crate::call::{EffectId, Evidence, Outcome, Send};
 use crate::decide::ReadyToSend;
-use crate::decision::{Charge, Decision, Verdict, Write};
+use crate::decision::{Charge, Decision, Write};
 use crate::denial::Denied;
 use crate::erase::Forgotten;
 use crate::fence::ClaimId;
@@ -319,151 +324,5 @@ impl Approved {
     /// Whether nothing was done by it.
     pub fn is_void(&self) -> bool {
         self.decision.blocked().is_some()
-    }
-}
-
-impl Event {
-    /// The decision that it holds.
-    pub fn decision(&self) -> Option<&Decision> {
-        match self {
-            Self::Action(decided) => Some(&decided.decision),
-            Self::Approval(approved) => Some(&approved.decision),
-            Self::Dispatch(dispatch) => Some(&dispatch.decision),
-            Self::Group(group) => Some(&group.decision),
-            _ => None,
-        }
-    }
-
-    /// The effect that it dispatches or settles.
-    pub fn effect(&self) -> Option<EffectId> {
-        match self {
-            Self::Dispatch(dispatch) => Some(dispatch.effect),
-            Self::Settle(settle) => Some(settle.effect),
-            // A reading was made for an effect, and moves it nowhere.
-            Self::Erased(leaf) => leaf.effect.filter(|_| leaf.kind != Kind::Reading).map(EffectId),
-            _ => None,
-        }
-    }
-
-    /// The idempotency keys of the actions that it decides, each with the action's id: what an erasure leaves of both.
-    pub fn keys(&self) -> impl Iterator<Item = (KeyDigest, ActionId)> {
-        let one = match self {
-            Self::Action(decided) => Some((decided.action.key, decided.action.id)),
-            Self::Done(done) => Some((done.key, done.action)),
-            Self::Erased(leaf) => leaf.key.zip(leaf.action),
-            _ => None,
-        };
-        let group: &[Action] = if let Self::Group(group) = self { &group.actions } else { &[] };
-        let (keys, ids) = match self {
-            Self::Erased(leaf) => (leaf.keys.as_deref(), leaf.actions.as_deref()),
-            _ => (None, None),
-        };
-        let erased = keys.into_iter().flatten().copied().zip(ids.into_iter().flatten().copied());
-        one.into_iter().chain(group.iter().map(|action| (action.key, action.id))).chain(erased)
-    }
-
-    /// The entry of the batch that its action came in.
-    pub fn batch(&self) -> Option<u64> {
-        match self {
-            Self::Action(decided) => decided.action.batch,
-            Self::Erased(leaf) => leaf.batch,
-            _ => None,
-        }
-    }
-
-    /// What kind of entry it makes.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Genesis { .. } => Kind::Genesis,
-            Self::Pact(_) => Kind::Pact,
-            Self::Feed { .. } => Kind::Feed,
-            Self::Held { .. } => Kind::Held,
-            Self::Confirm { .. } => Kind::Confirm,
-            // Entries in shadow mode are of another kind: I1 does not speak of them.
-            Self::Action(decided) if decided.decision.shadowed.is_some() => Kind::Shadow,
-            Self::Action(_) => Kind::Action,
-            Self::Erasure { .. } => Kind::Erasure,
-            Self::Clock { .. } => Kind::Clock,
-            Self::Approval(_) => Kind::Approval,
-            Self::Refusal { .. } => Kind::Refusal,
-            Self::Expiry { .. } => Kind::Expiry,
-            Self::Halt { .. } => Kind::Halt,
-            Self::Resume { .. } => Kind::Resume,
-            Self::Dispatch(_) => Kind::Dispatch,
-            Self::Settle(_) => Kind::Settle,
-            Self::Session { .. } => Kind::Session,
-            Self::Reading { .. } => Kind::Reading,
-            Self::Claim { .. } => Kind::Claim,
-            Self::Extension { .. } => Kind::Extension,
-            Self::Withdrawal { .. } => Kind::Withdrawal,
-            Self::Denials(_) => Kind::Denials,
-            Self::Batch { .. } => Kind::Batch,
-            Self::Group(_) => Kind::Group,
-            Self::Rotation { .. } => Kind::Rotation,
-            Self::Done(done) => done.kind,
-            Self::Erased(leaf) => leaf.kind,
-        }
-    }
-
-    /// Whose identity it is about: what it writes, holds or confirms is an agent or an operator, or the log begins with one.
-    pub fn identity(&self) -> Option<LeafIdentity> {
-        match self {
-            Self::Feed { write, .. } => LeafIdentity::of_type(write.fact.ty()),
-            Self::Held { fact, .. } | Self::Confirm { fact, .. } => LeafIdentity::of_type(fact.ty()),
-            Self::Genesis { is_identified, .. } => is_identified.then_some(LeafIdentity::Operator),
-            Self::Erased(leaf) => leaf.identity,
-            _ => None,
-        }
-    }
-
-    /// The verdict or outcome that its leaf tells.
-    pub fn verdict(&self) -> Option<LeafVerdict> {
-        match self {
-            Self::Settle(settle) => Some(match settle.outcome {
-                Outcome::Settled => LeafVerdict::Settled,
-                Outcome::Failed => LeafVerdict::Failed,
-                Outcome::InDoubt => LeafVerdict::InDoubt,
-            }),
-            Self::Done(done) => Some(done.verdict),
-            Self::Erased(leaf) => leaf.verdict,
-            _ => self.decision().map(|decision| match &decision.verdict {
-                Verdict::Committed => LeafVerdict::Committed,
-                Verdict::Rejected(_) => LeafVerdict::Rejected,
-                Verdict::Review { .. } => LeafVerdict::Review,
-                Verdict::InFlight(_) => LeafVerdict::InFlight,
-            }),
-        }
-    }
-
-    /// The facts it writes.
-    pub fn writes(&self) -> &[Write] {
-        match self {
-            Self::Feed { write, .. } => std::slice::from_ref(write),
-            Self::Settle(settle) => &settle.writes,
-            Self::Session { writes } | Self::Reading { writes, .. } => writes,
-            Self::Done(done) => &done.writes,
-            _ => self.decision().map_or(&[], |decision| &decision.writes),
-        }
-    }
-
-    /// The budgets it charges, or gives back to.
-    pub fn charges(&self) -> &[Charge] {
-        match self {
-            Self::Settle(settle) => &settle.charges,
-            Self::Done(done) => &done.charges,
-            _ => self.decision().map_or(&[], |decision| &decision.charges),
-        }
-    }
-
-    /// The facts it writes, to give new ones their tags.
-    pub fn writes_mut(&mut self) -> &mut [Write] {
-        match self {
-            Self::Feed { write, .. } => std::slice::from_mut(write),
-            Self::Settle(settle) => &mut settle.writes,
-            Self::Session { writes } | Self::Reading { writes, .. } => writes,
-            Self::Action(decided) => &mut decided.decision.writes,
-            Self::Approval(approved) => &mut approved.decision.writes,
-            _ => &mut [],
-        }
     }
 }

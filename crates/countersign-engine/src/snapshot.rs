@@ -19,6 +19,7 @@ use crate::view::Synced;
 use countersign_core::canonical::Canonical;
 use countersign_core::decision::BudgetKey;
 use countersign_core::fact::{Fact, Written};
+use countersign_core::hex;
 use countersign_core::ids::{ActionName, AgentId, PactName};
 use countersign_core::pact::Pact;
 use countersign_core::pact::load::load;
@@ -315,17 +316,6 @@ fn write_run(out: &mut Canonical, run: &NamedRun) {
     out.close(']');
 }
 
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
-}
-
 #[derive(Deserialize)]
 struct Head {
     /// The entries whose payloads an erasure names, as ranges. A snapshot that does not say is not used.
@@ -391,7 +381,7 @@ fn restore_line((fold, kept): (&mut Fold, &mut Kept), section: &str, line: &[u8]
         }
         "key_runs" => {
             let (name, tail_bytes, digest): (String, u64, String) = serde_json::from_slice(line).map_err(json)?;
-            let digest = unhex(&digest).ok_or_else(|| bad("not the digest of a run".to_owned()))?;
+            let digest = hex::array(&digest).ok_or_else(|| bad("not the digest of a run".to_owned()))?;
             kept.runs.push(NamedRun { name, digest, tail_bytes });
         }
         "key_counts" => {

@@ -16,7 +16,7 @@ use crate::hash::{EMPTY_ROOT, Hash};
 use crate::tree::MAX_SIZE;
 
 pub use chain::KeyChain;
-pub use key::{KeyError, LogKey, MAX_ORIGIN_BYTES};
+pub use key::{KeyError, LogKey};
 pub use note::{MAX_NOTE_BYTES, MAX_SIGNATURES};
 
 /// A tree head: which log, how many entries, and the root over them.

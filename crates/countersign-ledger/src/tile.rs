@@ -11,7 +11,7 @@ use crate::hash::Hash;
 /// Hashes in a full tile, and entries in a full bundle.
 pub const FULL_WIDTH: u16 = 256;
 /// The highest tile level that a path may name.
-pub const MAX_LEVEL: u8 = 63;
+const MAX_LEVEL: u8 = 63;
 /// The longest entry: its length is written in 16 bits.
 pub const MAX_ENTRY_BYTES: usize = u16::MAX as usize;
 

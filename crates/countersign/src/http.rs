@@ -40,6 +40,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
+use caller::Caller;
+use countersign_core::action::Action;
+use countersign_core::body::RawBody;
 use countersign_engine::gate::Gate;
 use countersign_engine::outbox::Adapters;
 use countersign_engine::request::{Answer, Entered, Refusal, Reply, Request};
@@ -158,6 +161,15 @@ fn finish(
 }
 
 impl App {
+    /// Admits an action: on this thread, unless that would wait for a disk or for the sequencer.
+    async fn admit(&self, caller: Caller, body: RawBody) -> Result<Action, HttpError> {
+        let Caller { name, auth, .. } = caller;
+        match self.gate.admit_now(name.clone(), auth.clone(), body.clone()) {
+            Some(admitted) => Ok(admitted?),
+            None => self.blocking(move |gate| gate.admit(name, auth, body)).await,
+        }
+    }
+
     /// Hands a request to the gate and waits, without holding a thread, until everything the answer rests on is durable.
     async fn submit(&self, request: Request) -> Result<Answer, HttpError> {
         let (reply, answered) = oneshot::channel();

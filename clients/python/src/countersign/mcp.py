@@ -37,7 +37,7 @@ CONTINUE = "countersign_continue"
 _MEMBER = "countersign"
 # The gateway waits no longer than this for a change.
 _WAIT_MS_MAX = 5_000
-_HOWS = frozenset({"call", "continue", "later", "change", "never"})
+_HOWS = frozenset({"again", "call", "continue", "later", "change", "never"})
 
 
 class Session(Protocol):
@@ -62,7 +62,7 @@ class Retry:
     """What would make sense next."""
 
     how: str
-    """`call`, `continue`, `later`, `change` or `never`; what is not known counts as `never`."""
+    """`again`, `call`, `continue`, `later`, `change` or `never`; what is not known counts as `never`."""
     calls: tuple[ToolCall, ...]
     """With `call`: what to look at before deciding again."""
     after_ms: int | None

@@ -3,6 +3,7 @@
 use super::KeyName;
 use crate::body::RawBody;
 use crate::canonical::Canonical;
+use crate::hex;
 use crate::ids::{ActionId, Digest};
 use serde::Deserialize;
 use smol_str::SmolStr;
@@ -225,7 +226,7 @@ impl StoredSigned {
         }
         Ok(Signed {
             key: self.key.parse().map_err(|_| "key")?,
-            signature: unhex(&self.signature).ok_or("signature")?,
+            signature: hex::array(&self.signature).ok_or("signature")?,
             input: self.input,
             method: self.method,
             authority: self.authority,
@@ -236,15 +237,4 @@ impl StoredSigned {
             batch,
         })
     }
-}
-
-fn unhex(text: &str) -> Option<[u8; 64]> {
-    if text.len() != 128 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return None;
-    }
-    let mut bytes = [0; 64];
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }

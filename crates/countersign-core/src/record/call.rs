@@ -46,6 +46,14 @@ pub(super) fn write_in_flight(out: &mut Canonical, in_flight: &InFlight) {
     out.close('}');
 }
 
+/// A call as entries show it.
+pub fn shown_call(call: &Call) -> Json {
+    let mut out = Canonical::new();
+    write_call(&mut out, call);
+    // What was written is JSON.
+    serde_json::from_str(out.as_str()).unwrap_or_default()
+}
+
 fn write_call(out: &mut Canonical, call: &Call) {
     out.open('{');
     out.key("adapter");

@@ -159,14 +159,33 @@ pub(super) fn write_payload(out: &mut Canonical, entry: &Entry, form: Form<'_>) 
     }
     out.close('}');
     if form.is_stored() {
-        let kept = match &entry.event {
-            Event::Action(decided) => Some(&decided.action.body),
-            Event::Approval(approved) => Some(&approved.action.body),
-            _ => None,
-        };
-        kept.into_iter().for_each(|body| out.raw(body));
-        if let Event::Group(group) = &entry.event {
-            group.actions.iter().for_each(|action| out.raw(&action.body));
+        match &entry.event {
+            Event::Action(decided) => out.raw(&decided.action.body),
+            Event::Approval(approved) => out.raw(&approved.action.body),
+            Event::Group(group) => group.actions.iter().for_each(|action| out.raw(&action.body)),
+            Event::Genesis { .. }
+            | Event::Pact(_)
+            | Event::Feed { .. }
+            | Event::Held { .. }
+            | Event::Confirm { .. }
+            | Event::Erasure { .. }
+            | Event::Clock { .. }
+            | Event::Refusal { .. }
+            | Event::Expiry { .. }
+            | Event::Halt { .. }
+            | Event::Resume { .. }
+            | Event::Dispatch(_)
+            | Event::Settle(_)
+            | Event::Claim { .. }
+            | Event::Extension { .. }
+            | Event::Withdrawal { .. }
+            | Event::Session { .. }
+            | Event::Reading { .. }
+            | Event::Denials(_)
+            | Event::Batch { .. }
+            | Event::Rotation { .. }
+            | Event::Done(_)
+            | Event::Erased(_) => {}
         }
         let signed = entry.auth.signed().and_then(|signed| signed.body.as_ref());
         signed.into_iter().for_each(|body| out.raw(body));

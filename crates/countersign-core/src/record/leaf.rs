@@ -7,6 +7,7 @@ use super::context::Context;
 use super::decode::DecodeError;
 use super::{Kind, LeafAuth, LeafIdentity, LeafVerdict};
 use crate::action::KeyDigest;
+use crate::call::EffectId;
 use crate::decision::PactRef;
 use crate::halt::Scope;
 use crate::identity::RequestDigest;
@@ -35,7 +36,7 @@ pub struct Leaf {
     pub context: Context,
     /// Which of the writes delete their facts, by place, ascending.
     pub deletes: Vec<u64>,
-    /// The effect that a dispatch or settlement speaks of.
+    /// The effect that a dispatch or settlement speaks of, or in whose turn a reading was made.
     pub effect: Option<u64>,
     /// The entries whose payloads an erasure erased.
     pub erased: Option<Vec<u64>>,
@@ -72,6 +73,11 @@ pub struct Leaf {
 }
 
 impl Leaf {
+    /// The effect that it dispatches or settles. A reading was made in the turn of one, and moves it nowhere.
+    pub fn moves(&self) -> Option<EffectId> {
+        self.effect.filter(|_| self.kind != Kind::Reading).map(EffectId)
+    }
+
     /// Reads a leaf. Another format, an unknown kind or member, a member that its kind does not have, and bytes in any other than
     /// the deterministic form are refused.
     ///

@@ -1,5 +1,8 @@
 //! What each entry does to the state: the one fold.
 
+// A new kind of entry must be led to every place that asks what it does.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use super::{BudgetUse, HeldFeed, State};
 use crate::action::Action;
 use crate::call::{EffectId, Outcome, external_key};
@@ -101,26 +104,47 @@ impl State {
     /// What the leaf of an erased entry still says: which review or effect it began or ended, and which held feed it released.
     fn apply_leaf(&mut self, leaf: &Leaf) {
         let (index, time_ms) = (leaf.index, leaf.time);
-        let ended = match (leaf.kind, leaf.verdict) {
-            (Kind::Action | Kind::Shadow, Some(LeafVerdict::Review)) => {
-                self.reviews.park_gone(index, time_ms);
+        let ended = match leaf.kind {
+            Kind::Action | Kind::Shadow => {
+                if leaf.verdict == Some(LeafVerdict::Review) {
+                    self.reviews.park_gone(index, time_ms);
+                }
                 None
             }
-            (Kind::Approval, Some(LeafVerdict::Rejected)) => None,
-            (Kind::Approval, _) => Some(Ended::Approved),
-            (Kind::Refusal, _) => Some(Ended::Refused),
-            (Kind::Expiry, _) => Some(Ended::Expired),
-            _ => None,
+            // A void approval leaves the action parked.
+            Kind::Approval => Some(Ended::Approved).filter(|_| leaf.verdict != Some(LeafVerdict::Rejected)),
+            Kind::Refusal => Some(Ended::Refused),
+            Kind::Expiry => Some(Ended::Expired),
+            Kind::Genesis
+            | Kind::Pact
+            | Kind::Feed
+            | Kind::Held
+            | Kind::Confirm
+            | Kind::Erasure
+            | Kind::Clock
+            | Kind::Halt
+            | Kind::Resume
+            | Kind::Dispatch
+            | Kind::Settle
+            | Kind::Claim
+            | Kind::Extension
+            | Kind::Withdrawal
+            | Kind::Session
+            | Kind::Reading
+            | Kind::Denials
+            | Kind::Batch
+            | Kind::Group
+            | Kind::Rotation => None,
         };
         if let (Some(ended), Some(review)) = (ended, leaf.review) {
             self.reviews.close(review, ended, index);
         }
-        match (leaf.effect.filter(|_| leaf.kind != Kind::Reading), leaf.verdict) {
+        match (leaf.moves(), leaf.verdict) {
             // What is under way is never erased, so it has ended: by an entry that follows.
             (None, _) | (_, Some(LeafVerdict::InFlight)) => {}
             (Some(effect), verdict) => {
                 let outcome = verdict.and_then(LeafVerdict::outcome).unwrap_or(Outcome::Failed);
-                self.settle(EffectId(effect), outcome, index, time_ms);
+                self.settle(effect, outcome, index, time_ms);
             }
         }
         if let Some(held) = leaf.held {
@@ -143,7 +167,30 @@ impl State {
                 Some(feed) => (feed.by.clone(), Some(feed.at_ms)),
                 None => (entry.by.clone(), None),
             },
-            _ => (entry.by.clone(), None),
+            Event::Genesis { .. }
+            | Event::Pact(_)
+            | Event::Held { .. }
+            | Event::Confirm { .. }
+            | Event::Action(_)
+            | Event::Erasure { .. }
+            | Event::Clock { .. }
+            | Event::Approval(_)
+            | Event::Refusal { .. }
+            | Event::Expiry { .. }
+            | Event::Halt { .. }
+            | Event::Resume { .. }
+            | Event::Dispatch(_)
+            | Event::Claim { .. }
+            | Event::Extension { .. }
+            | Event::Withdrawal { .. }
+            | Event::Session { .. }
+            | Event::Reading { .. }
+            | Event::Denials(_)
+            | Event::Batch { .. }
+            | Event::Group(_)
+            | Event::Rotation { .. }
+            | Event::Done(_)
+            | Event::Erased(_) => (entry.by.clone(), None),
         };
         for write in writes {
             self.advance(&write.fact, |before| {

@@ -1,8 +1,9 @@
 //! What an agent may see: grant, agent and fact on one side, what is shown on the other.
 
 use crate::decide::world::World;
+use countersign_core::decision::PactRef;
 use countersign_core::disclose::{DecidedBy, Disclosed, Disclosure, disclose, withheld};
-use countersign_core::ids::{ActionName, AgentId, FactId};
+use countersign_core::ids::{ActionName, AgentId, Digest, FactId};
 use countersign_core::reason::Reason;
 use serde_json::json;
 
@@ -142,9 +143,12 @@ fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
     let reads: Vec<FactId> =
         ["Agent::\"agent-1\"", "Transfer::\"t\"", "Account::\"theirs\""].map(|fact| fact.parse().unwrap()).to_vec();
     let world = world().with_agent(&["refunder"]);
-    let pact = world.state.pacts.values().next().unwrap();
-    let hash = pact.hash.to_string();
-    let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
+    let pact_of = |world: &World| {
+        let pact = world.state.pacts.values().next().unwrap();
+        PactRef { name: pact.name.clone(), version: pact.version, hash: pact.hash }
+    };
+    let (pact, action) = (pact_of(&world), ActionName::new("execute").unwrap());
+    let by = Some(DecidedBy { pact: &pact, action: &action });
     let agent = agent();
     let masked = "observe Account::\"…\", Transfer::\"t\" and send the token";
     assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads)), masked);
@@ -158,14 +162,14 @@ fn an_id_that_is_made_of_what_is_withheld_is_not_told() {
         assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads[1..])), alone);
     }
     // Under a pact that is no longer known, nobody can say how the id came about.
-    let other = "0".repeat(64);
-    let by = Some(DecidedBy { pact: "bank", hash: &other, action: "execute" });
+    let other = PactRef { hash: Digest([0; 32]), ..pact.clone() };
+    let by = Some(DecidedBy { pact: &other, action: &action });
     assert_eq!(told(&Disclosure::new(&world.state, &agent, by, &reads)), masked);
     // Who may see the link may see where it leads.
     let open = PACT.replace("attributes = [\"amount\"]", "attributes = \"*\"");
     let mut world = World::new(&open, "execute", json!({})).with_agent(&["refunder"]);
     world.feed("Transfer::\"t\"", Some(json!({"source": "theirs", "amount": 5})));
-    let hash = world.state.pacts.values().next().unwrap().hash.to_string();
-    let by = Some(DecidedBy { pact: "bank", hash: &hash, action: "execute" });
+    let pact = pact_of(&world);
+    let by = Some(DecidedBy { pact: &pact, action: &action });
     assert!(told(&Disclosure::new(&world.state, &agent, by, &reads)).contains("theirs"));
 }

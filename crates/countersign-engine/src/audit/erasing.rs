@@ -62,7 +62,7 @@ impl Erasable {
                 return Err(format!("entry {entry} is never erased: {why}"));
             }
             let gone = self.gone.get(entry);
-            let effect = gone.and_then(|leaf| leaf.effect);
+            let effect = gone.and_then(|leaf| leaf.moves()).map(|effect| effect.0);
             if let Some(why) = lost.in_force(*entry, effect, time_ms) {
                 return refused(why);
             }

@@ -4,7 +4,7 @@ use super::{BatchProof, CommitError};
 use crate::log_key::LogKeys;
 use crate::request::{Refusal, Reply};
 use crate::sequence::{Batch, Joint, Sequenced};
-use countersign_core::record::{Encoder, Event};
+use countersign_core::record::{Encoder, Event, Leaf};
 use countersign_ledger::checkpoint::Checkpoint;
 use countersign_ledger::commitment::commitment;
 use countersign_ledger::hash::{Hash, leaf_hash};
@@ -126,6 +126,8 @@ impl EncodeStage {
             }
             let committed = commitment(salt, payload);
             let leaf = self.leaves.leaf(entry, &committed.0);
+            // What is acknowledged must be read back: a member that `may_have` does not give this kind would keep the log from opening.
+            debug_assert!(Leaf::decode(leaf).is_ok(), "the leaf of a {} cannot be read back", entry.event.kind());
             let hash = leaf_hash(leaf);
             self.batch.push_frame(leaf, salt, payload)?;
             piece.tiles.extend(self.frontier.push(hash));

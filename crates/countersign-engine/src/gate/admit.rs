@@ -2,9 +2,10 @@
 
 use super::Gate;
 use crate::delegation::DelegationError;
-use crate::idempotency::Lookup;
+use crate::idempotency::{Lookup, Seen};
+use crate::storage::StorageError;
 use crate::token::TokenError;
-use countersign_core::action::{Action, ActionRequest, RequestError};
+use countersign_core::action::{Action, ActionRequest, KeyDigest, RequestError};
 use countersign_core::body::RawBody;
 use countersign_core::decide::{decide, stranger};
 use countersign_core::decision::Decision;
@@ -12,6 +13,7 @@ use countersign_core::denial::{DenialCode, at_the_door, without_right};
 use countersign_core::disclose::Disclosure;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, PactName};
+use std::convert::Infallible;
 
 /// Why a request was not admitted. It leaves no entry: there is nothing to record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,27 +44,72 @@ pub enum AdmitError {
     Delegation(#[from] DelegationError),
 }
 
+/// Why an admission ends early.
+enum Stop<W> {
+    /// It is refused.
+    Refused(AdmitError),
+    /// It would wait.
+    Waits(W),
+}
+
+impl<W> From<AdmitError> for Stop<W> {
+    fn from(error: AdmitError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 impl Gate {
     /// Parses an action, reduces its delegation, opens its observations and binds its parameters by the current pact. What no
     /// place in the order could let pass is refused before most of that, and leaves no entry of its own.
+    ///
+    /// Where its agent has no right to it, this waits for the disk: whether it was decided before they lost the right stands there.
+    ///
+    /// # Errors
+    /// If it is not admitted.
     pub fn admit(&self, agent: AgentId, auth: Auth, body: RawBody) -> Result<Action, AdmitError> {
-        let mut request = ActionRequest::parse(&body)?;
+        let seen = |key: &KeyDigest| Ok::<_, Infallible>(self.shared.keys.find(key));
+        match self.admit_by(agent, auth, body, seen) {
+            Ok(action) => Ok(action),
+            Err(Stop::Refused(error)) => Err(error),
+            Err(Stop::Waits(never)) => match never {},
+        }
+    }
+
+    /// The same for callers that must not wait: `None` where it would, and then nothing was done.
+    pub fn admit_now(&self, agent: AgentId, auth: Auth, body: RawBody) -> Option<Result<Action, AdmitError>> {
+        let seen = |key: &KeyDigest| self.shared.keys.find_now(key).map(Ok).ok_or(());
+        match self.admit_by(agent, auth, body, seen) {
+            Ok(action) => Some(Ok(action)),
+            Err(Stop::Refused(error)) => Some(Err(error)),
+            Err(Stop::Waits(())) => None,
+        }
+    }
+
+    /// The same with what says which action was seen under a key, or that it cannot.
+    fn admit_by<W>(
+        &self,
+        agent: AgentId,
+        auth: Auth,
+        body: RawBody,
+        seen: impl FnOnce(&KeyDigest) -> Result<Result<Option<Seen>, StorageError>, W>,
+    ) -> Result<Action, Stop<W>> {
+        let mut request = ActionRequest::parse(&body).map_err(AdmitError::from)?;
         let (pact, denied) = {
             let view = self.view();
             (view.rest.pacts.get(&request.pact).cloned(), at_the_door(&agent, &request.pact, &view))
         };
         if let Some(code) = denied {
             self.deny(&agent, code, request.pact.as_str());
-            return Err(AdmitError::Denied { code, message: told(&agent, code, &request.pact), hint: None });
+            return Err(AdmitError::Denied { code, message: told(&agent, code, &request.pact), hint: None }.into());
         }
         let auth = auth.without_body(&body);
         let now_ms = self.now_ms();
         let reduce = |token: &str| self.shared.delegations.reduce(token, self.origin());
-        let chain = request.delegation.as_deref().map(reduce).transpose()?;
+        let chain = request.delegation.as_deref().map(reduce).transpose().map_err(AdmitError::from)?;
         let (tokens, params) = (std::mem::take(&mut request.observations), std::mem::take(&mut request.params));
         let mut action = Action::from_body(agent, auth, &body, request, Vec::new());
         action.chain = chain;
-        self.check_right(&action, now_ms)?;
+        self.check_right(&action, now_ms, seen)?;
         let mut observed = Vec::new();
         for (at, token) in tokens.iter().enumerate() {
             let opened = self.shared.sealer.open(token, &action.agent, now_ms);
@@ -81,11 +128,16 @@ impl Gate {
     }
 
     /// Refuses what its agents may not do, unless it was decided before they lost the right: then its key tells what came of it.
-    fn check_right(&self, action: &Action, now_ms: u64) -> Result<(), AdmitError> {
+    fn check_right<W>(
+        &self,
+        action: &Action,
+        now_ms: u64,
+        seen: impl FnOnce(&KeyDigest) -> Result<Result<Option<Seen>, StorageError>, W>,
+    ) -> Result<(), Stop<W>> {
         let denied = {
             let view = self.view();
             if let Some(agent) = action.chain.as_ref().and_then(|chain| stranger(chain, &view, now_ms)) {
-                return Err(DelegationError::Stranger(agent.clone()).into());
+                return Err(AdmitError::from(DelegationError::Stranger(agent.clone())).into());
             }
             without_right(action, &view, now_ms).map(|(code, mut reason)| {
                 reason.withhold(&Disclosure::new(&view, &action.agent, None, &[]));
@@ -94,12 +146,12 @@ impl Gate {
         };
         let Some((code, blocked)) = denied else { return Ok(()) };
         // Where no one can say, it goes on: it is refused when it is sent, without a word about its rights.
-        let seen = self.shared.keys.find(&action.key);
+        let seen = seen(&action.key).map_err(Stop::Waits)?;
         if seen.map_or(true, |seen| Lookup::of(seen, &action.id, now_ms) != Lookup::New) {
             return Ok(());
         }
         self.deny(&action.agent, code, &format!("{}.{}", action.pact, action.action));
-        Err(AdmitError::Denied { code, message: blocked.message(), hint: Some(blocked.hint()) })
+        Err(AdmitError::Denied { code, message: blocked.message(), hint: Some(blocked.hint()) }.into())
     }
 
     /// Decides an action on what is durable now, and does nothing else: the same function on the same facts.

@@ -71,7 +71,27 @@ impl Counters {
             Event::Dispatch(dispatch) if dispatch.decision.blocked().is_some() => add(&self.failed, 1),
             Event::Claim { .. } => add(&self.claimed, 1),
             Event::Feed { .. } => add(&self.fed, 1),
-            _ => {}
+            // Nothing of these is counted.
+            Event::Genesis { .. }
+            | Event::Pact(_)
+            | Event::Held { .. }
+            | Event::Confirm { .. }
+            | Event::Erasure { .. }
+            | Event::Clock { .. }
+            | Event::Refusal { .. }
+            | Event::Expiry { .. }
+            | Event::Halt { .. }
+            | Event::Resume { .. }
+            | Event::Dispatch(_)
+            | Event::Extension { .. }
+            | Event::Withdrawal { .. }
+            | Event::Session { .. }
+            | Event::Reading { .. }
+            | Event::Denials(_)
+            | Event::Batch { .. }
+            | Event::Rotation { .. }
+            | Event::Done(_)
+            | Event::Erased(_) => {}
         }
     }
 

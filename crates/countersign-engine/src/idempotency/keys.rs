@@ -159,12 +159,22 @@ impl Keys {
         runs.find(key)
     }
 
+    /// The same as far as it can be said at once; `None` where it would take waiting, for the disk or for the sequencer's turn.
+    pub fn find_now(&self, key: &KeyDigest) -> Option<Option<Seen>> {
+        let in_window = self.window.try_lock()?.find(key);
+        if in_window.is_some() {
+            return Some(in_window);
+        }
+        let runs = Arc::clone(&self.runs.read());
+        (!runs.list.iter().any(|run| run.may_hold(key))).then_some(None)
+    }
+
     /// The files that are in use, oldest first, for tests.
     pub fn run_names(&self) -> Vec<String> {
         self.runs.read().list.iter().map(|run| run.name().to_owned()).collect()
     }
 
-    /// How many runs there are, and how many keys they hold, for metrics and tests.
+    /// How many runs there are, and how many keys they hold, for tests.
     pub fn in_runs(&self) -> (usize, u64) {
         let runs = self.runs.read();
         (runs.list.len(), runs.list.iter().map(|run| run.keys()).sum())

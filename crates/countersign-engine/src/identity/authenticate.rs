@@ -146,6 +146,15 @@ impl Gate {
         Ok(HeadAuthenticated { holder, is_active, signed, body })
     }
 
+    /// Whether [`Self::authenticate_head`] would wait for the disk with this head, for callers that must not: its clock is ahead of what
+    /// was noted, or it is kept for good.
+    pub fn authenticating_writes(&self, head: &Head) -> bool {
+        let Presented { signed, created_s, .. } = &head.presented;
+        let signers_ms = self.signing_time().signers_ms();
+        let is_due = self.replays().lock().note_due(*created_s, signers_ms).is_some();
+        is_due || kept::kind(signed) == Some(Kind::Other) && self.is_admins(&signed.key)
+    }
+
     fn authenticate_by(
         &self,
         presented: Presented,

@@ -52,6 +52,10 @@ impl Sequencer {
         targets: &[EraseTarget],
         now_ms: u64,
     ) -> Result<(Vec<u64>, Vec<Forgotten>), Refusal> {
+        // A leaf that erases nothing could not be read back.
+        if targets.is_empty() {
+            return Err(Refusal::NotErasable(0, "the request names no entry"));
+        }
         if targets.len() > ERASED_MAX {
             return Err(Refusal::TooManyErased(targets.len()));
         }

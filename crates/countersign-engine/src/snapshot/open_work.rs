@@ -11,6 +11,7 @@ use countersign_core::canonical::Canonical;
 use countersign_core::effect::{Context, Effects};
 use countersign_core::fence::{Claim, ClaimId, Fences};
 use countersign_core::halt::{Halt, Halts, Scope};
+use countersign_core::hex;
 use countersign_core::ids::{AgentId, FactId, IdError};
 use countersign_core::record::{Entry, Leaf};
 use countersign_core::review::{Ended, Reviews};
@@ -162,15 +163,9 @@ struct KeptEntry {
 
 fn read_entry(line: &[u8]) -> Result<Entry, String> {
     let KeptEntry { leaf, payload } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let leaf = unhex(&leaf).ok_or_else(|| "the leaf of an entry is not hexadecimal".to_owned())?;
+    let leaf = hex::bytes(&leaf).ok_or_else(|| "the leaf of an entry is not hexadecimal".to_owned())?;
     let leaf = Leaf::decode(&leaf).map_err(|error| error.to_string())?;
     Entry::decode(leaf, payload.as_deref().map(str::as_bytes)).map_err(|error| error.to_string())
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    pairs.iter().map(|[high, low]| u8::try_from(digit(high)? * 16 + digit(low)?).ok()).collect()
 }
 
 fn write_context(out: &mut Canonical, effect: EffectId, context: &Context) {

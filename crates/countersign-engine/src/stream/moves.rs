@@ -65,7 +65,7 @@ pub(crate) fn effect_of(entry: &Entry) -> Option<EffectId> {
     match &entry.event {
         Event::Dispatch(dispatch) => Some(dispatch.effect),
         Event::Settle(settle) => Some(settle.effect),
-        Event::Erased(leaf) => leaf.effect.map(EffectId),
+        Event::Erased(leaf) => leaf.moves(),
         event => event
             .decision()
             .filter(|decision| matches!(decision.verdict, Verdict::InFlight(_)))

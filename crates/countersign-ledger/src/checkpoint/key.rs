@@ -9,7 +9,7 @@ use ed25519_dalek::{Signature, VerifyingKey};
 use sha2::{Digest, Sha256};
 
 /// The longest origin accepted. The format sets no bound; ours keeps a note small whatever is fed to it.
-pub const MAX_ORIGIN_BYTES: usize = 256;
+const MAX_ORIGIN_BYTES: usize = 256;
 
 /// The signature type byte of plain Ed25519 in signed notes.
 const ED25519: u8 = 0x01;

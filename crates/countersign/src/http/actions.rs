@@ -3,12 +3,12 @@
 use super::caller::Caller;
 use super::error::{HttpError, denied};
 use super::numbers::index;
-use super::{App, body, effects, json, sessions, verdict};
+use super::verdict::{self, Told};
+use super::{App, body, effects, json, sessions};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict, VerdictKind};
-use countersign_core::call::EffectId;
+use countersign_api::{ErrorCode, ObserveResponse, ObservedFact, Verdict};
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{AgentId, FactId};
 use countersign_core::limits::READS_MAX;
@@ -115,14 +115,14 @@ pub async fn act(
     let started = Instant::now();
     let wait = effects::wait_of(query)?;
     let body = body::text(request).await?;
-    let action = app.gate.admit(caller.name, caller.auth, body)?;
+    let action = app.admit(caller, body).await?;
     let (agent, id) = (action.agent.clone(), action.id);
     let submitted = app.submit(request::Request::Act(Box::new(action))).await.inspect_err(|error| {
         if error.code == ErrorCode::TooManyKeys {
             app.gate.deny(&agent, DenialCode::TooManyKeys, "");
         }
     });
-    let verdict = match submitted? {
+    let told = match submitted? {
         Answer::Entered(entered) => verdict::of_entry(&app.gate, &entered)
             .ok_or_else(|| HttpError::internal("an action became an entry of another kind"))?,
         // Of a rejected group that it was part of, what is said of this action.
@@ -130,7 +130,7 @@ pub async fn act(
         Answer::Many(_) => return Err(HttpError::internal("one action was answered as several")),
     };
     app.metrics.action_took(started.elapsed());
-    json(&app.settled_verdict(verdict, &agent, wait).await?)
+    json(&app.settled_verdict(told, &agent, wait).await?)
 }
 
 /// `GET /v1/actions/{entry}`
@@ -185,18 +185,16 @@ impl App {
     /// The verdict, or what became of its call within this time.
     pub(super) async fn settled_verdict(
         &self,
-        verdict: Verdict,
+        told: Told,
         agent: &AgentId,
         wait: Duration,
     ) -> Result<Verdict, HttpError> {
-        let effect = verdict.effect.as_ref().and_then(|effect| effect.parse::<EffectId>().ok());
-        let Some(effect) = effect.filter(|_| !wait.is_zero() && verdict.verdict == VerdictKind::InFlight) else {
-            return Ok(verdict);
-        };
+        let Told { verdict, under_way } = told;
+        let Some(effect) = under_way.filter(|_| !wait.is_zero()) else { return Ok(verdict) };
         self.until_settled(effect, agent, wait).await;
         let latest = self.gate.view().latest_of_effect(effect);
         match latest.filter(|latest| *latest != effect.0) {
-            Some(latest) => Ok(Verdict { repeated: verdict.repeated, ..self.stored_verdict(latest).await? }),
+            Some(latest) => Ok(Verdict { repeated: verdict.repeated, ..self.stored_verdict(latest).await?.verdict }),
             None => Ok(verdict),
         }
     }
@@ -205,6 +203,6 @@ impl App {
 /// `POST /v1/actions/check`
 pub async fn check(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, HttpError> {
     let body = body::text(request).await?;
-    let action = app.gate.admit(caller.name, caller.auth, body)?;
+    let action = app.admit(caller, body).await?;
     json(&verdict::of_check(&app.gate, &action, &app.gate.check(&action)))
 }

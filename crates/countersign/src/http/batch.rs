@@ -4,13 +4,15 @@ use super::caller::Caller;
 use super::error::{HttpError, invalid_json};
 use super::facts::bad_query;
 use super::rate::{Empty, cost, too_often};
-use super::{App, body, json, verdict};
+use super::verdict::{self, Told};
+use super::{App, body, json};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use countersign_api::routes::WAIT_MS_MAX;
 use countersign_api::{ActionError, ActionRefused, BatchResponse, BatchResult, ErrorCode, Verdict};
 use countersign_core::body::RawBody;
+use countersign_core::call::EffectId;
 use countersign_core::denial::DenialCode;
 use countersign_core::ids::{ActionId, AgentId};
 use countersign_core::limits::BATCH_ACTIONS_MAX;
@@ -58,7 +60,10 @@ pub async fn act_many(
     let bodies = cut(&text)?;
     let agent = caller.name.clone();
     app.charge_batch(&caller, bodies.len(), text.len())?;
-    let AdmittedBatch { many, refused } = app.gate.admit_many(caller.name, caller.auth, &bodies, atomic)?;
+    let (count, Caller { name, auth, .. }) = (bodies.len(), caller);
+    // So many actions at once take a while, and any of them may wait for the disk.
+    let admit = move |gate: &Gate| gate.admit_many(name, auth, &bodies, atomic);
+    let AdmittedBatch { many, refused } = app.blocking(admit).await?;
     let admitted: Vec<ActionId> = many.actions.iter().map(|action| action.id).collect();
     let answer = match admitted.is_empty() {
         true => Answer::Many(Vec::new()),
@@ -81,16 +86,26 @@ pub async fn act_many(
     };
     app.metrics.action_took(started.elapsed());
     let until = started + Duration::from_millis(wait_ms);
-    for result in &mut results {
-        if let BatchResult::Verdict(verdict) = result {
+    for Answered { result, under_way } in &mut results {
+        if let BatchResult::Verdict(verdict) = result
+            && under_way.is_some()
+        {
             let left = until.saturating_duration_since(Instant::now());
+            let told = Told { verdict: (**verdict).clone(), under_way: *under_way };
             // If how its call ended cannot be read, the verdict is still what was decided; the rest can be asked for later.
-            if let Ok(settled) = app.settled_verdict((**verdict).clone(), &agent, left).await {
+            if let Ok(settled) = app.settled_verdict(told, &agent, left).await {
                 **verdict = settled;
             }
         }
     }
-    json(&BatchResponse { batch, results: in_order(bodies.len(), refused, results) })
+    let results = results.into_iter().map(|answered| answered.result).collect();
+    json(&BatchResponse { batch, results: in_order(count, refused, results) })
+}
+
+/// What came of one action, and its effect where that can be waited for.
+struct Answered {
+    result: BatchResult,
+    under_way: Option<EffectId>,
 }
 
 /// The raw bodies of the actions, byte for byte as they were sent. No more is read than a batch may have.
@@ -178,7 +193,7 @@ impl App {
         agent: &AgentId,
         ids: &[ActionId],
         answers: Vec<Result<Answer, Refusal>>,
-    ) -> Result<(Option<u64>, Vec<BatchResult>), HttpError> {
+    ) -> Result<(Option<u64>, Vec<Answered>), HttpError> {
         // Where nothing of it was made durable, the batch as a whole has no verdict.
         let is_lost = |answer: &Result<_, _>| matches!(answer, Err(Refusal::Poisoned(_) | Refusal::Closed));
         if answers.iter().all(is_lost)
@@ -189,7 +204,7 @@ impl App {
         let mut batch = None;
         let mut results = Vec::with_capacity(answers.len());
         for (id, answer) in ids.iter().zip(answers) {
-            let verdict = match answer {
+            let answered = match answer {
                 Ok(Answer::Entered(entered)) => {
                     batch = batch.or_else(|| entered.entry.event.batch());
                     verdict::of_entry(&self.gate, &entered)
@@ -199,12 +214,14 @@ impl App {
                 Ok(Answer::Many(_)) => Err(HttpError::internal("one action was answered as several")),
                 Err(refusal) => Err(refusal.into()),
             };
-            results.push(match verdict {
-                Ok(verdict) => BatchResult::Verdict(Box::new(verdict)),
+            results.push(match answered {
+                Ok(Told { verdict, under_way }) => {
+                    Answered { result: BatchResult::Verdict(Box::new(verdict)), under_way }
+                }
                 // What cannot be said of one would make the others unknown too: nothing that committed may sound as if it had not.
                 Err(error) => {
                     self.count_keys(agent, &error);
-                    told(error)
+                    Answered { result: told(error), under_way: None }
                 }
             });
         }
@@ -212,14 +229,15 @@ impl App {
     }
 
     /// The verdicts on the actions of a group that was rejected as a whole.
-    fn of_group(&self, entered: &Entered) -> Result<Vec<BatchResult>, HttpError> {
+    fn of_group(&self, entered: &Entered) -> Result<Vec<Answered>, HttpError> {
         let Event::Group(group) = &entered.entry.event else {
             return Err(HttpError::internal("a group became an entry of another kind"));
         };
         let (entry, receipt) = (entered.entry.index, super::receipt(entered));
         let verdict = |at| {
             let verdict = verdict::of_group(&self.gate, group, entry, at);
-            BatchResult::Verdict(Box::new(Verdict { receipt: receipt.clone(), ..verdict }))
+            let result = BatchResult::Verdict(Box::new(Verdict { receipt: receipt.clone(), ..verdict }));
+            Answered { result, under_way: None }
         };
         Ok((0..group.actions.len()).map(verdict).collect())
     }

@@ -6,13 +6,14 @@ use self::describe::{Described, describe, for_its_agent};
 use super::caller::Caller;
 use super::error::HttpError;
 use super::facts::{bad_path, bad_query};
-use super::{App, body, json, verdict};
+use super::verdict::{self, Told};
+use super::{App, body, json};
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use countersign_api::routes::WAIT_MS_MAX;
-use countersign_api::{EffectList, ErrorCode, Verdict};
+use countersign_api::{EffectList, ErrorCode, VerdictKind};
 use countersign_core::call::{EffectId, Outcome};
 use countersign_core::effect::{EffectRefusal, Phase};
 use countersign_core::identity::HolderKind;
@@ -61,7 +62,8 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
     let describe = move |gate: &Gate| {
         let described = open.into_iter().map(|id| describe(gate, id));
         // One that ended while the others were read is no longer under way.
-        described.filter(|effect| !matches!(effect, Err(Described::Refused(_)))).collect::<Result<Vec<_>, _>>()
+        let described = described.filter(|told| !matches!(told, Err(Described::Refused(_))));
+        described.map(|told| told.map(|told| told.effect)).collect::<Result<Vec<_>, _>>()
     };
     json(&EffectList { effects: app.blocking(describe).await? })
 }
@@ -75,20 +77,20 @@ pub async fn show(
 ) -> Result<Response, HttpError> {
     let (id, wait) = (effect_id(path)?, wait_of(query)?);
     let caller = caller.map(|Extension(caller)| caller);
-    let mut effect = app.blocking(move |gate| describe(gate, id)).await?;
+    let mut told = app.blocking(move |gate| describe(gate, id)).await?;
     let is_agent = caller.as_ref().is_some_and(|caller| caller.kind == Some(HolderKind::Agent));
     // Asked before anything is waited for, and answered as if there were none: whose effects there are is not for others.
-    if is_agent && caller.as_ref().is_some_and(|caller| effect.agent != caller.name.as_str()) {
+    if is_agent && caller.as_ref().is_some_and(|caller| told.effect.agent != caller.name.as_str()) {
         return Err(Refusal::Effect(EffectRefusal::NotFound(id)).into());
     }
     let waits = caller.map_or_else(AgentId::gate, |caller| caller.name);
     if app.until_settled(id, &waits, wait).await {
-        effect = app.blocking(move |gate| describe(gate, id)).await?;
+        told = app.blocking(move |gate| describe(gate, id)).await?;
     }
     if is_agent {
-        effect = app.blocking(move |gate| for_its_agent(gate, id, effect)).await?;
+        return json(&app.blocking(move |gate| for_its_agent(gate, told)).await?);
     }
-    json(&effect)
+    json(&told.effect)
 }
 
 /// `POST /v1/effects/{effect}/resolve`
@@ -108,9 +110,9 @@ pub async fn resolve(
     let Caller { name: by, auth, .. } = caller;
     // Final once it is in doubt: nothing is sent again after that. What cannot be described is for the gate to refuse, by role first.
     let described = app.blocking(move |gate| describe(gate, effect)).await;
-    let attempts = described.ok().and_then(|found| found.evidence).map_or(0, |evidence| evidence.attempts);
+    let attempts = described.ok().and_then(|told| told.effect.evidence).map_or(0, |evidence| evidence.attempts);
     app.enter(request::Request::Resolve { by, auth, effect, outcome, attempts, reason }).await?;
-    json(&app.blocking(move |gate| describe(gate, effect)).await?)
+    json(&app.blocking(move |gate| describe(gate, effect)).await?.effect)
 }
 
 impl App {
@@ -139,12 +141,12 @@ impl App {
     }
 
     /// The verdict on an action whose latest entry is this one.
-    pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Verdict, HttpError> {
+    pub(super) async fn stored_verdict(&self, entry: u64) -> Result<Told, HttpError> {
         self.stored_verdict_on(entry, None).await
     }
 
     /// The same on one of the actions that an entry speaks of: a rejected group has several.
-    pub(super) async fn stored_verdict_on(&self, entry: u64, action: Option<ActionId>) -> Result<Verdict, HttpError> {
+    pub(super) async fn stored_verdict_on(&self, entry: u64, action: Option<ActionId>) -> Result<Told, HttpError> {
         let read = move |gate: &Gate| {
             let latest = gate.read_log(entry)?;
             let receipt = gate.receipt(entry)?.encode();
@@ -159,13 +161,16 @@ impl App {
         if let Some(refusal) = verdict::refusal(&latest)? {
             let review = refusal.review;
             let parked = self.blocking(move |gate| gate.read_log(review)).await?;
-            return Ok(verdict::of_refused(&self.gate, &parked, refusal, receipt)?);
+            let verdict = verdict::of_refused(&self.gate, &parked, refusal, receipt)?;
+            return Ok(Told { verdict, under_way: None });
         }
-        let told = match &intent {
+        let verdict = match &intent {
             Some(intent) => verdict::of_effect(&self.gate, intent, &latest, Some(receipt)),
             None => verdict::of_stored_action(&self.gate, &latest, Some(receipt), action),
-        };
-        Ok(told?)
+        }?;
+        let began = intent.map_or(latest.index, |intent| intent.index);
+        let under_way = (verdict.verdict == VerdictKind::InFlight).then_some(EffectId(began));
+        Ok(Told { verdict, under_way })
     }
 }
 

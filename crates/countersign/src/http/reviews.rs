@@ -125,8 +125,8 @@ pub async fn approve(
     }
     let until_ms = shown.at_ms.saturating_add(expires_in_ms);
     let entered = app.enter(request::Request::Approve { by, auth, shown: Box::new(shown), until_ms }).await?;
-    let verdict = verdict::of_entry(&app.gate, &entered);
-    json(&verdict.ok_or_else(|| HttpError::internal("an approval became an entry of another kind"))?)
+    let told = verdict::of_entry(&app.gate, &entered);
+    json(&told.ok_or_else(|| HttpError::internal("an approval became an entry of another kind"))?.verdict)
 }
 
 /// `POST /v1/reviews/{review}/refuse`

@@ -18,9 +18,8 @@ use countersign_core::decide::Snapshot as _;
 use countersign_core::decision::{self, Decision, InFlight};
 use countersign_core::disclose::{DecidedBy, Disclosure};
 use countersign_core::fact::Version;
-use countersign_core::ids::{ActionId, ActionName, AgentId, FactId, PactName};
+use countersign_core::ids::{ActionId, ActionName, AgentId, FactId};
 use countersign_core::pact;
-use countersign_core::pact::catalogue::AGENT;
 use countersign_core::reason::{self, Expected, Reason};
 use countersign_core::record::{Event, Grouped, Kind, LeafVerdict};
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
@@ -34,12 +33,12 @@ pub use withheld::withhold_effect;
 struct Said {
     verdict: VerdictKind,
     /// The action's id.
-    id: String,
-    /// The action type.
-    action: String,
+    id: Option<ActionId>,
+    /// The action type; `None` where it was erased.
+    action: Option<ActionName>,
     /// Who acts, and is answered.
     agent: AgentId,
-    pact: Option<PactRef>,
+    pact: Option<decision::PactRef>,
     /// The facts read: the agents first, then those of the action type in its order.
     reads: Vec<FactId>,
     blocked: Option<Reason>,
@@ -53,8 +52,14 @@ struct Said {
     is_of_call: bool,
 }
 
+/// A verdict, and its effect where that is under way and can be waited for.
+pub struct Told {
+    pub verdict: Verdict,
+    pub under_way: Option<EffectId>,
+}
+
 /// The verdict that a new entry holds; nothing for entries that are not actions.
-pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
+pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Told> {
     let said = match &entered.entry.event {
         Event::Action(decided) => of_decision(&decided.action, &decided.decision),
         Event::Approval(approved) => of_decision(&approved.action, &approved.decision),
@@ -63,7 +68,8 @@ pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Verdict> {
     let mut verdict = said.in_entry(gate, entered.entry.index);
     verdict.readings = entered.entry.event.decision().and_then(|decision| readings::of_intent(gate, decision));
     verdict.receipt = super::receipt(entered);
-    Some(verdict)
+    let under_way = (verdict.verdict == VerdictKind::InFlight).then_some(EffectId(entered.entry.index));
+    Some(Told { verdict, under_way })
 }
 
 /// The verdict on the action at a place, from 0, of a group that an entry rejected as a whole.
@@ -171,10 +177,10 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
     };
     Said {
         verdict,
-        id: action.id.to_string(),
-        action: action.action.to_string(),
+        id: Some(action.id),
+        action: Some(action.action.clone()),
         agent: action.agent.clone(),
-        pact: decision.pact.as_ref().map(pact_ref),
+        pact: decision.pact.clone(),
         reads: decision.reads.iter().map(|read| read.fact.clone()).collect(),
         blocked: decision.blocked().cloned(),
         shadowed: decision.shadowed.as_deref().cloned(),
@@ -195,8 +201,8 @@ fn of_decision(action: &Action, decision: &Decision) -> Said {
 fn of_nothing(verdict: VerdictKind, agent: AgentId) -> Said {
     Said {
         verdict,
-        id: String::new(),
-        action: String::new(),
+        id: None,
+        action: None,
         agent,
         pact: None,
         reads: Vec::new(),
@@ -208,6 +214,17 @@ fn of_nothing(verdict: VerdictKind, agent: AgentId) -> Said {
         expires_at: None,
         dispatch_at: None,
         is_of_call: false,
+    }
+}
+
+/// Why a call did not leave: cancelled at its dispatch, blocked by what was read right before, or stopped.
+pub fn blocked_by(event: &Event) -> Option<&Reason> {
+    match event {
+        Event::Settle(settle) => {
+            let judged = settle.judged.as_ref().and_then(|judged| judged.blocked.as_ref());
+            judged.or(settle.stopped.as_ref())
+        }
+        _ => event.decision().and_then(Decision::blocked),
     }
 }
 
@@ -249,8 +266,7 @@ impl Said {
             Some(LeafVerdict::InFlight) => VerdictKind::InFlight,
             other => return Err(stored.damaged(format_args!("it holds no known verdict: {other:?}"))),
         };
-        let id = leaf.action.or(action).map(|id| id.to_string()).unwrap_or_default();
-        Ok(Self { pact: leaf.pact.as_ref().map(pact_ref), id, ..of_nothing(verdict, leaf.by) })
+        Ok(Self { id: leaf.action.or(action), pact: leaf.pact, ..of_nothing(verdict, leaf.by) })
     }
 
     /// Takes over what a dispatch or settlement says later.
@@ -260,24 +276,18 @@ impl Said {
             Event::Dispatch(_) => None,
             _ => return,
         };
-        let stopped = match event {
-            Event::Settle(settle) => settle.stopped.as_ref(),
-            _ => None,
-        };
         let decision = event.decision();
         self.also_read(decision.into_iter().flat_map(|decision| decision.reads.iter().map(|read| read.fact.clone())));
         self.wrote = event.writes().iter().map(|write| (write.fact.clone(), write.version)).collect();
         let shadowed = judged.and_then(|judged| judged.shadowed.as_ref());
         self.shadowed = shadowed.cloned().or(self.shadowed.take());
-        let blocked = judged.and_then(|judged| judged.blocked.as_ref()).or(stopped);
-        let blocked = blocked.or_else(|| decision.and_then(Decision::blocked));
-        self.blocked = blocked.cloned().or(self.blocked.take());
+        self.blocked = blocked_by(event).cloned().or(self.blocked.take());
     }
 
     /// Leaves out what its agent may not see, and puts the rest into words.
     fn tell(mut self, gate: &Gate) -> Verdict {
         self.withhold(gate);
-        let mut verdict = bare(self.verdict, self.id, self.pact);
+        let mut verdict = bare(self.verdict, self.id, self.pact.as_ref());
         if let Some(reason) = &self.blocked {
             let Shadowed { code, message, hint, failed } = in_words(reason);
             (verdict.code, verdict.message, verdict.hint) = (Some(code), Some(message), Some(hint));
@@ -294,7 +304,7 @@ impl Said {
     }
 
     fn in_entry(self, gate: &Gate, entry: u64) -> Verdict {
-        let atomicity = atomicity(gate, self.pact.as_ref(), &self.action);
+        let atomicity = atomicity(gate, self.pact.as_ref(), self.action.as_ref());
         let mut verdict = self.tell(gate);
         verdict.entry = Some(entry);
         verdict.atomicity = atomicity;
@@ -322,15 +332,14 @@ impl Said {
     }
 
     fn disclosure<'a>(&'a self, view: &'a Synced<'_>) -> Disclosure<'a> {
-        let by = self.pact.as_ref();
-        let by = by.map(|pact| DecidedBy { pact: &pact.name, hash: &pact.hash, action: &self.action });
+        let by = self.pact.as_ref().zip(self.action.as_ref());
+        let by = by.map(|(pact, action)| DecidedBy { pact, action });
         view.disclosure(&self.agent, by, &self.reads)
     }
 
     fn withhold(&mut self, gate: &Gate) {
         // Most verdicts speak of nothing but the fact that the agent named itself, and need no look at the grants.
-        let is_own = |fact: &FactId| fact.ty().as_str() == AGENT && fact.id() == self.agent.as_str();
-        let named_only = !self.is_of_call && self.reads.len() <= 2 && self.reads.first().is_none_or(is_own);
+        let named_only = !self.is_of_call && Disclosure::hides_none_of(&self.agent, &self.reads);
         if named_only && self.blocked.is_none() && self.shadowed.is_none() {
             return;
         }
@@ -350,12 +359,12 @@ impl Said {
     }
 }
 
-fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict {
+fn bare(verdict: VerdictKind, action: Option<ActionId>, pact: Option<&decision::PactRef>) -> Verdict {
     Verdict {
         verdict,
         entry: None,
-        action,
-        pact,
+        action: action.map(|id| id.to_string()).unwrap_or_default(),
+        pact: pact.map(pact_ref),
         code: None,
         message: None,
         hint: None,
@@ -381,14 +390,14 @@ fn bare(verdict: VerdictKind, action: String, pact: Option<PactRef>) -> Verdict 
 
 /// How strong the step from check to use was; `None` where its pact has been replaced since, because another version may read other
 /// facts in other ways.
-fn atomicity(gate: &Gate, pact: Option<&PactRef>, action: &str) -> Option<Atomicity> {
+fn atomicity(gate: &Gate, pact: Option<&decision::PactRef>, action: Option<&ActionName>) -> Option<Atomicity> {
     let Some(pact) = pact else { return Some(Atomicity::Atomic) };
     let view = gate.view();
-    let held = view.pact(&PactName::new(pact.name.as_str()).ok()?)?;
+    let held = view.pact(&pact.name)?;
     if held.version != pact.version {
         return None;
     }
-    let kind = ActionName::new(action).ok().and_then(|name| held.actions.get(&name));
+    let kind = action.and_then(|name| held.actions.get(name));
     Some(kind.map_or(Atomicity::Atomic, |kind| on_the_wire(kind.atomicity())))
 }
 

@@ -15,7 +15,10 @@ use crate::client::Call;
 use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use countersign_api::{ActionRequest, ErrorCode, Verdict, VerdictKind};
+use countersign_core::call::EffectId;
+use countersign_core::code::{Code, Next};
 use countersign_core::ids::FactId;
+use countersign_core::review::ReviewId;
 use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -287,7 +290,7 @@ enum Word<'a> {
 /// The word by which a call that is not over is asked for again. The gate shows an action to its own agent only; the seal keeps
 /// other sessions of the same agent from guessing it.
 fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
-    let entry = verdict.effect.as_deref().or(verdict.review.as_deref()).and_then(number_in).or(verdict.entry)?;
+    let entry = open_entry(verdict).or(verdict.entry)?;
     sealed_word(upstream, entry, seen)
 }
 
@@ -296,9 +299,13 @@ fn sealed_word(upstream: &str, entry: u64, seen: &Observations) -> Option<String
     Some(format!("{word}:{}", seen.seal(&word)?))
 }
 
-/// The number in the name of an effect or review, which is the entry that it began in.
-fn number_in(name: &str) -> Option<u64> {
-    name.rsplit_once('_').and_then(|(_, number)| number.parse().ok())
+/// The entry that the effect or review of a verdict began in.
+pub(super) fn open_entry(verdict: &Verdict) -> Option<u64> {
+    match (&verdict.effect, &verdict.review) {
+        (Some(effect), _) => effect.parse().ok().map(|EffectId(entry)| entry),
+        (None, Some(review)) => review.parse().ok().map(|ReviewId(entry)| entry),
+        (None, None) => None,
+    }
 }
 
 fn parse_word<'a>(word: &'a str, seen: &Observations) -> Option<(&'a str, u64)> {
@@ -339,22 +346,14 @@ pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> 
         let call = fact.parse::<FactId>().ok().and_then(|fact| mapping.reread(upstream, &fact));
         calls.extend(call.filter(|call| !calls.contains(call)));
     }
-    match verdict.code.as_deref() {
-        _ if !calls.is_empty() => json!({"how": "call", "calls": calls}),
-        Some("fact_fenced" | "fact_claimed" | "budget_exceeded" | "halted" | "reading_unread" | "turn_held") => {
-            json!({"how": "later", "after_ms": 1000})
-        }
-        Some(
-            "precondition_failed"
-            | "invalid_params"
-            | "fact_missing"
-            | "stale"
-            | "reading_required"
-            | "reading_stale"
-            | "reading_unusable"
-            | "session_not_open",
-        ) => json!({"how": "change"}),
-        _ => json!({"how": "never"}),
+    if !calls.is_empty() {
+        return json!({"how": "call", "calls": calls});
+    }
+    // A `how` that a client does not know counts as `never`, and so does a code that this gateway does not know.
+    match verdict.code.as_deref().and_then(Code::parse).map_or(Next::Never, Code::next) {
+        Next::Change => json!({"how": "change"}),
+        Next::Later => json!({"how": "later", "after_ms": 1000}),
+        Next::Never => json!({"how": "never"}),
     }
 }
 
@@ -371,4 +370,24 @@ pub fn continue_tool() -> Raw {
         },
         "annotations": {"readOnlyHint": true},
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn how(code: &str) -> Value {
+        let verdict = json!({"verdict": "rejected", "action": "a", "code": code});
+        let verdict: Verdict = serde_json::from_value(verdict).unwrap();
+        retry_by("bank", &Mapping::default(), &verdict)["how"].clone()
+    }
+
+    #[test]
+    fn what_to_do_next_is_what_the_hint_of_the_code_says() {
+        assert_eq!(how("observation_required"), "change", "observe, then act");
+        assert_eq!(how("too_many_effects"), "later");
+        assert_eq!(how("too_many_reviews"), "later");
+        assert_eq!(how("not_allowed"), "never");
+        assert_eq!(how("a_code_of_a_later_gate"), "never");
+    }
 }

@@ -7,11 +7,11 @@ mod told;
 pub use self::client::ClientSession;
 pub use self::told::outcome;
 
-use self::told::{add_text, how, own_changes, refused_text, retry};
+use self::told::{add_text, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
-use super::gated::retry_by;
+use super::gated::{open_entry, retry_by};
 use super::mapping::Mapping;
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
 use super::observed::{Observations, unspoken, with_object};
@@ -242,7 +242,7 @@ impl GateClient {
             seen.session.refuse_blind(&tool.name)?;
         }
         match verdict.verdict {
-            VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_effect(&verdict)),
+            VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_entry(&verdict)),
             _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
         self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery))
@@ -250,7 +250,7 @@ impl GateClient {
 
     /// What became of a write within a moment.
     fn outcome_of(&self, verdict: Verdict) -> Verdict {
-        let Some(entry) = open_effect(&verdict).filter(|_| verdict.verdict == VerdictKind::InFlight) else {
+        let Some(entry) = open_entry(&verdict).filter(|_| verdict.verdict == VerdictKind::InFlight) else {
             return verdict;
         };
         let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(WAIT_MS).agent(&self.agent);
@@ -301,18 +301,14 @@ impl GateClient {
                     put(&mut object, "retry", retry(changed));
                     return Err(Refusal::changed(&refused_text(verdict, changed), object));
                 }
-                let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
-                put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
+                // The pacts only say what to read again; without them, the code says what makes sense.
+                let retry = retry_by(upstream, mapping.unwrap_or(&Mapping::default()), verdict);
+                put(&mut object, "retry", retry);
                 Err(Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice()))
             }
             _ => self.told_open(upstream, verdict, object, seen),
         }
     }
-}
-
-/// The entry of what is not over, by its name.
-fn open_effect(verdict: &Verdict) -> Option<u64> {
-    verdict.effect.as_deref().or(verdict.review.as_deref())?.rsplit_once('_')?.1.parse().ok()
 }
 
 pub(super) fn put(object: &mut Value, name: &str, value: Value) {

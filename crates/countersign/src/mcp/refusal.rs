@@ -318,13 +318,18 @@ impl Refusal {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())
         };
+        Self::in_words(verdict, &format!("{method} was not passed on"), &message, &hint)
+    }
+
+    /// A verdict under the gateway's own pact, in words for a model.
+    fn in_words(verdict: &Verdict, what: &str, message: &str, hint: &str) -> Self {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         if let Some(object) = object.as_object_mut() {
             object.insert("message".to_owned(), json!(message));
             object.insert("hint".to_owned(), json!(hint));
             object.insert("retry".to_owned(), json!({"how": "never"}));
         }
-        Self { code: BY_VERDICT, text: format!("{method} was not passed on: {message}. {hint}"), object }
+        Self { code: BY_VERDICT, text: format!("{what}: {message}. {hint}"), object }
     }
 
     /// No one has said what becomes of this method.
@@ -361,13 +366,7 @@ impl Refusal {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())
         };
-        let mut object = serde_json::to_value(verdict).unwrap_or_default();
-        if let Some(object) = object.as_object_mut() {
-            object.insert("message".to_owned(), json!(message));
-            object.insert("hint".to_owned(), json!(hint));
-            object.insert("retry".to_owned(), json!({"how": "never"}));
-        }
-        Self { code: BY_VERDICT, text: format!("Not done: {message}. {hint}"), object }
+        Self::in_words(verdict, "Not done", &message, &hint)
     }
 
     /// As the result of a tool that promises nothing about its structured content, or that no one knows.

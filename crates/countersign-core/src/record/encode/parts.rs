@@ -34,9 +34,12 @@ impl Form<'_> {
     }
 }
 
-/// Every fact that an entry reads, writes, or holds an observation of is in the list.
+/// The place of a fact. Every fact that an entry reads, writes, or holds an observation of is in the list ([`facts_of`]): one that is not
+/// would make an entry that cannot be read back.
 fn place(facts: &[&FactId], fact: &FactId) -> u64 {
-    facts.iter().position(|named| *named == fact).unwrap_or(facts.len()) as u64
+    let place = facts.iter().position(|named| *named == fact);
+    debug_assert!(place.is_some(), "`facts_of` does not name {fact}");
+    place.unwrap_or(facts.len()) as u64
 }
 
 /// The facts that an entry refers to by place: what it reads, then what else it writes, then what else was observed.
@@ -58,7 +61,29 @@ pub(super) fn facts_of(event: &Event) -> Vec<&FactId> {
             let observed = group.actions.iter().flat_map(|action| &action.observed);
             observed.for_each(|observed| name(&observed.fact));
         }
-        _ => {}
+        Event::Genesis { .. }
+        | Event::Pact(_)
+        | Event::Feed { .. }
+        | Event::Held { .. }
+        | Event::Confirm { .. }
+        | Event::Erasure { .. }
+        | Event::Clock { .. }
+        | Event::Refusal { .. }
+        | Event::Expiry { .. }
+        | Event::Halt { .. }
+        | Event::Resume { .. }
+        | Event::Dispatch(_)
+        | Event::Settle(_)
+        | Event::Claim { .. }
+        | Event::Extension { .. }
+        | Event::Withdrawal { .. }
+        | Event::Session { .. }
+        | Event::Reading { .. }
+        | Event::Denials(_)
+        | Event::Batch { .. }
+        | Event::Rotation { .. }
+        | Event::Done(_)
+        | Event::Erased(_) => {}
     }
     facts
 }

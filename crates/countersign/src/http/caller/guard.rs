@@ -186,7 +186,7 @@ async fn signed(
     let (mut parts, body) = request.into_parts();
     let (bytes_max, within) = (route.body.bytes_max(), body::arrives_within(&parts.extensions));
     let announced = body::announced(&body);
-    let admitted = Asked { app, route, callers, peer, parts: &parts, announced }.admit(&authority);
+    let admitted = Asked { app, route, callers, peer, parts: &parts, announced }.admit(&authority).await;
     let Admitted { sender, key, left, held } = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -229,8 +229,17 @@ struct Admitted {
     held: Option<Held>,
 }
 
+/// Finds out who signed: on this thread, unless that would wait for the disk.
+async fn authenticated(app: &App, head: Head) -> Result<HeadAuthenticated, HttpError> {
+    match app.gate.authenticating_writes(&head) {
+        true => app.blocking(move |gate| gate.authenticate_head(head)).await,
+        false => Ok(app.gate.authenticate_head(head)?),
+    }
+}
+
 impl Asked<'_> {
-    fn admit(&self, authority: &str) -> Result<Admitted, HttpError> {
+    /// What the head of the request says of its signature.
+    fn head(&self, authority: &str) -> Result<Head, HttpError> {
         let Self { app, route, parts, announced, .. } = *self;
         let wire = Wire {
             method: parts.method.as_str(),
@@ -254,12 +263,18 @@ impl Asked<'_> {
                 "write it as it is in the answer that named it",
             ));
         }
+        Ok(head)
+    }
+
+    async fn admit(&self, authority: &str) -> Result<Admitted, HttpError> {
+        let Self { app, route, parts, announced, .. } = *self;
+        let head = self.head(authority)?;
         let key = head.key().public_key();
         let is_limited = !(is_halt(route) && app.gate.is_admins(head.key()));
         if is_limited {
-            self.check_limits(&head, &key)?;
+            self.check_limits(&head, &key).await?;
         }
-        let sender = app.gate.authenticate_head(head)?;
+        let sender = authenticated(app, head).await?;
         if let Some(connection) = parts.extensions.get::<Arc<Slot>>().filter(|_| sender.is_active) {
             connection.prove();
         }
@@ -279,7 +294,7 @@ impl Asked<'_> {
 
     /// Refuses a key that has used up its requests before its signature is verified and its nonce kept: more of the same would cost
     /// the most here. Counted for its holder are only those that are verified anyway, a few.
-    fn check_limits(&self, head: &Head, key: &[u8; 32]) -> Result<(), HttpError> {
+    async fn check_limits(&self, head: &Head, key: &[u8; 32]) -> Result<(), HttpError> {
         let Self { app, route, peer, .. } = *self;
         if is_halt(route) {
             check_peer(app, peer)?;
@@ -288,7 +303,7 @@ impl Asked<'_> {
             return Ok(());
         }
         if app.rates.may_count(key) {
-            let sender = app.gate.authenticate_head(head.clone())?;
+            let sender = authenticated(app, head.clone()).await?;
             // The path as the router has it: one that was sent may hold the id of a fact.
             app.gate.deny(&sender.holder.name, DenialCode::RateLimited, route.path);
         }

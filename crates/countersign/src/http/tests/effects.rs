@@ -244,6 +244,76 @@ fn an_agent_cannot_hold_connections_by_waiting_for_the_effect_of_another() {
     assert_eq!(own["state"], "dispatched");
 }
 
+#[test]
+fn an_effect_whose_payloads_were_erased_says_what_its_leaf_does() {
+    let server = started();
+    let effect = payout(&server, "a", "")["effect"].as_str().unwrap().to_owned();
+    settle(&server, &effect, Outcome::Failed);
+    let path = format!("/v1/effects/{effect}");
+    let before = server.get(&path).json();
+    assert_eq!((&before["pact"], &before["action"]), (&json!("payouts"), &json!("payout")));
+    let intent: u64 = effect.trim_start_matches("eff_").parse().unwrap();
+    let erase = json!({"entries": [intent], "reason": "asked for"});
+    let erased = ask(&server, "/v1/ledger/erasures", "vera", &erase);
+    assert_eq!((erased.status, &erased.json()["erased"]), (200, &json!([intent])), "{erased:?}");
+    let shown = server.get(&path).json();
+    assert_eq!((&shown["state"], &shown["agent"]), (&json!("failed"), &json!("refund-1")));
+    assert_eq!(shown["pact"], "payouts", "{shown}");
+    assert_eq!(shown["idempotency_key"], before["idempotency_key"]);
+}
+
+/// Accounts whose owner the agent may not see, and drafts with ids like theirs.
+const OWNED: &str = r#"
+pact = "owned"
+version = 1
+
+[facts.Owner]
+attributes = { name = "String" }
+
+[facts.SubOwner]
+attributes = { of = "String", state = "String" }
+
+[observe.SubOwner]
+who = 'true'
+attributes = ["state"]
+
+[action.pay]
+resource = 'SubOwner::"{account}"'
+reads.owner = 'Owner::"{resource.of}"'
+allow = 'true'
+call = { http = "payments", path = "/payouts" }
+
+[action.pay.params]
+type = "object"
+additionalProperties = false
+required = ["account"]
+properties.account = { type = "string", maxLength = 64 }
+
+[[action.pay.require]]
+id = "open"
+that = 'resource.state == "open"'
+"#;
+
+#[test]
+fn a_fact_that_an_agent_named_is_not_masked_with_one_that_it_may_not_see() {
+    let server = identified();
+    let published = send(&server, ADMIN, "POST", "/v1/pacts", &["Content-Type: application/toml"], OWNED);
+    assert_eq!(published.status, 200, "{published:?}");
+    assert_eq!(put(&server, ADMIN, "/v1/facts/Owner/7", &json!({"value": {"name": "Ann"}})).status, 200);
+    assert_eq!(
+        put(&server, ADMIN, "/v1/facts/SubOwner/7", &json!({"value": {"of": "7", "state": "open"}})).status,
+        200
+    );
+    let body = json!({
+        "pact": "owned", "action": "pay", "idempotency_key": format!("{:x<22}", "a"), "params": {"account": "7"},
+    });
+    let acted = post(&server, AGENT, "/v1/actions", &body.to_string()).json();
+    let path = format!("/v1/effects/{}", acted["effect"].as_str().unwrap_or_else(|| panic!("{acted}")));
+    let fences = |by: u8| send(&server, by, "GET", &path, &[], "").json()["fences"].clone();
+    assert_eq!(fences(ADMIN), json!(["SubOwner::\"7\"", "Owner::\"7\""]));
+    assert_eq!(fences(AGENT), json!(["SubOwner::\"7\"", "Owner::\"…\""]));
+}
+
 /// The pact without what the other pact of the tests declares otherwise.
 fn calls() -> String {
     let account = "attributes = { status = \"String\", balance = \"Long\" }";

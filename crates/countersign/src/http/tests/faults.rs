@@ -7,6 +7,7 @@ use countersign_engine::gate::Options;
 use countersign_signature::sign;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_full_queue_answers_at_once_and_forgets_nothing() {
@@ -167,4 +168,71 @@ fn a_gate_without_an_admin_listens_on_loopback_only() {
     runtime.block_on(listen(&server.gate, "127.0.0.1:0".parse().unwrap())).unwrap();
     let identified = signed::identified();
     runtime.block_on(listen(&identified.gate, "0.0.0.0:0".parse().unwrap())).unwrap();
+}
+
+/// Whether the port answers others, over and over, while as many requests as it has threads, and more, wait for the disk.
+fn answers_meanwhile(server: &Server) -> bool {
+    let (tell, told) = mpsc::channel();
+    let addr = server.addr;
+    std::thread::spawn(move || {
+        for _ in 0..20 {
+            let reply = send(addr, "GET", "/healthz", &[], b"");
+            if tell.send(reply.status).is_err() {
+                return;
+            }
+        }
+    });
+    (0..20).all(|_| told.recv_timeout(Duration::from_secs(10)) == Ok(200))
+}
+
+#[test]
+fn a_slow_disk_holds_up_those_whose_clocks_are_ahead_and_no_one_else() {
+    let server = signed::identified();
+    server.disk.small_syncs.hold();
+    let ahead = || {
+        let (authority, body) = (server.addr.to_string(), json!({"facts": ["Account::\"42\""]}).to_string());
+        let request = signed::signable("POST", "/v1/observe", &authority, &body);
+        let headers =
+            sign(&signed::key(signed::AGENT), &request, signed::ORIGIN, signed::now_s() + 3, &signed::nonce()).unwrap();
+        signed::send_with(&server, "POST", "/v1/observe", &[signed::JSON], &headers, &body).status
+    };
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..6).map(|_| scope.spawn(ahead)).collect();
+        server.disk.small_syncs.until_reached();
+        let answered = answers_meanwhile(&server);
+        server.disk.release();
+        assert!(answered, "the port stopped while a signature from a clock ahead was noted");
+        assert!(waiting.into_iter().all(|waiting| waiting.join().unwrap() == 200));
+    });
+}
+
+#[test]
+fn an_agent_without_a_right_holds_up_no_one_else_while_its_old_keys_are_read() {
+    let server = Server::start_with(Options { table_keys: 2, ..Options::new("test.example/log") });
+    furnish(&server);
+    // The first of them in a file only, the last still in memory.
+    let bodies: Vec<String> = (0..14).map(|at| refund(&format!("k{at}"), 1, &[])).collect();
+    for body in &bodies {
+        assert_eq!(server.post("/v1/actions", body).status, 200);
+    }
+    let idle = json!({"value": {"roles": [], "standing": "active", "org": "acme", "trust": 700}});
+    assert_eq!(server.put("/v1/facts/Agent/refund-1", &idle).status, 200);
+    let until = Instant::now() + Duration::from_secs(30);
+    while server.gate.keys_since() < 10 {
+        assert!(Instant::now() < until, "the keys were never written to a file");
+        std::thread::yield_now();
+    }
+    server.disk.reads.hold();
+    std::thread::scope(|scope| {
+        let server = &server;
+        let waiting: Vec<_> =
+            bodies.iter().take(6).map(|body| scope.spawn(move || server.post("/v1/actions", body).status)).collect();
+        server.disk.reads.until_reached();
+        let answered = answers_meanwhile(server);
+        server.disk.release();
+        assert!(answered, "the port stopped while keys of an agent without a right were looked up");
+        // It was decided before the right was lost: the key tells what came of it.
+        let told: Vec<u16> = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
+        assert!(told.iter().all(|status| *status == 200), "{told:?}");
+    });
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub struct Server {
@@ -101,26 +102,59 @@ async fn fault() -> &'static str {
 /// What a test does to the disk.
 #[derive(Default)]
 pub struct Hands {
-    held: Mutex<bool>,
-    released: Condvar,
+    /// Syncs of the log.
+    syncs: Held,
+    /// Syncs of small files, which are written whole.
+    pub small_syncs: Held,
+    pub reads: Held,
     pub fail_syncs: AtomicBool,
     pub fail_reads: AtomicBool,
 }
 
 impl Hands {
-    /// From now on no sync ends.
+    /// From now on no sync of the log ends.
     pub fn hold(&self) {
-        *self.held.lock().unwrap() = true;
+        self.syncs.hold();
     }
 
+    /// Lets go of everything that is held.
     pub fn release(&self) {
-        *self.held.lock().unwrap() = false;
-        self.released.notify_all();
+        [&self.syncs, &self.small_syncs, &self.reads].into_iter().for_each(Held::release);
+    }
+}
+
+/// One operation of a disk, which a test can hold.
+#[derive(Default)]
+pub struct Held {
+    /// Whether it is held, and how many are waiting in it.
+    held: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Held {
+    pub fn hold(&self) {
+        self.held.lock().unwrap().0 = true;
     }
 
-    fn wait(&self) {
+    fn release(&self) {
+        self.held.lock().unwrap().0 = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns once someone waits in it.
+    pub fn until_reached(&self) {
         let held = self.held.lock().unwrap();
-        drop(self.released.wait_while(held, |held| *held).unwrap());
+        let long = Duration::from_secs(60);
+        let (_held, timeout) = self.changed.wait_timeout_while(held, long, |(_, waiting)| *waiting == 0).unwrap();
+        assert!(!timeout.timed_out(), "nobody got there");
+    }
+
+    fn pass(&self) {
+        let mut held = self.held.lock().unwrap();
+        held.1 += 1;
+        self.changed.notify_all();
+        let mut held = self.changed.wait_while(held, |(is_held, _)| *is_held).unwrap();
+        held.1 -= 1;
     }
 }
 
@@ -169,6 +203,7 @@ struct TestFile {
 
 impl DiskFile for TestFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.hands.reads.pass();
         if self.hands.fail_reads.load(Ordering::SeqCst) {
             return Err(io::Error::other("the test fails this read"));
         }
@@ -181,13 +216,14 @@ impl DiskFile for TestFile {
         self.real.allocate(len)
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.hands.wait();
+        self.hands.syncs.pass();
         if self.hands.fail_syncs.load(Ordering::SeqCst) {
             return Err(io::Error::other("the test fails this sync"));
         }
         self.real.sync_data()
     }
     fn sync_all(&self) -> io::Result<()> {
+        self.hands.small_syncs.pass();
         self.real.sync_all()
     }
     fn truncate(&self, len: u64) -> io::Result<()> {

@@ -4,11 +4,19 @@ use super::Said;
 use countersign_api::{Effect, Evidence};
 use countersign_core::call;
 use countersign_core::disclose::Disclosure;
+use countersign_core::ids::FactId;
+use countersign_core::reason::Reason;
 use countersign_core::record::Event;
 use countersign_engine::gate::{Gate, LogError, StoredEntry};
 
-/// Leaves out of what is known of an effect what its agent may not see, by the entry of its intent and that of its dispatch.
-pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]) -> Result<(), LogError> {
+/// Leaves out of what is known of an effect what its agent may not see, by its fences and by the entries that speak of it, that of its
+/// intent first.
+pub fn withhold_effect(
+    gate: &Gate,
+    effect: &mut Effect,
+    fences: Vec<FactId>,
+    entries: &[StoredEntry],
+) -> Result<(), LogError> {
     // What was sent and what was read may hold more than its agent may see.
     (effect.call, effect.failed) = (None, Vec::new());
     let Some((intent, later)) = entries.split_first() else { return Ok(()) };
@@ -21,19 +29,16 @@ pub fn withhold_effect(gate: &Gate, effect: &mut Effect, entries: &[StoredEntry]
             settled = Some(settle.evidence);
         }
     }
-    said.also_read(effect.fences.iter().filter_map(|fence| fence.parse().ok()));
+    said.also_read(fences.iter().cloned());
     said.know_all_ids();
     let view = gate.view();
     let mut reason = said.blocked.take();
     let disclosure = said.disclosure(&view);
     if let Some(reason) = &mut reason {
         reason.withhold(&disclosure);
-        effect.message = Some(reason.message());
     }
-    let texts = effect.fences.iter_mut().chain(&mut effect.message);
-    for text in texts {
-        *text = disclosure.masked_text(text);
-    }
+    effect.message = reason.as_ref().map(Reason::message);
+    effect.fences = fences.iter().map(|fence| disclosure.masked(fence).as_ref().unwrap_or(fence).to_string()).collect();
     if let Some(last) = &mut effect.last_try {
         let id = effect.effect.parse().ok();
         let found = id.and_then(|id| gate.tried().last(id)).map(|last| withheld_evidence(&disclosure, &last.found));

@@ -12,17 +12,6 @@ const TEXT_BYTES_MAX: usize = 2048;
 /// The most that it says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
 const PART_BYTES_MAX: usize = 160;
 
-/// What would make sense next.
-pub fn how(verdict: &Verdict) -> &'static str {
-    match verdict.code.as_deref() {
-        Some("reading_unread" | "halted" | "fact_fenced" | "turn_held") => "later",
-        Some("reading_required" | "reading_stale" | "reading_unusable" | "session_not_open" | "invalid_params") => {
-            "change"
-        }
-        _ => "never",
-    }
-}
-
 /// The tools to read again first; none where the difference was told in full.
 pub fn retry(changed: &[ChangedReading]) -> Value {
     let calls: Vec<Value> = changed.iter().filter(|it| !it.told).map(call).collect();
