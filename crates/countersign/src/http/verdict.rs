@@ -66,7 +66,7 @@ pub fn of_entry(gate: &Gate, entered: &Entered) -> Option<Told> {
         _ => return None,
     };
     let mut verdict = said.in_entry(gate, entered.entry.index);
-    verdict.readings = entered.entry.event.decision().and_then(|decision| readings::of_intent(gate, decision));
+    verdict.readings = intent_readings(gate, &entered.entry.event);
     verdict.receipt = super::receipt(entered);
     let under_way = (verdict.verdict == VerdictKind::InFlight).then_some(EffectId(entered.entry.index));
     Some(Told { verdict, under_way })
@@ -107,8 +107,9 @@ pub fn of_stored_action(
     receipt: Option<String>,
     action: Option<ActionId>,
 ) -> Result<Verdict, LogError> {
-    let said = Said::read_action(stored, action)?;
-    let mut verdict = said.in_entry(gate, stored.index);
+    let event = stored.decode()?.event;
+    let mut verdict = Said::of_event(stored, &event, action)?.in_entry(gate, stored.index);
+    verdict.readings = intent_readings(gate, &event);
     verdict.erased = stored.payload.is_none();
     verdict.receipt = receipt;
     verdict.repeated = true;
@@ -131,10 +132,11 @@ pub fn of_effect(
         (_, Some(LeafVerdict::InDoubt)) => VerdictKind::InDoubt,
         other => return Err(latest.damaged(format_args!("it holds no known outcome: {other:?}"))),
     };
-    let mut said = Said { is_of_call: true, ..Said::read(intent)? };
+    let intent_entry = intent.decode()?;
+    let mut said = Said { is_of_call: true, ..Said::of_event(intent, &intent_entry.event, None)? };
     said.later(event);
     if let (Event::Settle(_), None) = (event, &said.shadowed) {
-        said.shadowed = readings::shadowed(gate, intent, latest.index)?;
+        said.shadowed = readings::shadowed(gate, &intent_entry, latest.index)?;
     }
     said.know_all_ids();
     let evidence = match event {
@@ -148,7 +150,7 @@ pub fn of_effect(
     };
     let mut verdict = said.in_entry(gate, intent.index);
     (verdict.verdict, verdict.entry, verdict.dispatch_at) = (kind, Some(latest.index), None);
-    verdict.readings = intent_readings(gate, intent)?;
+    verdict.readings = intent_readings(gate, &intent_entry.event);
     if let Some(rests_on) = &mut verdict.readings {
         readings::follow(gate, rests_on, EffectId(intent.index), &latest_entry)?;
     }
@@ -160,9 +162,9 @@ pub fn of_effect(
     Ok(verdict)
 }
 
-/// What an action rests on, by the entry of its intent.
-fn intent_readings(gate: &Gate, intent: &StoredEntry) -> Result<Option<RestsOn>, LogError> {
-    Ok(intent.decode()?.event.decision().and_then(|decision| readings::of_intent(gate, decision)))
+/// What an action rests on, by what the entry of its intent holds.
+fn intent_readings(gate: &Gate, intent: &Event) -> Option<RestsOn> {
+    intent.decision().and_then(|decision| readings::of_intent(gate, decision))
 }
 
 fn of_decision(action: &Action, decision: &Decision) -> Said {
@@ -243,18 +245,18 @@ pub fn evidence(evidence: &call::Evidence) -> Evidence {
 impl Said {
     /// What an entry of an action or an approval says; of one whose payload is erased, what its leaf says.
     fn read(stored: &StoredEntry) -> Result<Self, LogError> {
-        Self::read_action(stored, None)
+        Self::of_event(stored, &stored.decode()?.event, None)
     }
 
-    /// The same on one of the actions that it speaks of; of a rejected group, on the one that failed unless another is asked for.
-    fn read_action(stored: &StoredEntry, action: Option<ActionId>) -> Result<Self, LogError> {
-        let entry = stored.decode()?;
-        let leaf = match entry.event {
+    /// The same by what it holds, on one of the actions that it speaks of; of a rejected group, on the one that failed unless another is
+    /// asked for.
+    fn of_event(stored: &StoredEntry, event: &Event, action: Option<ActionId>) -> Result<Self, LogError> {
+        let leaf = match event {
             Event::Action(decided) => return Ok(of_decision(&decided.action, &decided.decision)),
             Event::Approval(approved) => return Ok(of_decision(&approved.action, &approved.decision)),
             Event::Group(group) => {
                 let at = action.and_then(|id| group.actions.iter().position(|action| action.id == id));
-                return Ok(of_grouped(&group, stored.index, at.unwrap_or(group.failed)));
+                return Ok(of_grouped(group, stored.index, at.unwrap_or(group.failed)));
             }
             Event::Erased(leaf) => leaf,
             other => return Err(stored.damaged(format_args!("its kind `{}` has no verdict", other.kind()))),
@@ -266,7 +268,7 @@ impl Said {
             Some(LeafVerdict::InFlight) => VerdictKind::InFlight,
             other => return Err(stored.damaged(format_args!("it holds no known verdict: {other:?}"))),
         };
-        Ok(Self { id: leaf.action.or(action), pact: leaf.pact, ..of_nothing(verdict, leaf.by) })
+        Ok(Self { id: leaf.action.or(action), pact: leaf.pact.clone(), ..of_nothing(verdict, leaf.by.clone()) })
     }
 
     /// Takes over what a dispatch or settlement says later.

@@ -174,3 +174,48 @@ fn every_rejection_says_the_same_in_its_answer_and_in_its_entry() {
         }
     }
 }
+
+/// A write that is guarded by what its agent read.
+const GUARDED: &str = r#"
+pact = "notes"
+version = 1
+
+[facts.Note]
+attributes = { open = "Bool" }
+
+[action.move]
+guard = "as-read"
+resource = 'Note::"{note}"'
+allow = 'true'
+call = { mcp = "shop", tool = "move" }
+
+[[action.move.require]]
+id = "note-is-open"
+that = 'resource.open'
+
+[action.move.params]
+type = "object"
+additionalProperties = false
+required = ["note"]
+properties.note = { type = "string", maxLength = 64 }
+"#;
+
+#[test]
+fn a_retry_of_a_guarded_write_that_was_rejected_says_what_it_rested_on() {
+    let server = furnished();
+    let published = server.send("POST", "/v1/pacts", &["Content-Type: application/toml"], GUARDED.as_bytes());
+    assert_eq!(published.status, 200, "{published:?}");
+    assert_eq!(server.put("/v1/facts/Note/7", &json!({"value": {"open": false}})).status, 200);
+    let session = server.post("/v1/sessions", "{}").json()["session"].clone();
+    let body = json!({
+        "pact": "notes", "action": "move", "idempotency_key": format!("{:x<22}", "a"), "params": {"note": "7"}, "session": session,
+    });
+    let first = server.post("/v1/actions", &body.to_string()).json();
+    assert_eq!(
+        (&first["code"], &first["readings"]["rested_on"]),
+        (&json!("precondition_failed"), &json!(0)),
+        "{first}"
+    );
+    let again = server.post("/v1/actions", &body.to_string()).json();
+    assert_eq!((&again["repeated"], &again["readings"]), (&json!(true), &first["readings"]), "{again}");
+}

@@ -11,7 +11,7 @@ use countersign_core::pact::Mode;
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event, Kind};
 use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent};
-use countersign_engine::gate::{Gate, LogError, StoredEntry, Told};
+use countersign_engine::gate::{Gate, LogError, Told};
 
 /// How many entries in front of a settlement its dispatch is looked for.
 const LOOKED_BACK_MAX: u64 = 1024;
@@ -56,9 +56,8 @@ pub(super) fn follow(gate: &Gate, rests_on: &mut RestsOn, effect: EffectId, late
 
 /// Why a guarded call would not have gone off, were its action type not in shadow mode: its dispatch says so, which is some entries in
 /// front of its settlement.
-pub(super) fn shadowed(gate: &Gate, intent: &StoredEntry, settled: u64) -> Result<Option<Reason>, LogError> {
-    let entry = intent.decode()?;
-    let Event::Action(decided) = &entry.event else { return Ok(None) };
+pub(super) fn shadowed(gate: &Gate, intent: &Entry, settled: u64) -> Result<Option<Reason>, LogError> {
+    let Event::Action(decided) = &intent.event else { return Ok(None) };
     let is_watched = {
         let view = gate.view();
         let kind = view.pacts().find(|pact| pact.name == decided.action.pact);
