@@ -3,6 +3,7 @@
 
 use super::panics::{attempting, reading};
 use super::run::{Judging, Work};
+use super::schedule::{DISPATCH_AGAIN, Task};
 use super::turns::{Ask, Holder, Ready, Turn};
 use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
 use crate::gate::WhyUnread;
@@ -126,8 +127,21 @@ impl Inner {
         });
         let request = DispatchAsRead { effect: id, rereads: vec![Reread::none(fact, held)], fresh: Vec::new() };
         match self.enter(Request::DispatchAsRead(Box::new(request))) {
-            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
+            Ok(_) | Err(Refusal::Closed) => {}
+            Err(Refusal::Effect(_)) => {
+                if holder.is_none() {
+                    self.cut_off.lock().insert(id.0);
+                }
+                self.again_if_early(id);
+            }
             Err(error) => Self::log_lost(id, &error),
+        }
+    }
+
+    /// Tries a dispatch again that was refused although the effect still cools: the gate's clock was behind, and nothing else will.
+    fn again_if_early(&self, id: EffectId) {
+        if self.gate.view().rest.effects.cooling(id).is_ok() {
+            self.later(DISPATCH_AGAIN, Task::DispatchAsRead(id));
         }
     }
 
@@ -272,7 +286,11 @@ impl Inner {
                 Event::Dispatch(dispatch) if dispatch.decision.dispatched().is_some() => {}
                 _ => return None,
             },
-            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => return None,
+            Ok(_) | Err(Refusal::Closed) => return None,
+            Err(Refusal::Effect(_)) => {
+                self.again_if_early(effect);
+                return None;
+            }
             Err(error) => {
                 Self::log_lost(effect, &error);
                 return None;

@@ -1,0 +1,111 @@
+//! Calls that are guarded as read, as the service sees them: when they are made, beside which others, and never twice.
+
+use super::world::{World, done, operator, verdict};
+use countersign_core::identity::Auth;
+use countersign_core::ids::AgentId;
+use countersign_core::pact::load::load;
+use countersign_core::session::SessionId;
+use countersign_engine::request::{Answer, Request};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// `post` and `mail` are called at two services, and change nothing there; `later` cools.
+const PACT: &str = r#"
+pact = "desk"
+version = 1
+
+[facts.Desk]
+attributes = { open = "Bool" }
+
+[action.post]
+guard = "as-read"
+resource = 'Desk::"{desk}"'
+allow = 'true'
+call = { http = "payments", path = "/post" }
+changes = []
+params = { type = "object", additionalProperties = false, required = ["desk"], properties.desk = { type = "string", maxLength = 9 } }
+require = [{ id = "open", that = 'resource.open' }]
+
+[action.mail]
+guard = "as-read"
+resource = 'Desk::"{desk}"'
+allow = 'true'
+call = { http = "mails", path = "/mail" }
+changes = []
+params = { type = "object", additionalProperties = false, required = ["desk"], properties.desk = { type = "string", maxLength = 9 } }
+require = [{ id = "open", that = 'resource.open' }]
+
+[action.later]
+guard = "as-read"
+resource = 'Desk::"{desk}"'
+allow = 'true'
+call = { http = "payments", path = "/later", after = "20ms" }
+changes = []
+params = { type = "object", additionalProperties = false, required = ["desk"], properties.desk = { type = "string", maxLength = 9 } }
+require = [{ id = "open", that = 'resource.open' }]
+"#;
+
+/// As many calls of one server as are made at a time.
+const AT_ONCE: usize = 16;
+
+struct Desk {
+    world: World,
+    session: SessionId,
+    keys: u64,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let world = World::new();
+        let pact = Arc::new(load(PACT).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+        world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+        for desk in 0..32 {
+            world.feed(&format!("Desk::\"{desk}\""), json!({"open": true}));
+        }
+        let opened = world.call(Request::OpenSession { agent: agent(), auth: Auth::None }).unwrap();
+        let Answer::Entered(opened) = opened else { panic!("{opened:?}") };
+        Self { session: SessionId(opened.entry.index), world, keys: 0 }
+    }
+
+    fn act(&mut self, action: &str, desk: usize) -> u64 {
+        self.keys += 1;
+        let body = json!({
+            "pact": "desk", "action": action, "params": {"desk": desk.to_string()},
+            "idempotency_key": format!("desk-{:032}", self.keys), "session": self.session.to_string(),
+        });
+        let action = self.world.gate().admit(agent(), Auth::None, body.to_string().into()).unwrap();
+        let (verdict, entry) = verdict(self.world.call(Request::Act(Box::new(action))));
+        assert_eq!(verdict, "in_flight");
+        entry
+    }
+
+    /// What was asked of the services, by path.
+    fn asked(&self, path: &str) -> usize {
+        self.world.outside.asked.lock().iter().filter(|(.., sent)| sent[1] == path).count()
+    }
+
+    fn until_asked(&self, path: &str, count: usize) {
+        self.world.wait(|_| self.asked(path) >= count, &format!("{path} was never asked {count} times"));
+    }
+}
+
+fn agent() -> AgentId {
+    AgentId::new("payer-1").unwrap()
+}
+
+#[test]
+fn a_call_that_has_cooled_before_the_gates_clock_says_so_is_made_once_it_does() {
+    let mut desk = Desk::new();
+    let effect = desk.act("later", 1);
+    // Its moment passes outside, and the gate's clock stands.
+    let began = Instant::now();
+    desk.world.wait(|_| began.elapsed() > Duration::from_millis(200), "time stands still");
+    assert_eq!((desk.asked("/later"), desk.world.phase(effect)), (0, "cooling".to_owned()));
+    desk.world.pass(20);
+    desk.until_asked("/later", 1);
+    desk.world.outside.answer(done());
+    desk.world.until(effect, "settled");
+    assert_eq!(desk.asked("/later"), 1);
+    desk.world.audited();
+}
