@@ -390,6 +390,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let structured =
         |value: Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value});
     match name {
+        // Nothing is over with that.
+        _ if mood == format!("promise {name}") => json!({"task": {"taskId": "t-1", "status": "working"}}),
+        _ if mood == format!("ask on {name}") => json!({"resultType": "input_required", "inputRequests": {}}),
         _ if mood == "refuse all" => json!({"content": [{"type": "text", "text": "not today"}], "isError": true}),
         "get_stock" => match stock.get(item) {
             Some(count) => structured(json!({"item": item, "stock": count})),

@@ -73,3 +73,25 @@ fn a_verdict_says_what_counted_what_reading_it_again_cost_and_which_window_was_l
     assert!(metrics.contains("countersign_window_ms_count{upstream=\"shop\"} 1"), "{metrics}");
     assert!(metrics.contains(&format!("countersign_window_ms_max{{upstream=\"shop\"}} {window}")), "{metrics}");
 }
+
+#[test]
+fn a_call_that_is_answered_and_not_over_keeps_its_turn() {
+    for mood in ["promise sell", "ask on sell"] {
+        let shop = Shop::new();
+        let gate = shop.serve();
+        let (mut one, mut other) = (shop.client_of(&gate), shop.client_of(&gate));
+        shop.mood(mood);
+        let promised = one.call("sell", &json!({"item": "tea", "count": 1}));
+        assert_eq!(meta(&promised)["verdict"], "in_doubt", "{mood}: {promised}");
+        shop.mood("");
+        let refused = other.call("sell", &json!({"item": "rice", "count": 1}));
+        assert_eq!(shop.count("sell"), 1, "{mood}: the server saw another call while it may still act on the first");
+        assert_eq!(meta(&refused)["code"], "turn_held", "{mood}: {refused}");
+        let effect = meta(&promised)["effect"].as_str().unwrap().to_owned();
+        assert!(text(&refused).contains(&effect), "{mood}: {refused}");
+        shop.run_ok(&["effect", "resolve", &effect, "failed", "--reason", "it never did", "--server", gate.url()]);
+        let sold = other.call("sell", &json!({"item": "rice", "count": 1}));
+        assert!(!is_error(&sold), "{mood}: {sold}");
+        assert_eq!((shop.count("sell"), shop.stock("rice")), (2, 9), "{mood}");
+    }
+}
