@@ -300,6 +300,10 @@ impl Refusal {
                 super::gate::SERVER_TYPE
             );
             (format!("agents may use the tools of `{upstream}` and nothing else"), hint)
+        } else if failed("reads-only-or-server-unguarded") {
+            let hint = "What becomes of a call is told by the tool countersign_continue. An operator can end the guard: \
+                        countersign mcp approve --guard none";
+            (format!("`{upstream}` is guarded as read, and {method} may change something there"), hint.to_owned())
         } else {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())

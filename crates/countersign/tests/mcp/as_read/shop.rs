@@ -304,7 +304,7 @@ fn serving() {
         let result = match message["method"].as_str().unwrap() {
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
-                "capabilities": {"tools": {}, "resources": {}},
+                "capabilities": {"tools": {}, "resources": {}, "tasks": {"list": {}, "cancel": {}}},
             }),
             "tools/list" => json!({"tools": tools(&mood)}),
             "tools/call" => {
@@ -318,6 +318,10 @@ fn serving() {
                     Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
                     None => Value::Null,
                 }
+            }
+            method if method.starts_with("tasks/") => {
+                note(&folder, method);
+                json!({"taskId": "t-1", "status": "cancelled"})
             }
             _ => json!({}),
         };
@@ -369,10 +373,14 @@ fn tools(mood: &str) -> Value {
     json!(tools)
 }
 
+fn note(folder: &Path, seen: &str) {
+    let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
+    writeln!(book, "{seen}").unwrap();
+}
+
 fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let (name, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
-    let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
-    writeln!(book, "{name}").unwrap();
+    note(folder, name);
     let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
     if mood == format!("die on {name}") {
         std::process::exit(7);

@@ -95,3 +95,27 @@ fn a_call_that_is_answered_and_not_over_keeps_its_turn() {
         assert_eq!((shop.count("sell"), shop.stock("rice")), (2, 9), "{mood}");
     }
 }
+
+#[test]
+fn what_may_change_something_at_a_guarded_server_does_not_go_past_the_turns() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    let asked = client.request("tasks/get", &json!({"taskId": "t-1"}));
+    assert_eq!(asked["result"]["taskId"], "t-1", "what only reads goes on: {asked}");
+    for method in ["tasks/cancel", "tasks/update"] {
+        let refused = client.request(method, &json!({"taskId": "t-1"}));
+        let said = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{method}: {refused}"));
+        assert!(
+            said.contains(&format!("`shop` is guarded as read, and {method} may change something there")),
+            "{said}"
+        );
+        assert_eq!(refused["error"]["data"]["countersign"]["retry"]["how"], "never", "{refused}");
+    }
+    assert_eq!(shop.book(), ["tasks/get"], "the server never saw them");
+    // Where no tool of the server is guarded, nothing rests on it.
+    shop.run_ok(&["fact", "put", "McpServer", "shop", r#"{"uses": true}"#, "--server", gate.url()]);
+    let cancelled = client.request("tasks/cancel", &json!({"taskId": "t-1"}));
+    assert!(cancelled["error"].is_null(), "{cancelled}");
+    assert_eq!(shop.count("tasks/cancel"), 1);
+}
