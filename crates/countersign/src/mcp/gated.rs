@@ -349,6 +349,7 @@ pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> 
             | "invalid_params"
             | "fact_missing"
             | "stale"
+            | "too_many_readings"
             | "reading_required"
             | "reading_stale"
             | "reading_unusable"

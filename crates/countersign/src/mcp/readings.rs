@@ -31,6 +31,10 @@ const WAIT_MS: u64 = 20_000;
 /// How many calls that were left open are looked at when a client comes again.
 const OPEN_MAX: usize = 8;
 
+/// What is said with an answer that the session has no room for.
+const UNKEPT: &str = "Note: this session has as many readings as are kept, and this answer is not one of them. Nothing can be written \
+                      that would rest on it: begin a new session before you change anything, and read there what you need.";
+
 /// What a resource holds.
 pub enum Resource {
     /// The result of reading it.
@@ -69,7 +73,9 @@ impl GateClient {
         let mut result =
             Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
-        add_text(&mut result, &seen.session.warnings(calling.delivery.marks(), &read.outdated));
+        let mut lines = seen.session.warnings(calling.delivery.marks(), &read.outdated);
+        lines.extend(read.unkept.then(|| UNKEPT.to_owned()));
+        add_text(&mut result, &lines);
         let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
         calling.delivery.tells_reading();
         Ok(with_object(result, &object))

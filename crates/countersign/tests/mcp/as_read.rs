@@ -3,6 +3,7 @@
 mod carrying;
 mod coming_back;
 mod delivered;
+mod limits;
 mod mapped;
 mod newcomer;
 mod shop;

@@ -16,9 +16,10 @@ const PART_BYTES_MAX: usize = 160;
 pub fn how(verdict: &Verdict) -> &'static str {
     match verdict.code.as_deref() {
         Some("reading_unread" | "halted" | "fact_fenced" | "turn_held") => "later",
-        Some("reading_required" | "reading_stale" | "reading_unusable" | "session_not_open" | "invalid_params") => {
-            "change"
-        }
+        Some(
+            "too_many_readings" | "reading_required" | "reading_stale" | "reading_unusable" | "session_not_open"
+            | "invalid_params",
+        ) => "change",
         _ => "never",
     }
 }

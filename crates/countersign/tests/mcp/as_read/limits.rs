@@ -1,0 +1,52 @@
+//! What is too much, or never comes back: the agent is told what to do about it, and nothing runs meanwhile.
+
+use super::shop::Shop;
+use super::{is_error, meta, text};
+use serde_json::{Value, json};
+
+/// As many readings as a session keeps.
+const KEPT: usize = 200;
+
+fn code(result: &Value) -> &Value {
+    match &meta(result)["error"]["code"] {
+        Value::Null => &meta(result)["code"],
+        code => code,
+    }
+}
+
+#[test]
+fn a_reading_beyond_what_a_session_keeps_is_still_answered_and_no_write_rests_on_less() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    for at in 0..KEPT {
+        let read = client.call("get_stock", &json!({"item": "tea", "at": at}));
+        assert!(!is_error(&read), "{at}: {read}");
+        assert!(!text(&read).contains("begin a new session"), "{at}: {read}");
+    }
+    let sold = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert_eq!(meta(&sold)["readings"]["rested_on"], KEPT, "{sold}");
+    for at in [KEPT, KEPT + 1] {
+        let beyond = client.call("get_stock", &json!({"item": "tea", "at": at}));
+        assert!(!is_error(&beyond), "{beyond}");
+        assert_eq!(beyond["structuredContent"], json!({"item": "tea", "stock": 10}), "{beyond}");
+        assert!(text(&beyond).contains("begin a new session before you change anything"), "{beyond}");
+    }
+    let known = client.call("get_stock", &json!({"item": "tea", "at": 7}));
+    assert!(!text(&known).contains("begin a new session"), "what it keeps is kept anew: {known}");
+    let refused = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(is_error(&refused), "{refused}");
+    assert_eq!(code(&refused), "too_many_readings", "{refused}");
+    assert_eq!(meta(&refused)["retry"]["how"], "change", "{refused}");
+    assert!(text(&refused).contains("begin a new session"), "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("rice")), (1, 9), "the server never saw it");
+    client.end();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "rice"}));
+    let sold = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert_eq!(meta(&sold)["readings"]["rested_on"], 1, "{sold}");
+    assert_eq!(shop.count("sell"), 2);
+    client.end();
+    gate.end();
+    assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
+}
