@@ -165,7 +165,7 @@ impl Inner {
         if touches.is_empty() {
             return Some(attempting(|| adapter.attempt(job)));
         }
-        let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches };
+        let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches, thread_at: None };
         let turn = match self.turns.take(ask, || self.is_ending())? {
             Ok(turn) => turn,
             Err(holder) => return Some(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said(self.held_by(&holder))))),

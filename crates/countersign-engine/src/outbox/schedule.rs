@@ -215,10 +215,10 @@ impl Inner {
     }
 
     /// Takes calls that rest on readings until there are none any more.
-    pub(super) fn work_as_read(&self, queued: &Receiver<Ready>) {
+    pub(super) fn work_as_read(self: &Arc<Self>, queued: &Receiver<Ready>) {
         loop {
             match queued.recv_timeout(ROUND) {
-                Ok(ready) if !self.is_ending() => self.carry_as_read(ready),
+                Ok(ready) if !self.is_ending() => self.start_as_read(ready),
                 Ok(_) | Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
                 _ => return,
             }

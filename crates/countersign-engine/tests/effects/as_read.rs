@@ -109,3 +109,22 @@ fn a_call_that_has_cooled_before_the_gates_clock_says_so_is_made_once_it_does() 
     assert_eq!(desk.asked("/later"), 1);
     desk.world.audited();
 }
+
+#[test]
+fn attack_slow_calls_of_one_server_do_not_keep_those_of_another_from_being_made() {
+    let mut desk = Desk::new();
+    for number in 0..=AT_ONCE {
+        desk.act("post", number);
+    }
+    let mail = desk.act("mail", 31);
+    desk.until_asked("/mail", 1);
+    desk.until_asked("/post", AT_ONCE);
+    assert_eq!(desk.asked("/post"), AT_ONCE, "one server has no more threads than that");
+    for _ in 0..AT_ONCE + 2 {
+        desk.world.outside.answer(done());
+    }
+    desk.world.until(mail, "settled");
+    desk.until_asked("/post", AT_ONCE + 1);
+    desk.world.wait(|world| world.gate().view().whole_state().effects.open().count() == 0, "a call is still under way");
+    desk.world.audited();
+}

@@ -451,10 +451,6 @@ impl Adapter for McpAdapter {
         Some((rules.compared(answer), rules.name()))
     }
 
-    fn takes_turns(&self) -> bool {
-        true
-    }
-
     fn is_destructive(&self, tool: &str) -> bool {
         let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact));
         value.is_some_and(|value| value.get("destructive") == Some(&FactValue::Bool(true)))
