@@ -73,6 +73,16 @@ impl Refusal {
         Self::error("invalid_arguments", message, "Call the tool again with corrected arguments.", "change")
     }
 
+    /// The arguments do not fit an entry, and what is in no entry is not called by the gate.
+    pub fn arguments_too_long(tool: &str, chars: usize) -> Self {
+        let message = format!(
+            "the arguments of `{tool}` have {chars} characters, and the gate carries out calls with at most 40,000 characters of \
+             arguments, fewer where many of them are quotes or line breaks"
+        );
+        let hint = "Do it in parts: several calls that each add or change a part. Where the tool has no such calls, tell an operator.";
+        Self::error("arguments_too_long", message, hint, "change")
+    }
+
     /// A write that is guarded as read belongs to no session, so no one knows what it rests on.
     pub fn no_session(tool: &str) -> Self {
         let message = format!("`{tool}` is guarded as read, and this request names no session");
