@@ -269,7 +269,10 @@ impl Reason {
                 );
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
-            Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
+            Self::ReadingUnread { .. } => {
+                "nothing was sent; call again once it can be read. If it never can be again, begin a new session: whatever is done in \
+                 this one would rest on it"
+            }
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =
                     readings.iter().filter(|it| !it.told).map(|it| it.reading.tool.as_str()).collect();

@@ -72,3 +72,23 @@ fn arguments_that_fit_no_entry_are_refused_with_what_fits_and_the_server_never_s
     assert!(shop.sent().contains(&"x".repeat(39_000)), "all of it");
     assert_eq!(shop.count("sell"), 1);
 }
+
+#[test]
+fn a_server_that_is_gone_for_good_is_left_behind_with_its_session() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "tea"}));
+    shop.mood("die on get_stock");
+    for _ in 0..2 {
+        let refused = client.call("sell", &json!({"item": "rice", "count": 1}));
+        assert_eq!(code(&refused), "reading_unread", "{refused}");
+        assert!(text(&refused).contains("begin a new session"), "{refused}");
+    }
+    assert_eq!(shop.count("sell"), 0);
+    client.end();
+    let mut client = shop.client_of(&gate);
+    let sold = client.call("sell", &json!({"item": "rice", "count": 1}));
+    assert!(!is_error(&sold), "{sold}");
+    assert_eq!((shop.count("sell"), shop.stock("rice")), (1, 9));
+}
