@@ -119,3 +119,18 @@ fn what_may_change_something_at_a_guarded_server_does_not_go_past_the_turns() {
     assert!(cancelled["error"].is_null(), "{cancelled}");
     assert_eq!(shop.count("tasks/cancel"), 1);
 }
+
+#[test]
+fn an_operator_is_told_what_the_guard_excludes_when_approving_it() {
+    let shop = Shop::new();
+    for said in [
+        "shop: the gate makes every call of these tools, over one connection that all agents share",
+        "what a client sets up in its own session with the server (a login, a folder) does not count for them",
+        "questions that the server asks while it carries out a call are not passed on",
+        "tasks/cancel, tasks/update and answers to its questions are refused",
+    ] {
+        assert!(shop.approval.contains(said), "{said}: {}", shop.approval);
+    }
+    let again = shop.approve(&["--guard", "as-read"]);
+    assert!(!again.contains("over one connection"), "once is enough: {again}");
+}
