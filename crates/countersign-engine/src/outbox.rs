@@ -170,7 +170,7 @@ impl Inner {
                 _ => now_ms,
             };
             let left = LATE_AFTER.saturating_sub(Duration::from_millis(now_ms.saturating_sub(since_ms)));
-            let touches = touches(&effect.action, &view).unwrap_or_default();
+            let touches = touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default();
             let changed: Vec<Touch> = touches.into_iter().filter(|touch| touch.changes).collect();
             if !changed.is_empty() && !left.is_zero() {
                 self.turns.linger(effect.id, changed, left);

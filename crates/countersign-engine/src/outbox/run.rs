@@ -161,7 +161,10 @@ impl Inner {
 
     /// Tries a call in its turn, where it is known what it may change.
     fn in_turn(&self, effect: &Effect, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
-        let touches = touches(&effect.action, &self.gate.view()).unwrap_or_default();
+        let touches = {
+            let view = self.gate.view();
+            touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default()
+        };
         if touches.is_empty() {
             return Some(attempting(|| adapter.attempt(job)));
         }

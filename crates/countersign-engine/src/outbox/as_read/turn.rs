@@ -68,7 +68,7 @@ impl Inner {
             let held = effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?));
             // What does not run needs no turn of its own, and must not wait for one to be told.
             let is_cut_off = self.cut_off.lock().contains(&id.0);
-            let own = touches(&effect.action, &view).unwrap_or_default();
+            let own = touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default();
             let read = held.map(|held| touched_by_reading(&held.reading.place, pacts()));
             let touches = if is_cut_off { Vec::new() } else { own.into_iter().chain(read).collect() };
             let thread_at = target(&effect.action, &view).map(|(server, _)| server).filter(|_| !is_cut_off);
