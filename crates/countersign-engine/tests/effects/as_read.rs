@@ -128,3 +128,26 @@ fn attack_slow_calls_of_one_server_do_not_keep_those_of_another_from_being_made(
     desk.world.wait(|world| world.gate().view().whole_state().effects.open().count() == 0, "a call is still under way");
     desk.world.audited();
 }
+
+#[test]
+fn a_gate_that_is_killed_between_reading_again_and_the_call_never_makes_it_by_itself() {
+    let mut desk = Desk::new();
+    // The dispatch with what was read is in the ledger, and nothing has left yet.
+    let (reached, wait) = crossbeam_channel::bounded(0);
+    let (killed, go_on) = crossbeam_channel::bounded::<()>(0);
+    *desk.world.outside.opening.lock() = Some(Box::new(move || {
+        reached.send(()).unwrap();
+        let _ = go_on.recv();
+    }));
+    let effect = desk.act("post", 1);
+    wait.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(desk.world.phase(effect), "dispatched");
+    desk.world.crash_and(|| drop(killed));
+    desk.world.until(effect, "in_doubt");
+    let beside = desk.act("post", 2);
+    desk.world.outside.answer(done());
+    desk.world.until(beside, "settled");
+    let asked: Vec<u64> = desk.world.outside.asked.lock().iter().map(|(effect, ..)| effect.0).collect();
+    assert_eq!(asked, [beside], "what had not left was not sent by itself");
+    desk.world.audited();
+}
