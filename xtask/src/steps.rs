@@ -71,6 +71,12 @@ const STEPS: &[Step] = &[
         command.env("COUNTERSIGN_LONG", "1").args(["--", "effects::", "attacks::clients::", "--nocapture"]);
         succeeds(command)
     }),
+    long_step("interleavings", &[&setup::C_COMPILER], |root| {
+        let played = &["test", "--release", "--package", "countersign", "--locked", "--test", "all"];
+        let mut command = tests(cargo(root, played));
+        command.env("COUNTERSIGN_LONG", "1").args(["--", "mcp::interleaved::", "--nocapture"]);
+        succeeds(command)
+    }),
     long_step("sim", &[&setup::C_COMPILER], |root| cargo::sim(root, &["--seeds".to_owned(), LONG_SEEDS.to_owned()])),
     long_step("fuzz", &[&setup::C_COMPILER], |root| cargo::fuzz(root, FUZZ_SECONDS * LONG_FUZZ_FACTOR)),
 ];
@@ -139,10 +145,10 @@ fn summary(outcomes: &[Outcome], not_run: &[&str]) -> String {
     let mut text = String::from("\n==== summary ====\n");
     for outcome in outcomes {
         let seconds = outcome.took.as_secs_f64();
-        text.push_str(&format!("{:<8} {:<7} {seconds:>7.1} s\n", outcome.name, word(outcome.passed)));
+        text.push_str(&format!("{:<13} {:<7} {seconds:>7.1} s\n", outcome.name, word(outcome.passed)));
     }
     for name in not_run {
-        text.push_str(&format!("{name:<8} not run\n"));
+        text.push_str(&format!("{name:<13} not run\n"));
     }
     let passed = outcomes.iter().filter(|outcome| outcome.passed).count();
     text.push_str(&format!("{passed} passed, {} failed\n", outcomes.len() - passed));
@@ -163,8 +169,8 @@ mod tests {
         let outcomes = [Outcome { name: "fmt", passed: true, took }, Outcome { name: "tidy", passed: false, took }];
         let text = summary(&outcomes, &["clippy"]);
         assert_eq!(text.lines().last(), Some("1 passed, 1 failed"));
-        assert!(text.contains("tidy     FAILED"), "{text}");
-        assert!(text.contains("clippy   not run"), "{text}");
+        assert!(text.contains("tidy          FAILED"), "{text}");
+        assert!(text.contains("clippy        not run"), "{text}");
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub enum Callers {
     AgentOr(&'static [Role]),
     /// An operator with one of these roles.
     Operator(&'static [Role]),
-    /// A feeder; an admin where the fact is an agent's or an operator's.
+    /// A feeder; an admin where the fact is an agent's or an operator's, or says what is approved of an MCP server.
     Feed,
 }
 

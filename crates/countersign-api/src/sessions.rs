@@ -58,6 +58,10 @@ pub struct ReadResponse {
     pub session: String,
     /// The entry that keeps it.
     pub entry: u64,
+    /// Whether the session has as many readings as are kept, so that this is not among them: writes that would rest on it are refused
+    /// (`too_many_readings`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unkept: bool,
     /// When it was read, in ledger milliseconds.
     pub read_at: u64,
     /// What names this reading: the digest of server, tool and arguments.

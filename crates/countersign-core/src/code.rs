@@ -62,6 +62,8 @@ pub enum Code {
     SessionRequired,
     /// The session is not open, or belongs to another agent.
     SessionNotOpen,
+    /// More was read in the session than is kept, so that no one could say what a write rests on.
+    TooManyReadings,
     /// A tool was not read although the pact asks for it.
     ReadingRequired,
     /// A reading is older than the pact lets it be.
@@ -107,7 +109,7 @@ pub enum Next {
 
 impl Code {
     /// All codes, in order of precedence.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::UnknownPact,
         Self::Halted,
         Self::UnknownAction,
@@ -135,6 +137,7 @@ impl Code {
         Self::ObservationRequired,
         Self::SessionRequired,
         Self::SessionNotOpen,
+        Self::TooManyReadings,
         Self::ReadingRequired,
         Self::ReadingStale,
         Self::ReadingUnusable,
@@ -235,6 +238,7 @@ impl Code {
             Self::ObservationRequired => "observation_required",
             Self::SessionRequired => "session_required",
             Self::SessionNotOpen => "session_not_open",
+            Self::TooManyReadings => "too_many_readings",
             Self::ReadingRequired => "reading_required",
             Self::ReadingStale => "reading_stale",
             Self::ReadingUnusable => "reading_unusable",

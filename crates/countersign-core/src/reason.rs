@@ -113,6 +113,8 @@ pub enum Reason {
     SessionRequired { action: ActionName },
     /// The session is not open, or belongs to another agent.
     SessionNotOpen { session: SessionId },
+    /// More was read in the session than is kept, by tools that the write rests on.
+    TooManyReadings { session: SessionId },
     /// Tools that were not read in the session although the pact asks for it.
     ReadingRequired { tools: Vec<SmolStr> },
     /// Readings that are older than the pact lets them be.
@@ -553,6 +555,7 @@ impl Reason {
             Self::ObservationRequired { .. } => Code::ObservationRequired,
             Self::SessionRequired { .. } => Code::SessionRequired,
             Self::SessionNotOpen { .. } => Code::SessionNotOpen,
+            Self::TooManyReadings { .. } => Code::TooManyReadings,
             Self::ReadingRequired { .. } => Code::ReadingRequired,
             Self::ReadingStale { .. } => Code::ReadingStale,
             Self::ReadingUnusable { .. } => Code::ReadingUnusable,

@@ -5,8 +5,10 @@
 //! `Session`: whose it is, and which readings it has. Neither type is in the catalogue, so no pact reads them, no operator feeds them and
 //! no agent observes them: an agent cannot add a reading, nor take one out (I8).
 
+mod beyond;
 mod told;
 
+pub use beyond::{beyond_in, read_beyond};
 pub use told::{keeps_content, told};
 
 use crate::call::EffectId;
@@ -221,6 +223,8 @@ pub struct Session {
     /// Whose it is.
     pub agent: AgentId,
     names: Arc<Set>,
+    /// Tools whose answers reached the agent when it had as many readings as are kept.
+    beyond: Arc<Set>,
 }
 
 /// Why something cannot be done in a session. Nothing was done.
@@ -253,11 +257,12 @@ impl Session {
             Some(Value::String(agent)) => AgentId::new(agent.clone()).ok(),
             _ => None,
         };
-        let names = match value.get("readings") {
-            Some(Value::Set(names)) => Arc::clone(names),
+        let set = |name: &str| match value.get(name) {
+            Some(Value::Set(set)) => Arc::clone(set),
             _ => Arc::default(),
         };
-        Ok(Self { id, fact, agent: agent.ok_or(SessionRefusal::NotOpen(id))?, names })
+        let (names, beyond) = (set("readings"), set("beyond"));
+        Ok(Self { id, fact, agent: agent.ok_or(SessionRefusal::NotOpen(id))?, names, beyond })
     }
 
     /// An open session of this agent.

@@ -40,9 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long something that no one knows of may still have its effect, and keeps its turn for that.
 const LATE_AFTER: Duration = Duration::from_secs(30);
 
-/// How many calls that rest on readings may be made at a time. Those that wait for their turn take no thread.
-const AS_READ_THREADS: usize = 16;
-
 /// A running outbox. Dropping it stops it.
 pub struct Outbox {
     shared: Arc<Inner>,
@@ -111,19 +108,13 @@ impl Outbox {
             }
         }
         let (as_read, to_read) = unbounded();
-        {
-            // Where only calls of other kinds are guarded, they are few.
-            let takes_turns = shared.adapters.values().any(|adapter| adapter.takes_turns());
-            for number in 0..if takes_turns { AS_READ_THREADS } else { 1 } {
-                let (inner, queued) = (Arc::clone(&shared), to_read.clone());
-                let watched = shared.gate.watched("as-read");
-                let work = move || {
-                    let _watched = watched;
-                    inner.work_as_read(&queued);
-                };
-                workers.push(std::thread::Builder::new().name(format!("as-read-{number}")).spawn(work)?);
-            }
-        }
+        let inner = Arc::clone(&shared);
+        let watched = shared.gate.watched("as-read");
+        let work = move || {
+            let _watched = watched;
+            inner.work_as_read(&to_read);
+        };
+        workers.push(std::thread::Builder::new().name("as-read".into()).spawn(work)?);
         let schedule = Schedule::new(Arc::clone(&shared), queues, as_read);
         let scheduler = std::thread::Builder::new().name("outbox".into());
         let watched = shared.gate.watched("outbox");
@@ -179,7 +170,7 @@ impl Inner {
                 _ => now_ms,
             };
             let left = LATE_AFTER.saturating_sub(Duration::from_millis(now_ms.saturating_sub(since_ms)));
-            let touches = touches(&effect.action, &view).unwrap_or_default();
+            let touches = touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default();
             let changed: Vec<Touch> = touches.into_iter().filter(|touch| touch.changes).collect();
             if !changed.is_empty() && !left.is_zero() {
                 self.turns.linger(effect.id, changed, left);

@@ -2,6 +2,7 @@
 
 mod altered;
 mod approvals;
+mod as_read;
 mod batches;
 mod calls;
 mod claims;

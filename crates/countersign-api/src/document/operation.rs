@@ -62,7 +62,9 @@ fn callers(callers: Callers) -> String {
         Callers::Operator(roles) => with(roles),
         Callers::Feed => {
             let (feeder, admin) = (with(&[Role::Feeder]), with(&[Role::Admin]));
-            format!("{feeder}; where the fact is an agent or an operator, {admin}")
+            format!(
+                "{feeder}; where the fact is an agent or an operator, or says what is approved of an MCP server, {admin}"
+            )
         }
     };
     format!("Who may call it: {who}.")

@@ -1,5 +1,6 @@
-//! Calls that rest on what was read: the gate reads all of it again before the call, as many at a time as it does, and once more after
-//! it. Beside that, the very same readings and the call made directly, as many at a time.
+//! Calls that rest on what was read, with and without a pact that says what they change: the gate reads all of it again before the
+//! call, as many at a time as it does, and once more after it. Beside that, the very same readings and the call made directly, as many
+//! at a time.
 
 use super::bank::Over;
 use super::client::Client;
@@ -35,7 +36,11 @@ pub fn measure(folder: &Path, over: Over, prefix: &str, report: &mut Report) -> 
     let [unread, own] = own_change(&world)?;
     report.put(&format!("{prefix}_as_read_own_change_added_ms"), own - unread);
     // A call takes its whole server for its turn.
-    report.put(&format!("{prefix}_as_read_undeclared_per_s"), loaded(&world)?);
+    report.put(&format!("{prefix}_as_read_undeclared_per_s"), loaded(&world, "look_up")?);
+    drop(world);
+    // A call takes its own account, which is what it rests on: the pact reads accounts by this tool.
+    let world = World::start(&folder.join("declared"), over, Guarded::Declared)?;
+    report.put(&format!("{prefix}_as_read_declared_per_s"), loaded(&world, "get_account")?);
     Ok(())
 }
 
@@ -100,10 +105,10 @@ fn own_change(world: &World) -> Result<[f64; 2]> {
 }
 
 /// Calls a second with many sessions that each have read an account of their own and have one call on its way.
-fn loaded(world: &World) -> Result<f64> {
+fn loaded(world: &World, reads: &str) -> Result<f64> {
     let sessions = (0..SESSIONS).map(|number| {
         let mut client = world.through()?;
-        client.call("look_up", &account(number))?;
+        client.call(reads, &account(number))?;
         Ok(client)
     });
     let mut sessions = sessions.collect::<Result<Vec<Client>>>()?;

@@ -31,6 +31,8 @@ pub enum Guarded {
     ByPact,
     /// By what was read, without a pact.
     AsRead,
+    /// By what was read, under a pact that says that a transfer changes its own account and nothing else.
+    Declared,
 }
 
 /// A process that listens; ended when dropped.
@@ -62,12 +64,20 @@ impl World {
         let gate = Running::start(&mut countersign(&folder, &["serve", "--listen", "127.0.0.1:0"])?)?;
         let agent = r#"{"roles":[],"standing":"active","org":"bench","trust":500}"#;
         run(&folder, &["fact", "put", "Agent", AGENT, agent, "--server", &gate.url])?;
+        let approve = ["mcp", "approve", "--guard", "as-read", "--server", &gate.url];
         match guarded {
             Guarded::ByPact => {
                 run(&folder, &["mcp", "approve", "--server", &gate.url])?;
                 run(&folder, &["pact", "publish", "bank.toml", "--server", &gate.url])?;
             }
-            Guarded::AsRead => run(&folder, &["mcp", "approve", "--guard", "as-read", "--server", &gate.url])?,
+            Guarded::AsRead => run(&folder, &approve)?,
+            Guarded::Declared => {
+                run(&folder, &approve)?;
+                let call = "call = { mcp = \"bank\", tool = \"transfer\" }";
+                let declared = PACT.replace(call, &format!("{call}\nguard = \"as-read\"\nchanges = []"));
+                std::fs::write(folder.join("bank.toml"), declared)?;
+                run(&folder, &["pact", "publish", "bank.toml", "--server", &gate.url])?;
+            }
         }
         let words = ["mcp", "serve", "--agent", AGENT, "--server", &gate.url, "--listen", "127.0.0.1:0"];
         let gateway = match over {

@@ -99,6 +99,10 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Ok(());
         }
         let session = self.session()?;
+        // What was read after it was asked for does not count for it.
+        if self.stage == Stage::Intent && session.is_beyond(|place| guard.counts(place)) {
+            return Err(Reason::TooManyReadings { session: session.id });
+        }
         let readings = counted(guard, &session, self.snapshot);
         let is_read = |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place));
         let missing: Vec<SmolStr> = guard.must_read.iter().filter(|tool| !is_read(tool)).cloned().collect();

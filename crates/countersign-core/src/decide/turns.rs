@@ -1,6 +1,7 @@
 //! Turns: what a call may change outside, and what it relies on there meanwhile (docs/adr/0027).
 //!
-//! A call that says nothing of its changes may change anything at its server. One that does changes what it names, and its resource
+//! A call that says nothing of its changes may change anything at its server: a tool's always, one over HTTP or of a command where a
+//! published action rests on facts there. One that does changes what it names, and its resource
 //! where that is external. What is known of a fact is the call that reads it, so that a reading is touched by a change of a fact if the
 //! one is made by the same call as the other, and by every change at its server where no pact says which fact it reads.
 
@@ -11,6 +12,7 @@ use crate::call::{EffectId, ExternalHow, ExternalRead};
 use crate::canonical::Canonical;
 use crate::effect::{Effect, Effects};
 use crate::ids::{Digest, FactId, PactName};
+use crate::pact::changes::relies_on;
 use crate::pact::{ActionType, FactSource, Pact, Presence, Read, SendRule, SourceRead, TemplatePart};
 use crate::session::{Held, Place};
 use crate::value::Attributes;
@@ -47,17 +49,22 @@ pub fn meets(one: &[Touch], other: &[Touch]) -> bool {
     one.iter().any(|a| other.iter().any(|b| meets(a, b)))
 }
 
-/// What the call of an action touches, by its pact as it is now; nothing where it takes no turn, `None` where it calls nothing.
-pub fn touches(action: &Action, snapshot: &impl Snapshot) -> Option<Vec<Touch>> {
+/// What the call of an action touches, by the pacts as they are now; nothing where it takes no turn, `None` where it calls nothing.
+pub fn touches(action: &Action, snapshot: &impl Snapshot, pacts: &BTreeMap<PactName, Arc<Pact>>) -> Option<Vec<Touch>> {
     let pact = snapshot.pact(&action.pact)?;
     let kind = pact.actions.get(&action.action)?;
     let rule = kind.call.as_ref()?;
     let (server, _) = target(action, snapshot)?;
     let whole = || vec![Touch::all_of(server.clone(), true)];
     let Some(changes) = &kind.changes else {
-        // Of other services only what pacts declare is known to be touched.
-        let is_tool = matches!(rule.send, SendRule::Tool { .. } | SendRule::AnyTool { .. });
-        return Some(if is_tool || kind.guard.is_some() { whole() } else { Vec::new() });
+        let takes_all = match rule.send {
+            SendRule::Tool { .. } | SendRule::AnyTool { .. } => true,
+            // Where no action rests on anything there, there is nothing that a turn would keep.
+            SendRule::Http { .. } | SendRule::Command { .. } => kind.guard.is_some() || is_relied_on(&server, pacts),
+            // A transaction locks the rows that it reads and changes.
+            SendRule::Sql { .. } => kind.guard.is_some(),
+        };
+        return Some(if takes_all { whole() } else { Vec::new() });
     };
     let binding = action.binding(&pact.hash, kind);
     // What does not bind is rejected, and until then nothing is known of it.
@@ -69,6 +76,11 @@ pub fn touches(action: &Action, snapshot: &impl Snapshot) -> Option<Vec<Touch>> 
     }
     touches.extend(relied_on(kind, params));
     Some(touches)
+}
+
+/// Whether an action of any pact rests on external facts at a server.
+fn is_relied_on(server: &SmolStr, pacts: &BTreeMap<PactName, Arc<Pact>>) -> bool {
+    pacts.values().flat_map(|pact| pact.actions.values()).any(|kind| relies_on(kind, server))
 }
 
 /// The external facts that the call relies on beside its resource.
@@ -124,11 +136,11 @@ pub fn beside(effect: &Effect, snapshot: &impl Snapshot, state: ReadRest<'_>) ->
     if doubts.peek().is_none() {
         return Vec::new();
     }
-    let mut own = touches(&effect.action, snapshot).unwrap_or_default();
+    let mut own = touches(&effect.action, snapshot, pacts).unwrap_or_default();
     let places = effect.rests_on.iter().filter_map(|(fact, _)| Held::of(snapshot.fact(fact)?));
     own.extend(places.map(|held| touched_by_reading(&held.reading.place, pacts.values().map(|pact| &**pact))));
     let is_beside = |other: &&Effect| {
-        let theirs = touches(&other.action, snapshot).unwrap_or_default();
+        let theirs = touches(&other.action, snapshot, pacts).unwrap_or_default();
         let changed: Vec<Touch> = theirs.into_iter().filter(|touch| touch.changes).collect();
         meets(&own, &changed)
     };

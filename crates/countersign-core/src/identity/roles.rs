@@ -3,7 +3,7 @@
 use super::{ACTIVE, Auth, KeyName, has_role, holds_key, text};
 use crate::decide::Snapshot;
 use crate::ids::{AgentId, FactId};
-use crate::pact::catalogue::{AGENT, OPERATOR};
+use crate::pact::catalogue::{AGENT, APPROVED, OPERATOR};
 use crate::value::{Attributes, Value};
 use smol_str::SmolStr;
 use std::fmt;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 pub enum Role {
     /// Publishes pacts.
     Publisher,
-    /// Feeds facts, but neither agents nor operators.
+    /// Feeds facts, but neither agents nor operators, nor what is approved of MCP servers.
     Feeder,
     /// Decides reviews.
     Reviewer,
     /// Reads payloads.
     Auditor,
-    /// Registers agents and operators, halts, erases, confirms the clock.
+    /// Registers agents and operators, approves tools and their guards, halts, erases, confirms the clock.
     Admin,
 }
 
@@ -78,10 +78,11 @@ pub enum WhyNot {
     RoleMissing,
 }
 
-/// The role that it takes to feed a fact: who agents and operators are is for admins alone.
+/// The role that it takes to feed a fact: who agents and operators are, and how tools are guarded, is for admins alone.
 pub fn role_to_feed(fact: &FactId) -> Role {
     match fact.ty().as_str() {
         AGENT | OPERATOR => Role::Admin,
+        ty if APPROVED.contains(&ty) => Role::Admin,
         _ => Role::Feeder,
     }
 }

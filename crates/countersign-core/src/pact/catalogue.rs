@@ -16,6 +16,10 @@ pub const AGENT: &str = "Agent";
 /// The name of the built-in type of operators. Pacts neither read nor write it.
 pub const OPERATOR: &str = "Operator";
 
+/// The types of facts in which an admin's word on MCP servers and their tools is kept: which of them are approved, which only read, how
+/// they are guarded. The gateway's own pact declares them, and no action writes them (R11).
+pub const APPROVED: [&str; 3] = ["McpServer", "McpShadow", "McpTool"];
+
 /// The attributes of the built-in type `Agent`.
 pub fn agent_schema() -> FactSchema {
     let required = |ty| FieldType { ty, required: true };

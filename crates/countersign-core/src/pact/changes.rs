@@ -78,8 +78,13 @@ pub fn unsaid(pact: &Pact, others: &[&Pact]) -> Vec<Diagnostic> {
     let silent = pact.actions.values().filter(|action| action.changes.is_none());
     let warned = silent.filter_map(|action| {
         let call = action.call.as_ref()?;
-        // A call of a tool takes its whole server for its turn, and statements lock the rows that they change.
-        if !matches!(call.send, SendRule::Http { .. } | SendRule::Command { .. }) || action.guard.is_some() {
+        // A call of a tool takes its whole server for its turn, and so does whatever is guarded.
+        let changes = match call.send {
+            SendRule::Http { .. } | SendRule::Command { .. } => "calls `{}` without saying what it changes there",
+            SendRule::Sql { .. } => "changes rows of `{}` without saying which",
+            SendRule::Tool { .. } | SendRule::AnyTool { .. } => return None,
+        };
+        if action.guard.is_some() {
             return None;
         }
         let all = std::iter::once(pact).chain(others.iter().copied().filter(|other| other.name != pact.name));
@@ -89,10 +94,19 @@ pub fn unsaid(pact: &Pact, others: &[&Pact]) -> Vec<Diagnostic> {
             !is_itself && relies_on(kind, &call.adapter)
         })?;
         let message = format!(
-            "`{}` calls `{}` without saying what it changes there, and `{}` of pact `{}` rests on facts in `{}`",
-            action.name, call.adapter, kind.name, other.name, call.adapter
+            "`{}` {}, and `{}` of pact `{}` rests on facts in `{}`",
+            action.name,
+            changes.replace("{}", &call.adapter),
+            kind.name,
+            other.name,
+            call.adapter
         );
-        let hint = Some("say it: changes = [] for nothing beside its resource, or name facts and servers".to_owned());
+        let hint = "say it: changes = [] for nothing beside its resource, or name facts and servers";
+        let hint = Some(match call.send {
+            // What statements change they lock, so nothing comes between; but what is not named is neither fenced nor claimed.
+            SendRule::Sql { .. } => format!("{hint}; claims and fences hold for nothing that is not named"),
+            _ => format!("{hint}; until then its calls take all of `{}` for their turn, one at a time", call.adapter),
+        });
         let header = format!("[action.{}]", action.name);
         let start = pact.source.find(&header).unwrap_or(0);
         let end = if start == 0 { pact.source.find('\n').unwrap_or(0) } else { start + header.len() };
@@ -102,6 +116,6 @@ pub fn unsaid(pact: &Pact, others: &[&Pact]) -> Vec<Diagnostic> {
 }
 
 /// Whether an action rests on external facts that an adapter reads.
-fn relies_on(kind: &ActionType, adapter: &SmolStr) -> bool {
+pub(crate) fn relies_on(kind: &ActionType, adapter: &SmolStr) -> bool {
     kind.reads.iter().any(|read| read.outside.as_ref().is_some_and(|source| source.adapter == *adapter))
 }

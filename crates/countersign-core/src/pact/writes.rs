@@ -4,7 +4,7 @@
 //! (`create`, `optional`) is set completely. Agents are not written by actions at all: an agent must not be able to
 //! give itself roles, standing or trust (I8).
 
-use super::catalogue::AGENT;
+use super::catalogue::{AGENT, APPROVED};
 use super::check::Checker;
 use super::diagnostic::{Problems, suggestion};
 use super::reads::Reads;
@@ -105,6 +105,11 @@ fn written(name: &str, span: &Range<usize>, reads: &Reads, problems: &mut Proble
     if reads.reads.get(index).is_some_and(|read| read.ty.as_str() == AGENT) {
         let message = "an action cannot write to an agent";
         problems.error(span, message, "roles, standing, org and trust are given by operators");
+        return None;
+    }
+    if reads.reads.get(index).is_some_and(|read| APPROVED.contains(&read.ty.as_str())) {
+        let message = "an action cannot write to what an admin has approved";
+        problems.error(span, message, "tools and their guards are approved with `countersign mcp approve`");
         return None;
     }
     Some(index)

@@ -12,7 +12,7 @@ use crate::expression::EvalError;
 use crate::fence;
 use crate::ids::FactId;
 use crate::limits::{
-    CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, REVIEWS_MAX,
+    CALL_TEXT_BYTES_MAX, EFFECTS_MAX, EFFECTS_PER_AGENT_MAX, FACT_BYTES_MAX, ID_BYTES_MAX, READINGS_MAX, REVIEWS_MAX,
     REVIEWS_PER_AGENT_MAX,
 };
 use crate::session::HeldTurn;
@@ -122,6 +122,9 @@ impl Reason {
                 format!("`{action}` is guarded as read, and this call names no session")
             }
             Self::SessionNotOpen { session } => format!("{session} is not an open session of this agent"),
+            Self::TooManyReadings { session } => {
+                format!("more was read in {session} than is kept to be read again ({READINGS_MAX} readings)")
+            }
             Self::ReadingRequired { tools } => {
                 format!("{} must be read in this session first", tools.join(", "))
             }
@@ -248,6 +251,10 @@ impl Reason {
                 "open a session (POST /v1/sessions), read in it, and name it in `session`; over MCP, `_meta.countersign.session`"
             }
             Self::SessionNotOpen { .. } => "open a session, read again in it what this rests on, and call again",
+            Self::TooManyReadings { .. } => {
+                "begin a new session, read in it what this rests on and no more, and call again; or an operator names in the pact what \
+                 it rests on"
+            }
             Self::ReadingRequired { .. } | Self::ReadingStale { .. } => {
                 "read it again in this session, then call again"
             }
@@ -262,7 +269,10 @@ impl Reason {
                 );
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
-            Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
+            Self::ReadingUnread { .. } => {
+                "nothing was sent; call again once it can be read. If it never can be again, begin a new session: whatever is done in \
+                 this one would rest on it"
+            }
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =
                     readings.iter().filter(|it| !it.told).map(|it| it.reading.tool.as_str()).collect();

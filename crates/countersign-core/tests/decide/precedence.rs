@@ -242,6 +242,7 @@ fn the_table_has_every_code_in_the_order_of_precedence() {
     let of_readings = [
         Code::SessionRequired,
         Code::SessionNotOpen,
+        Code::TooManyReadings,
         Code::ReadingRequired,
         Code::ReadingStale,
         Code::ReadingUnusable,

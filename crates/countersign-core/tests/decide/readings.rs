@@ -7,10 +7,11 @@ use countersign_core::decide::{Approval, approve, decide, dispatch, show};
 use countersign_core::decision::{Decision, Verdict};
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest, FactId, Tag};
+use countersign_core::limits::READINGS_MAX;
 use countersign_core::reason::Reason;
 use countersign_core::record::{Decided, Event};
 use countersign_core::review::{Parked, ReviewId};
-use countersign_core::session::{self, Held, Place, Reading, Reread, Session, SessionId};
+use countersign_core::session::{self, Held, Place, Reading, Reread, Session, SessionId, SessionRefusal};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -462,4 +463,43 @@ fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
     let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
     let void = approve(&approval, &parked, &shop.world.state, now_ms).unwrap_err();
     assert_eq!(void.decision.unwrap().blocked().map(Reason::code), Some(Code::ApprovalOutdated));
+}
+
+#[test]
+fn what_is_read_beyond_what_a_session_keeps_refuses_the_writes_that_would_rest_on_it_and_no_others() {
+    let mut shop = Shop::new();
+    shop.read(place("shop", "get_stock"), "10");
+    let at = |number: usize| Place { arguments: format!("{{\"at\":{number}}}").into(), ..place("shop", "list") };
+    for number in 1..READINGS_MAX {
+        shop.read(at(number), "x");
+    }
+    let asked = shop.ask();
+    let beyond = |shop: &mut Shop, place: &Place| {
+        let session = Session::find(shop.session, &shop.world.state).unwrap();
+        let refused = session::read(&session, &reading(place.clone(), "x", 0), &shop.world.state);
+        assert_eq!(refused, Err(SessionRefusal::Full(shop.session)));
+        let write = session::read_beyond(&session, place, &shop.world.state);
+        assert_eq!(
+            session::beyond_in(&session, write.value.as_ref().unwrap()).map(|it| it.tool),
+            Some(place.tool.clone())
+        );
+        shop.enter(Event::Reading { writes: vec![write], effect: None });
+    };
+    beyond(&mut shop, &at(0));
+    assert_eq!(shop.code(), None, "it rests on other tools");
+    beyond(&mut shop, &place("mail", "read"));
+    assert_eq!(shop.code(), Some(Code::TooManyReadings));
+    shop.read(place("shop", "get_stock"), "10");
+    assert_eq!(shop.code(), Some(Code::TooManyReadings), "reading what is kept changes nothing about that");
+    assert_eq!(shop.refused(asked, &[(place("shop", "get_stock"), Some("10"))]), None, "it was asked for before");
+    // So many tools that they are not told apart count for every write.
+    let mut shop = Shop::new();
+    shop.read(place("shop", "get_stock"), "10");
+    (1..READINGS_MAX).for_each(|number| shop.read(at(number), "x"));
+    for number in 0..12 {
+        assert_eq!(shop.code(), (number > 8).then_some(Code::TooManyReadings), "{number}");
+        let (session, tool) = (Session::find(shop.session, &shop.world.state).unwrap(), format!("tool-{number}"));
+        let write = session::read_beyond(&session, &place("shop", &tool), &shop.world.state);
+        shop.enter(Event::Reading { writes: vec![write], effect: None });
+    }
 }

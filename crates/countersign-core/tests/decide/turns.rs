@@ -53,7 +53,7 @@ impl Bank {
         let body: Arc<str> = body.to_string().into();
         let request = ActionRequest::parse(&body).unwrap();
         let action = Action::new(AgentId::new("agent-1").unwrap(), Auth::None, Arc::clone(&body), request, Vec::new());
-        touches(&action, &self.0.state).unwrap()
+        touches(&action, &self.0.state, &self.0.state.pacts).unwrap()
     }
 
     fn reading(&self, tool: &str, arguments: &Value) -> Vec<Touch> {
@@ -118,4 +118,68 @@ fn a_call_that_could_change_what_others_rest_on_and_does_not_say_so_is_warned_of
     assert!(unsaid(&silent, &[]).is_empty(), "nothing rests on it");
     assert!(unsaid(&pact("said", "changes = []", false), &[&reader]).is_empty());
     assert!(unsaid(&reader, &[&silent]).is_empty(), "the other rests on nothing there");
+}
+
+/// A call that does not say what it changes, and one that rests on what is there.
+fn undeclared(call: &str, relying: bool) -> Vec<Touch> {
+    let params = "params = { type = \"object\", additionalProperties = false, required = [\"id\"], \
+                  properties.id = { type = \"string\", maxLength = 9 } }";
+    let relying = if relying {
+        format!(
+            "[action.rely]\nresource = 'Row::\"{{id}}\"'\nallow = 'true'\ncall = {{ http = \"crm\", path = \"/rely\" }}\n\
+             changes = []\n{params}\nrequire = [{{ id = \"open\", that = 'resource.open' }}]\n"
+        )
+    } else {
+        String::new()
+    };
+    let pact = format!(
+        "pact = \"crm\"\nversion = 1\n[facts.Row]\nattributes = {{ open = \"Bool\" }}\n\
+         source = {{ http = \"crm\", path = \"/rows/{{id}}\" }}\n[facts.Desk]\nattributes = {{ open = \"Bool\" }}\n\
+         [action.touch]\nresource = 'Desk::\"{{id}}\"'\nallow = 'true'\ncall = {{ {call} }}\n{params}\n\
+         require = [{{ id = \"open\", that = 'resource.open' }}]\n{relying}"
+    );
+    let world = World::new(&pact, "touch", json!({"id": "1"}));
+    let body = json!({
+        "pact": "crm", "action": "touch", "params": {"id": "1"}, "idempotency_key": "0123456789abcdef0123456789abcdef",
+    });
+    let body: Arc<str> = body.to_string().into();
+    let request = ActionRequest::parse(&body).unwrap();
+    let action = Action::new(AgentId::new("agent-1").unwrap(), Auth::None, Arc::clone(&body), request, Vec::new());
+    touches(&action, &world.state, &world.state.pacts).unwrap()
+}
+
+#[test]
+fn an_undeclared_call_takes_its_whole_service_where_another_rests_on_facts_there() {
+    let (http, command) = ("http = \"crm\", path = \"/touch\"", "command = \"crm\", args = [\"touch\"]");
+    for call in [http, command] {
+        let touched = undeclared(call, true);
+        let whole = Touch { server: "crm".into(), part: None, changes: true };
+        assert_eq!(touched, [whole], "{call}");
+        assert_eq!(undeclared(call, false), [], "no one rests on anything there: {call}");
+    }
+    assert_eq!(undeclared("http = \"mail\", path = \"/touch\"", true), [], "another service");
+}
+
+#[test]
+fn statements_that_do_not_say_what_they_change_are_warned_of_too() {
+    let pact = |name: &str, ty: &str, changes: &str| {
+        let text = format!(
+            "pact = \"{name}\"\nversion = 1\n[facts.Row]\nattributes = {{ open = \"Bool\" }}\n\
+             source = {{ postgres = \"crm\", query = \"select open from rows where id = $1\" }}\n\
+             [facts.Desk]\nattributes = {{ open = \"Bool\" }}\n[action.touch]\nresource = '{ty}::\"{{id}}\"'\nallow = 'true'\n\
+             call = {{ postgres = \"crm\", run = [{{ sql = \"update rows set open = false where id = $1\", \
+             params = [\"context.id\"] }}] }}\n{changes}\nrequire = [{{ id = \"open\", that = 'resource.open' }}]\n\
+             params = {{ type = \"object\", additionalProperties = false, required = [\"id\"], \
+             properties.id = {{ type = \"string\", maxLength = 9 }} }}\n"
+        );
+        load(&text).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}")).pact
+    };
+    let (reader, silent) = (pact("reader", "Row", ""), pact("silent", "Desk", ""));
+    let found = unsaid(&silent, &[&reader]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let said = &found[0].message;
+    assert!(said.contains("`touch` changes rows of `crm` without saying which"), "{said}");
+    assert!(said.contains("`touch` of pact `reader` rests on facts in `crm`"), "{said}");
+    assert!(unsaid(&silent, &[]).is_empty(), "nothing rests on it");
+    assert!(unsaid(&pact("said", "Desk", "changes = ['Row::\"{id}\"']"), &[&reader]).is_empty());
 }

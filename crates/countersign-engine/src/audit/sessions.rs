@@ -4,8 +4,9 @@ use super::fault::{Fault, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Write;
 use countersign_core::ids::{AgentId, Digest};
+use countersign_core::limits::READINGS_MAX;
 use countersign_core::record::{Entry, Event};
-use countersign_core::session::{self, Held, READING, Session, SessionId};
+use countersign_core::session::{self, Held, READING, SESSION, Session, SessionId};
 use countersign_core::state::{State, written};
 use countersign_core::value::Value;
 
@@ -28,6 +29,11 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
 /// A reading: its answer is an input, and of one that is told with an outcome whether that could be told.
 pub(super) fn read_again(entry: &Entry, event: &Event, state: &State) -> Result<Event, Fault> {
     let Event::Reading { writes, effect } = event else { return Err("it is no reading".to_owned().into()) };
+    if let ([first], None) = (writes.as_slice(), effect)
+        && first.fact.ty().as_str() == SESSION
+    {
+        return beyond_again(first, state);
+    }
     let first = writes.first().filter(|write| write.fact.ty().as_str() == READING);
     let first = first.ok_or_else(|| "it writes no reading".to_owned())?;
     let (id, held) = (Held::session(&first.fact), held_in(entry, first));
@@ -43,6 +49,19 @@ pub(super) fn read_again(entry: &Entry, event: &Event, state: &State) -> Result<
     }
     let writes = session::read(&session, &held.reading, state).map_err(|refused| refused.to_string())?;
     Ok(Event::Reading { writes, effect: *effect })
+}
+
+/// An answer of which no reading is kept, because its session has as many as that: which tool's it was is an input.
+fn beyond_again(write: &Write, state: &State) -> Result<Event, Fault> {
+    let id: SessionId = write.fact.id().parse().map_err(|error| format!("{error}"))?;
+    let session = Session::find(id, state).map_err(|refused| refused.to_string());
+    let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+    let place = write.value.as_ref().and_then(|value| session::beyond_in(&session, value));
+    let place = place.ok_or_else(|| "it says of no tool that it was read".to_owned())?;
+    if session.readings().count() < READINGS_MAX {
+        return Err("its session had room for a reading".to_owned().into());
+    }
+    Ok(Event::Reading { writes: vec![session::read_beyond(&session, &place, state)], effect: None })
 }
 
 /// What takes the place of a reading without having been asked for is told with the outcome of a write that rests on it, and in full.

@@ -22,6 +22,8 @@ pub struct ReadIn {
     pub answer: ToolAnswer,
     /// The entry that keeps it.
     pub entry: u64,
+    /// Whether it does: a session keeps so many, and says of others only which tool it was.
+    pub is_kept: bool,
     /// When it was read, in ledger milliseconds.
     pub at_ms: u64,
 }
@@ -102,8 +104,9 @@ impl Gate {
         // Time is read first: from here on it may change without anyone here knowing.
         let at_ms = self.now_ms();
         let answer = adapter.read(&place).map_err(WhyUnread::Said)?;
-        let entry = self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection))?;
-        Ok(ReadIn { answer, entry, at_ms })
+        let (entry, is_kept) =
+            self.keep((session, agent, auth), place, at_ms, (&answer.compared, &answer.projection))?;
+        Ok(ReadIn { answer, entry, at_ms, is_kept })
     }
 
     /// Whether an agent may read in a session now. Asked before anything is sent, and again at the entry's own place.
@@ -155,19 +158,20 @@ impl Gate {
         Ok(())
     }
 
-    /// Enters what was read; the entry that keeps it.
+    /// Enters what was read; the entry, and whether it keeps it. Where the session has as many readings as are kept, the entry says only
+    /// that a tool was read beyond those.
     fn keep(
         &self,
         (session, agent, auth): (SessionId, AgentId, Auth),
         place: Place,
         at_ms: u64,
         (compared, projection): (&str, &SmolStr),
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(u64, bool), Refusal> {
         let (digest, content) = (Digest::of(compared.as_bytes()), Some(compared.into()));
         let reading = Reading { place, at_ms, digest, projection: projection.clone(), content };
         self.latest_readings().note(&reading, None);
         match self.call(Request::Read { session, agent, auth, reading: Box::new(reading) })? {
-            Answer::Entered(entered) => Ok(entered.entry.index),
+            Answer::Entered(entered) => Ok((entered.entry.index, held(&entered.entry, None).is_some())),
             _ => Err(Refusal::unanswered()),
         }
     }

@@ -46,11 +46,6 @@ pub trait Adapter: std::marker::Send + Sync {
         None
     }
 
-    /// Whether only one call at a time may change what is there, because no one says what a call changes.
-    fn takes_turns(&self) -> bool {
-        false
-    }
-
     /// Whether a call of which no one knows what it did may still have its effect, by what speaks for that.
     fn may_still_act(&self, evidence: &Evidence) -> bool {
         let _ = evidence;

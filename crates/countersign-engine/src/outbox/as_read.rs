@@ -1,22 +1,23 @@
 //! Calls that rest on readings: take the turn, read again, have it decided, call, read once more what the call may have changed,
-//! settle; all on one thread, which holds the turn from the first to the last.
+//! settle; all on one thread, which is started when it is the call's turn, and holds the turn from the first to the last.
+
+mod turn;
 
 use super::panics::{attempting, reading};
 use super::run::{Judging, Work};
-use super::turns::{Ask, Holder, Ready, Turn};
+use super::turns::Turn;
 use super::{Adapter, Attempt, Inner, Job, LATE_AFTER, ToolAnswer};
 use crate::gate::WhyUnread;
 use crate::request::{Answer, DispatchAsRead, Refusal, Request, Settlement};
 use countersign_core::call::{EffectId, Evidence, FoundCode, Measured, Outcome, one_line};
-use countersign_core::decide::{ReadRest, beside, target, touched_by_reading, touches};
+use countersign_core::decide::{ReadRest, beside, target};
 use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::limits::SUMMARY_BYTES_MAX;
 use countersign_core::record::{Event, Judged};
-use countersign_core::session::{Held, HeldTurn, Reading, Reread, SessionId};
-use countersign_core::utc::Utc;
-use crossbeam_channel::{Sender, bounded};
+use countersign_core::session::{Held, Reading, Reread};
+use crossbeam_channel::bounded;
 use smol_str::SmolStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -69,68 +70,6 @@ fn told(changed: &[&Again]) -> Vec<bool> {
 }
 
 impl Inner {
-    /// Whether an effect that cools rests on readings.
-    pub(super) fn is_as_read(&self, id: EffectId) -> bool {
-        let view = self.gate.view();
-        let Ok(effect) = view.rest.effects.cooling(id) else { return false };
-        let pact = view.rest.pacts.get(&effect.action.pact);
-        let kind = pact.and_then(|pact| pact.actions.get(&effect.action.action));
-        kind.is_some_and(|kind| kind.guard.is_some())
-    }
-
-    /// Whether an effect that cools was to go off by now.
-    pub(super) fn is_due(&self, id: EffectId, now_ms: u64) -> bool {
-        let view = self.gate.view();
-        let Ok(effect) = view.rest.effects.cooling(id) else { return false };
-        matches!(effect.phase, Phase::Cooling { dispatch_at_ms } if dispatch_at_ms <= now_ms)
-    }
-
-    /// Carries it out, unless it has moved on meanwhile.
-    pub(super) fn carry_as_read(&self, ready: Ready) {
-        let _busy = self.busy();
-        let Ready { effect, got } = ready;
-        match got {
-            _ if self.cut_off.lock().remove(&effect.0) => self.refuse(effect, None),
-            Ok(turn) => self.as_read(effect, turn),
-            Err(holder) => self.refuse(effect, Some(&holder)),
-        }
-    }
-
-    /// Asks for the turn of a write: what its call may change, and what was read that it rests on.
-    pub(super) fn ask_turn(&self, id: EffectId, to: &Sender<Ready>) {
-        let ask = {
-            let view = self.gate.view();
-            let Ok(effect) = view.rest.effects.cooling(id) else { return };
-            let pacts = || view.rest.pacts.values().map(|pact| &**pact);
-            let held = effect.rests_on.iter().filter_map(|(fact, _)| Held::of(view.fact(fact)?));
-            // What does not run needs no turn of its own, and must not wait for one to be told.
-            let is_cut_off = self.cut_off.lock().contains(&id.0);
-            let own = touches(&effect.action, &view).unwrap_or_default();
-            let read = held.map(|held| touched_by_reading(&held.reading.place, pacts()));
-            let touches = if is_cut_off { Vec::new() } else { own.into_iter().chain(read).collect() };
-            Ask { effect: id, agent: effect.action.agent.clone(), touches }
-        };
-        self.turns.ask(ask, to);
-    }
-
-    /// Refuses a write that was waiting when the gate ended. Its client was told nothing and may have made the call again: it must
-    /// not run by itself. The same where it did not get its turn.
-    fn refuse(&self, id: EffectId, holder: Option<&Holder>) {
-        let session = self.gate.view().rest.effects.cooling(id).ok().and_then(|effect| effect.action.session);
-        let Some(fact) = session.and_then(SessionId::fact) else { return };
-        let held = holder.map(|holder| HeldTurn {
-            effect: holder.effect,
-            in_doubt: holder.lingers,
-            server: holder.server.clone(),
-            since: self.since_ms(holder.since),
-        });
-        let request = DispatchAsRead { effect: id, rereads: vec![Reread::none(fact, held)], fresh: Vec::new() };
-        match self.enter(Request::DispatchAsRead(Box::new(request))) {
-            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => {}
-            Err(error) => Self::log_lost(id, &error),
-        }
-    }
-
     fn as_read(&self, id: EffectId, turn: Turn) {
         // What ends here cools still, and is refused at the next start.
         if self.gate.lost_log().is_some() {
@@ -168,18 +107,6 @@ impl Inner {
     /// Whether a person approved an effect that cools.
     fn is_approved(&self, id: EffectId) -> bool {
         self.gate.view().rest.effects.cooling(id).is_ok_and(|effect| effect.approval.is_some())
-    }
-
-    /// An instant of this life as ledger time.
-    fn since_ms(&self, since: Instant) -> u64 {
-        let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.gate.now_ms().saturating_sub(elapsed)
-    }
-
-    /// Who has a turn, in words, for a call that was decided already.
-    pub(super) fn held_by(&self, holder: &Holder) -> String {
-        let Holder { effect, server, since, .. } = holder;
-        format!("{effect} has the turn at `{server}` since {}", Utc(self.since_ms(*since)))
     }
 
     /// What it rests on, as the session has it now that the turn is taken.
@@ -272,7 +199,11 @@ impl Inner {
                 Event::Dispatch(dispatch) if dispatch.decision.dispatched().is_some() => {}
                 _ => return None,
             },
-            Ok(_) | Err(Refusal::Effect(_) | Refusal::Closed) => return None,
+            Ok(_) | Err(Refusal::Closed) => return None,
+            Err(Refusal::Effect(_)) => {
+                self.again_if_early(effect);
+                return None;
+            }
             Err(error) => {
                 Self::log_lost(effect, &error);
                 return None;

@@ -161,11 +161,14 @@ impl Inner {
 
     /// Tries a call in its turn, where it is known what it may change.
     fn in_turn(&self, effect: &Effect, adapter: &dyn Adapter, job: &Job<'_>) -> Option<Attempt> {
-        let touches = touches(&effect.action, &self.gate.view()).unwrap_or_default();
+        let touches = {
+            let view = self.gate.view();
+            touches(&effect.action, &view, &view.rest.pacts).unwrap_or_default()
+        };
         if touches.is_empty() {
             return Some(attempting(|| adapter.attempt(job)));
         }
-        let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches };
+        let ask = Ask { effect: effect.id, agent: effect.action.agent.clone(), touches, thread_at: None };
         let turn = match self.turns.take(ask, || self.is_ending())? {
             Ok(turn) => turn,
             Err(holder) => return Some(Attempt::NotSent(Evidence::of(FoundCode::NotSent.said(self.held_by(&holder))))),

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 1024;
 /// How often the scheduler looks whether it is to end.
 const ROUND: Duration = Duration::from_millis(50);
 /// How long after a refused dispatch it is tried again: the gate's clock may be a little behind.
-const DISPATCH_AGAIN: Duration = Duration::from_millis(2);
+pub(super) const DISPATCH_AGAIN: Duration = Duration::from_millis(2);
 /// The first wait before a probe; each further one is twice as long.
 const PROBE_FIRST: Duration = Duration::from_millis(200);
 /// The longest wait before a probe.
@@ -35,6 +35,8 @@ const PROBE: &str = "probe";
 pub(super) enum Task {
     /// Decide again what has cooled.
     Dispatch(EffectId),
+    /// The same of what rests on readings, where the gate found that it was not yet due.
+    DispatchAsRead(EffectId),
     /// Try a call, or try it again.
     Attempt(Work),
     /// Find out about a doubt; how many probes there were before.
@@ -146,6 +148,10 @@ impl Schedule {
     fn start(&mut self, task: Task) {
         match task {
             Task::Dispatch(effect) => self.dispatch(effect),
+            Task::DispatchAsRead(effect) => {
+                self.taken.remove(&(effect.0, CALL));
+                self.dispatch(effect);
+            }
             Task::Attempt(work) => self.hand_over(work),
             Task::Probe(effect, before) => self.hand_over(Work::probe(effect, before)),
         }
@@ -153,6 +159,11 @@ impl Schedule {
 
     fn dispatch(&mut self, effect: EffectId) {
         if self.inner.is_as_read(effect) {
+            // By the gate's own clock: nothing is read again, and no turn is taken, for what would be refused as too early.
+            if !self.inner.is_due(effect, self.inner.gate.now_ms()) {
+                self.due.push(Reverse((Instant::now() + DISPATCH_AGAIN, Task::Dispatch(effect))));
+                return;
+            }
             // One thread carries it out from here on, its call included.
             if self.taken.insert((effect.0, CALL)) {
                 self.inner.ask_turn(effect, &self.as_read);
@@ -204,10 +215,10 @@ impl Inner {
     }
 
     /// Takes calls that rest on readings until there are none any more.
-    pub(super) fn work_as_read(&self, queued: &Receiver<Ready>) {
+    pub(super) fn work_as_read(self: &Arc<Self>, queued: &Receiver<Ready>) {
         loop {
             match queued.recv_timeout(ROUND) {
-                Ok(ready) if !self.is_ending() => self.carry_as_read(ready),
+                Ok(ready) if !self.is_ending() => self.start_as_read(ready),
                 Ok(_) | Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
                 _ => return,
             }

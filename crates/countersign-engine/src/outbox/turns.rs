@@ -22,6 +22,8 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 /// How many calls of one agent, and of all together, wait for a turn at a time.
 const WAITING_PER_AGENT_MAX: usize = 64;
 const WAITING_MAX: usize = 512;
+/// How many calls that rest on readings are made at one server at a time: slow ones hold up the others of that server, and no other's.
+const THREADS_PER_SERVER: usize = 16;
 
 /// A turn that is asked for.
 #[derive(Debug, Clone)]
@@ -29,6 +31,9 @@ pub(super) struct Ask {
     pub(super) effect: EffectId,
     pub(super) agent: AgentId,
     pub(super) touches: Vec<Touch>,
+    /// Where it is called, of a call that needs one of the threads that there are for that server. One that waits for a thread must not
+    /// have its turn already: it would keep others from theirs for as long.
+    pub(super) thread_at: Option<SmolStr>,
 }
 
 /// What becomes of it.
@@ -79,6 +84,7 @@ struct Taken {
     number: u64,
     effect: EffectId,
     touches: Vec<Touch>,
+    thread_at: Option<SmolStr>,
     since: Instant,
     /// Until when, of one that no call holds any more.
     until: Option<Instant>,
@@ -135,7 +141,7 @@ impl Turns {
     pub(super) fn linger(&self, effect: EffectId, touches: Vec<Touch>, how_long: Duration) {
         let mut inner = self.0.lock();
         let (number, since) = (inner.number(), Instant::now());
-        inner.held.push(Taken { number, effect, touches, since, until: Some(since + how_long) });
+        inner.held.push(Taken { number, effect, touches, thread_at: None, since, until: Some(since + how_long) });
     }
 
     /// What became of a call is known: its turn lingers no longer.
@@ -179,13 +185,16 @@ impl Inner {
         let mut told = Vec::new();
         let mut at = 0;
         while let Some(waiter) = self.waiting.get(at) {
-            let is_free = self.in_the_way(waiter).is_none();
-            let is_first = || !self.waiting.iter().take(at).any(|other| meets(&waiter.ask.touches, &other.ask.touches));
+            let is_free = self.in_the_way(waiter).is_none() && self.has_thread(waiter);
+            // Who has no thread is passed by: it would keep others waiting for as long as the calls of its server take.
+            let is_before = |other: &Waiter| meets(&waiter.ask.touches, &other.ask.touches) && self.has_thread(other);
+            let is_first = || !self.waiting.iter().take(at).any(is_before);
             if is_free && is_first() {
                 let Waiter { number, round, ask, to, .. } = self.waiting.remove(at);
                 self.round = self.round.max(round);
                 told.push((to, ask.effect, Ok(number)));
-                self.held.push(Taken { number, effect: ask.effect, touches: ask.touches, since: now, until: None });
+                let Ask { effect, touches, thread_at, .. } = ask;
+                self.held.push(Taken { number, effect, touches, thread_at, since: now, until: None });
                 continue;
             }
             match self.too_long(at, waiter, now) {
@@ -221,9 +230,28 @@ impl Inner {
                 let server = waiter.ask.touches.iter().find(met).map_or(server, |touch| touch.server.clone());
                 Holder { effect: *effect, server, since: *since, lingers: until.is_some() }
             }
+            (None, None) if !self.has_thread(waiter) => self.longest(waiter),
             (None, Some(other)) => Holder { effect: other.ask.effect, server, since: other.since, lingers: false },
             (None, None) => Holder { effect: waiter.ask.effect, server, since: waiter.since, lingers: false },
         })
+    }
+
+    /// Whether one of the threads for its server is free.
+    fn has_thread(&self, waiter: &Waiter) -> bool {
+        waiter.ask.thread_at.is_none() || self.at_its_server(waiter).count() < THREADS_PER_SERVER
+    }
+
+    /// The calls that have threads at the same server.
+    fn at_its_server<'a>(&'a self, waiter: &'a Waiter) -> impl Iterator<Item = &'a Taken> {
+        self.held.iter().filter(|taken| taken.until.is_none() && taken.thread_at == waiter.ask.thread_at)
+    }
+
+    /// The call that has had its thread at the same server for longest.
+    fn longest(&self, waiter: &Waiter) -> Holder {
+        let server = waiter.ask.thread_at.clone().unwrap_or_default();
+        let taken = self.at_its_server(waiter).min_by_key(|taken| taken.since);
+        let (effect, since) = taken.map_or((waiter.ask.effect, waiter.since), |taken| (taken.effect, taken.since));
+        Holder { effect, server, since, lingers: false }
     }
 
     /// What is held that keeps a call from being made. An effect is not in its own way: a call that is repeated under its key is the same.

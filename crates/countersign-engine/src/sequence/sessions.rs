@@ -60,8 +60,13 @@ impl Sequencer {
         if let Err(refusal) = check_holder(&self.state, agent, auth, now_ms) {
             return batch.refuse(reply, refusal);
         }
-        let writes =
-            Session::of(id, agent, &*self.state).and_then(|session| session::read(&session, reading, &*self.state));
+        let writes = Session::of(id, agent, &*self.state).and_then(|session| {
+            match session::read(&session, reading, &*self.state) {
+                // The agent is told all the same, and that it was is kept: no write rests on less than it knows.
+                Err(SessionRefusal::Full(_)) => Ok(vec![session::read_beyond(&session, &reading.place, &*self.state)]),
+                writes => writes,
+            }
+        });
         match writes {
             Ok(writes) => {
                 let event = Event::Reading { writes, effect: None };

@@ -211,3 +211,40 @@ fn what_a_call_changes_is_fenced_like_its_resource_and_stays_so_in_doubt() {
     assert_eq!(marked(&mut boxes, "2"), "committed");
     boxes.world.audited();
 }
+
+#[test]
+fn calls_that_do_not_say_what_they_change_are_made_one_at_a_time_where_others_rest_on_facts_there() {
+    let mut boxes = Boxes::new();
+    let rows = r#"
+pact = "rows"
+version = 1
+
+[facts.Row]
+attributes = { open = "Bool" }
+source = { http = "payments", path = "/rows/{id}" }
+
+[action.rely]
+resource = 'Row::"{row}"'
+allow = 'true'
+call = { http = "payments", path = "/rely" }
+changes = []
+params = { type = "object", additionalProperties = false, required = ["row"], properties.row = { type = "string", maxLength = 9 } }
+require = [{ id = "open", that = 'resource.open' }]
+"#;
+    let pact = Arc::new(load(rows).unwrap_or_else(|problems| panic!("{problems:#?}")).pact);
+    boxes.world.call(Request::Publish { by: operator(), auth: Auth::None, pact }).unwrap();
+    let one = boxes.call("payer-1", "plain", "1");
+    boxes.until_asked(1);
+    let two = boxes.call("payer-2", "plain", "2");
+    let peek = boxes.call("payer-1", "peek", "3");
+    boxes.until_asked(2);
+    assert_eq!(boxes.asked(), [one, peek], "the other may change what someone rests on, and waits");
+    for _ in 0..2 {
+        boxes.world.outside.answer(done());
+    }
+    boxes.until_asked(3);
+    assert_eq!(boxes.asked().last(), Some(&two));
+    boxes.world.outside.answer(done());
+    boxes.world.until(two, "settled");
+    boxes.world.audited();
+}

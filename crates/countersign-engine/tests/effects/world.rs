@@ -184,7 +184,7 @@ impl World {
         };
         let gate = Arc::new(gate);
         let adapter = Arc::clone(&self.outside) as Arc<dyn Adapter>;
-        let adapters = [("payments".into(), adapter)].into_iter().collect();
+        let adapters = [("payments".into(), Arc::clone(&adapter)), ("mails".into(), adapter)].into_iter().collect();
         self.outbox = Some(Outbox::start(Arc::clone(&gate), adapters).unwrap());
         self.gate = Some(gate);
     }
@@ -201,6 +201,11 @@ impl World {
 
     /// Ends as a crash would: what a worker finds out from here on, nobody hears. A copy of the folder goes on.
     pub fn crash(&mut self) {
+        self.crash_and(|| ());
+    }
+
+    /// The same; what the old gate was kept from may go on once the new one runs.
+    pub fn crash_and(&mut self, go_on: impl FnOnce()) {
         let copy = tempfile::tempdir().unwrap();
         copy_folder(self.dir.path(), copy.path());
         // Whatever the old gate still does, it does to a folder that nobody looks at any more.
@@ -208,6 +213,7 @@ impl World {
         let outside = std::mem::take(&mut self.outside);
         self.outside.asked.lock().extend(outside.asked.lock().iter().cloned());
         self.open();
+        go_on();
         outside.answer(unknown());
         drop((outbox, gate));
         drop(old_dir);

@@ -26,6 +26,9 @@ fn each_kind_of_request_takes_its_role_and_no_role_implies_another() {
         let requests = [
             (Role::Feeder, feed(&name, auth(), "Account::\"7\"", Some(account))),
             (Role::Admin, feed(&name, auth(), "Agent::\"new\"", Some(agent(&key(60 + u8::try_from(number).unwrap()))))),
+            (Role::Admin, feed(&name, auth(), "McpTool::\"shop/sell\"", Some(json!({"read_only": true})))),
+            (Role::Admin, feed(&name, auth(), "McpServer::\"shop\"", Some(json!({"uses": true})))),
+            (Role::Admin, feed(&name, auth(), "McpShadow::\"shop\"", Some(json!({})))),
             (Role::Publisher, Request::Publish { by: id(&name), auth: auth(), pact: Arc::clone(&pact) }),
             (Role::Admin, Request::ConfirmClock { by: id(&name), auth: auth() }),
             (Role::Admin, Request::Erase { by: id(&name), auth: auth(), targets: Vec::new(), reason: "x".into() }),

@@ -19,7 +19,9 @@ fn role_of(entry: &LogEntry) -> Option<&'static str> {
 
 /// The role that it takes to feed a fact.
 pub(super) fn role_to_feed(fact: &str) -> &'static str {
-    if fact.starts_with("Agent::") || fact.starts_with("Operator::") { "admin" } else { "feeder" }
+    let is_for_admins =
+        ["Agent::", "Operator::", "McpServer::", "McpShadow::", "McpTool::"].iter().any(|ty| fact.starts_with(ty));
+    if is_for_admins { "admin" } else { "feeder" }
 }
 
 impl Model {

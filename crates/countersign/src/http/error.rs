@@ -177,7 +177,7 @@ impl From<Refusal> for HttpError {
             Refusal::Session(SessionRefusal::NotOpen(_) | SessionRefusal::OfAnother(..)) => {
                 (Code::SessionNotFound, "open a session with POST /v1/sessions, and read in that one")
             }
-            Refusal::Session(_) => (Code::ReadingRefused, "open another session, or read with shorter arguments"),
+            Refusal::Session(_) => (Code::ReadingRefused, "read with shorter arguments"),
             Refusal::Fenced { .. } => (Code::FeedFenced, "see GET /v1/effects for what is in flight"),
             Refusal::ClockSteady => (Code::ClockSteady, "nothing to do; see /readyz"),
         };

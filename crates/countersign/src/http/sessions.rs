@@ -87,6 +87,7 @@ pub async fn read(
     json(&ReadResponse {
         session: session.to_string(),
         entry: read.entry,
+        unkept: !read.is_kept,
         read_at: read.at_ms,
         name,
         answer: read.answer.answer,

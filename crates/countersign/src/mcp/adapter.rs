@@ -393,8 +393,7 @@ impl Adapter for McpAdapter {
             return Attempt::NotSent(self.found(FoundCode::NotSent.said(why)));
         }
         let attempt = self.try_once(&link, job);
-        // A call that may still have its effect must not be followed by others on the same connection. An answer has a code.
-        let is_answered = |evidence: &Evidence| evidence.status.is_some() || evidence.result.is_some();
+        // A call that may still have its effect must not be followed by others on the same connection.
         if matches!(&attempt, Attempt::Unknown(evidence) if !is_answered(evidence)) {
             self.give_up(&link, "a call was not answered in time");
         }
@@ -452,19 +451,16 @@ impl Adapter for McpAdapter {
         Some((rules.compared(answer), rules.name()))
     }
 
-    fn takes_turns(&self) -> bool {
-        true
-    }
-
     fn is_destructive(&self, tool: &str) -> bool {
         let value = tool_fact(&self.name, tool).ok().and_then(|fact| self.fact(&fact));
         value.is_some_and(|value| value.get("destructive") == Some(&FactValue::Bool(true)))
     }
 
     fn may_still_act(&self, evidence: &Evidence) -> bool {
-        // What has answered is over, and a program that was ended does nothing more.
-        let is_answered = evidence.status.is_some() || evidence.result.is_some();
-        !is_answered && matches!(self.place, Place::Url(_))
+        // A server that answers that it is not over goes on with it, and is not ended for that: it may be doing what was asked.
+        // Whatever else has answered is over, and a program that was ended does nothing more.
+        let is_promised = evidence.found.code == FoundCode::ToolUnclear;
+        is_promised || !is_answered(evidence) && matches!(self.place, Place::Url(_))
     }
 
     fn concurrency(&self) -> usize {
@@ -474,6 +470,11 @@ impl Adapter for McpAdapter {
     fn connect(&self, facts: FactReader) {
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
+}
+
+/// Whether the server has answered: with a code, or with a result, which may have been too long to keep.
+fn is_answered(evidence: &Evidence) -> bool {
+    evidence.status.is_some() || evidence.result.is_some() || evidence.unkept.is_some()
 }
 
 /// A fact that could not be read, and why.

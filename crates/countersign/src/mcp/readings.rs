@@ -23,14 +23,20 @@ use countersign_api::{ActionRequest, ErrorCode, ReadRequest, ReadResponse, Verdi
 use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::json::parse_answer;
-use countersign_core::limits::UNSURE_MAX;
+use countersign_core::limits::{BODY_BYTES_MAX, UNSURE_MAX};
 use countersign_core::session::{Place, called};
 use serde_json::{Map, Value, json};
 
 /// How long a write is waited for before it is answered with a continuation.
 const WAIT_MS: u64 = 20_000;
+/// The longest arguments of a call that no pact maps, in characters: as the gateway's own pact has it.
+const ARGUMENTS_CHARS_MAX: usize = 40_000;
 /// How many calls that were left open are looked at when a client comes again.
 const OPEN_MAX: usize = 8;
+
+/// What is said with an answer that the session has no room for.
+const UNKEPT: &str = "Note: this session has as many readings as are kept, and this answer is not one of them. Nothing can be written \
+                      that would rest on it: begin a new session before you change anything, and read there what you need.";
 
 /// What a resource holds.
 pub enum Resource {
@@ -70,7 +76,9 @@ impl GateClient {
         let mut result =
             Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
-        add_text(&mut result, &seen.session.warnings(calling.delivery.marks(), &read.outdated));
+        let mut lines = seen.session.warnings(calling.delivery.marks(), &read.outdated);
+        lines.extend(read.unkept.then(|| UNKEPT.to_owned()));
+        add_text(&mut result, &lines);
         let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
         calling.delivery.tells_reading();
         Ok(with_object(result, &object))
@@ -163,6 +171,10 @@ impl GateClient {
     pub(super) fn write(&self, calling: &Calling, key: Option<String>, seen: &Observations) -> Result<Raw, Refusal> {
         let Calling { upstream, tool, arguments, .. } = calling;
         let arguments = if arguments.is_empty() { "{}" } else { arguments };
+        let chars = arguments.chars().count();
+        if chars > ARGUMENTS_CHARS_MAX {
+            return Err(Refusal::arguments_too_long(&tool.name, chars));
+        }
         // What two readers could understand in two ways is decided on by no one.
         let name = called(&tool.name, &sent(&Value::Object(object(arguments)?)).to_string());
         let params = json!({
@@ -221,6 +233,10 @@ impl GateClient {
         seen: &Observations,
     ) -> Result<Raw, Refusal> {
         let Calling { upstream, tool, delivery, .. } = calling;
+        // A gate refuses it at the door, where nothing says which part of it is too long.
+        if serde_json::to_vec(request).is_ok_and(|body| body.len() > BODY_BYTES_MAX) {
+            return Err(Refusal::arguments_too_long(&tool.name, calling.arguments.chars().count()));
+        }
         let call = Call::post("/v1/actions").keyed(&request.idempotency_key).agent(&self.agent);
         let call = call.json(request).map_err(|error| Refusal::no_gate(&error))?;
         delivery.writes();

@@ -73,6 +73,16 @@ impl Refusal {
         Self::error("invalid_arguments", message, "Call the tool again with corrected arguments.", "change")
     }
 
+    /// The arguments do not fit an entry, and what is in no entry is not called by the gate.
+    pub fn arguments_too_long(tool: &str, chars: usize) -> Self {
+        let message = format!(
+            "the arguments of `{tool}` have {chars} characters, and the gate carries out calls with at most 40,000 characters of \
+             arguments, fewer where many of them are quotes or line breaks"
+        );
+        let hint = "Do it in parts: several calls that each add or change a part. Where the tool has no such calls, tell an operator.";
+        Self::error("arguments_too_long", message, hint, "change")
+    }
+
     /// A write that is guarded as read belongs to no session, so no one knows what it rests on.
     pub fn no_session(tool: &str) -> Self {
         let message = format!("`{tool}` is guarded as read, and this request names no session");
@@ -314,6 +324,10 @@ impl Refusal {
                 super::gate::SERVER_TYPE
             );
             (format!("agents may use the tools of `{upstream}` and nothing else"), hint)
+        } else if failed("reads-only-or-server-unguarded") {
+            let hint = "What becomes of a call is told by the tool countersign_continue. An operator can end the guard: \
+                        countersign mcp approve --guard none";
+            (format!("`{upstream}` is guarded as read, and {method} may change something there"), hint.to_owned())
         } else {
             let message = verdict.message.clone().unwrap_or_else(|| "the gate says no".to_owned());
             (message, verdict.hint.clone().unwrap_or_default())

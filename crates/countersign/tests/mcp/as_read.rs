@@ -3,11 +3,14 @@
 mod carrying;
 mod coming_back;
 mod delivered;
+mod limits;
 mod mapped;
 mod newcomer;
+mod several;
 mod shop;
 mod sloppy;
 mod turns;
+mod yard;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;

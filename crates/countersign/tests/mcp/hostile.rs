@@ -309,3 +309,33 @@ fn what_nobody_has_allowed_is_not_passed_on_and_what_is_allowed_is_recorded() {
     assert_eq!(world.executed(), ["vendor/wipe", "vendor/wipe_too"]);
     assert_eq!(world.sandbox.calls().len(), 2);
 }
+
+#[test]
+fn attack_an_operator_who_is_no_admin_approves_a_tool_as_one_that_only_reads() {
+    let (sandbox, folder) = (Sandbox::bare(), tempfile::tempdir().unwrap());
+    sandbox.run_ok(&["init", "--data", "data"]);
+    let upstream = format!("box={}", server::command("plain", folder.path()));
+    let admin = |words: &[&str]| sandbox.run_ok(&[words, &["--data", "data", "--key", "admin.key"]].concat());
+    admin(&["agent", "new", "coder-1", "--org", "acme", "--held-by-gateway"]);
+    admin(&["operator", "new", "jo", "--role", "feeder", "--role", "publisher"]);
+    admin(&["mcp", "approve", "--upstream", &upstream, "box/look"]);
+    let as_jo = ["--as", "jo", "--data", "data", "--key", "jo.key"];
+    let approve = ["mcp", "approve", "--upstream", &upstream, "--reads", "write", "box/write"];
+    let refused = sandbox.run(&[approve.as_slice(), &as_jo].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let mut client = sandbox.client(&[], &["--upstream", &upstream]);
+    client.initialize();
+    assert_eq!(client.call("write", &json!({}))["isError"], true);
+    client.end();
+    assert_eq!(server::executed(folder.path()), Vec::<String>::new(), "it ran on the word of one who is no admin");
+    assert!(!refused.status.success() && said.contains("requires an active operator with role `admin`"), "{said}");
+    // Nor by a pact of theirs that writes such facts.
+    let pact = "pact = \"own\"\nversion = 1\n[facts.McpTool]\nattributes = { definition = \"String\", read_only = \"Bool\" }\n\
+                [action.approve]\nresource = 'McpTool::\"{tool}\"'\nallow = 'true'\nset = { read_only = \"true\" }\n\
+                params = { type = \"object\", additionalProperties = false, required = [\"tool\"], \
+                properties.tool = { type = \"string\", maxLength = 64 } }\nrequire = [{ id = \"x\", that = 'resource.read_only' }]\n";
+    std::fs::write(sandbox.path().join("own.toml"), pact).unwrap();
+    let checked = sandbox.run(&["pact", "check", "own.toml"]);
+    let said = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
+    assert!(said.contains("an action cannot write to what an admin has approved"), "{said}");
+}

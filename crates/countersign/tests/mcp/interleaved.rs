@@ -2,11 +2,12 @@
 //! which every write rested on what was there?
 //!
 //! Gate, gateways and server are processes. The server holds a number in each of a few places and writes down every change that it
-//! makes. Each agent has a gateway of its own and notes what it was told. A checker that knows none of the product's code
-//! (`countersign_testing::checker::serial`) then looks for the order, round by round. The same run without the guard shows that it would
-//! notice.
+//! makes. Each agent has a gateway of its own, which is killed now and then, and notes what it was told. A checker that knows none of the
+//! product's code (`countersign_testing::checker::serial`) then looks for the order, round by round. The same run without the guard shows
+//! that it would notice.
 //!
-//! `COUNTERSIGN_SEED=N` begins with another seed; `COUNTERSIGN_LONG=1` makes twenty times as many rounds.
+//! `COUNTERSIGN_SEED=N` begins with another seed; `COUNTERSIGN_LONG=1`, which `cargo xtask test --long` sets, makes twenty times as many
+//! rounds.
 
 mod board;
 mod player;
@@ -38,7 +39,7 @@ fn many(rounds: usize) -> usize {
 fn play(board: &Board, agents: usize, rounds: usize) -> Tally {
     let mut rng = SplitMix::new(seed());
     let began = Instant::now();
-    let mut players: Vec<Player> = (0..agents).map(|number| Player::start(board, number)).collect();
+    let mut players: Vec<Player<'_>> = (0..agents).map(|number| Player::start(board, number)).collect();
     let mut tally = Tally { rounds, ..Tally::default() };
     for round in 0..rounds {
         let first = board.places();

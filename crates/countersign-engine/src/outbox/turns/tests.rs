@@ -33,7 +33,12 @@ impl World {
     }
 
     fn ask(&self, agent: &str, effect: u64, words: &[&str]) {
-        let ask = Ask { effect: EffectId(effect), agent: AgentId::new(agent).unwrap(), touches: touches(words) };
+        let ask = Ask {
+            effect: EffectId(effect),
+            agent: AgentId::new(agent).unwrap(),
+            touches: touches(words),
+            thread_at: None,
+        };
         self.turns.ask(ask, &self.to);
     }
 
@@ -180,10 +185,34 @@ fn one_who_waits_for_too_long_is_told_who_has_the_turn() {
 fn one_who_waits_on_a_thread_can_end() {
     let world = World::new();
     let held = world.take(1, &["bank"]);
-    let ask = Ask { effect: EffectId(2), agent: AgentId::new("one").unwrap(), touches: touches(&["bank"]) };
+    let ask =
+        Ask { effect: EffectId(2), agent: AgentId::new("one").unwrap(), touches: touches(&["bank"]), thread_at: None };
     assert!(world.turns.take(ask.clone(), || true).is_none());
     drop(held);
     let turn = world.turns.take(ask, || true).unwrap().unwrap();
     drop(turn);
     assert!(world.turns.0.lock().held.is_empty() && world.turns.0.lock().rounds.len() <= 1);
+}
+
+#[test]
+fn a_call_without_a_thread_has_no_turn_yet_and_keeps_no_one_at_another_server_waiting() {
+    let world = World::new();
+    let ask = |effect: u64, server: &str, words: &[&str]| {
+        let thread_at = Some(server.into());
+        let ask =
+            Ask { effect: EffectId(effect), agent: AgentId::new("one").unwrap(), touches: touches(words), thread_at };
+        world.turns.ask(ask, &world.to);
+        world.next().map(|(_, got)| got.unwrap())
+    };
+    let mut slow: Vec<Turn> = (0..16).map(|effect| ask(effect, "bank", &[]).unwrap()).collect();
+    assert!(ask(16, "bank", &["mail?"]).is_none(), "every thread for the bank is taken");
+    let mail = ask(17, "mail", &["mail"]).unwrap();
+    drop(slow.pop());
+    assert!(world.next().is_none(), "now it waits for the turn");
+    drop(mail);
+    let (effect, got) = world.next().unwrap();
+    assert_eq!(effect, 16);
+    // A turn that lingers has no thread any more.
+    got.unwrap().keep_for(HOUR);
+    assert!(ask(18, "bank", &[]).is_some());
 }

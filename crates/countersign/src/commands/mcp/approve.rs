@@ -45,8 +45,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(7);
 /// What the settings propose for a tool (`guard`, `reads`, `ignore`, `only`) is approved with it unless the options say otherwise; an
 /// agent goes by what was approved and by nothing else.
 ///
-/// Needs an operator who may feed facts. The first time, that operator must also be a publisher, because calls are decided under
-/// a small pact of their own, mcp-calls.
+/// Needs an operator with the role admin. The first time, that operator must also be a publisher, because calls are decided under a
+/// small pact of their own, mcp-calls.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

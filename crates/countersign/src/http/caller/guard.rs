@@ -24,6 +24,7 @@ use countersign_core::body::RawBody;
 use countersign_core::denial::DenialCode;
 use countersign_core::identity::{Auth, HolderKind};
 use countersign_core::ids::AgentId;
+use countersign_core::pact::catalogue::APPROVED;
 use countersign_engine::identity::{Authenticated, HeadAuthenticated};
 use countersign_signature::{self as signature, Head, SignatureError, Wire, authority};
 use std::net::IpAddr;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 const NOT_AUTHORISED_HINT: &str = "ask an admin for the role; docs/guides/identity.md has the table of who may do what";
 
-/// Fact types whose facts say who someone is; only admins feed those.
+/// Fact types whose facts say who someone is; only admins feed those, and what is approved of MCP servers.
 const IDENTITIES: [&str; 2] = ["Agent", "Operator"];
 
 /// Lets a request through with its caller, or turns it away.
@@ -47,7 +48,10 @@ pub async fn identify(
             Err(error) => error.into_response(),
         };
     };
-    let is_identity = params.iter().flatten().any(|(name, value)| name == "type" && IDENTITIES.contains(&value));
+    let is_for_admins = params
+        .iter()
+        .flatten()
+        .any(|(name, value)| name == "type" && (IDENTITIES.contains(&value) || APPROVED.contains(&value)));
     let route = table::find(request.method().as_str(), path.as_str());
     if let Some(route) = route {
         request.extensions_mut().insert(route);
@@ -56,7 +60,7 @@ pub async fn identify(
         let Some(route) = route else {
             return unsigned(&app, request).map_or_else(HttpError::into_response, |_| no_such_operation(path.as_str()));
         };
-        known(&app, route, is_identity, request).await
+        known(&app, route, is_for_admins, request).await
     } else {
         // An open gate believes every caller, so there is no one to count requests for.
         request.extensions_mut().insert(app.bodies.clone());
@@ -129,12 +133,12 @@ fn named(route: Option<&Route>, mut request: Request) -> Result<Request, HttpErr
 }
 
 /// In an identified gate: who signed, if that is enough for what is asked.
-async fn known(app: &App, route: &Route, is_identity: bool, request: Request) -> Result<Passed, HttpError> {
+async fn known(app: &App, route: &Route, is_for_admins: bool, request: Request) -> Result<Passed, HttpError> {
     let callers = match route.callers {
         Callers::Anyone => return unsigned(app, request),
         Callers::Metrics if app.reach == Reach::Loopback && is_from_here(&request) => return unsigned(app, request),
         Callers::Metrics => Callers::Operator(&[table::Role::Auditor]),
-        Callers::Feed if is_identity => Callers::Operator(&[table::Role::Admin]),
+        Callers::Feed if is_for_admins => Callers::Operator(&[table::Role::Admin]),
         Callers::Feed => Callers::Operator(&[table::Role::Feeder]),
         other => other,
     };

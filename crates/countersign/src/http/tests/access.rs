@@ -35,6 +35,8 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/Agent/refund-1", "admin"),
     ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/%41gent/refund-1", "admin"),
     ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/Operator/new", "admin"),
+    ("PUT", "/v1/facts/{type}/{id}", "/v1/facts/McpTool/shop%2Fsell", "admin"),
+    ("DELETE", "/v1/facts/{type}/{id}", "/v1/facts/McpShadow/shop", "admin"),
     ("DELETE", "/v1/facts/{type}/{id}", "/v1/facts/Account/none", "feeder"),
     ("DELETE", "/v1/facts/{type}/{id}", "/v1/facts/Operator/none", "admin"),
     ("POST", "/v1/facts/{type}/{id}/confirm", "/v1/facts/Account/42/confirm", "feeder"),

@@ -314,7 +314,7 @@ fn serving() {
         let result = match message["method"].as_str().unwrap() {
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
-                "capabilities": {"tools": {}, "resources": {}},
+                "capabilities": {"tools": {}, "resources": {}, "tasks": {"list": {}, "cancel": {}}},
             }),
             "tools/list" => {
                 wait_while(&folder, "hold list");
@@ -331,6 +331,10 @@ fn serving() {
                     Some(count) => json!({"contents": [{"uri": uri, "text": count.to_string()}]}),
                     None => Value::Null,
                 }
+            }
+            method if method.starts_with("tasks/") => {
+                note(&folder, method);
+                json!({"taskId": "t-1", "status": "cancelled"})
             }
             _ => json!({}),
         };
@@ -392,10 +396,14 @@ fn wait_while(folder: &Path, held: &str) {
     }
 }
 
+fn note(folder: &Path, seen: &str) {
+    let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
+    writeln!(book, "{seen}").unwrap();
+}
+
 fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let (name, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
-    let mut book = std::fs::OpenOptions::new().append(true).open(folder.join("book")).unwrap();
-    writeln!(book, "{name}").unwrap();
+    note(folder, name);
     let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
     if mood == format!("die on {name}") {
         std::process::exit(7);
@@ -407,6 +415,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
     let structured =
         |value: Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value});
     match name {
+        // Nothing is over with that.
+        _ if mood == format!("promise {name}") => json!({"task": {"taskId": "t-1", "status": "working"}}),
+        _ if mood == format!("ask on {name}") => json!({"resultType": "input_required", "inputRequests": {}}),
         _ if mood == "refuse all" => json!({"content": [{"type": "text", "text": "not today"}], "isError": true}),
         "get_stock" => match stock.get(item) {
             Some(count) => structured(json!({"item": item, "stock": count})),

@@ -73,3 +73,64 @@ fn a_verdict_says_what_counted_what_reading_it_again_cost_and_which_window_was_l
     assert!(metrics.contains("countersign_window_ms_count{upstream=\"shop\"} 1"), "{metrics}");
     assert!(metrics.contains(&format!("countersign_window_ms_max{{upstream=\"shop\"}} {window}")), "{metrics}");
 }
+
+#[test]
+fn a_call_that_is_answered_and_not_over_keeps_its_turn() {
+    for mood in ["promise sell", "ask on sell"] {
+        let shop = Shop::new();
+        let gate = shop.serve();
+        let (mut one, mut other) = (shop.client_of(&gate), shop.client_of(&gate));
+        shop.mood(mood);
+        let promised = one.call("sell", &json!({"item": "tea", "count": 1}));
+        assert_eq!(meta(&promised)["verdict"], "in_doubt", "{mood}: {promised}");
+        shop.mood("");
+        let refused = other.call("sell", &json!({"item": "rice", "count": 1}));
+        assert_eq!(shop.count("sell"), 1, "{mood}: the server saw another call while it may still act on the first");
+        assert_eq!(meta(&refused)["code"], "turn_held", "{mood}: {refused}");
+        let effect = meta(&promised)["effect"].as_str().unwrap().to_owned();
+        assert!(text(&refused).contains(&effect), "{mood}: {refused}");
+        shop.run_ok(&["effect", "resolve", &effect, "failed", "--reason", "it never did", "--server", gate.url()]);
+        let sold = other.call("sell", &json!({"item": "rice", "count": 1}));
+        assert!(!is_error(&sold), "{mood}: {sold}");
+        assert_eq!((shop.count("sell"), shop.stock("rice")), (2, 9), "{mood}");
+    }
+}
+
+#[test]
+fn what_may_change_something_at_a_guarded_server_does_not_go_past_the_turns() {
+    let shop = Shop::new();
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    let asked = client.request("tasks/get", &json!({"taskId": "t-1"}));
+    assert_eq!(asked["result"]["taskId"], "t-1", "what only reads goes on: {asked}");
+    for method in ["tasks/cancel", "tasks/update"] {
+        let refused = client.request(method, &json!({"taskId": "t-1"}));
+        let said = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{method}: {refused}"));
+        assert!(
+            said.contains(&format!("`shop` is guarded as read, and {method} may change something there")),
+            "{said}"
+        );
+        assert_eq!(refused["error"]["data"]["countersign"]["retry"]["how"], "never", "{refused}");
+    }
+    assert_eq!(shop.book(), ["tasks/get"], "the server never saw them");
+    // Where no tool of the server is guarded, nothing rests on it.
+    shop.run_ok(&["fact", "put", "McpServer", "shop", r#"{"uses": true}"#, "--server", gate.url()]);
+    let cancelled = client.request("tasks/cancel", &json!({"taskId": "t-1"}));
+    assert!(cancelled["error"].is_null(), "{cancelled}");
+    assert_eq!(shop.count("tasks/cancel"), 1);
+}
+
+#[test]
+fn an_operator_is_told_what_the_guard_excludes_when_approving_it() {
+    let shop = Shop::new();
+    for said in [
+        "shop: the gate makes every call of these tools, over one connection that all agents share",
+        "what a client sets up in its own session with the server (a login, a folder) does not count for them",
+        "questions that the server asks while it carries out a call are not passed on",
+        "tasks/cancel, tasks/update and answers to its questions are refused",
+    ] {
+        assert!(shop.approval.contains(said), "{said}: {}", shop.approval);
+    }
+    let again = shop.approve(&["--guard", "as-read"]);
+    assert!(!again.contains("over one connection"), "once is enough: {again}");
+}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The places.
@@ -22,6 +22,8 @@ const SLOW_US: u64 = 1200;
 pub struct Board {
     gate: Option<Http>,
     sandbox: Sandbox,
+    /// Held while a gateway is killed and another one takes over.
+    killing: Mutex<()>,
 }
 
 impl Board {
@@ -49,7 +51,7 @@ impl Board {
         std::fs::write(sandbox.path().join("countersign.toml"), settings).unwrap();
         sandbox.run_ok(&[&["mcp", "approve", "--yes", "--data", "data"], how].concat());
         let gate = Http::start(sandbox.command(&["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
-        let board = Self { gate: Some(gate), sandbox };
+        let board = Self { gate: Some(gate), sandbox, killing: Mutex::default() };
         // What approving it tried does not count.
         board.take_book();
         board
@@ -61,6 +63,11 @@ impl Board {
         let mut client = Stdio::start(self.sandbox.command(&["mcp", "serve", "--server", url, "--agent", "coder-1"]));
         client.initialize();
         client
+    }
+
+    /// For as long as this is held, no other gateway is killed.
+    pub fn killing(&self) -> MutexGuard<'_, ()> {
+        self.killing.lock().unwrap()
     }
 
     /// What the places hold, whoever asks.

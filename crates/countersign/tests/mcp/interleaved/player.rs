@@ -20,9 +20,11 @@ pub struct Wrote {
 }
 
 /// An agent.
-pub struct Player {
+pub struct Player<'a> {
     name: String,
-    client: Stdio,
+    board: &'a Board,
+    /// None only while its gateway is killed and another one started.
+    client: Option<Stdio>,
     /// The places that it looks at.
     own: [&'static str; 2],
     knows: Places,
@@ -31,31 +33,41 @@ pub struct Player {
     to_read: Vec<&'static str>,
 }
 
+/// How seldom its gateway is killed before it does something.
+const KILLED_ONE_IN: u64 = 40;
+
 /// What is sent, and what was known then.
 enum Sent {
     Look(&'static str),
     Put(serial::Wrote),
 }
 
-impl Player {
-    /// Begins, knowing nothing.
-    pub fn start(board: &Board, number: usize) -> Self {
+impl<'a> Player<'a> {
+    /// Begins with a look.
+    pub fn start(board: &'a Board, number: usize) -> Self {
         let own = [PLACES[number % PLACES.len()], PLACES[(number + 1) % PLACES.len()]];
-        Self {
+        let mut player = Self {
             name: format!("agent {number}"),
-            client: board.client(),
+            board,
+            client: Some(board.client()),
             own,
             knows: Places::new(),
             written: 0,
             to_read: Vec::new(),
-        }
+        };
+        // From here on it has a session, and does not take that of one whose gateway is killed.
+        player.at_once(&[Some(own[0])]);
+        player
     }
 
-    /// Does something: looks, writes until it is not refused, or sends two things at once.
+    /// Does something: looks, writes until it is not refused, sends two things at once, or loses its gateway.
     pub fn turn(&mut self, seed: u64) -> Vec<Wrote> {
         let mut rng = SplitMix::new(seed);
         std::thread::sleep(Duration::from_micros(rng.below(THINKS_US)));
         let place = self.own[usize::from(rng.below(2) == 1)];
+        if rng.below(KILLED_ONE_IN) == 0 {
+            self.killed((rng.below(2) == 1).then_some(place));
+        }
         match rng.below(8) {
             0 | 1 => self.at_once(&[Some(place)]),
             // A look before a write, without waiting for what it shows.
@@ -78,13 +90,29 @@ impl Player {
         }
     }
 
+    /// Its gateway is killed, perhaps with a look on its way that never arrives, and it goes on through another one: in the same session.
+    fn killed(&mut self, looking: Option<&'static str>) {
+        // One at a time: the next gateway of an agent takes the session of whichever was cut off.
+        let _alone = self.board.killing();
+        if let Some(place) = looking {
+            self.send(&Sent::Look(place));
+        }
+        self.client.take().unwrap().kill();
+        self.client = Some(self.board.client());
+        self.at_once(&[Some(self.own[0])]);
+    }
+
+    fn client(&mut self) -> &mut Stdio {
+        self.client.as_mut().unwrap()
+    }
+
     /// Sends some calls without waiting for answers, looks at places and writes in turn; then takes all answers.
     fn at_once(&mut self, calls: &[Option<&'static str>]) -> Vec<Wrote> {
         let sent: Vec<Sent> = calls.iter().map(|look| look.map_or_else(|| Sent::Put(self.put()), Sent::Look)).collect();
         let ids: Vec<u64> = sent.iter().map(|sent| self.send(sent)).collect();
         let mut answers: Vec<Option<Value>> = vec![None; ids.len()];
         while answers.iter().any(Option::is_none) {
-            let message = self.client.message();
+            let message = self.client().message();
             if let Some(at) = ids.iter().position(|id| message["id"] == *id) {
                 answers[at] = Some(message["result"].clone());
             }
@@ -119,7 +147,7 @@ impl Player {
             Sent::Look(place) => json!({"name": "look", "arguments": {"place": place}}),
             Sent::Put(put) => json!({"name": "put", "arguments": {"place": put.place, "value": put.value}}),
         };
-        self.client.ask("tools/call", &params)
+        self.client().ask("tools/call", &params)
     }
 
     /// What an answer tells of a place. Of two at once it cannot say which is newer: where they differ it knows nothing.

@@ -16,6 +16,13 @@ use serde_json::{Map, Value, json};
 /// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
 const TEXT_BYTES_MAX: usize = 12 << 10;
 
+/// What the guard of a server excludes (R8): said when it is approved, because no call will say it.
+const EXCLUDED: &str = "the gate makes every call of these tools, over one connection that all agents share:
+  what a client sets up in its own session with the server (a login, a folder) does not count for them;
+  questions that the server asks while it carries out a call are not passed on, nor is its progress;
+  tools that only read and are not guarded, prompts and completions are asked of a process of the gateway's own;
+  tasks/cancel, tasks/update and answers to its questions are refused, because they take no turn.";
+
 /// Makes sure that there is the pact that calls are decided under.
 pub fn publish(client: &Client, by: &str) -> Result<()> {
     let list: PactList = client.call(Call::get("/v1/pacts"))?;
@@ -75,7 +82,12 @@ pub fn approve_as(client: &Client, by: &str, upstream: &str, tool: &Tool, terms:
 /// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
 pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>) -> Result<()> {
     let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
-    if let Some(before) = current(client, &fact)? {
+    let before = current(client, &fact)?;
+    let is_guarded = |before: &FactResponse| before.value.get("guard").and_then(Value::as_str) == Some(AS_READ);
+    if guard == Some(Guard::AsRead) && !before.as_ref().is_some_and(is_guarded) {
+        note(format_args!("{upstream}: {EXCLUDED}"));
+    }
+    if let Some(before) = before {
         let mut value = before.value.as_object().cloned().unwrap_or_default();
         match guard {
             Some(Guard::AsRead) => drop(value.insert("guard".to_owned(), json!(AS_READ))),
