@@ -174,6 +174,7 @@ impl Code {
             | Self::ObservationRequired
             | Self::SessionRequired
             | Self::SessionNotOpen
+            | Self::TooManyReadings
             | Self::ReadingRequired
             | Self::ReadingStale
             | Self::ReadingUnusable
