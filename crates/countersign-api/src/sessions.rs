@@ -20,8 +20,8 @@ pub struct SessionOpened {
     /// Its name.
     #[schema(example = "ses_812")]
     pub session: String,
-    /// Of a session that is gone on in: readings that were made more than once. Which of them had reached the agent is not known, so an
-    /// action names them as `unsure`, twice each, until they are made again.
+    /// Of a session that is gone on in: everything that was read in it. Which of it had reached the agent is not known, and a call that
+    /// was under way may still add to it, so an action names each reading as `unsure`, twice, until it is made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
 }

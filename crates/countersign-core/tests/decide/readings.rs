@@ -350,11 +350,9 @@ fn at_the_dispatch_a_condition_sees_what_the_intent_noted_and_what_reads_the_sam
     assert_eq!(shop.refused(effect, &[(stock.clone(), Some(FEW))]), Some(Code::ReadingChanged));
     // What was read from elsewhere since does not count for this write.
     let elsewhere = Place { arguments: "{\"item\":\"tea\"}".into(), ..stock.clone() };
-    shop.read(elsewhere, FEW);
     assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None);
     shop.read(stock.clone(), PLENTY);
     assert_eq!(
-        shop.refused(effect, &[(stock, Some(PLENTY))]),
         Some(Code::ReadingUnusable),
         "which was the latest is not known"
     );

@@ -65,12 +65,12 @@ impl Gate {
         Session::of(session, agent, &self.view()).is_ok()
     }
 
-    /// What was read in a session more than once: which of its contents an agent knows depends on what has reached it.
-    pub fn read_more_than_once(&self, session: SessionId) -> Vec<Place> {
+    /// Everything that was read in a session. Which of it an agent knows depends on what has reached it, and a call that was under way
+    /// when its client was cut off may still add to it.
+    pub fn places_read(&self, session: SessionId) -> Vec<Place> {
         let view = self.view();
         let Ok(session) = Session::find(session, &view) else { return Vec::new() };
-        let held = session.readings().filter_map(|fact| Held::of(view.fact(&fact)?));
-        held.filter(|held| held.before.is_some()).map(|held| held.reading.place).collect()
+        session.readings().filter_map(|fact| Some(Held::of(view.fact(&fact)?)?.reading.place)).collect()
     }
 
     /// Closes a session of an agent.

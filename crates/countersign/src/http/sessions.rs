@@ -28,7 +28,7 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
     };
     fields.done()?;
     let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
-        Some(follows) => Ok((follows, gate.read_more_than_once(follows))),
+        Some(follows) => Ok((follows, gate.places_read(follows))),
         None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new())),
     };
     let (session, unsure) = app.blocking(open).await?;

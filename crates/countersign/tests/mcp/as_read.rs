@@ -8,6 +8,7 @@ mod newcomer;
 mod shop;
 mod sloppy;
 mod turns;
+mod undelivered;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;
