@@ -287,12 +287,17 @@ impl GateClient {
             return Err(Refusal::unread(&tool.name, pact));
         }
         match mapping.find(upstream, &tool.name) {
-            [] if mapping.knows_nothing_of(upstream, &tool.name) => match self.approved_as(upstream, tool)? {
-                // Read or written by the gate's worker, and compared.
-                Some(Approved { is_as_read: true, read_only: true }) => self.read(calling, seen).map(Decided::Answer),
-                Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
-                _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
-            },
+            [] if mapping.knows_nothing_of(upstream, &tool.name) => {
+                calling.delivery.is_named();
+                match self.approved_as(upstream, tool)? {
+                    // Read or written by the gate's worker, and compared.
+                    Some(Approved { is_as_read: true, read_only: true }) => {
+                        self.read(calling, seen).map(Decided::Answer)
+                    }
+                    Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
+                    _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
+                }
+            }
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
                 let named = serde_json::from_str::<Map<String, Value>>(arguments);
@@ -300,6 +305,12 @@ impl GateClient {
                 // An operator approved it as a tool whose answers are kept and compared; then what it shows of facts is a reading too.
                 let approved = self.approved_as(upstream, tool)?;
                 let is_reading = approved.is_some_and(|approved| approved.is_as_read && approved.read_only);
+                if facts.is_empty() || !is_reading {
+                    calling.delivery.is_named();
+                } else {
+                    // It is kept as the facts are read, and not as it was asked for.
+                    calling.delivery.keeps_as(mapping.kept_as(&facts), 1);
+                }
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
                     return match is_reading {
                         true => self.read(calling, seen).map(Decided::Answer),
@@ -311,7 +322,10 @@ impl GateClient {
                 }
                 self.observed(calling, &facts, is_reading, seen).map(Decided::Answer)
             }
-            [mapped] => self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer),
+            [mapped] => {
+                calling.delivery.is_named();
+                self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer)
+            }
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
                 Err(Refusal::unfit(&tool.name, &why))

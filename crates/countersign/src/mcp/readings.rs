@@ -83,10 +83,11 @@ impl GateClient {
         seen: &Observations,
         delivery: &Delivery,
     ) -> Result<ReadResponse, Refusal> {
+        delivery.is_named();
         let session = self.session_of(named, seen, delivery)?;
         self.look_at_open(delivery);
         // A write that came before was sent without knowing what this call reads.
-        delivery.waits_for_writes().map_err(|TooLong| Refusal::no_gate(&anyhow::anyhow!("a call before it waits")))?;
+        delivery.waits_for_writes().map_err(|TooLong| waiting())?;
         delivery.reads();
         // What a client with a session of its own names does not count: see `session_of`.
         let is_own = !seen.session.is_stateless();
@@ -192,6 +193,8 @@ impl GateClient {
         }
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
         self.look_at_open(delivery);
+        // What a call before it keeps from here on has not arrived, whatever it is kept as.
+        delivery.waits_for_names().map_err(|TooLong| waiting())?;
         let unsure = delivery.unsure();
         if unsure.len() > UNSURE_MAX {
             return Err(Refusal::unsure(&tool.name, unsure.len()));
@@ -205,7 +208,7 @@ impl GateClient {
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
         self.look_at_open(delivery);
         // A write that came before was sent without knowing what this call reads.
-        delivery.waits_for_writes().map_err(|TooLong| Refusal::no_gate(&anyhow::anyhow!("a call before it waits")))?;
+        delivery.waits_for_writes().map_err(|TooLong| waiting())?;
         delivery.reads();
         Ok(session)
     }

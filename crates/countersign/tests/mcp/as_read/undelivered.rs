@@ -17,6 +17,60 @@ fn cancelled(shop: &Shop, client: &mut Stdio, tool: &str, arguments: &Value) {
     shop.mood("");
 }
 
+/// The same for a reading, up to when it is kept: the server answers one call after the other.
+fn lost(shop: &Shop, client: &mut Stdio, tool: &str, arguments: &Value) {
+    cancelled(shop, client, tool, arguments);
+    client.call("get_stock", &json!({"item": "rice"}));
+}
+
+/// Facts by `get_stock`, whose ids are another spelling of what the client sends, and writes that rest on them.
+fn pact(facts: &str, more: &str) -> String {
+    pact_after("0s", facts, more)
+}
+
+/// The same with writes that cool first.
+fn pact_after(after: &str, facts: &str, more: &str) -> String {
+    format!(
+        r#"
+pact = "shop"
+version = 1
+{facts}
+[action.sell]
+guard = "as-read"
+{more}
+resource = 'Stock::"{{item}}"'
+allow = 'principal.standing == "active"'
+call = {{ mcp = "shop", tool = "sell", on_error = "failed", after = "{after}" }}
+
+[action.sell.params]
+type = "object"
+additionalProperties = false
+required = ["item", "count"]
+properties.item = {{ type = "string", maxLength = 16 }}
+properties.count = {{ type = "integer", minimum = 1, maximum = 100 }}
+
+[[action.sell.require]]
+id = "some"
+that = 'context.count >= 1'
+"#
+    )
+}
+
+/// Facts of a type, of which `get_stock` is the source.
+fn facts(ty: &str) -> String {
+    format!(
+        r#"
+[facts.{ty}]
+attributes = {{ stock = "Long" }}
+source = {{ mcp = "shop", tool = "get_stock", arguments = {{ item = "{{id}}" }}, at = "/structuredContent" }}
+
+[observe.{ty}]
+who = 'true'
+attributes = ["stock"]
+"#
+    )
+}
+
 #[test]
 fn a_session_that_is_gone_on_in_rests_on_nothing_that_a_lost_outcome_told() {
     let shop = Shop::new();
@@ -45,4 +99,22 @@ fn what_was_read_once_before_a_session_was_gone_on_in_is_unsure() {
     let gone_on = shop.post(&gate, "/v1/sessions", &json!({"follows": session}));
     assert_eq!(gone_on["session"], session);
     assert_eq!(gone_on["unsure"].as_array().map(Vec::len), Some(1), "its call may still be under way: {gone_on}");
+}
+
+#[test]
+fn a_fact_that_was_asked_for_in_another_spelling_and_never_arrived_does_not_count_as_read() {
+    let shop = Shop::new();
+    shop.publish(&pact(&facts("Stock"), ""));
+    let mut client = shop.client();
+    // What is null was not given, so the reading is kept without it.
+    let spelled = json!({"item": "tea", "lines": null});
+    let read = client.call("get_stock", &spelled);
+    assert_eq!(meta(&read)["observed"], json!(["Stock::\"tea\""]), "{read}");
+    shop.set("tea", 5);
+    lost(&shop, &mut client, "get_stock", &spelled);
+    let refused = client.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 5), "the server never saw it");
+    client.call("get_stock", &spelled);
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 3}))));
 }
