@@ -308,8 +308,8 @@ impl GateClient {
                 if facts.is_empty() || !is_reading {
                     calling.delivery.is_named();
                 } else {
-                    // It is kept as the facts are read, and not as it was asked for.
-                    calling.delivery.keeps_as(mapping.kept_as(&facts), 1);
+                    // Read once for each fact, and perhaps more than once: then it is not known how often.
+                    calling.delivery.keeps_as(mapping.kept_as(&facts), facts.len().min(2));
                 }
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
                     return match is_reading {

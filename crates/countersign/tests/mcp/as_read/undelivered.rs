@@ -118,3 +118,19 @@ fn a_fact_that_was_asked_for_in_another_spelling_and_never_arrived_does_not_coun
     client.call("get_stock", &spelled);
     assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 3}))));
 }
+
+#[test]
+fn an_answer_that_is_kept_once_for_each_type_of_fact_and_never_arrived_does_not_count_as_read() {
+    let shop = Shop::new();
+    shop.publish(&pact(&(facts("Stock") + &facts("Shelf")), ""));
+    let mut client = shop.client();
+    let read = client.call("get_stock", &json!({"item": "tea"}));
+    assert_eq!(meta(&read)["observed"].as_array().map(Vec::len), Some(2), "{read}");
+    shop.set("tea", 5);
+    lost(&shop, &mut client, "get_stock", &json!({"item": "tea"}));
+    let refused = client.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 5), "the server never saw it");
+    client.call("get_stock", &json!({"item": "tea"}));
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 3}))));
+}
