@@ -209,17 +209,36 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
 /// The digest that the write rests on: that of the version that the intent noted. Where it is not known whether that version had
 /// reached the agent, the one before it counts as well, and if they differ nothing is the same as both.
 pub(crate) fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
-    let name = held.reading.place.name();
-    let unsure = action.unsure.iter().filter(|unsure| **unsure == name).count();
-    match (held.version.checked_sub(version)?, unsure) {
-        (0, 0) => Some(held.digest),
+    let since = held.version.checked_sub(version)?;
+    match (since, unsure(action, held)) {
         // It was made once: the agent knows this content or none.
         (0, _) if held.before.is_none() => Some(held.digest),
-        (0, 1) => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
+        _ if has_arrived(action, held, version) => Some(held.digest),
         (1, 0) => held.before,
         // Read so often meanwhile, or so often without reaching the agent, that it is no longer known.
         _ => None,
     }
+}
+
+/// Whether the agent had what a reading holds now when the intent noted this version: each version that may have been the last to reach
+/// it reads the same.
+pub(super) fn has_arrived(action: &Action, held: &Held, version: u64) -> bool {
+    let Some(since) = held.version.checked_sub(version) else { return false };
+    match unsure(action, held) {
+        0 => since <= held.repeats,
+        1 => since.saturating_add(1) <= held.repeats,
+        // Two answers, of which the agent may know neither.
+        _ => false,
+    }
+}
+
+/// How many answers of a reading may not have reached the agent; two are as good as all.
+fn unsure(action: &Action, held: &Held) -> usize {
+    if action.unsure.is_empty() {
+        return 0;
+    }
+    let name = held.reading.place.name();
+    action.unsure.iter().filter(|unsure| **unsure == name).count()
 }
 
 /// The readings among what a decision read, with the versions that they had.

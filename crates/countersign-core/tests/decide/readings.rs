@@ -350,9 +350,11 @@ fn at_the_dispatch_a_condition_sees_what_the_intent_noted_and_what_reads_the_sam
     assert_eq!(shop.refused(effect, &[(stock.clone(), Some(FEW))]), Some(Code::ReadingChanged));
     // What was read from elsewhere since does not count for this write.
     let elsewhere = Place { arguments: "{\"item\":\"tea\"}".into(), ..stock.clone() };
+    shop.read(elsewhere.clone(), FEW);
     assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None);
     shop.read(stock.clone(), PLENTY);
     assert_eq!(
+        shop.refused(effect, &[(stock, Some(PLENTY)), (elsewhere, Some(FEW))]),
         Some(Code::ReadingUnusable),
         "which was the latest is not known"
     );
@@ -460,4 +462,33 @@ fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
     let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
     let void = approve(&approval, &parked, &shop.world.state, now_ms).unwrap_err();
     assert_eq!(void.decision.unwrap().blocked().map(Reason::code), Some(Code::ApprovalOutdated));
+}
+
+#[test]
+fn reading_the_same_again_changes_nothing_for_a_write_that_waits() {
+    let mut shop = Shop::new();
+    let stock = place("shop", "get_stock");
+    shop.read(stock.clone(), "9");
+    shop.read(stock.clone(), "10");
+    let effect = shop.ask();
+    for _ in 0..3 {
+        shop.read(stock.clone(), "10");
+        assert_eq!(shop.refused(effect, &[(stock.clone(), Some("10"))]), None, "every version since reads the same");
+        assert_eq!(shop.refused(effect, &[(stock.clone(), Some("9"))]), Some(Code::ReadingChanged));
+    }
+    shop.unsure = vec![stock.name()];
+    let unsure = shop.ask();
+    shop.read(stock.clone(), "10");
+    assert_eq!(shop.refused(unsure, &[(stock.clone(), Some("10"))]), None, "and so does the one before it");
+    shop.read(stock.clone(), "8");
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some("10"))]), Some(Code::ReadingChanged), "no longer known");
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some("8"))]), Some(Code::ReadingChanged));
+    // The first of those that read the same, without being sure of it: the one before reads differently.
+    let mut shop = Shop::new();
+    shop.read(stock.clone(), "9");
+    shop.read(stock.clone(), "10");
+    shop.unsure = vec![stock.name()];
+    let unsure = shop.ask();
+    shop.read(stock.clone(), "10");
+    assert_eq!(shop.refused(unsure, &[(stock, Some("10"))]), Some(Code::ReadingChanged), "the agent may know 9");
 }

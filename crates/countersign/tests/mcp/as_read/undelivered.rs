@@ -134,3 +134,19 @@ fn an_answer_that_is_kept_once_for_each_type_of_fact_and_never_arrived_does_not_
     client.call("get_stock", &json!({"item": "tea"}));
     assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 3}))));
 }
+
+#[test]
+fn what_is_read_again_and_reads_the_same_does_not_spoil_a_write_that_waits() {
+    let shop = Shop::new();
+    shop.publish(&pact_after("3s", &facts("Stock"), ""));
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    let write = client.ask("tools/call", &json!({"name": "sell", "arguments": {"item": "tea", "count": 6}}));
+    for _ in 0..3 {
+        let read = client.ask("tools/call", &json!({"name": "get_stock", "arguments": {"item": "tea"}}));
+        assert_eq!(client.message()["id"], json!(read), "the write still cools");
+    }
+    let answer = client.message();
+    assert_eq!((&answer["id"], &meta(&answer["result"])["verdict"]), (&json!(write), &json!("settled")), "{answer}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 4));
+}
