@@ -100,7 +100,9 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         let session = self.session()?;
         let readings = counted(guard, &session, self.snapshot);
-        let is_read = |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place));
+        let has_arrived = |held: &Held| some_has_arrived(self.action, held);
+        let is_read =
+            |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place) && has_arrived(held));
         let missing: Vec<SmolStr> = guard.must_read.iter().filter(|tool| !is_read(tool)).cloned().collect();
         if !missing.is_empty() {
             return Err(Reason::ReadingRequired { tools: missing });
@@ -228,6 +230,15 @@ pub(super) fn has_arrived(action: &Action, held: &Held, version: u64) -> bool {
         0 => since <= held.repeats,
         1 => since.saturating_add(1) <= held.repeats,
         // Two answers, of which the agent may know neither.
+        _ => false,
+    }
+}
+
+/// Whether any answer has reached the agent, whichever.
+fn some_has_arrived(action: &Action, held: &Held) -> bool {
+    match unsure(action, held) {
+        0 => true,
+        1 => held.before.is_some(),
         _ => false,
     }
 }

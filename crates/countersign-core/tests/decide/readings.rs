@@ -41,6 +41,11 @@ id = "till-is-open"
 that = 'resource.open'
 "#;
 
+/// The same without a tool that must have been read.
+fn asking_for_nothing() -> String {
+    PACT.replace("must_read = [\"get_stock\"]\n", "")
+}
+
 struct Shop {
     world: World,
     session: SessionId,
@@ -193,7 +198,7 @@ fn what_was_read_after_it_was_asked_for_does_not_count() {
 
 #[test]
 fn where_delivery_is_unknown_the_reading_before_counts_as_well() {
-    let mut shop = Shop::new();
+    let mut shop = Shop::of(&asking_for_nothing());
     let stock = place("shop", "get_stock");
     shop.unsure = vec![stock.name()];
     shop.read(stock.clone(), "10");
@@ -246,7 +251,7 @@ fn without_a_session_nothing_guarded_is_done() {
 
 #[test]
 fn what_was_made_once_is_known_or_unknown_and_never_stale() {
-    let mut shop = Shop::new();
+    let mut shop = Shop::of(&asking_for_nothing());
     let stock = place("shop", "get_stock");
     shop.unsure = vec![stock.name(), stock.name()];
     shop.read(stock.clone(), "10");
@@ -353,6 +358,9 @@ fn at_the_dispatch_a_condition_sees_what_the_intent_noted_and_what_reads_the_sam
     shop.read(elsewhere.clone(), FEW);
     assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None);
     shop.read(stock.clone(), PLENTY);
+    assert_eq!(shop.refused(effect, &[(stock.clone(), Some(PLENTY))]), None, "it reads the same again");
+    let effect = shop.ask();
+    shop.read(stock.clone(), FEW);
     assert_eq!(
         shop.refused(effect, &[(stock, Some(PLENTY)), (elsewhere, Some(FEW))]),
         Some(Code::ReadingUnusable),
@@ -462,6 +470,41 @@ fn an_approval_does_not_cover_what_was_read_after_it_was_shown() {
     let approval = Approval { by: &jo, shown: &shown, until_ms: now_ms + 60_000 };
     let void = approve(&approval, &parked, &shop.world.state, now_ms).unwrap_err();
     assert_eq!(void.decision.unwrap().blocked().map(Reason::code), Some(Code::ApprovalOutdated));
+}
+
+#[test]
+fn what_must_be_read_counts_only_where_some_of_it_has_reached_the_agent() {
+    let mut shop = Shop::new();
+    let stock = place("shop", "get_stock");
+    shop.read(stock.clone(), "10");
+    shop.unsure = vec![stock.name()];
+    assert_eq!(shop.code(), Some(Code::ReadingRequired), "its only answer may not have arrived");
+    shop.read(stock.clone(), "9");
+    assert_eq!(shop.code(), None, "one of the two has arrived; which, the dispatch sees to");
+    shop.unsure = vec![stock.name(), stock.name()];
+    assert_eq!(shop.code(), Some(Code::ReadingRequired), "neither may have arrived");
+    let other = Place { arguments: "{\"item\":\"tea\"}".into(), ..stock };
+    shop.read(other, "3");
+    assert_eq!(shop.code(), None, "another answer of the tool has");
+}
+
+#[test]
+fn a_condition_does_not_see_what_may_not_have_reached_the_agent() {
+    let mut shop = Shop::of(&on_stock());
+    let (stock, other) = (place("shop", "get_stock"), Place { tool: "get_stock".into(), ..place("shop", "x") });
+    let tea = Place { arguments: "{\"item\":\"tea\"}".into(), ..other };
+    shop.read(tea.clone(), FEW);
+    shop.read(stock.clone(), PLENTY);
+    assert_eq!(shop.code(), None);
+    shop.unsure = vec![stock.name()];
+    assert_eq!(shop.code(), Some(Code::ReadingUnusable), "the latest was read once, and may not have arrived");
+    shop.read(stock.clone(), PLENTY);
+    assert_eq!(shop.code(), None, "it read the same before, and one of the two has arrived");
+    shop.unsure = vec![tea.name(), tea.name()];
+    shop.read(stock.clone(), PLENTY);
+    assert_eq!(shop.code(), None, "it is not the latest");
+    shop.unsure = vec![stock.name(), stock.name()];
+    assert_eq!(shop.code(), Some(Code::ReadingUnusable), "neither may have arrived");
 }
 
 #[test]

@@ -136,6 +136,42 @@ fn an_answer_that_is_kept_once_for_each_type_of_fact_and_never_arrived_does_not_
 }
 
 #[test]
+fn what_must_have_been_read_has_to_have_arrived() {
+    let shop = Shop::new();
+    shop.publish(&pact(&facts("Stock"), r#"must_read = ["get_report"]"#));
+    let mut client = shop.client();
+    lost(&shop, &mut client, "get_report", &json!({"lines": 3}));
+    let refused = client.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_required", "{refused}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+    client.call("get_report", &json!({"lines": 3}));
+    assert!(!is_error(&client.call("sell", &json!({"item": "tea", "count": 3}))));
+}
+
+#[test]
+fn a_write_that_comes_with_the_read_that_it_needs_comes_too_early() {
+    let shop = Shop::new();
+    shop.publish(&pact(&facts("Stock"), r#"must_read = ["get_stock"]"#));
+    let mut client = shop.client();
+    shop.mood("hold get_stock");
+    let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+    let read = client.ask("tools/call", &call("get_stock", json!({"item": "tea", "lines": null})));
+    let write = client.ask("tools/call", &call("sell", json!({"item": "tea", "count": 3})));
+    shop.mood("");
+    let mut refused = Value::Null;
+    for _ in 0..2 {
+        let answer = client.message();
+        if answer["id"] == json!(write) {
+            refused = answer["result"].clone();
+        } else {
+            assert_eq!(answer["id"], json!(read));
+        }
+    }
+    assert_eq!(meta(&refused)["code"], "reading_required", "{refused}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+}
+
+#[test]
 fn what_is_read_again_and_reads_the_same_does_not_spoil_a_write_that_waits() {
     let shop = Shop::new();
     shop.publish(&pact_after("3s", &facts("Stock"), ""));
