@@ -58,7 +58,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             .sort_by(|(_, one), (_, other)| (one.reading.at_ms, &one.fact).cmp(&(other.reading.at_ms, &other.fact)));
         for (_, held) in &readings {
             index.add_names(&held.fact, &as_sent(&held.reading.place.arguments));
-            match &held.reading.content {
+            // Where the agent may know what was read before, that is what its write carries, and only this is kept.
+            let is_known = rested_on(self.action, held, held.version).is_some();
+            match held.reading.content.as_ref().filter(|_| is_known) {
                 Some(content) => index.add(&held.fact, content),
                 None => index.add_unknown(&held.fact),
             }

@@ -508,6 +508,20 @@ fn a_condition_does_not_see_what_may_not_have_reached_the_agent() {
 }
 
 #[test]
+fn of_what_may_not_have_reached_the_agent_it_is_not_known_what_a_write_carries() {
+    let pact = asking_for_nothing();
+    let mut shop = Shop::of(&pact.replace(r#"rests_on = ["get_stock", "mail/read"]"#, r#"rests_on = "carried""#));
+    let mail = place("mail", "read");
+    shop.read(mail.clone(), "Sell at till FRONT-DOOR");
+    shop.read(mail.clone(), "Sell nowhere");
+    shop.unsure = vec![mail.name()];
+    shop.till = "front-door";
+    shop.world.feed("Till::\"front-door\"", Some(json!({"open": true})));
+    let effect = shop.ask();
+    assert_eq!(shop.refused(effect, &[(mail, Some("Sell nowhere"))]), Some(Code::ReadingChanged));
+}
+
+#[test]
 fn reading_the_same_again_changes_nothing_for_a_write_that_waits() {
     let mut shop = Shop::new();
     let stock = place("shop", "get_stock");

@@ -172,6 +172,23 @@ fn a_write_that_comes_with_the_read_that_it_needs_comes_too_early() {
 }
 
 #[test]
+fn a_write_carries_what_its_agent_was_told_and_not_what_never_arrived() {
+    let shop = Shop::new();
+    shop.approve(&["shop/sell", "--rests-on", "carried"]);
+    let mut client = shop.client();
+    let read = client.call("get_report", &json!({"lines": 20}));
+    assert!(text(&read).contains("line 7: 4\n"), "{read}");
+    shop.set("tea", 3);
+    lost(&shop, &mut client, "get_report", &json!({"lines": 20}));
+    let refused = client.call("sell", &json!({"item": "salt", "count": 1, "note": "as by line 7: 4"}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "it carries what is no longer so: {refused}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+    client.call("get_report", &json!({"lines": 20}));
+    let sold = client.call("sell", &json!({"item": "salt", "count": 1, "note": "as by line 7: 3"}));
+    assert!(!is_error(&sold), "{sold}");
+}
+
+#[test]
 fn what_is_read_again_and_reads_the_same_does_not_spoil_a_write_that_waits() {
     let shop = Shop::new();
     shop.publish(&pact_after("3s", &facts("Stock"), ""));
