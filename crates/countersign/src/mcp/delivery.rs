@@ -118,6 +118,8 @@ pub struct Marks {
     open: BTreeSet<u64>,
     /// Outcomes that reached no one.
     untold: VecDeque<String>,
+    /// What its client was warned of: where it was read, and since when it reads differently.
+    warned: BTreeSet<(String, String, u64)>,
     /// Whether something may have been read in it that is not known here.
     is_unknown: bool,
 }
@@ -168,9 +170,22 @@ impl Marks {
         }
     }
 
-    /// What is still to be told of outcomes that reached no one. Told once.
-    pub fn take_untold(&mut self) -> Vec<String> {
-        self.untold.drain(..).collect()
+    /// What is still to be told of outcomes that reached no one, as far as there is room. Told once.
+    pub fn take_untold(&mut self, room: &mut usize) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(line) = self.untold.pop_front_if(|line| line.len() < *room) {
+            *room = room.saturating_sub(line.len()).saturating_sub(1);
+            told.push(line);
+        }
+        told
+    }
+
+    /// Whether its client was not warned yet that what was read there reads differently since then. From now on it was.
+    pub fn warns(&mut self, (tool, arguments): (String, String), since_ms: u64) -> bool {
+        if self.warned.len() >= LOST_MAX {
+            self.warned.clear();
+        }
+        self.warned.insert((tool, arguments, since_ms))
     }
 
     /// Effects whose outcome was not told.

@@ -18,7 +18,7 @@ use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Outdated, Verdict, VerdictKind};
 use countersign_core::ids::{Digest, FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
@@ -88,8 +88,8 @@ pub struct Using {
 
 /// What becomes of a call.
 pub enum Decided {
-    /// It may pass.
-    Pass,
+    /// It may pass. What its session has read that reads differently by now is told with the answer.
+    Pass(Vec<Outdated>),
     /// The gate itself saw to it; this is the result.
     Answer(Raw),
 }
@@ -274,7 +274,7 @@ impl GateClient {
             },
         };
         match &decided {
-            Ok(Decided::Pass) => calling.delivery.tells_nothing(),
+            Ok(Decided::Pass(_)) => calling.delivery.tells_nothing(),
             _ => calling.delivery.is_decided(),
         }
         decided
@@ -295,7 +295,9 @@ impl GateClient {
                         self.read(calling, seen).map(Decided::Answer)
                     }
                     Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
-                    _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
+                    _ => self
+                        .may_pass(calling, Unless::Unmapped(self.unmapped), key)
+                        .map(|()| self.passes(calling, seen)),
                 }
             }
             [] => {
@@ -314,7 +316,7 @@ impl GateClient {
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
                     return match is_reading {
                         true => self.read(calling, seen).map(Decided::Answer),
-                        false => self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass),
+                        false => self.may_pass(calling, Unless::Observes, key).map(|()| self.passes(calling, seen)),
                     };
                 }
                 if facts.is_empty() {
@@ -331,6 +333,10 @@ impl GateClient {
                 Err(Refusal::unfit(&tool.name, &why))
             }
         }
+    }
+
+    fn passes(&self, calling: &Calling, seen: &Observations) -> Decided {
+        Decided::Pass(self.outdated(calling, seen))
     }
 
     /// Whether a call of a tool that no pact maps as an action may pass. Under a client's own key it passes once: what came of

@@ -4,10 +4,10 @@
 mod client;
 mod told;
 
-pub use self::client::ClientSession;
-pub use self::told::outcome;
+pub use self::client::{ClientSession, warnings};
+pub use self::told::{add_text, outcome};
 
-use self::told::{add_text, how, own_changes, refused_text, retry};
+use self::told::{how, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
@@ -19,7 +19,7 @@ use super::refusal::{MEMBER, Refusal};
 use crate::client::Call;
 use crate::commands::{is_refused, is_refused_as};
 use anyhow::Result;
-use countersign_api::{ActionRequest, ErrorCode, ReadRequest, ReadResponse, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, ErrorCode, Outdated, ReadRequest, ReadResponse, RestsOn, Verdict, VerdictKind};
 use countersign_core::canonical::Canonical;
 use countersign_core::json::parse_answer;
 use countersign_core::limits::UNSURE_MAX;
@@ -69,7 +69,7 @@ impl GateClient {
         let mut result =
             Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
-        add_text(&mut result, &seen.session.warnings(calling.delivery.marks(), &read.outdated));
+        add_text(&mut result, &warnings(calling.delivery.marks(), &read.outdated, usize::MAX));
         let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
         calling.delivery.tells_reading();
         Ok(with_object(result, &object))
@@ -135,7 +135,11 @@ impl GateClient {
         let read = self.read_for(using.session.as_ref(), &request, seen, delivery)?;
         let ambiguous = |why: String| Refusal::unfit(RESOURCE, &format!("its answer is ambiguous: {why}"));
         let mut result = Members::parse(&read.answer).map_err(|error| ambiguous(error.to_string()))?;
-        let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
+        let mut object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
+        // What it holds is the server's alone. The next result of a tool says it in words.
+        if !read.outdated.is_empty() {
+            put(&mut object, "outdated", json!(read.outdated));
+        }
         let found = match result.object("error").filter(|_| result.get("contents").is_none()) {
             Some(error) => {
                 let code = error.get("code").and_then(|code| code.get().parse().ok()).unwrap_or(SERVER_ERROR);
@@ -288,20 +292,26 @@ impl GateClient {
                 unspoken(&mut result)
                     .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
-                lines.extend(seen.session.warnings(delivery.marks(), outdated));
+                lines.extend(warnings(delivery.marks(), outdated, usize::MAX));
                 add_text(&mut result, &lines);
                 Ok(with_object(result, &object))
             }
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
-                if verdict.code.as_deref() == Some("reading_changed") {
+                let refusal = if verdict.code.as_deref() == Some("reading_changed") {
                     put(&mut object, "retry", retry(changed));
-                    return Err(Refusal::changed(&refused_text(verdict, changed), object));
-                }
-                let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
-                put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
-                Err(Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice()))
+                    Refusal::changed(&refused_text(verdict, changed), object)
+                } else {
+                    let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
+                    put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
+                    Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice())
+                };
+                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                Err(refusal.saying(&lines))
             }
-            _ => self.told_open(upstream, verdict, object, seen),
+            _ => self.told_open(upstream, verdict, object, seen).map_err(|refusal| {
+                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                refusal.saying(&lines)
+            }),
         }
     }
 }

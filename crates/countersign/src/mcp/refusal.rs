@@ -17,6 +17,9 @@ const ASK_OPERATOR: &str =
 /// Where the object stands, in `_meta` and in the structured content.
 pub const MEMBER: &str = "countersign";
 
+/// The most that a refusal says to a model, unless it is asked for more.
+pub const TEXT_BYTES_MAX: usize = 2048;
+
 /// Why a call was not carried out.
 #[derive(Debug, Clone)]
 pub struct Refusal {
@@ -127,6 +130,11 @@ impl Refusal {
             self.text.push_str(line);
         }
         self
+    }
+
+    /// How much more it can say.
+    pub fn room(&self) -> usize {
+        TEXT_BYTES_MAX.saturating_sub(self.text.len())
     }
 
     /// Whether it says that something could not be read.

@@ -9,6 +9,7 @@ mod shop;
 mod sloppy;
 mod turns;
 mod undelivered;
+mod warned;
 
 use self::shop::Shop;
 use crate::mcp::processes::wait_until;

@@ -15,6 +15,10 @@ fn unsure(marks: &Shared) -> Vec<String> {
     delivery.unsure()
 }
 
+fn untold(marks: &Shared) -> Vec<String> {
+    lock(marks).take_untold(&mut 4096)
+}
+
 #[test]
 fn what_is_handed_over_is_known_and_what_is_dropped_is_not() {
     let marks = Shared::default();
@@ -144,8 +148,8 @@ fn what_a_write_tells_is_not_known_before_it_was_told() {
     thread.tells_outcome("it was done".to_owned());
     drop(thread);
     assert_eq!(unsure(&marks), ["a", "b"]);
-    assert_eq!(lock(&marks).take_untold(), ["it was done"]);
-    assert_eq!(lock(&marks).take_untold(), [""; 0]);
+    assert_eq!(untold(&marks), ["it was done"]);
+    assert_eq!(untold(&marks), [""; 0]);
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn a_call_that_was_left_open_is_unsure_until_its_outcome_is_told() {
     write.leaves_open(Some(9));
     write.made();
     lock(&marks).ended(9, "it failed".to_owned());
-    assert_eq!((unsure(&marks), lock(&marks).take_untold()), (vec!["a".to_owned()], vec!["it failed".to_owned()]));
+    assert_eq!((unsure(&marks), untold(&marks)), (vec!["a".to_owned()], vec!["it failed".to_owned()]));
 }
 
 #[test]

@@ -13,7 +13,6 @@ use anyhow::Result;
 use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
 use countersign_core::utc::Utc;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,8 +30,6 @@ pub struct ClientSession {
     note: Mutex<Option<Note>>,
     /// Over HTTP.
     over_http: Option<OverHttp>,
-    /// What it was warned of.
-    warned: Mutex<BTreeSet<(String, String, u64)>>,
 }
 
 /// What a client over HTTP is known by.
@@ -122,14 +119,9 @@ impl ClientSession {
         held(&self.note).take().into_iter().for_each(Note::remove);
     }
 
-    /// What has not been said yet, in a line each: what became of calls whose answers reached no one, and what is outdated. Nothing
-    /// is said twice.
-    pub fn warnings(&self, marks: &Shared, outdated: &[Outdated]) -> Vec<String> {
-        let untold = lock(marks).take_untold();
-        let mut warned = held(&self.warned);
-        let is_new =
-            |it: &&Outdated| warned.insert((it.upstream.clone() + "/" + &it.tool, it.arguments.clone(), it.since));
-        untold.into_iter().chain(outdated.iter().filter(is_new).map(warning)).collect()
+    /// The session that a call belongs to, if it was opened: the one that it names, or the client's own.
+    pub fn opened(&self, named: Option<&String>) -> Option<String> {
+        if self.is_stateless { named.cloned() } else { held(&self.name).clone() }
     }
 
     /// Takes over the session that was cut off, if there is one.
@@ -151,6 +143,22 @@ impl ClientSession {
             None => notes.make(session),
         }
     }
+}
+
+/// What a session was not told yet, in a line each and as far as there is room: what became of calls whose answers reached no one, and
+/// what is outdated. Nothing is said twice.
+pub fn warnings(marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<String> {
+    let mut marks = lock(marks);
+    let mut lines = marks.take_untold(&mut room);
+    for it in outdated {
+        let line = warning(it);
+        let place = (format!("{}/{}", it.upstream, it.tool), it.arguments.clone());
+        if line.len() < room && marks.warns(place, it.since) {
+            room = room.saturating_sub(line.len()).saturating_sub(1);
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 fn warning(outdated: &Outdated) -> String {

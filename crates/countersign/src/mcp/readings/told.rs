@@ -1,15 +1,14 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
 use crate::mcp::message::{Members, Raw, raw};
+use crate::mcp::refusal::TEXT_BYTES_MAX;
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
 use countersign_core::json::parse_answer;
 use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The most that a refusal says in its text.
-const TEXT_BYTES_MAX: usize = 2048;
-/// The most that it says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
+/// The most that a refusal says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
 const PART_BYTES_MAX: usize = 160;
 
 /// What would make sense next.

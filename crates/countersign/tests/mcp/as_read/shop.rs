@@ -268,6 +268,14 @@ impl<'a> Client<'a> {
         assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     }
 
+    /// Makes a request that is no call of a tool; its result.
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.next += 1;
+        let message = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
+        let answer = self.gateway.post(self.session.as_deref(), &message).body;
+        answer.get("result").cloned().unwrap_or(answer)
+    }
+
     /// The same with something in `_meta`.
     pub fn call_with(&mut self, tool: &str, arguments: &Value, meta: &Value) -> Value {
         self.next += 1;
