@@ -94,6 +94,9 @@ pub struct RestsOn {
     /// Which they are; the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<CountedReading>,
+    /// Tools whose answers the session had by then, and that were not asked again because they may change something; the first 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_rechecked: Vec<AnsweringTool>,
     /// What reading them again took in all, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reread_ms: Option<u64>,
@@ -103,6 +106,15 @@ pub struct RestsOn {
     /// Readings of this session that read differently by now, as far as is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated: Vec<Outdated>,
+}
+
+/// A tool that has answered in a session and gives no reading.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnsweringTool {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
 }
 
 /// A reading that a write rests on.

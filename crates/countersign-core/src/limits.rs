@@ -36,6 +36,8 @@ pub const READ_DEPTH_MAX: usize = 4;
 
 /// Most readings of one session: all of them are read again for a write that narrows them in no way.
 pub const READINGS_MAX: usize = 200;
+/// Most tools of a session of which it is noted that they answered and are not asked again. With as many readings, they fit its fact.
+pub const ANSWERING_TOOLS_MAX: usize = 32;
 /// How many changes an action type names: each is a fence, and a part of a turn.
 pub const CHANGES_MAX: usize = 32;
 /// Most names of readings whose delivery a write may call unsure: each of a session twice.

@@ -5,8 +5,10 @@
 //! `Session`: whose it is, and which readings it has. Neither type is in the catalogue, so no pact reads them, no operator feeds them and
 //! no agent observes them: an agent cannot add a reading, nor take one out (I8).
 
+mod answered;
 mod told;
 
+pub use answered::{answered, not_rechecked};
 pub use told::{keeps_content, told};
 
 use crate::call::EffectId;

@@ -230,7 +230,7 @@ fn the_audit_decides_every_such_write_again() {
     let listed = shop.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "200", "--data", "data"]);
     let kinds: Vec<Value> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
     let count = |kind: &str| kinds.iter().filter(|entry| entry["leaf"]["kind"] == kind).count();
-    assert_eq!((count("session"), count("dispatch")), (2, 3), "{listed}");
+    assert_eq!((count("session"), count("dispatch")), (3, 3), "opened, answered by `sell`, closed: {listed}");
     assert!(count("reading") >= 3, "{listed}");
 }
 

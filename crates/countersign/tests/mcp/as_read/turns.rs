@@ -73,3 +73,22 @@ fn a_verdict_says_what_counted_what_reading_it_again_cost_and_which_window_was_l
     assert!(metrics.contains("countersign_window_ms_count{upstream=\"shop\"} 1"), "{metrics}");
     assert!(metrics.contains(&format!("countersign_window_ms_max{{upstream=\"shop\"}} {window}")), "{metrics}");
 }
+
+#[test]
+fn a_verdict_names_the_tools_whose_answers_were_not_compared() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    let first = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(meta(&first)["readings"].get("not_rechecked").is_none(), "nothing else was told before: {first}");
+    let second = client.call("burn", &json!({"item": "rice", "count": 1}));
+    let sell = json!({"upstream": "shop", "tool": "sell"});
+    assert_eq!(meta(&second)["readings"]["not_rechecked"], json!([sell]), "{second}");
+    client.call("sell", &json!({"item": "salt", "count": 1}));
+    let third = client.call("sell", &json!({"item": "salt", "count": 1}));
+    let burn = json!({"upstream": "shop", "tool": "burn"});
+    assert_eq!(meta(&third)["readings"]["not_rechecked"], json!([sell, burn]), "each once: {third}");
+    assert_eq!(shop.count("sell"), 3, "and none was made to compare it");
+    client.end();
+    assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
+}
