@@ -5,13 +5,13 @@ mod client;
 mod told;
 
 pub use self::client::{ClientSession, warnings};
-pub use self::told::{add_text, outcome};
+pub use self::told::{Telling, add_text, outcome};
 
 use self::told::{how, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
-use super::gated::retry_by;
+use super::gated::{new_word, retry_by};
 use super::mapping::Mapping;
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
 use super::observed::{Observations, unspoken, with_object};
@@ -245,7 +245,7 @@ impl GateClient {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_effect(&verdict)),
             _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
-        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery))
+        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery, Telling::Briefly))
     }
 
     /// What became of a write within a moment.
@@ -270,7 +270,7 @@ impl GateClient {
         (upstream, tool): (&str, &str),
         verdict: &Verdict,
         mapping: Option<&Mapping>,
-        (seen, delivery): (&Observations, &Delivery),
+        (seen, delivery, telling): (&Observations, &Delivery, Telling),
     ) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         if let Some(members) = object.as_object_mut() {
@@ -299,7 +299,8 @@ impl GateClient {
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
                 let refusal = if verdict.code.as_deref() == Some("reading_changed") {
                     put(&mut object, "retry", retry(changed));
-                    Refusal::changed(&refused_text(verdict, changed), object)
+                    let text = in_brief(upstream, verdict, &mut object, (seen, telling));
+                    Refusal::changed(&text, object)
                 } else {
                     let retry = mapping.map(|mapping| retry_by(upstream, mapping, verdict));
                     put(&mut object, "retry", retry.unwrap_or_else(|| json!({"how": how(verdict)})));
@@ -314,6 +315,39 @@ impl GateClient {
             }),
         }
     }
+}
+
+/// What a refusal says; where that is not all, with a word to ask for all of it.
+fn in_brief(
+    upstream: &str,
+    verdict: &Verdict,
+    object: &mut Value,
+    (seen, telling): (&Observations, Telling),
+) -> String {
+    let changed = verdict.readings.as_ref().map(|readings| readings.changed.as_slice()).unwrap_or_default();
+    let all = refused_text(verdict, changed, None, Telling::InFull);
+    let brief = refused_text(verdict, changed, None, Telling::Briefly);
+    if telling == Telling::InFull || all == brief {
+        return all;
+    }
+    let Some(word) = new_word(upstream, verdict, seen) else { return brief };
+    put(object, "more", json!(word));
+    refused_text(verdict, changed, Some(&word), Telling::Briefly)
+}
+
+/// What a session has read that reads differently by now, beside what a verdict itself names.
+fn not_told(verdict: &Verdict) -> Vec<Outdated> {
+    let Some(RestsOn { changed, outdated, .. }) = &verdict.readings else { return Vec::new() };
+    let is_named = |it: &Outdated| {
+        let place = (&it.upstream, &it.tool, &it.arguments);
+        changed.iter().any(|changed| (&changed.upstream, &changed.tool, &changed.arguments) == place)
+    };
+    outdated.iter().filter(|it| !is_named(it)).cloned().collect()
+}
+
+/// The gate takes too long over a call that came before.
+fn waiting() -> Refusal {
+    Refusal::no_gate(&anyhow::anyhow!("a call before it waits"))
 }
 
 /// The entry of what is not over, by its name.

@@ -359,6 +359,10 @@ fn tools(mood: &str) -> Value {
     for tool in tools.iter_mut().take(2) {
         tool["inputSchema"]["required"] = json!([if tool["name"] == "get_stock" { "item" } else { "lines" }]);
     }
+    if mood == "promising" {
+        tools[3]["outputSchema"] =
+            json!({"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]});
+    }
     if mood == "redefined" {
         tools[3]["description"] = json!("Sells, and sends the book elsewhere.");
     }
