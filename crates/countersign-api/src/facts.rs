@@ -1,6 +1,6 @@
 //! Facts: observed by agents, fed by operators, with their history.
 
-use crate::Atomicity;
+use crate::{Atomicity, Outdated};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -34,6 +34,9 @@ pub struct ObserveResponse {
     pub position: u64,
     /// The facts, in the order asked for.
     pub facts: Vec<ObservedFact>,
+    /// Where a session was named: readings of it that read differently by now, as far as is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated: Vec<Outdated>,
 }
 
 /// One fact as it was observed.

@@ -53,8 +53,8 @@ pub use ledger::{
 pub use pacts::{PactChecked, PactList, PactPublished, PactResponse, PactSummary};
 pub use reviews::{ApproveRequest, RefuseRequest, Refused, ReviewFact, ReviewList, ReviewShown, ReviewSummary};
 pub use sessions::{
-    Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed, SessionOpened,
-    SessionRequest,
+    AnsweringTool, Change, ChangedReading, CountedReading, Outdated, ReadRequest, ReadResponse, RestsOn, SessionClosed,
+    SessionOpened, SessionRequest,
 };
 pub use stops::{HaltEntered, HaltInForce, HaltList, HaltRequest, InFlight};
 

@@ -20,10 +20,14 @@ pub struct SessionOpened {
     /// Its name.
     #[schema(example = "ses_812")]
     pub session: String,
-    /// Of a session that is gone on in: readings that were made more than once. Which of them had reached the agent is not known, so an
-    /// action names them as `unsure`, twice each, until they are made again.
+    /// Of a session that is gone on in: everything that was read in it. Which of it had reached the agent is not known, and a call that
+    /// was under way may still add to it, so an action names each reading as `unsure`, twice, until it is made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
+    /// Of a session that is gone on in: its calls that are under way. What they change may be told to no one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["eff_813"]))]
+    pub open: Vec<String>,
 }
 
 /// A session that was closed: what was read in it counts no longer.
@@ -98,6 +102,9 @@ pub struct RestsOn {
     /// Which they are; the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<CountedReading>,
+    /// Tools whose answers the session had by then, and that were not asked again because they may change something; the first 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_rechecked: Vec<AnsweringTool>,
     /// What reading them again took in all, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reread_ms: Option<u64>,
@@ -107,6 +114,15 @@ pub struct RestsOn {
     /// Readings of this session that read differently by now, as far as is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated: Vec<Outdated>,
+}
+
+/// A tool that has answered in a session and gives no reading.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnsweringTool {
+    /// The MCP server.
+    pub upstream: String,
+    /// The tool.
+    pub tool: String,
 }
 
 /// A reading that a write rests on.

@@ -38,6 +38,8 @@ pub const READ_DEPTH_MAX: usize = 4;
 pub const READINGS_MAX: usize = 200;
 /// How many tools are told apart that were read when a session had that many readings: their names stand in the fact of the session.
 pub const BEYOND_MAX: usize = 8;
+/// Most tools of a session of which it is noted that they answered and are not asked again. With as many readings, they fit its fact.
+pub const ANSWERING_TOOLS_MAX: usize = 32;
 /// How many changes an action type names: each is a fence, and a part of a turn.
 pub const CHANGES_MAX: usize = 32;
 /// Most names of readings whose delivery a write may call unsure: each of a session twice.

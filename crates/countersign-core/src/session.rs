@@ -5,9 +5,11 @@
 //! `Session`: whose it is, and which readings it has. Neither type is in the catalogue, so no pact reads them, no operator feeds them and
 //! no agent observes them: an agent cannot add a reading, nor take one out (I8).
 
+mod answered;
 mod beyond;
 mod told;
 
+pub use answered::{answered, not_rechecked};
 pub use beyond::{beyond_in, read_beyond};
 pub use told::{keeps_content, told};
 
@@ -161,6 +163,11 @@ impl Reading {
         fields.extend([
             (SmolStr::new_static("digest"), text(&self.digest.to_string())),
             (SmolStr::new_static("projection"), Value::String(self.projection.clone())),
+        ]);
+        if let Some(repeats) = before.and_then(Held::of).and_then(|before| before.repeated_by(self)) {
+            fields.push((SmolStr::new_static("repeats"), Value::Long(repeats)));
+        }
+        fields.extend([
             (SmolStr::new_static("session"), text(&session.to_string())),
             (SmolStr::new_static("tool"), Value::String(self.place.tool.clone())),
             (SmolStr::new_static("upstream"), Value::String(self.place.upstream.clone())),
@@ -182,6 +189,8 @@ pub struct Held {
     pub digest: Digest,
     /// The digest of the reading that it took the place of.
     pub before: Option<Digest>,
+    /// How many versions right before this one read the same.
+    pub repeats: u64,
 }
 
 impl Held {
@@ -204,7 +213,17 @@ impl Held {
         let (projection, content) = (text("projection")?, text("content"));
         let reading = Reading { place, at_ms, digest, projection, content };
         let before = text("before").and_then(|before| before.parse().ok());
-        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before })
+        let repeats = match value.get("repeats") {
+            Some(Value::Long(repeats)) => u64::try_from(*repeats).ok()?,
+            _ => 0,
+        };
+        Some(Self { fact: fact.id.clone(), version: fact.version(), reading, digest, before, repeats })
+    }
+
+    /// How many versions right before the next one read the same as that; `None` where this one does not.
+    fn repeated_by(&self, next: &Reading) -> Option<i64> {
+        let is_same = self.digest == next.digest && self.reading.projection == next.projection;
+        i64::try_from(self.repeats.saturating_add(1)).ok().filter(|_| is_same)
     }
 
     /// Its session.

@@ -1,6 +1,7 @@
 //! What conditions see of readings: the latest of a tool in the session, as it is recorded. At the intent that is what the agent had
 //! read; at the dispatch what the intent noted, which reads the same now, or the write does not go off.
 
+use super::readings::has_arrived;
 use super::{Deciding, Snapshot, Stage};
 use crate::ids::FactId;
 use crate::reason::{Reason, Unusable, UnusableReading};
@@ -8,8 +9,8 @@ use crate::session::Held;
 use crate::value::Attributes;
 use smol_str::SmolStr;
 
-/// A reading of the session, with the entry that wrote it and whether it is the version that counts.
-type Counted = (u64, Held, bool);
+/// A reading of the session, with the entry that wrote it and the version that counts.
+type Counted = (u64, Held, u64);
 
 impl<S: Snapshot> Deciding<'_, S> {
     /// The values of the readings that conditions mention, by name; or why there is none.
@@ -23,12 +24,15 @@ impl<S: Snapshot> Deciding<'_, S> {
                 let place = &held.reading.place;
                 place.upstream == ty.upstream && place.tool == ty.tool
             };
-            let mut of_tool = held.iter().filter(of_tool);
-            // Which of them was the latest is not known any more where one was read again.
-            let value = match of_tool.clone().max_by_key(|(entry, ..)| *entry) {
+            let of_tool: Vec<&Counted> = held.iter().filter(of_tool).collect();
+            let is_again = |(_, held, noted): &&Counted| held.version != *noted;
+            let value = match of_tool.iter().max_by_key(|(entry, ..)| *entry) {
                 None => Err(Unusable::NotRead),
-                Some(_) if of_tool.any(|(.., is_noted)| !is_noted) => Err(Unusable::ReadMeanwhile),
-                Some((_, held, _)) => ty.value(&held.reading),
+                // Which of them was the latest is not known any more.
+                Some(_) if of_tool.len() > 1 && of_tool.iter().any(is_again) => Err(Unusable::ReadMeanwhile),
+                Some((_, held, noted)) if has_arrived(self.action, held, *noted) => ty.value(&held.reading),
+                Some(it) if is_again(it) => Err(Unusable::ReadMeanwhile),
+                Some(_) => Err(Unusable::NotArrived),
             };
             (name.clone(), value)
         };
@@ -43,14 +47,17 @@ impl<S: Snapshot> Deciding<'_, S> {
         match self.stage {
             Stage::Intent => {
                 let readings = self.session().into_iter().flat_map(|session| session.readings().collect::<Vec<_>>());
-                readings.filter_map(|fact| found(&fact)).map(|(entry, held)| (entry, held, true)).collect()
+                let found = readings.filter_map(|fact| found(&fact));
+                found
+                    .map(|(entry, held)| {
+                        let noted = held.version;
+                        (entry, held, noted)
+                    })
+                    .collect()
             }
             Stage::Dispatch(_, rests_on) => {
                 let noted = rests_on.iter().filter_map(|(fact, version)| Some((found(fact)?, *version)));
-                noted
-                    .map(|((entry, held), version)| (entry, held.version == version, held))
-                    .map(|(e, is, h)| (e, h, is))
-                    .collect()
+                noted.map(|((entry, held), version)| (entry, held, version)).collect()
             }
             // External facts and readings are not decided on together: see the loader.
             Stage::Judgement(_) => Vec::new(),

@@ -58,7 +58,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             .sort_by(|(_, one), (_, other)| (one.reading.at_ms, &one.fact).cmp(&(other.reading.at_ms, &other.fact)));
         for (_, held) in &readings {
             index.add_names(&held.fact, &as_sent(&held.reading.place.arguments));
-            match &held.reading.content {
+            // Where the agent may know what was read before, that is what its write carries, and only this is kept.
+            let is_known = rested_on(self.action, held, held.version).is_some();
+            match held.reading.content.as_ref().filter(|_| is_known) {
                 Some(content) => index.add(&held.fact, content),
                 None => index.add_unknown(&held.fact),
             }
@@ -104,7 +106,9 @@ impl<S: Snapshot> Deciding<'_, S> {
             return Err(Reason::TooManyReadings { session: session.id });
         }
         let readings = counted(guard, &session, self.snapshot);
-        let is_read = |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place));
+        let has_arrived = |held: &Held| some_has_arrived(self.action, held);
+        let is_read =
+            |tool: &&SmolStr| readings.iter().any(|(_, held)| names(tool, &held.reading.place) && has_arrived(held));
         let missing: Vec<SmolStr> = guard.must_read.iter().filter(|tool| !is_read(tool)).cloned().collect();
         if !missing.is_empty() {
             return Err(Reason::ReadingRequired { tools: missing });
@@ -213,17 +217,45 @@ fn differing(effect: &Effect, rereads: &[Reread], snapshot: &impl Snapshot) -> R
 /// The digest that the write rests on: that of the version that the intent noted. Where it is not known whether that version had
 /// reached the agent, the one before it counts as well, and if they differ nothing is the same as both.
 pub(crate) fn rested_on(action: &Action, held: &Held, version: u64) -> Option<Digest> {
-    let name = held.reading.place.name();
-    let unsure = action.unsure.iter().filter(|unsure| **unsure == name).count();
-    match (held.version.checked_sub(version)?, unsure) {
-        (0, 0) => Some(held.digest),
+    let since = held.version.checked_sub(version)?;
+    match (since, unsure(action, held)) {
         // It was made once: the agent knows this content or none.
         (0, _) if held.before.is_none() => Some(held.digest),
-        (0, 1) => Some(held.digest).filter(|digest| held.before.is_none_or(|before| before == *digest)),
+        _ if has_arrived(action, held, version) => Some(held.digest),
         (1, 0) => held.before,
         // Read so often meanwhile, or so often without reaching the agent, that it is no longer known.
         _ => None,
     }
+}
+
+/// Whether the agent had what a reading holds now when the intent noted this version: each version that may have been the last to reach
+/// it reads the same.
+pub(super) fn has_arrived(action: &Action, held: &Held, version: u64) -> bool {
+    let Some(since) = held.version.checked_sub(version) else { return false };
+    match unsure(action, held) {
+        0 => since <= held.repeats,
+        1 => since.saturating_add(1) <= held.repeats,
+        // Two answers, of which the agent may know neither.
+        _ => false,
+    }
+}
+
+/// Whether any answer has reached the agent, whichever.
+fn some_has_arrived(action: &Action, held: &Held) -> bool {
+    match unsure(action, held) {
+        0 => true,
+        1 => held.before.is_some(),
+        _ => false,
+    }
+}
+
+/// How many answers of a reading may not have reached the agent; two are as good as all.
+fn unsure(action: &Action, held: &Held) -> usize {
+    if action.unsure.is_empty() {
+        return 0;
+    }
+    let name = held.reading.place.name();
+    action.unsure.iter().filter(|unsure| **unsure == name).count()
 }
 
 /// The readings among what a decision read, with the versions that they had.

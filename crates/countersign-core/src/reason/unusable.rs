@@ -30,4 +30,6 @@ pub enum Unusable {
     OtherType,
     /// It was read again since the action was asked for, and which reading was the latest then is not known any more.
     ReadMeanwhile,
+    /// Its latest answer may not have reached the agent, which then knows another or none.
+    NotArrived,
 }

@@ -139,6 +139,7 @@ impl Reason {
                         Unusable::NoSuchPlace => "has no object where the pact says",
                         Unusable::OtherType => "lacks an attribute, or has it with another type",
                         Unusable::ReadMeanwhile => "was read again meanwhile",
+                        Unusable::NotArrived => "may not have reached this agent",
                     };
                     format!("what {} answered {why}", it.tool)
                 };

@@ -10,7 +10,7 @@ use countersign_core::session::{self, Held, READING, SESSION, Session, SessionId
 use countersign_core::state::{State, written};
 use countersign_core::value::Value;
 
-/// A session that was opened or closed.
+/// A session that was opened or closed, or in which a tool has answered that gives no reading.
 pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> Result<Event, Fault> {
     let first = writes.first().ok_or_else(|| "it writes nothing".to_owned())?;
     let id: SessionId = first.fact.id().parse().map_err(|error| format!("{error}"))?;
@@ -19,6 +19,16 @@ pub(super) fn session_again(entry: &Entry, writes: &[Write], state: &State) -> R
         let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
         return Ok(Event::Session { writes: session::close(&session, state) });
     };
+    // A session has the number of the entry that opened it. A later one notes a tool that has answered.
+    if id.0 != entry.index {
+        let session = Session::find(id, state).map_err(|refused| refused.to_string());
+        let session = session.map_err(Fault::on(RestsOn::Session(id.0)))?;
+        let known = session::not_rechecked(&session.fact, u64::MAX);
+        let now = written(first, (entry.index, entry.time_ms), &entry.by);
+        let tool = session::not_rechecked(&now, u64::MAX).into_iter().find(|tool| !known.contains(tool));
+        let tool = tool.ok_or_else(|| format!("nothing is noted in {id}"))?;
+        return Ok(Event::Session { writes: session::answered(&session, &tool, state) });
+    }
     let agent = match value.get("agent") {
         Some(Value::String(agent)) => AgentId::new(agent.clone()).map_err(|error| error.to_string())?,
         _ => return Err("it opens a session of no agent".to_owned().into()),

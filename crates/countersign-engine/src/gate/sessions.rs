@@ -6,6 +6,7 @@ use crate::request::{Answer, Refusal, Request};
 use countersign_core::call::{EffectId, ExternalHow, ExternalRead};
 use countersign_core::canonical::Canonical;
 use countersign_core::decide::external_read;
+use countersign_core::effect::Effect;
 use countersign_core::fence::check_holder;
 use countersign_core::identity::Auth;
 use countersign_core::ids::{AgentId, Digest};
@@ -67,12 +68,19 @@ impl Gate {
         Session::of(session, agent, &self.view()).is_ok()
     }
 
-    /// What was read in a session more than once: which of its contents an agent knows depends on what has reached it.
-    pub fn read_more_than_once(&self, session: SessionId) -> Vec<Place> {
+    /// Everything that was read in a session. Which of it an agent knows depends on what has reached it, and a call that was under way
+    /// when its client was cut off may still add to it.
+    pub fn places_read(&self, session: SessionId) -> Vec<Place> {
         let view = self.view();
         let Ok(session) = Session::find(session, &view) else { return Vec::new() };
-        let held = session.readings().filter_map(|fact| Held::of(view.fact(&fact)?));
-        held.filter(|held| held.before.is_some()).map(|held| held.reading.place).collect()
+        session.readings().filter_map(|fact| Some(Held::of(view.fact(&fact)?)?.reading.place)).collect()
+    }
+
+    /// The calls under way that were asked for in a session.
+    pub fn calls_open_in(&self, session: SessionId) -> Vec<EffectId> {
+        let view = self.view();
+        let is_of = |(_, effect): &(EffectId, &Effect)| effect.action.session == Some(session);
+        view.effects_open().filter(is_of).map(|(id, _)| id).collect()
     }
 
     /// Closes a session of an agent.

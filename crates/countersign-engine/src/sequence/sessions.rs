@@ -6,6 +6,7 @@ use countersign_core::call::EffectId;
 use countersign_core::code::Code;
 #[cfg(not(feature = "sabotage"))]
 use countersign_core::decide;
+use countersign_core::decide::target;
 use countersign_core::decision::Decision;
 use countersign_core::effect::EffectRefusal;
 use countersign_core::fence::check_holder;
@@ -100,6 +101,21 @@ impl Sequencer {
         entered
     }
 
+    /// Notes which tool has answered, where that is told and is no reading: it is not asked again before later writes.
+    fn note_answer(&mut self, batch: &mut Batch, settlement: &Settlement, now_ms: u64) {
+        if settlement.evidence.result.is_none() && settlement.evidence.unkept.is_none() {
+            return;
+        }
+        let writes = self.state.effects.find(settlement.effect).ok().and_then(|effect| {
+            let (upstream, tool) = target(&effect.action, &*self.state)?;
+            let session = Session::find(effect.action.session?, &*self.state).ok()?;
+            Some(session::answered(&session, &format!("{upstream}/{}", tool?), &*self.state))
+        });
+        if let Some(writes) = writes.filter(|writes| !writes.is_empty()) {
+            self.enter(batch, now_ms, AgentId::gate(), Auth::None, Event::Session { writes }, None);
+        }
+    }
+
     /// Settles a call. What is told with its outcome is entered right in front of it: whoever tells of the one finds the other there.
     pub(super) fn settle_as_read(
         &mut self,
@@ -111,6 +127,7 @@ impl Sequencer {
     ) {
         // Ended meanwhile, by a person: then nothing is told, and nothing replaced.
         if self.state.effects.settling(settlement.effect, settlement.outcome).is_ok() {
+            self.note_answer(batch, &settlement, now_ms);
             self.refresh(batch, settlement.effect, fresh, now_ms);
         }
         self.settle(batch, settlement, reply, now_ms);

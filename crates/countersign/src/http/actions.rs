@@ -61,13 +61,18 @@ pub async fn observe(State(app): State<Arc<App>>, caller: Caller, request: Reque
             }
         }
     } else {
+        if let Some(session) = session {
+            app.gate.may_read_in((session, &caller.name, &caller.auth))?;
+        }
         app.gate.observe(caller.name, ids)?
     };
+    let outdated = session.map(|session| app.gate.outdated(session)).unwrap_or_default();
     json(&ObserveResponse {
         observation: observed.token,
         observed_at: observed.observed_at_ms,
         position: observed.position,
         facts: observed.facts.into_iter().map(|fact| shown(fact, answers)).collect(),
+        outdated: outdated.iter().map(sessions::outdated).collect(),
     })
 }
 

@@ -28,13 +28,18 @@ pub async fn open(State(app): State<Arc<App>>, caller: Caller, request: Request)
     };
     fields.done()?;
     let open = move |gate: &Gate| match follows.filter(|follows| gate.is_session_of(*follows, &caller.name)) {
-        Some(follows) => Ok((follows, gate.read_more_than_once(follows))),
-        None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new())),
+        // In this order: a call that ends in between has added to what was read.
+        Some(follows) => {
+            let open = gate.calls_open_in(follows);
+            Ok((follows, gate.places_read(follows), open))
+        }
+        None => gate.open_session(caller.name, caller.auth).map(|opened| (opened, Vec::new(), Vec::new())),
     };
-    let (session, unsure) = app.blocking(open).await?;
+    let (session, unsure, open) = app.blocking(open).await?;
     json(&SessionOpened {
         session: session.to_string(),
         unsure: unsure.iter().map(|place| place.name().to_string()).collect(),
+        open: open.iter().map(ToString::to_string).collect(),
     })
 }
 

@@ -50,29 +50,55 @@ enum Telling {
     LeftOpen,
 }
 
+/// How much is known of a call, in the order in which it becomes known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    /// It has come.
+    Come,
+    /// Under which names it may read.
+    Named,
+    /// Nothing that is read from now on can count for it.
+    Noted,
+}
+
+/// The readings that an answer may hold, and how many of each.
+#[derive(Debug, Clone, Default)]
+struct Readings {
+    names: Vec<String>,
+    each: usize,
+}
+
 /// A call whose answer is on its way.
 #[derive(Debug)]
 struct OnItsWay {
-    /// The name of the reading, if it turns out to be one.
-    name: String,
+    /// What it reads, if it turns out to read.
+    readings: Mutex<Readings>,
     telling: Mutex<Telling>,
-    /// Whether nothing that is read from now on can count for it.
-    is_noted: Mutex<bool>,
-    noted: Condvar,
+    known: Mutex<Known>,
+    changed: Condvar,
 }
 
 impl OnItsWay {
-    /// What it rests on, if it is a write, is noted at the gate.
-    fn note(&self) {
-        *self.is_noted.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.noted.notify_all();
+    fn become_known(&self, now: Known) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = now.max(*known);
+        self.changed.notify_all();
     }
 
-    /// Waits for that; whether it came in time.
-    fn is_noted_within(&self, within: Duration) -> bool {
-        let is_noted = self.is_noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.noted.wait_timeout_while(is_noted, within, |is_noted| !*is_noted);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+    /// What it rests on, if it is a write, is noted at the gate.
+    fn note(&self) {
+        self.become_known(Known::Noted);
+    }
+
+    /// Waits until so much is known; whether it came in time.
+    fn is_known_within(&self, wanted: Known, within: Duration) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(known, within, |known| *known < wanted);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 >= wanted
+    }
+
+    fn readings(&self) -> Readings {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn telling(&self) -> MutexGuard<'_, Telling> {
@@ -92,8 +118,19 @@ pub struct Marks {
     open: BTreeSet<u64>,
     /// Outcomes that reached no one.
     untold: VecDeque<String>,
-    /// Whether something may have been read in it that is not known here.
-    is_unknown: bool,
+    /// What its client was warned of: where it was read, and since when it reads differently.
+    warned: BTreeSet<(String, String, u64)>,
+    /// The session, where single requests name it.
+    named: Option<Named>,
+}
+
+/// A session that single requests name.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// As the gate knows it. Anyone can guess that.
+    pub name: String,
+    /// As the client is told, and no one else.
+    pub told: String,
 }
 
 /// The marks of one session.
@@ -121,12 +158,14 @@ impl Marks {
         self.lost.clear();
     }
 
-    fn lose(&mut self, name: &str) {
+    fn lose(&mut self, readings: Readings) {
         if self.lost.len() >= LOST_MAX {
             let read = &self.read;
             self.lost.retain(|name, _| read.contains(name));
         }
-        *self.lost.entry(name.to_owned()).or_default() += 1;
+        for name in readings.names {
+            *self.lost.entry(name).or_default() += readings.each;
+        }
     }
 
     /// An answer has arrived that came after so many that were lost.
@@ -151,9 +190,22 @@ impl Marks {
         }
     }
 
-    /// What is still to be told of outcomes that reached no one. Told once.
-    pub fn take_untold(&mut self) -> Vec<String> {
-        self.untold.drain(..).collect()
+    /// What is still to be told of outcomes that reached no one, as far as there is room. Told once.
+    pub fn take_untold(&mut self, room: &mut usize) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(line) = self.untold.pop_front_if(|line| line.len() < *room) {
+            *room = room.saturating_sub(line.len()).saturating_sub(1);
+            told.push(line);
+        }
+        told
+    }
+
+    /// Whether its client was not warned yet that what was read there reads differently since then. From now on it was.
+    pub fn warns(&mut self, (tool, arguments): (String, String), since_ms: u64) -> bool {
+        if self.warned.len() >= LOST_MAX {
+            self.warned.clear();
+        }
+        self.warned.insert((tool, arguments, since_ms))
     }
 
     /// Effects whose outcome was not told.
@@ -169,30 +221,34 @@ impl Marks {
         }
     }
 
-    /// What was read before this gateway knew the session: which of it reached the client is not known.
-    pub fn follow(&mut self, unsure: Vec<String>) {
-        self.is_unknown = false;
+    /// The session was cut off, and is gone on in: of what was read in it, and of what its calls under way will have changed, it is not
+    /// known what reached the client.
+    pub fn follow(&mut self, unsure: Vec<String>, open: impl IntoIterator<Item = u64>) {
         for name in unsure {
             self.lost.insert(name.clone(), 2);
             self.read.insert(name);
         }
+        self.open.extend(open);
     }
 
-    /// Whether something may have been read in it that is not known here.
-    pub fn is_unknown(&self) -> bool {
-        self.is_unknown
+    /// The session, where single requests name it.
+    pub fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
     }
 
     /// What a write cannot be sure that the client knows: what was on its way when it came, and what was lost. A name that is there
     /// twice stands for two answers, of which the client may know neither.
     fn unsure(&self, before: &Before) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         // What a call tells that may write is the difference of any reading.
         let mut of_all = self.open.union(&before.open).count();
         for one in &before.on_their_way {
             let telling = one.telling();
-            if matches!(*telling, Telling::Unknown | Telling::Reads | Telling::Read) && !one.name.is_empty() {
-                *counts.entry(&one.name).or_default() += 1;
+            if matches!(*telling, Telling::Unknown | Telling::Reads | Telling::Read) {
+                let Readings { names, each } = one.readings();
+                for name in names {
+                    *counts.entry(name).or_default() += each;
+                }
             }
             if matches!(*telling, Telling::Unknown | Telling::Writes | Telling::Outcome { .. }) {
                 of_all += 1;
@@ -203,10 +259,10 @@ impl Marks {
             let lost = |lost: &BTreeMap<String, usize>| lost.get(name).copied().unwrap_or_default();
             let lost = lost(&self.lost).max(lost(&before.lost));
             if lost + of_all > 0 {
-                *counts.entry(name).or_default() += lost + of_all;
+                *counts.entry(name.clone()).or_default() += lost + of_all;
             }
         }
-        counts.into_iter().flat_map(|(name, count)| std::iter::repeat_n(name.to_owned(), count.min(2))).collect()
+        counts.into_iter().flat_map(|(name, count)| std::iter::repeat_n(name, count.min(2))).collect()
     }
 }
 
@@ -231,8 +287,13 @@ pub struct Delivery {
 impl Delivery {
     /// A call comes that may read under this name.
     pub fn begin(marks: &Shared, name: String) -> Arc<Self> {
-        let telling = Mutex::new(Telling::Unknown);
-        let this = Arc::new(OnItsWay { name, telling, is_noted: Mutex::new(false), noted: Condvar::new() });
+        let names = Some(name).filter(|name| !name.is_empty()).into_iter().collect();
+        let this = Arc::new(OnItsWay {
+            readings: Mutex::new(Readings { names, each: 1 }),
+            telling: Mutex::new(Telling::Unknown),
+            known: Mutex::new(Known::Come),
+            changed: Condvar::new(),
+        });
         let mut known = lock(marks);
         let (on_their_way, lost, open) = (known.on_their_way.clone(), known.lost.clone(), known.open.clone());
         let before = Before { on_their_way, lost, open };
@@ -261,9 +322,32 @@ impl Delivery {
     /// Waits until no write that came before this call can rest on what this call reads: it was sent without knowing that. An error if
     /// the gate takes too long.
     pub fn waits_for_writes(&self) -> Result<(), TooLong> {
+        self.waits_for(Known::Noted)
+    }
+
+    /// Waits until it is known which readings the calls before this one may make: what they keep before this one is noted has not
+    /// arrived. An error if the gate takes too long.
+    pub fn waits_for_names(&self) -> Result<(), TooLong> {
+        self.waits_for(Known::Named)
+    }
+
+    fn waits_for(&self, wanted: Known) -> Result<(), TooLong> {
         let until = Instant::now() + NOTED_WITHIN;
-        let is_noted = |one: &Arc<OnItsWay>| one.is_noted_within(until.saturating_duration_since(Instant::now()));
-        if self.before.on_their_way.iter().all(is_noted) { Ok(()) } else { Err(TooLong) }
+        let left = || until.saturating_duration_since(Instant::now());
+        let is_known = |one: &Arc<OnItsWay>| one.is_known_within(wanted, left());
+        if self.before.on_their_way.iter().all(is_known) { Ok(()) } else { Err(TooLong) }
+    }
+
+    /// If it reads, it reads what its arguments name.
+    pub fn is_named(&self) {
+        self.this.become_known(Known::Named);
+    }
+
+    /// What it reads is kept under these names, each so often, and not under that of the call: as the source of facts, a tool is called
+    /// with arguments in one spelling.
+    pub fn keeps_as(&self, names: Vec<String>, each: usize) {
+        *self.this.readings.lock().unwrap_or_else(PoisonError::into_inner) = Readings { names, each };
+        self.is_named();
     }
 
     /// What this write rests on is noted at the gate.
@@ -278,7 +362,9 @@ impl Delivery {
 
     /// The gate is asked to read.
     pub fn reads(&self) {
-        lock(&self.marks).reads(self.this.name.clone());
+        let mut marks = lock(&self.marks);
+        self.this.readings().names.into_iter().for_each(|name| marks.reads(name));
+        drop(marks);
         self.tells(Telling::Reads);
     }
 
@@ -348,7 +434,7 @@ impl Delivery {
         let mut marks = lock(&self.marks);
         marks.on_their_way.retain(|one| !Arc::ptr_eq(one, &self.this));
         self.this.note();
-        let name = self.this.name.as_str();
+        let readings = self.this.readings();
         match (self.this.telling().clone(), is_made) {
             (Telling::Nothing | Telling::LeftOpen, _) | (Telling::Outcome { effect: None, .. }, true) => {}
             (Telling::Outcome { effect: Some(effect), line }, true) => {
@@ -366,14 +452,16 @@ impl Delivery {
             }
             (Telling::Read, true) => {
                 // What was lost since this call came may be newer.
-                let before = self.before.lost.get(name).copied().unwrap_or_default();
-                marks.found(name, before);
+                for name in &readings.names {
+                    let before = self.before.lost.get(name).copied().unwrap_or_default();
+                    marks.found(name, before);
+                }
             }
-            (Telling::Read | Telling::Reads, _) => marks.lose(name),
+            (Telling::Read | Telling::Reads, _) => marks.lose(readings),
             (Telling::Writes, _) => marks.lose_all(),
             (Telling::Unknown, _) => {
                 marks.lose_all();
-                marks.lose(name);
+                marks.lose(readings);
             }
         }
     }
@@ -385,184 +473,31 @@ impl Drop for Delivery {
     }
 }
 
-/// The marks of sessions that single requests name, newest last.
+/// The marks of sessions that single requests name, newest last. Only what this gateway has opened can be named: of another session it
+/// would not know what had reached its client.
 #[derive(Debug, Default)]
-pub struct Sessions(Mutex<VecDeque<(String, Shared)>>);
+pub struct Sessions(Mutex<VecDeque<Shared>>);
 
 impl Sessions {
-    /// Those of a session that a request names. Of one that is not known here, something may have been read.
-    pub fn named(&self, name: &str) -> Shared {
+    /// Those of a session that a request names; `None` where it was not opened here, or too long ago.
+    pub fn named(&self, told: &str) -> Option<Shared> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().position(|(of, _)| of == name);
-        let marks = match at.and_then(|at| known.remove(at)) {
-            Some((_, marks)) => marks,
-            None => Arc::new(Mutex::new(Marks { is_unknown: true, ..Marks::default() })),
-        };
-        known.push_back((name.to_owned(), Arc::clone(&marks)));
-        while known.len() > SESSIONS_MAX {
-            known.pop_front();
-        }
-        marks
+        let at = known.iter().position(|marks| lock(marks).named().is_some_and(|named| named.told == told))?;
+        let marks = known.remove(at)?;
+        known.push_back(Arc::clone(&marks));
+        Some(marks)
     }
 
     /// A session was opened for a request that named none.
-    pub fn opened(&self, name: &str, marks: &Shared) {
+    pub fn opened(&self, named: Named, marks: &Shared) {
+        lock(marks).named = Some(named);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push_back((name.to_owned(), Arc::clone(marks)));
+        known.push_back(Arc::clone(marks));
+        while known.len() > SESSIONS_MAX {
+            known.pop_front();
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(marks: &Shared, name: &str) -> Arc<Delivery> {
-        let delivery = Delivery::begin(marks, name.to_owned());
-        delivery.reads();
-        delivery.tells_reading();
-        delivery
-    }
-
-    fn unsure(marks: &Shared) -> Vec<String> {
-        let delivery = Delivery::begin(marks, "a write".to_owned());
-        delivery.tells_nothing();
-        delivery.unsure()
-    }
-
-    #[test]
-    fn what_is_handed_over_is_known_and_what_is_dropped_is_not() {
-        let marks = Shared::default();
-        read(&marks, "a").made();
-        assert_eq!(unsure(&marks), [""; 0]);
-        drop(read(&marks, "a"));
-        assert_eq!(unsure(&marks), ["a"]);
-        drop(read(&marks, "a"));
-        drop(read(&marks, "a"));
-        assert_eq!(unsure(&marks), ["a", "a"], "twice says enough");
-        read(&marks, "a").made();
-        assert_eq!(unsure(&marks), [""; 0]);
-    }
-
-    #[test]
-    fn a_write_counts_what_had_arrived_when_it_came_and_nothing_later() {
-        let marks = Shared::default();
-        read(&marks, "a").made();
-        drop(read(&marks, "a"));
-        let write = Delivery::begin(&marks, "w".to_owned());
-        let late = read(&marks, "a");
-        assert_eq!(write.unsure(), ["a"]);
-        late.made();
-        assert_eq!(write.unsure(), ["a"], "the write came before that arrived");
-        write.tells_nothing();
-        // What was lost while an answer was on its way is not known by that answer.
-        let on_its_way = read(&marks, "a");
-        let other = Delivery::begin(&marks, "w".to_owned());
-        other.writes();
-        drop(other);
-        on_its_way.made();
-        assert_eq!(unsure(&marks), ["a"]);
-    }
-
-    #[test]
-    fn a_read_behind_a_write_waits_until_the_write_is_noted() {
-        let marks = Shared::default();
-        let write = Delivery::begin(&marks, "w".to_owned());
-        write.writes();
-        let behind = Delivery::begin(&marks, "a".to_owned());
-        let (told, heard) = std::sync::mpsc::channel();
-        let waiting = std::thread::spawn(move || {
-            behind.waits_for_writes().expect("is noted in time");
-            told.send(()).expect("is heard");
-        });
-        assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "the write is not noted");
-        write.is_noted();
-        heard.recv_timeout(Duration::from_secs(20)).expect("goes on");
-        waiting.join().expect("ends");
-    }
-
-    #[test]
-    fn an_answer_without_a_reading_makes_none_known() {
-        let marks = Shared::default();
-        read(&marks, "a").made();
-        drop(read(&marks, "a"));
-        // The gate says for certain that it has read nothing.
-        let refused = Delivery::begin(&marks, "a".to_owned());
-        refused.reads();
-        refused.tells_nothing();
-        refused.made();
-        assert_eq!(unsure(&marks), ["a"]);
-        // Here it may have read.
-        let silent = Delivery::begin(&marks, "a".to_owned());
-        silent.reads();
-        silent.made();
-        assert_eq!(unsure(&marks), ["a", "a"]);
-    }
-
-    #[test]
-    fn what_a_write_tells_is_not_known_before_it_was_told() {
-        let marks = Shared::default();
-        read(&marks, "a").made();
-        read(&marks, "b").made();
-        let write = Delivery::begin(&marks, "w".to_owned());
-        write.writes();
-        let other = Delivery::begin(&marks, "w".to_owned());
-        write.tells_outcome("done".to_owned());
-        write.made();
-        assert_eq!(other.unsure(), ["a", "b"], "it came before");
-        other.tells_outcome(String::new());
-        other.made();
-        assert_eq!(unsure(&marks), [""; 0]);
-        let cancelled = Delivery::begin(&marks, "w".to_owned());
-        cancelled.writes();
-        let thread = Arc::clone(&cancelled);
-        drop(cancelled);
-        // While the gate works on it, an answer that reaches the client settles nothing that comes later.
-        read(&marks, "a").made();
-        assert_eq!(unsure(&marks), ["a", "b"]);
-        thread.tells_outcome("it was done".to_owned());
-        drop(thread);
-        assert_eq!(unsure(&marks), ["a", "b"]);
-        assert_eq!(lock(&marks).take_untold(), ["it was done"]);
-        assert_eq!(lock(&marks).take_untold(), [""; 0]);
-    }
-
-    #[test]
-    fn a_call_that_was_left_open_is_unsure_until_its_outcome_is_told() {
-        let marks = Shared::default();
-        read(&marks, "a").made();
-        let write = Delivery::begin(&marks, "w".to_owned());
-        write.writes();
-        write.leaves_open(Some(7));
-        write.made();
-        read(&marks, "a").made();
-        assert_eq!((unsure(&marks), lock(&marks).open()), (vec!["a".to_owned()], vec![7]));
-        let asked = |line: &str| {
-            let asked = Delivery::begin(&marks, String::new());
-            asked.asks_for(7);
-            asked.tells_outcome(line.to_owned());
-            asked
-        };
-        asked("").made();
-        drop(asked("done"));
-        assert_eq!(unsure(&marks), ["a"], "it was not told");
-        asked("done").made();
-        assert_eq!(unsure(&marks), [""; 0]);
-        let write = Delivery::begin(&marks, "w".to_owned());
-        write.leaves_open(Some(9));
-        write.made();
-        lock(&marks).ended(9, "it failed".to_owned());
-        assert_eq!((unsure(&marks), lock(&marks).take_untold()), (vec!["a".to_owned()], vec!["it failed".to_owned()]));
-    }
-
-    #[test]
-    fn what_was_read_before_the_gateway_knew_the_session_is_unsure_until_it_is_read() {
-        let sessions = Sessions::default();
-        let marks = sessions.named("ses_1");
-        assert!(lock(&marks).is_unknown());
-        lock(&marks).follow(vec!["a".to_owned()]);
-        assert_eq!(unsure(&sessions.named("ses_1")), ["a", "a"]);
-        read(&marks, "a").made();
-        assert_eq!(unsure(&marks), [""; 0]);
-        assert_eq!(unsure(&sessions.named("ses_2")), [""; 0], "another's does not count");
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use crate::commands::{entry_of, is_refused_as};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, ErrorCode, ObserveRequest, ObserveResponse, Outdated, Verdict, VerdictKind};
 use countersign_core::ids::{Digest, FactId, FactType, IdempotencyKey};
 use countersign_core::limits::READS_MAX;
 use serde_json::{Map, Value, json};
@@ -88,8 +88,8 @@ pub struct Using {
 
 /// What becomes of a call.
 pub enum Decided {
-    /// It may pass.
-    Pass,
+    /// It may pass. What its session has read that reads differently by now is told with the answer.
+    Pass(Vec<Outdated>),
     /// The gate itself saw to it; this is the result.
     Answer(Raw),
 }
@@ -274,7 +274,7 @@ impl GateClient {
             },
         };
         match &decided {
-            Ok(Decided::Pass) => calling.delivery.tells_nothing(),
+            Ok(Decided::Pass(_)) => calling.delivery.tells_nothing(),
             _ => calling.delivery.is_decided(),
         }
         decided
@@ -287,12 +287,19 @@ impl GateClient {
             return Err(Refusal::unread(&tool.name, pact));
         }
         match mapping.find(upstream, &tool.name) {
-            [] if mapping.knows_nothing_of(upstream, &tool.name) => match self.approved_as(upstream, tool)? {
-                // Read or written by the gate's worker, and compared.
-                Some(Approved { is_as_read: true, read_only: true }) => self.read(calling, seen).map(Decided::Answer),
-                Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
-                _ => self.may_pass(calling, Unless::Unmapped(self.unmapped), key).map(|()| Decided::Pass),
-            },
+            [] if mapping.knows_nothing_of(upstream, &tool.name) => {
+                calling.delivery.is_named();
+                match self.approved_as(upstream, tool)? {
+                    // Read or written by the gate's worker, and compared.
+                    Some(Approved { is_as_read: true, read_only: true }) => {
+                        self.read(calling, seen).map(Decided::Answer)
+                    }
+                    Some(Approved { is_as_read: true, .. }) => self.write(calling, key, seen).map(Decided::Answer),
+                    _ => self
+                        .may_pass(calling, Unless::Unmapped(self.unmapped), key)
+                        .map(|()| self.passes(calling, seen)),
+                }
+            }
             [] => {
                 // What a pact shows of a fact holds for every call of the tool that reads it, not for one way to call it.
                 let named = serde_json::from_str::<Map<String, Value>>(arguments);
@@ -300,10 +307,16 @@ impl GateClient {
                 // An operator approved it as a tool whose answers are kept and compared; then what it shows of facts is a reading too.
                 let approved = self.approved_as(upstream, tool)?;
                 let is_reading = approved.is_some_and(|approved| approved.is_as_read && approved.read_only);
+                if facts.is_empty() || !is_reading {
+                    calling.delivery.is_named();
+                } else {
+                    // Read once for each fact, and perhaps more than once: then it is not known how often.
+                    calling.delivery.keeps_as(mapping.kept_as(&facts), facts.len().min(2));
+                }
                 if facts.is_empty() && mapping.lists_openly(upstream, &tool.name) {
                     return match is_reading {
                         true => self.read(calling, seen).map(Decided::Answer),
-                        false => self.may_pass(calling, Unless::Observes, key).map(|()| Decided::Pass),
+                        false => self.may_pass(calling, Unless::Observes, key).map(|()| self.passes(calling, seen)),
                     };
                 }
                 if facts.is_empty() {
@@ -311,12 +324,19 @@ impl GateClient {
                 }
                 self.observed(calling, &facts, is_reading, seen).map(Decided::Answer)
             }
-            [mapped] => self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer),
+            [mapped] => {
+                calling.delivery.is_named();
+                self.gated(calling, &mapping, mapped, key, seen).map(Decided::Answer)
+            }
             [one, other, ..] => {
                 let why = format!("{}/{} and {}/{} both map it", one.pact, one.action, other.pact, other.action);
                 Err(Refusal::unfit(&tool.name, &why))
             }
         }
+    }
+
+    fn passes(&self, calling: &Calling, seen: &Observations) -> Decided {
+        Decided::Pass(self.outdated(calling, seen))
     }
 
     /// Whether a call of a tool that no pact maps as an action may pass. Under a client's own key it passes once: what came of

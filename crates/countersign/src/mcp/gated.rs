@@ -9,6 +9,7 @@ use super::gate::{Approval, Approved, Calling, GateClient};
 use super::mapping::{Mapped, Mapping};
 use super::message::{Members, Raw, raw};
 use super::observed::{Observations, unspoken, with_object};
+use super::readings::Telling;
 use super::refusal::Refusal;
 use super::tool::Tool;
 use crate::client::Call;
@@ -234,6 +235,8 @@ impl GateClient {
         let Some((upstream, entry)) = parse_word(&given, seen) else {
             return Err(Refusal::no_word("this is no continuation that this session was given"));
         };
+        let is_in_full = members.get("more").is_some_and(|more| more.get() == "true");
+        let telling = if is_in_full { Telling::InFull } else { Telling::Briefly };
         delivery.asks_for(entry);
         let call = Call::get(format!("/v1/actions/{entry}")).waiting_ms(wait_ms).agent(&self.agent);
         let verdict: Verdict = self.client.call(call).map_err(|error| {
@@ -246,7 +249,7 @@ impl GateClient {
         if verdict.readings.is_some() {
             // What has changed counts as told.
             let mapping = self.mapping().ok();
-            return self.told_write((upstream, "the tool"), &verdict, mapping.as_deref(), (seen, delivery));
+            return self.told_write((upstream, "the tool"), &verdict, mapping.as_deref(), (seen, delivery, telling));
         }
         // The pacts only say what to read again; a verdict is told without them.
         let mapping = self.mapping().unwrap_or_default();
@@ -289,7 +292,7 @@ enum Word<'a> {
 
 /// The word by which a call that is not over is asked for again. The gate shows an action to its own agent only; the seal keeps
 /// other sessions of the same agent from guessing it.
-fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
+pub(super) fn new_word(upstream: &str, verdict: &Verdict, seen: &Observations) -> Option<String> {
     let entry = open_entry(verdict).or(verdict.entry)?;
     sealed_word(upstream, entry, seen)
 }
@@ -361,11 +364,15 @@ pub(super) fn retry_by(upstream: &str, mapping: &Mapping, verdict: &Verdict) -> 
 pub fn continue_tool() -> Raw {
     raw(&json!({
         "name": CONTINUE,
-        "description": "Asks what became of a call that was not over: one that waits for a person, or is still under way. \
-                        It never makes the call a second time.",
+        "description": "Asks what became of a call that was not over: one that waits for a person, or is still under way; or, with \
+                        `more`, for everything that a refusal had no room for. It never makes the call a second time.",
         "inputSchema": {
             "type": "object",
-            "properties": {"continuation": {"type": "string"}, "wait_ms": {"type": "integer", "minimum": 0, "maximum": CONTINUE_MS_MAX}},
+            "properties": {
+                "continuation": {"type": "string"},
+                "wait_ms": {"type": "integer", "minimum": 0, "maximum": CONTINUE_MS_MAX},
+                "more": {"type": "boolean"},
+            },
             "required": ["continuation"],
         },
         "annotations": {"readOnlyHint": true},

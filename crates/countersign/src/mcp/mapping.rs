@@ -4,12 +4,14 @@ use super::gate::PACT_NAME;
 use crate::client::{Call, Client, escape};
 use anyhow::Result;
 use countersign_api::{PactList, PactResponse};
+use countersign_core::canonical::Canonical;
 use countersign_core::ids::{FactId, FactType};
 use countersign_core::pact::load::load;
 use countersign_core::pact::tool_source::{Argument, ToolSource};
 use countersign_core::pact::{Pact, SendRule, SourceRead};
+use countersign_core::session::Place;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What the pacts say about tools.
@@ -128,6 +130,21 @@ impl Mapping {
             FactId::new(FactType::new(ty.as_str()).ok()?, id).ok()
         };
         self.sources.iter().filter(|(_, source)| source.is(upstream, tool)).filter_map(named).collect()
+    }
+
+    /// The names of the readings that facts are kept as which a call reads: each by the arguments that its source calls the tool with,
+    /// which need not be spelled as the client's are.
+    pub fn kept_as(&self, facts: &[FactId]) -> Vec<String> {
+        let place = |fact: &FactId| {
+            let source = self.sources.get(fact.ty().as_str())?;
+            let (arguments, _) = source.read.arguments_for(fact.id())?;
+            let mut canonical = Canonical::new();
+            canonical.json(&Value::Object(arguments));
+            let (upstream, tool) = (source.upstream.as_str().into(), source.read.tool.clone());
+            Some(Place { upstream, tool, arguments: canonical.as_str().into() })
+        };
+        let names: BTreeSet<String> = facts.iter().filter_map(place).map(|place| place.name().to_string()).collect();
+        names.into_iter().collect()
     }
 
     /// Whether a tool reads facts of which each call shows many, and every agent may see all of them: a list, of which a fact is one

@@ -4,14 +4,14 @@
 //! answer that the agent gets, neither the agent nor the gateway can make one up, and readers and writers speak to the same
 //! process of a server. What was shown is kept here for the session and goes along with its actions.
 
-use super::gate::{Calling, GateClient, Unless};
+use super::gate::{Calling, GateClient, Unless, tool_fact};
 use super::message::{Members, Raw, raw};
-use super::readings::{ClientSession, put};
+use super::readings::{ClientSession, add_text, put, told_session, warnings};
 use super::refusal::{MEMBER, Refusal};
 use super::resumed::Notes;
 use crate::client::Call;
 use anyhow::Result;
-use countersign_api::{ObserveRequest, ObserveResponse};
+use countersign_api::{ObserveRequest, ObserveResponse, Outdated};
 use countersign_core::ids::{Digest, FactId, FactType};
 use countersign_core::limits::OBSERVATIONS_MAX;
 use serde_json::{Map, Value, json};
@@ -152,11 +152,21 @@ impl GateClient {
             calling.delivery.tells_reading();
         }
         let names: Vec<String> = facts.iter().map(ToString::to_string).collect();
+        add_text(&mut result, &warnings(calling.delivery.marks(), &shown.outdated, usize::MAX));
         let mut object = json!({"observed": names, "observed_at": shown.observed_at, "observation": shown.observation});
         if let Some(session) = session {
-            put(&mut object, "session", json!(session));
+            put(&mut object, "session", json!(told_session(session, &calling.delivery)));
         }
         Ok(with_object(result, &object))
+    }
+
+    /// What a client's session has read that reads differently by now, for a call that belongs to it and is no business of the gate's.
+    pub(super) fn outdated(&self, calling: &Calling, seen: &Observations) -> Vec<Outdated> {
+        let Some(session) = seen.session.opened(&calling.delivery) else { return Vec::new() };
+        let shown =
+            tool_fact(&calling.upstream, &calling.tool.name).and_then(|fact| self.observe(&[fact], Some(&session)));
+        // A warning decides nothing; it comes with a later answer.
+        shown.map(|shown| shown.outdated).unwrap_or_default()
     }
 
     fn observe(&self, facts: &[FactId], session: Option<&String>) -> Result<ObserveResponse> {

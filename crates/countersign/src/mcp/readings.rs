@@ -4,14 +4,14 @@
 mod client;
 mod told;
 
-pub use self::client::ClientSession;
-pub use self::told::outcome;
+pub use self::client::{ClientSession, told_session, warnings};
+pub use self::told::{Telling, add_text, outcome};
 
-use self::told::{add_text, own_changes, refused_text, retry};
+use self::told::{own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
-use super::gated::{open_entry, retry_by};
+use super::gated::{new_word, open_entry, retry_by};
 use super::mapping::Mapping;
 use super::message::{Members, OWN_CODES, Raw, SERVER_ERROR, raw, sent};
 use super::observed::{Observations, unspoken, with_object};
@@ -19,7 +19,7 @@ use super::refusal::{MEMBER, Refusal};
 use crate::client::Call;
 use crate::commands::{is_refused, is_refused_as};
 use anyhow::Result;
-use countersign_api::{ActionRequest, ErrorCode, ReadRequest, ReadResponse, Verdict, VerdictKind};
+use countersign_api::{ActionRequest, ErrorCode, Outdated, ReadRequest, ReadResponse, RestsOn, Verdict, VerdictKind};
 use countersign_core::canonical::Canonical;
 use countersign_core::code::Code;
 use countersign_core::json::parse_answer;
@@ -76,10 +76,11 @@ impl GateClient {
         let mut result =
             Members::parse(&read.answer).map_err(|_| Refusal::unfit(&tool.name, "its answer is no object"))?;
         unspoken(&mut result).map_err(|why| Refusal::unfit(&tool.name, &format!("its answer is ambiguous: {why}")))?;
-        let mut lines = seen.session.warnings(calling.delivery.marks(), &read.outdated);
+        let mut lines = warnings(calling.delivery.marks(), &read.outdated, usize::MAX);
         lines.extend(read.unkept.then(|| UNKEPT.to_owned()));
         add_text(&mut result, &lines);
-        let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
+        let session = told_session(&read.session, &calling.delivery);
+        let object = json!({"session": session, "reading": read.entry, "read_at": read.read_at});
         calling.delivery.tells_reading();
         Ok(with_object(result, &object))
     }
@@ -92,10 +93,11 @@ impl GateClient {
         seen: &Observations,
         delivery: &Delivery,
     ) -> Result<ReadResponse, Refusal> {
+        delivery.is_named();
         let session = self.session_of(named, seen, delivery)?;
         self.look_at_open(delivery);
         // A write that came before was sent without knowing what this call reads.
-        delivery.waits_for_writes().map_err(|TooLong| Refusal::no_gate(&anyhow::anyhow!("a call before it waits")))?;
+        delivery.waits_for_writes().map_err(|TooLong| waiting())?;
         delivery.reads();
         // What a client with a session of its own names does not count: see `session_of`.
         let is_own = !seen.session.is_stateless();
@@ -143,7 +145,12 @@ impl GateClient {
         let read = self.read_for(using.session.as_ref(), &request, seen, delivery)?;
         let ambiguous = |why: String| Refusal::unfit(RESOURCE, &format!("its answer is ambiguous: {why}"));
         let mut result = Members::parse(&read.answer).map_err(|error| ambiguous(error.to_string()))?;
-        let object = json!({"session": read.session, "reading": read.entry, "read_at": read.read_at});
+        let session = told_session(&read.session, delivery);
+        let mut object = json!({"session": session, "reading": read.entry, "read_at": read.read_at});
+        // What it holds is the server's alone. The next result of a tool says it in words.
+        if !read.outdated.is_empty() {
+            put(&mut object, "outdated", json!(read.outdated));
+        }
         let found = match result.object("error").filter(|_| result.get("contents").is_none()) {
             Some(error) => {
                 let code = error.get("code").and_then(|code| code.get().parse().ok()).unwrap_or(SERVER_ERROR);
@@ -206,6 +213,8 @@ impl GateClient {
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
         seen.session.refuse_blind(&tool.name).inspect_err(|_| delivery.tells_nothing())?;
         self.look_at_open(delivery);
+        // What a call before it keeps from here on has not arrived, whatever it is kept as.
+        delivery.waits_for_names().map_err(|TooLong| waiting())?;
         let unsure = delivery.unsure();
         if unsure.len() > UNSURE_MAX {
             return Err(Refusal::unsure(&tool.name, unsure.len()));
@@ -219,7 +228,7 @@ impl GateClient {
         let session = self.session_of(calling.session.as_ref(), seen, delivery)?;
         self.look_at_open(delivery);
         // A write that came before was sent without knowing what this call reads.
-        delivery.waits_for_writes().map_err(|TooLong| Refusal::no_gate(&anyhow::anyhow!("a call before it waits")))?;
+        delivery.waits_for_writes().map_err(|TooLong| waiting())?;
         delivery.reads();
         Ok(session)
     }
@@ -261,7 +270,7 @@ impl GateClient {
             VerdictKind::Review | VerdictKind::InFlight => delivery.leaves_open(open_entry(&verdict)),
             _ => delivery.tells_outcome(outcome(name, &verdict)),
         }
-        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery))
+        self.told_write((upstream, &tool.name), &verdict, mapping, (seen, delivery, Telling::Briefly))
     }
 
     /// What became of a write within a moment.
@@ -286,7 +295,7 @@ impl GateClient {
         (upstream, tool): (&str, &str),
         verdict: &Verdict,
         mapping: Option<&Mapping>,
-        (seen, delivery): (&Observations, &Delivery),
+        (seen, delivery, telling): (&Observations, &Delivery, Telling),
     ) -> Result<Raw, Refusal> {
         let mut object = serde_json::to_value(verdict).unwrap_or_default();
         if let Some(members) = object.as_object_mut() {
@@ -308,23 +317,63 @@ impl GateClient {
                 unspoken(&mut result)
                     .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
-                lines.extend(seen.session.warnings(delivery.marks(), outdated));
+                lines.extend(warnings(delivery.marks(), outdated, usize::MAX));
                 add_text(&mut result, &lines);
                 Ok(with_object(result, &object))
             }
             (VerdictKind::Rejected | VerdictKind::Failed, _) => {
-                if verdict.code.as_deref() == Some("reading_changed") {
+                let refusal = if verdict.code.as_deref() == Some("reading_changed") {
                     put(&mut object, "retry", retry(changed));
-                    return Err(Refusal::changed(&refused_text(verdict, changed), object));
-                }
-                // The pacts only say what to read again; without them, the code says what makes sense.
-                let retry = retry_by(upstream, mapping.unwrap_or(&Mapping::default()), verdict);
-                put(&mut object, "retry", retry);
-                Err(Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice()))
+                    let text = in_brief(upstream, verdict, &mut object, (seen, telling));
+                    Refusal::changed(&text, object)
+                } else {
+                    // The pacts only say what to read again; without them, the code says what makes sense.
+                    let retry = retry_by(upstream, mapping.unwrap_or(&Mapping::default()), verdict);
+                    put(&mut object, "retry", retry);
+                    Refusal::of_verdict(verdict, object).saying(own_changes(changed).as_slice())
+                };
+                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                Err(refusal.saying(&lines))
             }
-            _ => self.told_open(upstream, verdict, object, seen),
+            _ => self.told_open(upstream, verdict, object, seen).map_err(|refusal| {
+                let lines = warnings(delivery.marks(), &not_told(verdict), refusal.room());
+                refusal.saying(&lines)
+            }),
         }
     }
+}
+
+/// What a refusal says; where that is not all, with a word to ask for all of it.
+fn in_brief(
+    upstream: &str,
+    verdict: &Verdict,
+    object: &mut Value,
+    (seen, telling): (&Observations, Telling),
+) -> String {
+    let changed = verdict.readings.as_ref().map(|readings| readings.changed.as_slice()).unwrap_or_default();
+    let all = refused_text(verdict, changed, None, Telling::InFull);
+    let brief = refused_text(verdict, changed, None, Telling::Briefly);
+    if telling == Telling::InFull || all == brief {
+        return all;
+    }
+    let Some(word) = new_word(upstream, verdict, seen) else { return brief };
+    put(object, "more", json!(word));
+    refused_text(verdict, changed, Some(&word), Telling::Briefly)
+}
+
+/// What a session has read that reads differently by now, beside what a verdict itself names.
+fn not_told(verdict: &Verdict) -> Vec<Outdated> {
+    let Some(RestsOn { changed, outdated, .. }) = &verdict.readings else { return Vec::new() };
+    let is_named = |it: &Outdated| {
+        let place = (&it.upstream, &it.tool, &it.arguments);
+        changed.iter().any(|changed| (&changed.upstream, &changed.tool, &changed.arguments) == place)
+    };
+    outdated.iter().filter(|it| !is_named(it)).cloned().collect()
+}
+
+/// The gate takes too long over a call that came before.
+fn waiting() -> Refusal {
+    Refusal::no_gate(&anyhow::anyhow!("a call before it waits"))
 }
 
 pub(super) fn put(object: &mut Value, name: &str, value: Value) {

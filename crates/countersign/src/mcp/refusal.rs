@@ -17,6 +17,12 @@ const ASK_OPERATOR: &str =
 /// Where the object stands, in `_meta` and in the structured content.
 pub const MEMBER: &str = "countersign";
 
+/// The most that a refusal says to a model, unless it is asked for more.
+pub const TEXT_BYTES_MAX: usize = 2048;
+
+/// What a client branches on in the object.
+const BRANCHED_ON: [&str; 8] = ["code", "continuation", "effect", "entry", "error", "more", "retry", "verdict"];
+
 /// Why a call was not carried out.
 #[derive(Debug, Clone)]
 pub struct Refusal {
@@ -90,6 +96,13 @@ impl Refusal {
         Self::error("session_required", message, hint, "change")
     }
 
+    /// A single request names a session that this gateway did not open, or not lately.
+    pub fn unknown_session() -> Self {
+        let message = "this gateway has no session of this name".to_owned();
+        let hint = "Read again without naming one; the answer has a new one in _meta.countersign.session.";
+        Self::error("session_not_open", message, hint, "change")
+    }
+
     /// The gate does not have the session any more in which the client read.
     pub fn session_gone(tool: &str) -> Self {
         let message = format!("the gate no longer has the session in which you read, so {tool} would rest on nothing");
@@ -151,6 +164,11 @@ impl Refusal {
             self.text.push_str(line);
         }
         self
+    }
+
+    /// How much more it can say.
+    pub fn room(&self) -> usize {
+        TEXT_BYTES_MAX.saturating_sub(self.text.len())
     }
 
     /// Whether it says that something could not be read.
@@ -383,13 +401,30 @@ impl Refusal {
         Self::in_words(verdict, "Not done", &message, &hint)
     }
 
+    /// The object in what room there is: all of it, or what is branched on, or nothing. All of it stands in `_meta`.
+    fn object_text(&self, all: &Value) -> Option<String> {
+        let has_calls = self.object.pointer("/retry/calls").is_some();
+        let write = |value: &Value| if has_calls { sent(value).get().to_owned() } else { value.to_string() };
+        let mut some = self.object.clone();
+        if let Some(members) = some.as_object_mut() {
+            members.retain(|name, _| BRANCHED_ON.contains(&name.as_str()));
+        }
+        let mut least = some.clone();
+        if let Some(retry) = least.get_mut("retry").and_then(Value::as_object_mut) {
+            retry.remove("calls");
+        }
+        let all = [write(all), write(&json!({MEMBER: some})), write(&json!({MEMBER: least}))];
+        all.into_iter().find(|text| text.len() <= self.room())
+    }
+
     /// As the result of a tool that promises nothing about its structured content, or that no one knows.
     pub fn result(&self) -> Raw {
         self.result_of(false)
     }
 
-    /// As the result of a tool. Where the tool has an `outputSchema`, the object stands in a text: there are clients in wide use
-    /// that compare the structured content with the schema also where the result is an error, and then show no one the refusal.
+    /// As the result of a tool. Where the tool has an `outputSchema`, the object stands in a text, as far as a refusal has room for it:
+    /// there are clients in wide use that compare the structured content with the schema also where the result is an error, and then
+    /// show no one the refusal.
     pub fn result_of(&self, has_output_schema: bool) -> Raw {
         let mut result = json!({
             "content": [{"type": "text", "text": self.text}],
@@ -403,8 +438,10 @@ impl Refusal {
             if let Some(members) = result.as_object_mut() {
                 members.insert("structuredContent".to_owned(), object);
             }
-        } else if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut) {
-            content.push(json!({"type": "text", "text": object.to_string()}));
+        } else if let (Some(text), Some(content)) =
+            (self.object_text(&object), result.get_mut("content").and_then(Value::as_array_mut))
+        {
+            content.push(json!({"type": "text", "text": text}));
         }
         // Arguments to call a tool with again are written as they were: each number with its digits.
         if self.object.pointer("/retry/calls").is_some() { sent(&result) } else { raw(&result) }

@@ -1,5 +1,6 @@
 //! Tools that are guarded as read, without a pact: what the server saw is what counts.
 
+mod brief;
 mod carrying;
 mod coming_back;
 mod delivered;
@@ -10,6 +11,8 @@ mod several;
 mod shop;
 mod sloppy;
 mod turns;
+mod undelivered;
+mod warned;
 mod yard;
 
 use self::shop::Shop;
@@ -231,7 +234,7 @@ fn the_audit_decides_every_such_write_again() {
     let listed = shop.run_ok(&["ledger", "list", "--json", "--from", "0", "--limit", "200", "--data", "data"]);
     let kinds: Vec<Value> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
     let count = |kind: &str| kinds.iter().filter(|entry| entry["leaf"]["kind"] == kind).count();
-    assert_eq!((count("session"), count("dispatch")), (2, 3), "{listed}");
+    assert_eq!((count("session"), count("dispatch")), (3, 3), "opened, answered by `sell`, closed: {listed}");
     assert!(count("reading") >= 3, "{listed}");
 }
 

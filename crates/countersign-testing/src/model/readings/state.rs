@@ -30,6 +30,8 @@ pub struct Held {
     pub value: u8,
     /// What the version before held.
     pub before: Option<u8>,
+    /// How many versions right before this one held the same.
+    pub same: u8,
 }
 
 /// A client, and what its gateway remembers of it.
@@ -151,7 +153,8 @@ impl State {
     pub(super) fn keep(&mut self, session: usize, place: usize, value: u8) -> u8 {
         let held = &mut self.sessions[session][place];
         let version = held.map_or(1, |held| held.version + 1);
-        *held = Some(Held { version, value, before: held.map(|held| held.value) });
+        let same = held.filter(|held| held.value == value).map_or(0, |held| held.same + 1);
+        *held = Some(Held { version, value, before: held.map(|held| held.value), same });
         version
     }
 }

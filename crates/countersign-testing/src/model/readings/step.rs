@@ -208,8 +208,9 @@ impl Guard {
             return Some(held.value);
         }
         match (held.version - version, unsure) {
-            (0, 0) => Some(held.value),
-            (0, 1) => Some(held.value).filter(|value| held.before.is_none_or(|before| before == *value)),
+            (0, 1) if held.before.is_none() => Some(held.value),
+            // Each version that the client may have known last held the same.
+            (since, 0 | 1) if since + unsure <= held.same => Some(held.value),
             (1, 0) => held.before,
             _ => None,
         }

@@ -2,7 +2,7 @@
 //! same function that decided whether they can be told whole.
 
 use crate::http::sessions::outdated;
-use countersign_api::{Change, ChangedReading, CountedReading, RestsOn};
+use countersign_api::{AnsweringTool, Change, ChangedReading, CountedReading, RestsOn};
 use countersign_core::call::EffectId;
 use countersign_core::decision::Decision;
 use countersign_core::difference::{self, Pair, TOLD_BYTES_MAX, tell};
@@ -10,7 +10,7 @@ use countersign_core::ids::FactId;
 use countersign_core::pact::Mode;
 use countersign_core::reason::{self, Reason};
 use countersign_core::record::{Entry, Event, Kind};
-use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent};
+use countersign_core::session::{Held, Place, READING, SESSION, SessionId, as_sent, not_rechecked};
 use countersign_engine::gate::{Gate, LogError, Told};
 
 /// How many entries in front of a settlement its dispatch is looked for.
@@ -23,12 +23,19 @@ const ARGUMENTS_BYTES_MAX: usize = 128;
 /// What an action rests on, by the decision on its intent; `None` where it is not guarded as read.
 pub(super) fn of_intent(gate: &Gate, decision: &Decision) -> Option<RestsOn> {
     let of = |ty: &'static str| decision.reads.iter().filter(move |read| read.fact.ty().as_str() == ty);
-    let session: Option<SessionId> = of(SESSION).next().and_then(|read| read.fact.id().parse().ok());
-    let outdated = gate.outdated(session?).iter().map(outdated).collect();
+    let session = of(SESSION).next()?;
+    let id: SessionId = session.fact.id().parse().ok()?;
+    let outdated = gate.outdated(id).iter().map(outdated).collect();
+    let answered = gate.fact(&session.fact).map(|fact| not_rechecked(&fact, session.version)).unwrap_or_default();
+    let not_rechecked = answered.iter().filter_map(|tool| tool.split_once('/')).map(answering).collect();
     let rested_on = u64::try_from(of(READING).count()).unwrap_or(u64::MAX);
     let place = |fact: &FactId| Some(Held::of(gate.fact(fact)?.as_ref())?.reading.place);
     let counted = of(READING).filter_map(|read| place(&read.fact)).take(COUNTED_MAX).map(counted).collect();
-    Some(RestsOn { rested_on, counted, reread_ms: None, changed: Vec::new(), outdated })
+    Some(RestsOn { rested_on, counted, not_rechecked, reread_ms: None, changed: Vec::new(), outdated })
+}
+
+fn answering((upstream, tool): (&str, &str)) -> AnsweringTool {
+    AnsweringTool { upstream: upstream.to_owned(), tool: tool.to_owned() }
 }
 
 fn counted(place: Place) -> CountedReading {

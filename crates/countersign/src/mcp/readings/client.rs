@@ -3,17 +3,17 @@
 
 use super::place;
 use crate::client::Call;
-use crate::mcp::delivery::{self, Delivery, Shared, lock};
-use crate::mcp::gate::GateClient;
+use crate::mcp::delivery::{self, Delivery, Named, Shared, lock};
+use crate::mcp::gate::{GateClient, random_key};
 use crate::mcp::message::Raw;
 use crate::mcp::observed::Observations;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::resumed::{CutOff, FOLLOWED_WITHIN, Note, Noted, Notes};
 use anyhow::Result;
 use countersign_api::{Outdated, SessionClosed, SessionOpened, SessionRequest};
+use countersign_core::call::EffectId;
 use countersign_core::utc::Utc;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -34,8 +34,6 @@ pub struct ClientSession {
     lost: Mutex<Option<Lost>>,
     /// Over HTTP.
     over_http: Option<OverHttp>,
-    /// What it was warned of.
-    warned: Mutex<BTreeSet<(String, String, u64)>>,
 }
 
 /// Why a client may have read more than its session knows. A write would not rest on that.
@@ -117,7 +115,7 @@ impl ClientSession {
     /// What a client with a session of its own names does not count: see `session_of`.
     fn marks_of(&self, named: Option<&String>) -> Shared {
         match named {
-            Some(named) if self.is_stateless => self.sessions.named(named),
+            Some(named) if self.is_stateless => self.sessions.named(named).unwrap_or_default(),
             None if self.is_stateless => Shared::default(),
             _ => Arc::clone(&self.marks),
         }
@@ -156,14 +154,9 @@ impl ClientSession {
         }
     }
 
-    /// What has not been said yet, in a line each: what became of calls whose answers reached no one, and what is outdated. Nothing
-    /// is said twice.
-    pub fn warnings(&self, marks: &Shared, outdated: &[Outdated]) -> Vec<String> {
-        let untold = lock(marks).take_untold();
-        let mut warned = held(&self.warned);
-        let is_new =
-            |it: &&Outdated| warned.insert((it.upstream.clone() + "/" + &it.tool, it.arguments.clone(), it.since));
-        untold.into_iter().chain(outdated.iter().filter(is_new).map(warning)).collect()
+    /// The session that a call belongs to, if it was opened: the one that it names, or the client's own.
+    pub fn opened(&self, delivery: &Delivery) -> Option<String> {
+        if self.is_stateless { named_in(delivery).map(|named| named.name) } else { held(&self.name).clone() }
     }
 
     /// Takes over the session that was cut off, if there is one.
@@ -189,6 +182,22 @@ impl ClientSession {
     }
 }
 
+/// What a session was not told yet, in a line each and as far as there is room: what became of calls whose answers reached no one, and
+/// what is outdated. Nothing is said twice.
+pub fn warnings(marks: &Shared, outdated: &[Outdated], mut room: usize) -> Vec<String> {
+    let mut marks = lock(marks);
+    let mut lines = marks.take_untold(&mut room);
+    for it in outdated {
+        let line = warning(it);
+        let place = (format!("{}/{}", it.upstream, it.tool), it.arguments.clone());
+        if line.len() < room && marks.warns(place, it.since) {
+            room = room.saturating_sub(line.len()).saturating_sub(1);
+            lines.push(line);
+        }
+    }
+    lines
+}
+
 fn warning(outdated: &Outdated) -> String {
     let Outdated { tool, arguments, since, after, .. } = outdated;
     let after = after.as_ref().map(|effect| format!(", after {effect}")).unwrap_or_default();
@@ -197,6 +206,16 @@ fn warning(outdated: &Outdated) -> String {
         "Note: {tool}{arguments} answers differently since {}{after}. Read it again before you rely on it.",
         Utc(*since)
     )
+}
+
+/// The session that a single request names.
+fn named_in(delivery: &Delivery) -> Option<Named> {
+    lock(delivery.marks()).named().cloned()
+}
+
+/// A session as its client is told: single requests name it by something that no one can guess.
+pub fn told_session(session: &str, delivery: &Delivery) -> String {
+    named_in(delivery).filter(|named| named.name == session).map_or_else(|| session.to_owned(), |named| named.told)
 }
 
 impl GateClient {
@@ -210,13 +229,13 @@ impl GateClient {
         let session = &seen.session;
         let open = |follows| self.open_session(follows).map_err(|error| Refusal::no_gate(&error));
         // A client with a session of its own has no other: what it read there counts, whatever it names.
-        if let Some(named) = named.filter(|_| session.is_stateless) {
-            self.know(named, delivery)?;
-            return Ok(named.clone());
+        if session.is_stateless && named.is_some() {
+            return named_in(delivery).map(|named| named.name).ok_or_else(Refusal::unknown_session);
         }
         if session.is_stateless {
             let SessionOpened { session: name, .. } = open(None)?;
-            session.sessions.opened(&name, delivery.marks());
+            let secret = random_key().map_err(|error| Refusal::no_gate(&error))?;
+            session.sessions.opened(Named { told: format!("{name}.{secret}"), name: name.clone() }, delivery.marks());
             return Ok(name);
         }
         let mut name = held(&session.name);
@@ -234,10 +253,12 @@ impl GateClient {
                 None
             }
         };
-        let SessionOpened { session: opened, unsure } = open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
+        let SessionOpened { session: opened, unsure, open: under_way } =
+            open(cut_off.as_ref().map(|(name, _)| name.clone()))?;
         let note = match cut_off {
             Some((name, note)) if name == opened => {
-                lock(delivery.marks()).follow(unsure);
+                let under_way = under_way.iter().filter_map(|effect| effect.parse::<EffectId>().ok());
+                lock(delivery.marks()).follow(unsure, under_way.map(|effect| effect.0));
                 Some(note)
             }
             gone => {
@@ -248,21 +269,6 @@ impl GateClient {
         *held(&session.note) = note;
         *name = Some(opened.clone());
         Ok(opened)
-    }
-
-    /// Finds out what was read in a session that this gateway was not asked about before.
-    fn know(&self, named: &str, delivery: &Delivery) -> Result<(), Refusal> {
-        if !lock(delivery.marks()).is_unknown() {
-            return Ok(());
-        }
-        let opened = self.open_session(Some(named.to_owned())).map_err(|error| Refusal::no_gate(&error))?;
-        if opened.session != named {
-            // There is none of this name, which the gate says to whatever is asked for in it.
-            self.close_named(&opened.session);
-        }
-        let unsure = if opened.session == named { opened.unsure } else { Vec::new() };
-        lock(delivery.marks()).follow(unsure);
-        Ok(())
     }
 
     fn open_session(&self, follows: Option<String>) -> Result<SessionOpened> {

@@ -1,16 +1,27 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
+use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{Members, Raw, raw};
+use crate::mcp::refusal::TEXT_BYTES_MAX;
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
 use countersign_core::json::parse_answer;
 use countersign_core::session::called;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The most that a refusal says in its text.
-const TEXT_BYTES_MAX: usize = 2048;
-/// The most that it says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
+/// The most that a refusal says before what has changed, and behind it. Together with what is told of changes, that is no more than a text.
 const PART_BYTES_MAX: usize = 160;
+/// The most that it says of tools to read again where it says how to get the rest.
+const BESIDE_MORE_BYTES_MAX: usize = 60;
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    /// What fits a refusal.
+    Briefly,
+    /// All of it: it was asked for.
+    InFull,
+}
 
 /// The tools to read again first; none where the difference was told in full.
 pub fn retry(changed: &[ChangedReading]) -> Value {
@@ -25,8 +36,11 @@ fn call(changed: &ChangedReading) -> Value {
 
 /// One sentence that names tools and change, the changes by path, and what to do. What is told in full must be in it in full, because
 /// it counts as read: so the parts round it are cut, and the lines for an operator come last.
-pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
-    let message = cut(verdict.message.clone().unwrap_or_default(), PART_BYTES_MAX);
+///
+/// With a word, it says how to get the rest by that.
+pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading], word: Option<&str>, telling: Telling) -> String {
+    let at_most = |bytes_max: usize| if telling == Telling::InFull { usize::MAX } else { bytes_max };
+    let message = cut(verdict.message.clone().unwrap_or_default(), at_most(PART_BYTES_MAX));
     let mut text = format!("Not done: {message}.\n");
     let (whole, in_part): (Vec<_>, Vec<_>) = changed.iter().partition(|it| it.told);
     whole.into_iter().chain(in_part).for_each(|changed| tell(&mut text, changed));
@@ -36,8 +50,17 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
     match untold.as_slice() {
         [] => text.push_str("If it is still right, make the same call again."),
         tools => {
-            let tools = cut(tools.join(", "), PART_BYTES_MAX);
+            let part = if word.is_some() { BESIDE_MORE_BYTES_MAX } else { PART_BYTES_MAX };
+            let tools = cut(tools.join(", "), at_most(part));
             let _ = write!(text, "Read {tools} again; if it is still right, make the same call again.");
+        }
+    }
+    if let Some(word) = word {
+        let more = json!({"continuation": word, "more": true});
+        let line = format!(" For the rest, call {CONTINUE} with {more}.");
+        // It is in the object, too.
+        if text.len().saturating_add(line.len()) <= TEXT_BYTES_MAX {
+            text.push_str(&line);
         }
     }
     for it in &volatile {
@@ -50,7 +73,7 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
             volatile.join(",")
         );
     }
-    cut(text, TEXT_BYTES_MAX)
+    cut(text, at_most(TEXT_BYTES_MAX))
 }
 
 /// What an own write changed of what was read, if it did.

@@ -8,9 +8,10 @@ use crate::mcp::gate::{Calling, Decided};
 use crate::mcp::gated::CONTINUE;
 use crate::mcp::message::{INVALID_PARAMS, Members, Message, OWN_CODES, Raw, SERVER_ERROR, UPSTREAM_FAILED, raw};
 use crate::mcp::observed;
-use crate::mcp::readings::{Resource, named_session};
+use crate::mcp::readings::{Resource, add_text, named_session, warnings};
 use crate::mcp::refusal::{MEMBER, Refusal};
 use crate::mcp::tool::Tool;
+use countersign_api::Outdated;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct CallState {
     has_output_schema: bool,
     /// Goes with its answer.
     delivery: Option<Arc<Delivery>>,
+    /// What its client is warned of with the answer of a call that passes.
+    outdated: Vec<Outdated>,
 }
 
 impl CallState {
@@ -117,7 +120,15 @@ impl Session {
                 let decided_for = link.map(|link| (link, tool.name.clone(), tool.definition.clone()));
                 self.ask(call, slot, tool, params, &message, &delivery);
                 let delivery = Some(delivery);
-                let state = CallState { id, slot, message: Some(message), decided_for, has_output_schema, delivery };
+                let state = CallState {
+                    id,
+                    slot,
+                    message: Some(message),
+                    decided_for,
+                    has_output_schema,
+                    delivery,
+                    outdated: Vec::new(),
+                };
                 self.calls.insert(call, state);
                 return;
             }
@@ -161,6 +172,7 @@ impl Session {
             decided_for: None,
             has_output_schema: false,
             delivery: Some(Arc::clone(&delivery)),
+            outdated: Vec::new(),
         };
         self.calls.insert(call, state);
         tokio::task::spawn_blocking(move || {
@@ -193,7 +205,12 @@ impl Session {
     /// The gate has said something.
     pub(super) async fn gate_said(&mut self, verdict: Verdict) {
         match verdict {
-            Verdict::Call { call, verdict: Ok(Decided::Pass), at } => self.send_call(call, at).await,
+            Verdict::Call { call, verdict: Ok(Decided::Pass(outdated)), at } => {
+                if let Some(state) = self.calls.get_mut(&call) {
+                    state.outdated = outdated;
+                }
+                self.send_call(call, at).await;
+            }
             Verdict::Use { using, verdict, at } => self.use_decided(using, verdict, at).await,
             Verdict::Call { call, verdict: Ok(Decided::Answer(result)), .. } => self.end_call(call, result).await,
             Verdict::Call { call, verdict: Err(refusal), .. } => {
@@ -222,8 +239,24 @@ impl Session {
         if let Some(state) = self.calls.remove(&call) {
             let mut answer = message;
             answer.set_id(state.id);
+            if let (Some(delivery), false) = (&state.delivery, state.outdated.is_empty()) {
+                warn(&mut answer, delivery, &state.outdated);
+            }
             self.answer(answer.delivering(state.delivery)).await;
         }
+    }
+}
+
+/// Adds what its client is to be warned of to the answer of a call that passed, if that is over.
+fn warn(answer: &mut Message, delivery: &Delivery, outdated: &[Outdated]) {
+    let result = answer.result_raw().and_then(|result| Members::parse(result.get()).ok());
+    let is_over = |result: &Members| result.text("resultType").is_none_or(|ty| ty == "complete");
+    let has_list = |result: &Members| result.get("content").is_some_and(|content| content.get().starts_with('['));
+    let Some(mut result) = result.filter(|result| has_list(result) && is_over(result)) else { return };
+    let lines = warnings(delivery.marks(), outdated, usize::MAX);
+    if !lines.is_empty() {
+        add_text(&mut result, &lines);
+        answer.set_result(result.to_raw());
     }
 }
 

@@ -134,3 +134,22 @@ fn an_operator_is_told_what_the_guard_excludes_when_approving_it() {
     let again = shop.approve(&["--guard", "as-read"]);
     assert!(!again.contains("over one connection"), "once is enough: {again}");
 }
+
+#[test]
+fn a_verdict_names_the_tools_whose_answers_were_not_compared() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    let first = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(meta(&first)["readings"].get("not_rechecked").is_none(), "nothing else was told before: {first}");
+    let second = client.call("burn", &json!({"item": "rice", "count": 1}));
+    let sell = json!({"upstream": "shop", "tool": "sell"});
+    assert_eq!(meta(&second)["readings"]["not_rechecked"], json!([sell]), "{second}");
+    client.call("sell", &json!({"item": "salt", "count": 1}));
+    let third = client.call("sell", &json!({"item": "salt", "count": 1}));
+    let burn = json!({"upstream": "shop", "tool": "burn"});
+    assert_eq!(meta(&third)["readings"]["not_rechecked"], json!([sell, burn]), "each once: {third}");
+    assert_eq!(shop.count("sell"), 3, "and none was made to compare it");
+    client.end();
+    assert!(shop.run_ok(&["audit", "--data", "data"]).contains("same"), "an audit decides the same");
+}

@@ -1,0 +1,205 @@
+//! What is unsure, after which answers were made and which were lost.
+
+use super::*;
+
+fn read(marks: &Shared, name: &str) -> Arc<Delivery> {
+    let delivery = Delivery::begin(marks, name.to_owned());
+    delivery.reads();
+    delivery.tells_reading();
+    delivery
+}
+
+fn unsure(marks: &Shared) -> Vec<String> {
+    let delivery = Delivery::begin(marks, "a write".to_owned());
+    delivery.tells_nothing();
+    delivery.unsure()
+}
+
+fn untold(marks: &Shared) -> Vec<String> {
+    lock(marks).take_untold(&mut 4096)
+}
+
+#[test]
+fn what_is_handed_over_is_known_and_what_is_dropped_is_not() {
+    let marks = Shared::default();
+    read(&marks, "a").made();
+    assert_eq!(unsure(&marks), [""; 0]);
+    drop(read(&marks, "a"));
+    assert_eq!(unsure(&marks), ["a"]);
+    drop(read(&marks, "a"));
+    drop(read(&marks, "a"));
+    assert_eq!(unsure(&marks), ["a", "a"], "twice says enough");
+    read(&marks, "a").made();
+    assert_eq!(unsure(&marks), [""; 0]);
+}
+
+#[test]
+fn a_write_counts_what_had_arrived_when_it_came_and_nothing_later() {
+    let marks = Shared::default();
+    read(&marks, "a").made();
+    drop(read(&marks, "a"));
+    let write = Delivery::begin(&marks, "w".to_owned());
+    let late = read(&marks, "a");
+    assert_eq!(write.unsure(), ["a"]);
+    late.made();
+    assert_eq!(write.unsure(), ["a"], "the write came before that arrived");
+    write.tells_nothing();
+    // What was lost while an answer was on its way is not known by that answer.
+    let on_its_way = read(&marks, "a");
+    let other = Delivery::begin(&marks, "w".to_owned());
+    other.writes();
+    drop(other);
+    on_its_way.made();
+    assert_eq!(unsure(&marks), ["a"]);
+}
+
+#[test]
+fn a_read_behind_a_write_waits_until_the_write_is_noted() {
+    let marks = Shared::default();
+    let write = Delivery::begin(&marks, "w".to_owned());
+    write.writes();
+    let behind = Delivery::begin(&marks, "a".to_owned());
+    let (told, heard) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || {
+        behind.waits_for_writes().expect("is noted in time");
+        told.send(()).expect("is heard");
+    });
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "the write is not noted");
+    write.is_noted();
+    heard.recv_timeout(Duration::from_secs(20)).expect("goes on");
+    waiting.join().expect("ends");
+}
+
+#[test]
+fn an_answer_is_lost_under_the_names_that_it_is_kept_under_and_as_often() {
+    let marks = Shared::default();
+    let kept_as = |each: usize| {
+        let delivery = Delivery::begin(&marks, "as it was asked".to_owned());
+        delivery.keeps_as(vec!["a".to_owned(), "b".to_owned()], each);
+        delivery.reads();
+        delivery.tells_reading();
+        delivery
+    };
+    let on_its_way = kept_as(1);
+    assert_eq!(unsure(&marks), ["a", "b"]);
+    on_its_way.made();
+    assert_eq!(unsure(&marks), [""; 0]);
+    drop(kept_as(2));
+    assert_eq!(unsure(&marks), ["a", "a", "b", "b"]);
+    kept_as(1).made();
+    assert_eq!(unsure(&marks), [""; 0]);
+}
+
+#[test]
+fn a_write_waits_until_it_is_known_what_the_calls_before_it_read() {
+    let marks = Shared::default();
+    let read = Delivery::begin(&marks, "as it was asked".to_owned());
+    let write = Delivery::begin(&marks, "w".to_owned());
+    let (told, heard) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || {
+        write.waits_for_names().expect("is known in time");
+        told.send(write.unsure()).expect("is heard");
+    });
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "it could be kept under any name");
+    read.keeps_as(vec!["a".to_owned()], 1);
+    assert_eq!(heard.recv_timeout(Duration::from_secs(20)).expect("goes on"), ["a"]);
+    waiting.join().expect("ends");
+}
+
+#[test]
+fn an_answer_without_a_reading_makes_none_known() {
+    let marks = Shared::default();
+    read(&marks, "a").made();
+    drop(read(&marks, "a"));
+    // The gate says for certain that it has read nothing.
+    let refused = Delivery::begin(&marks, "a".to_owned());
+    refused.reads();
+    refused.tells_nothing();
+    refused.made();
+    assert_eq!(unsure(&marks), ["a"]);
+    // Here it may have read.
+    let silent = Delivery::begin(&marks, "a".to_owned());
+    silent.reads();
+    silent.made();
+    assert_eq!(unsure(&marks), ["a", "a"]);
+}
+
+#[test]
+fn what_a_write_tells_is_not_known_before_it_was_told() {
+    let marks = Shared::default();
+    read(&marks, "a").made();
+    read(&marks, "b").made();
+    let write = Delivery::begin(&marks, "w".to_owned());
+    write.writes();
+    let other = Delivery::begin(&marks, "w".to_owned());
+    write.tells_outcome("done".to_owned());
+    write.made();
+    assert_eq!(other.unsure(), ["a", "b"], "it came before");
+    other.tells_outcome(String::new());
+    other.made();
+    assert_eq!(unsure(&marks), [""; 0]);
+    let cancelled = Delivery::begin(&marks, "w".to_owned());
+    cancelled.writes();
+    let thread = Arc::clone(&cancelled);
+    drop(cancelled);
+    // While the gate works on it, an answer that reaches the client settles nothing that comes later.
+    read(&marks, "a").made();
+    assert_eq!(unsure(&marks), ["a", "b"]);
+    thread.tells_outcome("it was done".to_owned());
+    drop(thread);
+    assert_eq!(unsure(&marks), ["a", "b"]);
+    assert_eq!(untold(&marks), ["it was done"]);
+    assert_eq!(untold(&marks), [""; 0]);
+}
+
+#[test]
+fn a_call_that_was_left_open_is_unsure_until_its_outcome_is_told() {
+    let marks = Shared::default();
+    read(&marks, "a").made();
+    let write = Delivery::begin(&marks, "w".to_owned());
+    write.writes();
+    write.leaves_open(Some(7));
+    write.made();
+    read(&marks, "a").made();
+    assert_eq!((unsure(&marks), lock(&marks).open()), (vec!["a".to_owned()], vec![7]));
+    let asked = |line: &str| {
+        let asked = Delivery::begin(&marks, String::new());
+        asked.asks_for(7);
+        asked.tells_outcome(line.to_owned());
+        asked
+    };
+    asked("").made();
+    drop(asked("done"));
+    assert_eq!(unsure(&marks), ["a"], "it was not told");
+    asked("done").made();
+    assert_eq!(unsure(&marks), [""; 0]);
+    let write = Delivery::begin(&marks, "w".to_owned());
+    write.leaves_open(Some(9));
+    write.made();
+    lock(&marks).ended(9, "it failed".to_owned());
+    assert_eq!((unsure(&marks), untold(&marks)), (vec!["a".to_owned()], vec!["it failed".to_owned()]));
+}
+
+#[test]
+fn what_was_read_before_a_session_was_gone_on_in_is_unsure_until_it_is_read() {
+    let marks = Shared::default();
+    lock(&marks).follow(vec!["a".to_owned()], [7]);
+    assert_eq!(unsure(&marks), ["a", "a"]);
+    read(&marks, "a").made();
+    assert_eq!(unsure(&marks), ["a"], "a call is under way that may change it");
+    lock(&marks).ended(7, "it was done".to_owned());
+    read(&marks, "a").made();
+    assert_eq!(unsure(&marks), [""; 0]);
+}
+
+#[test]
+fn a_session_is_named_by_what_its_client_was_told_and_by_nothing_else() {
+    let sessions = Sessions::default();
+    let named = |at: usize| Named { name: format!("ses_{at}"), told: format!("ses_{at}.secret") };
+    let marks: Vec<Shared> = (0..=SESSIONS_MAX).map(|_| Shared::default()).collect();
+    marks.iter().enumerate().for_each(|(at, marks)| sessions.opened(named(at), marks));
+    let found = sessions.named("ses_7.secret").expect("was opened");
+    assert!(Arc::ptr_eq(&found, &marks[7]));
+    assert!(sessions.named("ses_7").is_none(), "that can be guessed");
+    assert!(sessions.named("ses_0.secret").is_none(), "it was used longest ago");
+}
