@@ -26,11 +26,11 @@ impl<S: Snapshot> Deciding<'_, S> {
         writes: Vec<Write>,
         inputs: &Inputs<'_>,
     ) -> Result<InFlight, Reason> {
-        if self.stage == Stage::Intent && self.snapshot.effects_at_capacity(&self.action.agent) {
+        if self.is_intent() && self.snapshot.effects_at_capacity(&self.action.agent) {
             return Err(Reason::TooManyEffects);
         }
         // What rests on readings is decided again once they were read again.
-        if self.stage == Stage::Intent && (rule.after_ms > 0 || self.kind.guard.is_some()) {
+        if self.is_intent() && (rule.after_ms > 0 || self.kind.guard.is_some()) {
             return Ok(InFlight::Cooling { dispatch_at_ms: self.now_ms.saturating_add(rule.after_ms) });
         }
         let outside = self.outside();
@@ -172,7 +172,7 @@ impl<S: Snapshot> Deciding<'_, S> {
             Stage::Judgement(key) => return Cow::Borrowed(key),
             Stage::Dispatch(effect, _) => effect,
             // An effect has the number of the entry that begins it.
-            Stage::Intent => EffectId(self.snapshot.next_entry()),
+            Stage::Intent(_) => EffectId(self.snapshot.next_entry()),
         };
         Cow::Owned(external_key(self.snapshot.origin(), effect, &self.action.id))
     }

@@ -465,6 +465,12 @@ impl fmt::Display for Drift {
                 let (was, is) = (text(was), text(is));
                 write!(f, "{fact}.{attribute} was {was} when it was shown, and is now {is}{}", who(changed))
             }
+            Self::ReadAgain { upstream, tool, changed, .. } => write!(
+                f,
+                "{upstream}/{tool} was read again after this was asked for, and reads differently{}; what its agent had not seen \
+                 when it asked does not count, so it has to ask again",
+                who(changed)
+            ),
             Self::Withheld { read } => write!(f, "`{read}` is not as it was shown"),
         }
     }

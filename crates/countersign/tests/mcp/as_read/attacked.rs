@@ -1,0 +1,36 @@
+//! What an attacker found: each of these reproduces one finding, and asks the server what it saw.
+
+use super::mapped::asking;
+use super::shop::Shop;
+use super::{is_error, meta, text};
+use serde_json::json;
+
+#[test]
+fn an_approval_counts_nothing_that_was_read_after_the_write_was_asked_for() {
+    let shop = Shop::new();
+    shop.publish(&asking());
+    let gate = shop.serve();
+    let mut client = shop.client_of(&gate);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let parked = client.call("sell", &json!({"item": "tea", "count": 6}));
+    let review = meta(&parked)["review"].as_str().unwrap().to_owned();
+    let shown = shop.run_ok(&["review", "show", &review, "--as", "jo", "--server", gate.url()]);
+    assert!(shown.contains(r#"the agent had read shop/get_stock {"item":"tea"} at "#), "{shown}");
+    assert!(shown.contains(r#": {"item":"tea","stock":10}"#) && !shown.contains("Reading::"), "{shown}");
+    // Whether that answer reaches anyone makes no difference: the write was asked for before.
+    shop.set("tea", 8);
+    client.call("get_stock", &json!({"item": "tea"}));
+    let shown = shop.run_ok(&["review", "show", &review, "--as", "jo", "--server", gate.url()]);
+    assert!(shown.contains("it was read again since and reads differently"), "{shown}");
+    assert!(shown.contains("/stock: 10 → 8") && shown.contains("could not be approved now"), "{shown}");
+    let (code, said) = shop.run(&["review", "approve", &review, "--as", "jo", "--yes", "--server", gate.url()]);
+    assert!(code == Some(1) && said.contains("shop/get_stock was read again after this was asked for"), "{said}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 8), "the server never saw it");
+    // Asked for anew, it rests on what its agent has read by then.
+    let again = client.call("sell", &json!({"item": "tea", "count": 6}));
+    shop.approves(meta(&again)["review"].as_str().unwrap(), &gate);
+    let ask = json!({"continuation": meta(&again)["continuation"], "wait_ms": 5000});
+    let became = client.call("countersign_continue", &ask);
+    assert!(!is_error(&became), "{}", text(&became));
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 2));
+}
