@@ -2,7 +2,7 @@
 
 use super::{Deciding, Snapshot, Stage};
 use crate::action::Action;
-use crate::call::{Call, EffectId, ExternalHow, ExternalRead, Probe, Send, Statement, external_key};
+use crate::call::{Call, EffectId, ExternalHow, ExternalRead, OnError, Probe, Send, Statement, external_key};
 use crate::decimal;
 use crate::decision::{Dispatched, InFlight, RestsOn, Write};
 use crate::expression::{EvalError, Expression, Inputs};
@@ -106,7 +106,8 @@ impl<S: Snapshot> Deciding<'_, S> {
                         arguments.insert(version.argument.to_string(), value);
                     }
                 }
-                Send::Tool { tool: tool.clone(), arguments, fails_on_error: *fails_on_error }
+                let on_error = if *fails_on_error { OnError::Failed } else { OnError::InDoubt };
+                Send::Tool { tool: tool.clone(), arguments, on_error }
             }
             SendRule::AnyTool { tool, arguments, .. } => {
                 let (tool, arguments) = (self.text_param(tool)?, self.text_param(arguments)?);
@@ -118,8 +119,9 @@ impl<S: Snapshot> Deciding<'_, S> {
                 if !arguments.is_object() || decimal::has_mark(&sent) {
                     return Err(invalid(EffectProblem::TextNotAllowed));
                 }
-                // Its answer is the agent's to read, and no fact waits to be written.
-                Send::Tool { tool, arguments, fails_on_error: true }
+                // Its answer is the agent's to read, and no fact waits to be written. A tool that failed half-way says the same as
+                // one that did nothing (I6).
+                Send::Tool { tool, arguments, on_error: OnError::Over }
             }
         };
         Ok(send)

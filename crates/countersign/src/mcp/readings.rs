@@ -7,7 +7,7 @@ mod told;
 pub use self::client::ClientSession;
 pub use self::told::outcome;
 
-use self::told::{add_text, how, own_changes, refused_text, retry};
+use self::told::{add_text, closing, how, own_changes, refused_text, retry};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
@@ -280,7 +280,7 @@ impl GateClient {
                     let said = verdict.evidence.as_ref().map_or("Done.", |evidence| evidence.summary.as_str());
                     result.set("content", raw(&json!([{"type": "text", "text": said}])));
                 }
-                let mut lines: Vec<String> = own_changes(changed).into_iter().collect();
+                let mut lines: Vec<String> = closing(tool, verdict).into_iter().chain(own_changes(changed)).collect();
                 // What has changed counts as told, so it is told whatever the answer looks like.
                 unspoken(&mut result)
                     .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;

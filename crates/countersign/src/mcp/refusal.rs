@@ -98,6 +98,9 @@ impl Refusal {
         let text = match verdict.verdict {
             VerdictKind::Review => format!("Not done yet: a person has to decide. {message}. {ask}"),
             VerdictKind::InFlight => format!("Not known yet: the call is under way. {ask}"),
+            VerdictKind::Failed if found == Some(FoundCode::ToolOver.as_str()) => {
+                format!("It may have been carried out: {message}. Look at what it changes before you call it again.")
+            }
             VerdictKind::InDoubt => format!("No one knows whether it was done: {message}. {ask}"),
             _ => format!("Not done: {message}. {hint}"),
         };

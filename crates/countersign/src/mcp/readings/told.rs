@@ -2,6 +2,7 @@
 
 use crate::mcp::message::{Members, Raw, raw};
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
+use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
 use countersign_core::session::called;
 use serde_json::{Value, json};
@@ -116,9 +117,26 @@ pub fn add_text(result: &mut Members, lines: &[String]) {
     result.set("content", raw(&content));
 }
 
+/// Whether a tool has answered with an error that does not say what it did.
+pub fn is_over(verdict: &Verdict) -> bool {
+    verdict.evidence.as_ref().is_some_and(|evidence| evidence.code == FoundCode::ToolOver.as_str())
+}
+
+/// The gate's own word on a call whose answer does not say what it did.
+pub fn closing(tool: &str, verdict: &Verdict) -> Option<String> {
+    let effect = verdict.effect.as_ref().map(|effect| format!(" ({effect})")).unwrap_or_default();
+    is_over(verdict).then(|| {
+        format!(
+            "Note: {tool} was sent{effect} and answered with an error, and may have been carried out. Look at what it changes before \
+             you call it again."
+        )
+    })
+}
+
 /// What became of a write, in a line, for a client that its answer did not reach; nothing as long as it goes on.
 pub fn outcome(name: &str, verdict: &Verdict) -> String {
     let became = match verdict.verdict {
+        VerdictKind::Failed if is_over(verdict) => "was answered with an error, and may have been carried out",
         VerdictKind::Committed | VerdictKind::Settled => "was carried out",
         VerdictKind::Rejected | VerdictKind::Failed => "was not carried out",
         VerdictKind::InDoubt => "may have been carried out",

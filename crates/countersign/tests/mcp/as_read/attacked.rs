@@ -3,6 +3,7 @@
 use super::mapped::asking;
 use super::shop::Shop;
 use super::{is_error, meta, text};
+use crate::mcp::processes::wait_until;
 use serde_json::json;
 
 #[test]
@@ -33,4 +34,39 @@ fn an_approval_counts_nothing_that_was_read_after_the_write_was_asked_for() {
     let became = client.call("countersign_continue", &ask);
     assert!(!is_error(&became), "{}", text(&became));
     assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 2));
+}
+
+#[test]
+fn an_error_of_a_guarded_tool_is_not_told_as_if_it_had_done_nothing() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    for (mood, left) in [("take and fail", 7), ("fail after sell", 4)] {
+        shop.mood(mood);
+        let failed = client.call("sell", &json!({"item": "tea", "count": 3}));
+        assert!(is_error(&failed) && shop.stock("tea") == left, "the server did it: {failed}");
+        let said = text(&failed);
+        assert!(said.contains("may have been carried out") && !said.contains("Not done"), "{mood}: {said}");
+        assert!(!said.contains("did nothing") && said.contains(&format!("/stock: {} → {left}", left + 3)), "{said}");
+        assert_eq!(meta(&failed)["evidence"]["code"], "tool_over", "{failed}");
+    }
+}
+
+#[test]
+fn an_error_that_reached_no_one_is_told_later_as_what_may_have_been_done() {
+    let shop = Shop::new();
+    let mut client = shop.trial(&[]);
+    client.call("get_stock", &json!({"item": "tea"}));
+    shop.mood("hold sell");
+    let id = client.ask("tools/call", &json!({"name": "sell", "arguments": {"item": "gold", "count": 3}}));
+    wait_until("it is made", || shop.count("sell") == 1);
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string());
+    shop.mood("");
+    let mut said = String::new();
+    wait_until("it is over", || {
+        said = text(&client.call("get_stock", &json!({"item": "rice"})));
+        said.contains("Note: sell")
+    });
+    assert!(said.contains("was answered with an error, and may have been carried out (eff_"), "{said}");
 }
