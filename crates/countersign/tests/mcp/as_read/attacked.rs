@@ -70,3 +70,40 @@ fn an_error_that_reached_no_one_is_told_later_as_what_may_have_been_done() {
     });
     assert!(said.contains("was answered with an error, and may have been carried out (eff_"), "{said}");
 }
+
+#[test]
+fn a_path_that_is_not_in_an_answer_does_not_make_nothing_count() {
+    let shop = Shop::new();
+    let said = shop.approve(&["shop/get_clock", "--only", "/zones"]);
+    assert!(said.contains("shop/get_clock answers without /zones"), "{said}");
+    shop.approve(&["shop/get_stock", "--only", "/stock"]);
+    let answers = |left: u32| {
+        let said = json!({"content": [{"type": "text", "text": format!("{left} left")}], "structuredContent": {"stock": left}});
+        shop.mood(&format!("answer get_stock {said}"));
+    };
+    let mut client = shop.client();
+    answers(10);
+    client.call("get_stock", &json!({"item": "tea"}));
+    answers(2);
+    let refused = client.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 10), "the server never saw it");
+}
+
+#[test]
+fn what_a_model_reads_is_compared_also_where_the_structured_content_stays_the_same() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    let answers = |said: &str| {
+        let list = json!({"result": ["approved", "rejected"]});
+        let said = json!({"content": [{"type": "text", "text": said}], "structuredContent": list});
+        shop.mood(&format!("answer get_stock {said}"));
+    };
+    answers("approved");
+    client.call("get_stock", &json!({"item": "tea"}));
+    answers("rejected");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 3}));
+    assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
+    assert!(text(&refused).contains(r#""approved" → "rejected""#), "{}", text(&refused));
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 10), "the server never saw it");
+}

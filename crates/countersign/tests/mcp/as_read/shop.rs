@@ -384,6 +384,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    if let Some(answer) = mood.strip_prefix(&format!("answer {name} ")) {
+        return serde_json::from_str(answer).unwrap();
+    }
     let path = folder.join("stock.json");
     let mut stock = stock(&path);
     let item = arguments["item"].as_str().unwrap_or_default();
@@ -416,6 +419,9 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
             let left = stock[item] - arguments["count"].as_i64().unwrap();
             stock.insert(item.to_owned(), left);
             replace(&path, &serde_json::to_string(&stock).unwrap());
+            if let Some(answer) = mood.strip_prefix("take and answer ") {
+                return serde_json::from_str(answer).unwrap();
+            }
             if mood == "take and fail" {
                 return json!({"content": [{"type": "text", "text": "the printer is out of paper"}], "isError": true});
             }
