@@ -229,7 +229,10 @@ impl<'a, S: Snapshot> Deciding<'a, S> {
         let inputs = self.inputs();
         let standing = self.standing(&inputs);
         let (standing, shadowed) = match (standing, self.kind.mode) {
-            (Err(stopped), Mode::Shadow) => (Ok(()), Some(Box::new(stopped.blocked))),
+            (Err(stopped), Mode::Shadow) => match self.check_always(&inputs) {
+                Ok(()) => (Ok(()), Some(Box::new(stopped.blocked))),
+                Err(reason) => (Err(Stopped::rejected(reason)), None),
+            },
             (standing, _) => (standing, None),
         };
         let effects = standing.and_then(|()| self.verdict(&inputs).map_err(Stopped::rejected));

@@ -5,7 +5,7 @@ mod facts;
 mod terms;
 mod twice;
 
-pub use self::facts::{approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
+pub use self::facts::{SHADOW_DAYS, approve_as, approve_server_as, is_redefined, publish, put_changed, watch};
 pub use self::terms::{RestsOn, Terms};
 pub use self::twice::{Reader, note_volatile_in_trial};
 
@@ -181,8 +181,8 @@ impl Approving<'_> {
         if watch(client, &self.args.by, upstream, is_watched)? {
             note(match is_watched {
                 true => format!(
-                    "{upstream}: in shadow mode, as the settings propose: guarded calls are made, and the ledger says which would have \
-                     been refused"
+                    "{upstream}: in shadow mode, as the settings propose, for {SHADOW_DAYS} days: guarded calls are made, and the ledger \
+                     says which would have been refused"
                 ),
                 false => {
                     format!("{upstream}: no longer in shadow mode: guarded calls are refused where readings differ")

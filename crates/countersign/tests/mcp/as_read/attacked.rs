@@ -3,8 +3,9 @@
 use super::mapped::asking;
 use super::shop::Shop;
 use super::{is_error, meta, text};
+use crate::mcp::http::Http;
 use crate::mcp::processes::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn an_approval_counts_nothing_that_was_read_after_the_write_was_asked_for() {
@@ -106,4 +107,50 @@ fn what_a_model_reads_is_compared_also_where_the_structured_content_stays_the_sa
     assert_eq!(meta(&refused)["code"], "reading_changed", "{refused}");
     assert!(text(&refused).contains(r#""approved" → "rejected""#), "{}", text(&refused));
     assert_eq!((shop.count("sell"), shop.stock("tea")), (0, 10), "the server never saw it");
+}
+
+/// What an agent asks for at the gate itself, past the gateway.
+fn watching(shop: &Shop, gate: &Http, definition: &str, key: &str) -> Value {
+    let session = shop.post(gate, "/v1/sessions", &json!({}))["session"].clone();
+    let params = json!({
+        "server": "shop", "name": "sell", "definition": definition, "arguments": r#"{"item":"tea","count":1}"#,
+    });
+    let action = json!({
+        "pact": "mcp-calls", "action": "watch", "idempotency_key": key, "params": params, "session": session,
+    });
+    let asked = shop.post(gate, "/v1/actions", &action);
+    let Some(entry) = asked["entry"].as_u64().filter(|_| asked["verdict"] == "in_flight") else { return asked };
+    let mut became = Value::Null;
+    wait_until("it is over", || {
+        let asked = ureq::get(format!("{}/v1/actions/{entry}", gate.url())).header("countersign-agent", "coder-1");
+        became = serde_json::from_str(&asked.call().unwrap().body_mut().read_to_string().unwrap()).unwrap();
+        became["verdict"] != "in_flight"
+    });
+    became
+}
+
+#[test]
+fn a_guard_that_is_enforced_by_the_settings_is_not_off_for_whoever_asks() {
+    let shop = Shop::proposing("unmapped = \"shadow\"", "guard = \"as-read\"");
+    assert!(shop.approve(&[]).contains("in shadow mode, as the settings propose, for 7 days"));
+    shop.settings("unmapped = \"deny\"", "guard = \"as-read\"");
+    let tool: Value =
+        serde_json::from_str(&shop.run_ok(&["fact", "get", "McpTool", "shop/sell", "--data", "data", "--json"])).unwrap();
+    let definition = tool["value"]["definition"].as_str().unwrap().to_owned();
+    let gate = shop.serve();
+    let forged = watching(&shop, &gate, &"0".repeat(64), "forged");
+    assert_eq!((&forged["verdict"], &forged["failed"][0]["precondition"]), (&json!("rejected"), &json!("definition-as-approved")), "{forged}");
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+    // As long as the admin's word stands, a call may be watched; whoever starts a gateway is told.
+    assert_eq!(watching(&shop, &gate, &definition, "watched")["verdict"], "settled");
+    let (_, said) = shop.client_of(&gate).end();
+    assert!(said.contains("warning: the settings enforce the guard of `shop`"), "{said}");
+    shop.run_ok(&["fact", "put", "McpShadow", "shop", r#"{"until": 1}"#, "--server", gate.url()]);
+    let late = watching(&shop, &gate, &definition, "late");
+    assert_eq!(late["failed"][0]["precondition"], "still-in-shadow-mode", "{late}");
+    let (code, said) = shop.run(&["mcp", "approve", "--yes", "--server", gate.url()]);
+    assert!(code == Some(0) && said.contains("no longer in shadow mode"), "{said}");
+    assert_eq!(watching(&shop, &gate, &definition, "ended")["code"], "fact_missing");
+    assert_eq!(shop.count("sell"), 1, "the server saw what was watched, and no more");
+    assert!(!shop.client_of(&gate).end().1.contains("warning"), "nothing is left to warn of");
 }

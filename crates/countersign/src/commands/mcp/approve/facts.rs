@@ -12,6 +12,7 @@ use countersign_api::{ErrorCode, FactPut, FactResponse, FactWritten, PactList, P
 use countersign_core::ids::{Digest, FactId, FactType};
 use countersign_core::pact::CARRIED;
 use serde_json::{Map, Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest definition that is kept in the fact, so that changes of it can be shown; a fact has 16 KiB.
 const TEXT_BYTES_MAX: usize = 12 << 10;
@@ -104,19 +105,27 @@ pub fn approve_server_as(client: &Client, by: &str, upstream: &str) -> Result<()
     put_changed(client, by, &fact, value.into_iter().collect())
 }
 
-/// Puts the guarded tools of a server into shadow mode, or ends that. Whether anything changed.
+/// How long shadow mode lasts unless it is approved again: a guard that is off must not be forgotten.
+pub const SHADOW_DAYS: u64 = 7;
+
+/// Puts the guarded tools of a server into shadow mode for some days, or ends that. Whether anything changed but its end.
 pub fn watch(client: &Client, by: &str, upstream: &str, is_watched: bool) -> Result<bool> {
     let fact = FactId::new(FactType::new(SHADOW_TYPE)?, upstream)?;
     let is_there = current(client, &fact)?.is_some_and(|found| !found.value.is_null());
-    if is_there == is_watched {
+    if !is_there && !is_watched {
         return Ok(false);
     }
     let call = match is_watched {
-        true => Call::put(fact_path(&fact)).agent(by).json(&FactPut { value: Map::new() })?,
+        true => {
+            let span = Duration::from_secs(SHADOW_DAYS * 24 * 60 * 60);
+            let until = (SystemTime::now() + span).duration_since(UNIX_EPOCH)?;
+            let value = Map::from_iter([("until".to_owned(), json!(u64::try_from(until.as_millis())?))]);
+            Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?
+        }
         false => Call::delete(fact_path(&fact)).agent(by),
     };
     client.call::<FactWritten>(call)?;
-    Ok(true)
+    Ok(is_there != is_watched)
 }
 
 /// Feeds a fact unless it has this value.
