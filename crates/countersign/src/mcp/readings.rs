@@ -3,11 +3,13 @@
 
 mod client;
 mod told;
+mod voice;
 
 pub use self::client::ClientSession;
 pub use self::told::outcome;
 
-use self::told::{add_text, closing, how, own_changes, refused_text, retry};
+use self::told::{closing, how, own_changes, refused_text, retry};
+use self::voice::{add_text, own_word, quote_alike};
 use super::adapter::RESOURCE;
 use super::delivery::{Delivery, TooLong, lock};
 use super::gate::{Calling, GateClient, PACT_NAME, Using, random_key};
@@ -284,6 +286,8 @@ impl GateClient {
                 // What has changed counts as told, so it is told whatever the answer looks like.
                 unspoken(&mut result)
                     .map_err(|why| Refusal::unfit(tool, &format!("its answer is ambiguous: {why}")).saying(&lines))?;
+                // The last word on the call is the gate's own.
+                lines.extend(quote_alike(&mut result).then(|| own_word(verdict)));
                 let outdated = readings.map(|it| it.outdated.as_slice()).unwrap_or_default();
                 lines.extend(seen.session.warnings(delivery.marks(), outdated));
                 add_text(&mut result, &lines);

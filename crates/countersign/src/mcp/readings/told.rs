@@ -1,6 +1,6 @@
 //! What a model is told of a write that is guarded as read: what has changed, by path, and what to do about it.
 
-use crate::mcp::message::{Members, Raw, raw};
+use crate::mcp::shell::word;
 use countersign_api::{ChangedReading, Verdict, VerdictKind};
 use countersign_core::call::FoundCode;
 use countersign_core::json::parse_answer;
@@ -56,10 +56,12 @@ pub fn refused_text(verdict: &Verdict, changed: &[ChangedReading]) -> String {
         let ChangedReading { upstream, tool, volatile, .. } = it;
         let _ = write!(
             text,
-            "\n{tool} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve \
-             {upstream}/{tool} --ignore {}",
-            volatile.join(", "),
-            volatile.join(",")
+            "\n{} differs whenever it is read, at {}. An operator can leave that out of the comparison: countersign mcp approve {} \
+             --ignore {}",
+            word(tool),
+            volatile.iter().map(|path| word(path)).collect::<Vec<_>>().join(", "),
+            word(&format!("{upstream}/{tool}")),
+            word(&volatile.join(","))
         );
     }
     cut(text, TEXT_BYTES_MAX)
@@ -104,17 +106,6 @@ pub fn cut(mut text: String, bytes_max: usize) -> String {
         text.push('…');
     }
     text
-}
-
-/// Adds blocks of text behind what a tool answered.
-pub fn add_text(result: &mut Members, lines: &[String]) {
-    if lines.is_empty() {
-        return;
-    }
-    let content = result.get("content").and_then(|content| serde_json::from_str::<Vec<Raw>>(content.get()).ok());
-    let mut content = content.unwrap_or_default();
-    content.extend(lines.iter().map(|line| raw(&json!({"type": "text", "text": line}))));
-    result.set("content", raw(&content));
 }
 
 /// Whether a tool has answered with an error that does not say what it did.

@@ -410,7 +410,10 @@ fn called(folder: &Path, params: &Value, ticks: &mut u64) -> Value {
         }
         "get_clock" => {
             *ticks += 1;
-            structured(json!({"ticks": *ticks, "zone": "UTC"}))
+            match mood.strip_prefix("name ") {
+                Some(name) => structured(json!({(name): *ticks})),
+                None => structured(json!({"ticks": *ticks, "zone": "UTC"})),
+            }
         }
         _ if !stock.contains_key(item) => {
             json!({"content": [{"type": "text", "text": "no such item"}], "isError": true})

@@ -6,6 +6,7 @@ use crate::mcp::buffers::{BUFFERED_MAX, Buffers};
 use crate::mcp::direct::Direct;
 use crate::mcp::message::raw;
 use crate::mcp::settings::Place;
+use crate::mcp::shell::word;
 use crate::mcp::upstream::Alive;
 use crate::terminal::{inline, note};
 use countersign_core::difference::paths;
@@ -51,7 +52,7 @@ impl Looked {
 
     /// The option that leaves out what differs.
     fn ignore(&self) -> String {
-        format!("--ignore {}", inline(&self.paths.join(",")))
+        format!("--ignore {}", word(&self.paths.join(",")))
     }
 }
 
@@ -59,6 +60,7 @@ impl Looked {
 pub fn note_volatile(upstream: &str, place: &Place, readers: &[Reader]) {
     for found in look(upstream, place, readers) {
         let tool = inline(&found.tool);
+        let approve = format!("countersign mcp approve {}", word(&format!("{upstream}/{}", found.tool)));
         found.note_unfound(&format!("{upstream}/{tool}"));
         if found.paths.is_empty() {
             continue;
@@ -66,14 +68,12 @@ pub fn note_volatile(upstream: &str, place: &Place, readers: &[Reader]) {
         let refused = "every write that rests on it would be refused";
         if found.is_whole() {
             note(format_args!("{upstream}/{tool} answered differently when it was read twice, all of it: {refused}"));
-            note(format_args!(
-                "  to let writes rest on nothing of it: countersign mcp approve {upstream}/{tool} --guard none"
-            ));
+            note(format_args!("  to let writes rest on nothing of it: {approve} --guard none"));
             continue;
         }
         let at = inline(&found.paths.join(", "));
         note(format_args!("{upstream}/{tool} answered differently when it was read twice, at {at}: {refused}"));
-        note(format_args!("  to leave that out: countersign mcp approve {upstream}/{tool} {}", found.ignore()));
+        note(format_args!("  to leave that out: {approve} {}", found.ignore()));
     }
 }
 
@@ -86,7 +86,7 @@ pub fn note_volatile_in_trial(upstream: &str, place: &Place, readers: &[Reader])
             continue;
         }
         let (at, option) = match found.is_whole() {
-            true => (String::new(), format!("--writes {tool}")),
+            true => (String::new(), format!("--writes {}", word(&found.tool))),
             false => (format!(", at {}", inline(&found.paths.join(", "))), found.ignore()),
         };
         note(format_args!(
