@@ -299,7 +299,7 @@ impl Refusal {
             (format!("the server `{upstream}` is not approved"), hint)
         } else if failed("server-may-be-used") {
             let hint = format!(
-                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true}}'",
+                "An operator can allow it: countersign fact put {} {upstream} '{{\"uses\": true}}', with its `guard` where it has one",
                 super::gate::SERVER_TYPE
             );
             (format!("agents may use the tools of `{upstream}` and nothing else"), hint)

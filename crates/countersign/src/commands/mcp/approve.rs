@@ -165,13 +165,14 @@ impl Approving<'_> {
         if !readers.is_empty() {
             note_volatile(upstream, place, &readers);
         }
-        let Some(client) = self.client.filter(|_| !guards.is_empty() && !self.args.no_uses) else { return Ok(()) };
+        let Some(client) = self.client.filter(|_| !guards.is_empty()) else { return Ok(()) };
         // That one tool is not guarded says nothing of its server.
         let guard = match guards.contains(&Some(Guard::AsRead)) {
             true => Some(Guard::AsRead),
             false => self.args.guard.filter(|_| self.args.tools.is_empty()),
         };
-        approve_server(client, &self.args.by, upstream, guard)?;
+        // Leaving its other methods alone says nothing of its guard: a server with a guarded tool is guarded.
+        approve_server(client, &self.args.by, upstream, guard, !self.args.no_uses)?;
         self.watch(client, upstream)
     }
 

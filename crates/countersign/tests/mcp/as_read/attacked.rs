@@ -188,3 +188,22 @@ fn a_server_does_not_speak_in_the_gates_voice_after_it_did_what_it_was_asked() {
     assert_eq!(sold["content"][0]["_meta"], json!({"own": 1}), "{sold}");
     assert_eq!(sold["structuredContent"], json!([{}]), "{sold}");
 }
+
+#[test]
+fn a_server_is_guarded_though_nothing_but_its_tools_is_approved() {
+    let shop = Shop::proposing("unmapped = \"pass\"", "");
+    shop.approve(&["--no-uses", "--guard", "none", "shop/burn"]);
+    let said = shop.approve(&["--no-uses", "--guard", "as-read", "shop/get_stock", "shop/sell"]);
+    assert!(said.contains("shop: guarded, and only its tools may be used"), "{said}");
+    let mut client = shop.client();
+    // What is not guarded takes no turn, and could change something between the last look and a guarded call.
+    let refused = client.call("burn", &json!({"item": "tea", "count": 1}));
+    assert!(is_error(&refused) && text(&refused).contains("`shop` is guarded as read"), "{refused}");
+    assert_eq!((shop.count("burn"), shop.stock("tea")), (0, 10), "the server never saw it");
+    let read = client.request("resources/read", &json!({"uri": "shop://tea"}));
+    assert!(read["error"].is_object() && !read.to_string().contains("\"10\""), "other uses stay as they were: {read}");
+    client.end();
+    let server = shop.run_ok(&["fact", "get", "McpServer", "shop", "--data", "data", "--json"]);
+    let server: Value = serde_json::from_str(&server).unwrap();
+    assert_eq!(server["value"], json!({"uses": false, "guard": "as-read"}), "{server}");
+}

@@ -73,8 +73,9 @@ pub fn approve_as(client: &Client, by: &str, upstream: &str, tool: &Tool, terms:
     put_changed(client, by, &tool_fact(upstream, &tool.name)?, tool_value(tool, terms)?)
 }
 
-/// Lets agents use the server otherwise than by its tools too, unless an operator has said before whether they may.
-pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>) -> Result<()> {
+/// Guards a server; and lets agents use it otherwise than by its tools too, where that is approved as well and no operator has said before
+/// whether they may.
+pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<Guard>, uses: bool) -> Result<()> {
     let fact = FactId::new(FactType::new(SERVER_TYPE)?, upstream)?;
     if let Some(before) = current(client, &fact)? {
         let mut value = before.value.as_object().cloned().unwrap_or_default();
@@ -85,14 +86,29 @@ pub fn approve_server(client: &Client, by: &str, upstream: &str, guard: Option<G
         }
         return put_changed(client, by, &fact, value);
     }
-    let mut value = Map::from_iter([("uses".to_owned(), Value::Bool(true))]);
+    if !uses && guard != Some(Guard::AsRead) {
+        return Ok(());
+    }
+    let mut value = Map::from_iter([("uses".to_owned(), Value::Bool(uses))]);
     if guard == Some(Guard::AsRead) {
         value.insert("guard".to_owned(), json!(AS_READ));
     }
+    // A fact is put as a whole: what ends the one must not end the other.
+    let mut otherwise = value.clone();
+    otherwise.insert("uses".to_owned(), Value::Bool(!uses));
+    let otherwise = Value::Object(otherwise);
     let written: FactWritten = client.call(Call::put(fact_path(&fact)).agent(by).json(&FactPut { value })?)?;
+    if !uses {
+        note(format_args!(
+            "{upstream}: guarded, and only its tools may be used, in entry {}; countersign fact put {SERVER_TYPE} {upstream} \
+             '{otherwise}' allows the rest",
+            written.entry
+        ));
+        return Ok(());
+    }
     note(format_args!(
         "{upstream}: its resources, prompts and other methods may be used, in entry {}; \
-         countersign fact put {SERVER_TYPE} {upstream} '{{\"uses\": false}}' ends that",
+         countersign fact put {SERVER_TYPE} {upstream} '{otherwise}' ends that",
         written.entry
     ));
     Ok(())
