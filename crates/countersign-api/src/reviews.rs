@@ -1,7 +1,7 @@
 //! Reviews: actions that wait for a person.
 
-use crate::{Change, FailedPrecondition, PactRef};
 use crate::action::is_false;
+use crate::{Change, FailedPrecondition, PactRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -150,9 +150,7 @@ pub fn show(
     }
     // Nothing moves between this and itself but what had moved before it was shown: no approval of that commits.
     let decision = match drift {
-        Some(drift @ Drift::ReadAgain { .. }) => {
-            decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) })
-        }
+        Some(drift @ Drift::ReadAgain { .. }) => decision.rejected(Reason::ApprovalOutdated { drift: Box::new(drift) }),
         _ => decision,
     };
     Some((shown, decision))

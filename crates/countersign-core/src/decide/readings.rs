@@ -120,7 +120,8 @@ impl<S: Snapshot> Deciding<'_, S> {
         }
         self.check_reading_values()?;
         let Some(stale_after) = guard.stale_after_ms else { return Ok(()) };
-        let readings = self.rested_on(guard, readings.into_iter().filter(|(fact, _)| self.is_noted(&fact.id)).collect());
+        let readings =
+            self.rested_on(guard, readings.into_iter().filter(|(fact, _)| self.is_noted(&fact.id)).collect());
         let is_stale = |held: &Held| self.now_ms.saturating_sub(held.reading.at_ms) > stale_after;
         let stale = readings.iter().filter(|(_, held)| is_stale(held)).map(|(_, held)| refer(held));
         let stale: Vec<ReadingRef> = stale.collect();

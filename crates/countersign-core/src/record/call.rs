@@ -3,7 +3,9 @@
 use super::decode::DecodeError;
 use super::encode::{Form, write_list};
 use super::payload::DueWrite;
-use crate::call::{Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Measured, OnError, Probe, Send, Statement};
+use crate::call::{
+    Call, Evidence, ExternalHow, ExternalRead, Found, FoundCode, Measured, OnError, Probe, Send, Statement,
+};
 use crate::canonical::Canonical;
 use crate::decision::{Dispatched, InFlight, RestsOn};
 use crate::fence::Fenced;

@@ -135,11 +135,16 @@ fn a_guard_that_is_enforced_by_the_settings_is_not_off_for_whoever_asks() {
     assert!(shop.approve(&[]).contains("in shadow mode, as the settings propose, for 7 days"));
     shop.settings("unmapped = \"deny\"", "guard = \"as-read\"");
     let tool: Value =
-        serde_json::from_str(&shop.run_ok(&["fact", "get", "McpTool", "shop/sell", "--data", "data", "--json"])).unwrap();
+        serde_json::from_str(&shop.run_ok(&["fact", "get", "McpTool", "shop/sell", "--data", "data", "--json"]))
+            .unwrap();
     let definition = tool["value"]["definition"].as_str().unwrap().to_owned();
     let gate = shop.serve();
     let forged = watching(&shop, &gate, &"0".repeat(64), "forged");
-    assert_eq!((&forged["verdict"], &forged["failed"][0]["precondition"]), (&json!("rejected"), &json!("definition-as-approved")), "{forged}");
+    assert_eq!(
+        (&forged["verdict"], &forged["failed"][0]["precondition"]),
+        (&json!("rejected"), &json!("definition-as-approved")),
+        "{forged}"
+    );
     assert_eq!(shop.count("sell"), 0, "the server never saw it");
     // As long as the admin's word stands, a call may be watched; whoever starts a gateway is told.
     assert_eq!(watching(&shop, &gate, &definition, "watched")["verdict"], "settled");
