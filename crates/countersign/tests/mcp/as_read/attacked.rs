@@ -212,3 +212,20 @@ fn a_server_is_guarded_though_nothing_but_its_tools_is_approved() {
     let server: Value = serde_json::from_str(&server).unwrap();
     assert_eq!(server["value"], json!({"uses": false, "guard": "as-read"}), "{server}");
 }
+
+#[test]
+fn a_server_that_cannot_be_read_is_not_asked_for_everything_else_while_others_wait() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    for lines in 1..=20 {
+        client.call("get_report", &json!({"lines": lines}));
+    }
+    shop.mood("die on get_report");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert_eq!(meta(&refused)["code"], "reading_unread", "{refused}");
+    client.end();
+    let listed = shop.run_ok(&["ledger", "list", "--kind", "dispatch", "--json", "--data", "data"]);
+    let not_asked = listed.matches("shop/get_report before it could not be read").count();
+    assert!(not_asked >= 12, "eight at a time, and no more: {listed}");
+    assert_eq!(shop.count("sell"), 0);
+}
