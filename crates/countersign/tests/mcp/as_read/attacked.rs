@@ -229,3 +229,15 @@ fn a_server_that_cannot_be_read_is_not_asked_for_everything_else_while_others_wa
     assert!(not_asked >= 12, "eight at a time, and no more: {listed}");
     assert_eq!(shop.count("sell"), 0);
 }
+
+#[test]
+fn a_tool_that_is_called_as_a_method_is_used_by_no_one() {
+    let shop = Shop::new();
+    shop.mood("posing");
+    let (code, said) = shop.run(&["mcp", "approve", "--yes", "--data", "data", "--guard", "as-read"]);
+    assert!(code == Some(1) && said.contains("`resources/read` is the name of a method of the protocol"), "{said}");
+    let mut client = shop.client();
+    let refused = client.call("resources/read", &json!({"uri": "shop://tea"}));
+    assert!(is_error(&refused) && !refused.to_string().contains("contents"), "{refused}");
+    assert_eq!(shop.count("resources/read"), 0, "the server never saw it");
+}

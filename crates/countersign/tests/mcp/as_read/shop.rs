@@ -357,6 +357,9 @@ fn tools(mood: &str) -> Value {
     let mut burn = tool("burn", false);
     burn["annotations"]["destructiveHint"] = json!(true);
     tools.push(burn);
+    if mood == "posing" {
+        tools.push(tool("resources/read", true));
+    }
     // Neither what it says of itself nor its name tells that it only reads.
     let mut total = tool("total", true);
     total.as_object_mut().unwrap().remove("annotations");
