@@ -228,7 +228,8 @@ impl GateClient {
             if is_refused(&error) {
                 delivery.tells_nothing();
             }
-            match mapping.is_some() && is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
+            // In another session, or after a restart, the same call is another action.
+            match is_refused_as(&error, ErrorCode::IdempotencyKeyReused) {
                 true => self.made_before(upstream, &error, &request.idempotency_key, seen),
                 false => Refusal::no_verdict(&error, &request.idempotency_key),
             }

@@ -241,3 +241,18 @@ fn a_tool_that_is_called_as_a_method_is_used_by_no_one() {
     assert!(is_error(&refused) && !refused.to_string().contains("contents"), "{refused}");
     assert_eq!(shop.count("resources/read"), 0, "the server never saw it");
 }
+
+#[test]
+fn a_key_that_comes_again_in_another_session_is_told_what_became_of_its_call() {
+    let shop = Shop::new();
+    let gateway = shop.listen();
+    let key = json!({"countersign": {"idempotency_key": "order-0000000000000001"}});
+    let (mut one, mut other) = (shop.http(&gateway), shop.http(&gateway));
+    let sold = one.call_with("sell", &json!({"item": "tea", "count": 1}), &key);
+    assert!(!is_error(&sold), "{sold}");
+    let again = other.call_with("sell", &json!({"item": "tea", "count": 1}), &key);
+    let said = text(&again);
+    assert!(said.contains("already used for a call, in entry") && said.contains("is now settled"), "{said}");
+    assert!(!said.contains("Repeat it later"), "{said}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9), "the server saw it once");
+}
