@@ -262,7 +262,10 @@ impl Reason {
                 );
             }
             Self::TurnHeld { .. } => "nothing was sent; call again later",
-            Self::ReadingUnread { .. } => "nothing was sent; call again once it can be read",
+            Self::ReadingUnread { .. } => {
+                "nothing was sent; call again once it can be read, or, if that server is gone for good, begin a new session: the next one \
+                 rests on nothing that was read in this one"
+            }
             Self::ReadingChanged { readings } => {
                 let untold: Vec<&str> =
                     readings.iter().filter(|it| !it.told).map(|it| it.reading.tool.as_str()).collect();

@@ -256,3 +256,17 @@ fn a_key_that_comes_again_in_another_session_is_told_what_became_of_its_call() {
     assert!(!said.contains("Repeat it later"), "{said}");
     assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9), "the server saw it once");
 }
+
+#[test]
+fn a_refusal_for_a_server_that_is_gone_says_how_to_go_on_without_it() {
+    let shop = Shop::new();
+    let mut client = shop.client();
+    client.call("get_report", &json!({"lines": 3}));
+    shop.mood("die on get_report");
+    let refused = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(text(&refused).contains("begin a new session"), "{}", text(&refused));
+    client.end();
+    let sold = shop.client().call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(!is_error(&sold), "which is so: {sold}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9));
+}
