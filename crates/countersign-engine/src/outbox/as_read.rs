@@ -13,6 +13,7 @@ use countersign_core::difference::{Pair, TOLD_BYTES_MAX, paths, tell};
 use countersign_core::effect::{Effect, Flight, Phase};
 use countersign_core::ids::{Digest, FactId};
 use countersign_core::limits::SUMMARY_BYTES_MAX;
+use countersign_core::pact::Mode;
 use countersign_core::record::{Event, Judged};
 use countersign_core::session::{Held, HeldTurn, Reading, Reread, SessionId};
 use countersign_core::utc::Utc;
@@ -93,6 +94,13 @@ impl Inner {
         let pact = view.rest.pacts.get(&effect.action.pact);
         let kind = pact.and_then(|pact| pact.actions.get(&effect.action.action));
         kind.is_some_and(|kind| kind.guard.is_some())
+    }
+
+    /// Whether calls of its action type are made whatever their readings say.
+    fn is_watched(&self, effect: &Effect) -> bool {
+        let view = self.gate.view();
+        let kind = view.rest.pacts.get(&effect.action.pact).and_then(|pact| pact.actions.get(&effect.action.action));
+        kind.is_some_and(|kind| kind.mode == Mode::Shadow)
     }
 
     /// Whether an effect that cools was to go off by now.
@@ -321,6 +329,8 @@ impl Inner {
         let connection = again.iter().filter(|it| it.held.reading.place.upstream == flight.dispatched.call.adapter);
         // The oldest: where some were read over a later one, the call goes over neither.
         let connection = connection.filter_map(|it| it.answer.as_ref().ok()).map(|answer| answer.connection).min();
+        // What is only watched is made whatever was read, so it is held to no connection.
+        let connection = connection.filter(|_| !self.is_watched(&effect));
         let (found, judged) = self.attempt_as_read(&effect, flight, connection, &**adapter);
         let is_sent = !matches!(&found, Attempt::NotSent(_) | Attempt::Blocked(_));
         let window = again.iter().map(|it| it.began.elapsed()).max().filter(|_| is_sent);

@@ -105,13 +105,16 @@ fn show(report: &Report) {
 }
 
 fn show_calls(tool: &str, calls: &Calls) {
-    let Calls { calls: all, refused, would_refuse, reasons, .. } = calls;
+    let Calls { calls: all, refused, would_refuse, not_made, reasons, .. } = calls;
     let mut said = vec![count(*all, "call", "calls")];
     if *refused > 0 {
         said.push(format!("{refused} refused"));
     }
     if *would_refuse > 0 {
         said.push(format!("{would_refuse} made that would have been refused"));
+    }
+    if *not_made > 0 {
+        said.push(format!("{not_made} that would have been refused and could not be sent either"));
     }
     say(format_args!("\n{}: {}", inline(tool), said.join(", ")));
     for Because { message, calls, again, entries, code } in reasons {

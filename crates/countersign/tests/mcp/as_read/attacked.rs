@@ -270,3 +270,27 @@ fn a_refusal_for_a_server_that_is_gone_says_how_to_go_on_without_it() {
     assert!(!is_error(&sold), "which is so: {sold}");
     assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9));
 }
+
+#[test]
+fn in_shadow_mode_a_call_is_made_though_its_server_was_lost_and_the_report_counts_what_the_server_saw() {
+    let shop = Shop::proposing("unmapped = \"shadow\"", "guard = \"as-read\"");
+    shop.approve(&[]);
+    let mut client = shop.client();
+    client.call("get_stock", &json!({"item": "tea"}));
+    shop.mood("die after get_stock");
+    client.call("get_stock", &json!({"item": "rice"}));
+    shop.mood("gone");
+    let unmade = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(is_error(&unmade) && shop.count("sell") == 0, "there is no server to make it at: {unmade}");
+    shop.mood("");
+    client.call("get_stock", &json!({"item": "salt"}));
+    shop.mood("die after get_stock");
+    let made = client.call("sell", &json!({"item": "tea", "count": 1}));
+    assert!(!is_error(&made), "{made}");
+    assert_eq!((shop.count("sell"), shop.stock("tea")), (1, 9), "the server saw it");
+    client.end();
+    let report: Value = serde_json::from_str(&shop.run_ok(&["mcp", "report", "--json", "--data", "data"])).unwrap();
+    let calls = &report["calls"]["shop/sell"];
+    let counted = (&calls["calls"], &calls["would_refuse"], &calls["not_made"]);
+    assert_eq!(counted, (&json!(2), &json!(1), &json!(1)), "{report}");
+}

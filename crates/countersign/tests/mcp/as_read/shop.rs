@@ -302,6 +302,7 @@ fn serving() {
         let mood = std::fs::read_to_string(folder.join("mood")).unwrap();
         let name = message["params"]["name"].as_str().unwrap_or_default();
         let result = match message["method"].as_str().unwrap() {
+            "initialize" if mood == "gone" => std::process::exit(7),
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": {"name": "shop", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {}},
