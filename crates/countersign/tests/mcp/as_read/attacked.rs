@@ -294,3 +294,19 @@ fn in_shadow_mode_a_call_is_made_though_its_server_was_lost_and_the_report_count
     let counted = (&calls["calls"], &calls["would_refuse"], &calls["not_made"]);
     assert_eq!(counted, (&json!(2), &json!(1), &json!(1)), "{report}");
 }
+
+#[test]
+fn a_write_rests_on_the_value_that_it_carries_in_whatever_spelling() {
+    let shop = Shop::new();
+    shop.approve(&["shop/sell", "--rests-on", "carried"]);
+    let mut client = shop.client();
+    for (left, note) in [(1_200_000, "12e5 of them"), (4800, "4 800"), (48_001_234, "4800-1234"), (7654, "\u{ff17}654")]
+    {
+        shop.set("tea", left);
+        client.call("get_stock", &json!({"item": "tea"}));
+        shop.set("tea", 2);
+        let refused = client.call("sell", &json!({"item": "rice", "count": 1, "note": note}));
+        assert_eq!(meta(&refused)["code"], "reading_changed", "{note}: {refused}");
+    }
+    assert_eq!(shop.count("sell"), 0, "the server never saw it");
+}
