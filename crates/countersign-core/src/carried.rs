@@ -43,8 +43,10 @@ impl Values {
     fn say(&mut self, text: &str) {
         self.numbers.extend(numbers(text));
         for joined in joined(text) {
-            self.numbers.extend(numbers(&joined));
-            self.text(&joined);
+            if joined.is_number {
+                self.numbers.extend(numbers(&joined.text));
+            }
+            self.text(&joined.text);
         }
         if text.chars().nth(CHARS_MAX).is_none() {
             self.text(text);
@@ -225,8 +227,12 @@ impl<S: Clone + Ord> Index<S> {
                 |text: &str| numbers(text).into_iter().filter_map(|number| self.numbers.get(&number)).flatten();
             found.extend(numbers_in(text).cloned());
             for joined in joined(text) {
-                found.extend(numbers_in(&joined).cloned());
-                self.find_embedded(&joined, &mut found);
+                if joined.is_number {
+                    found.extend(numbers_in(&joined.text).cloned());
+                }
+                if joined.is_longest {
+                    self.find_embedded(&joined.text, &mut found);
+                }
             }
             self.find_embedded(text, &mut found);
         });

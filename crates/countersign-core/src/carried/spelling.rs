@@ -9,6 +9,8 @@ use unicode_normalization::UnicodeNormalization as _;
 const DIGITS_MIN: usize = 4;
 /// How far an exponent moves the point at most: more than any amount needs.
 const EXPONENT_MAX: usize = 64;
+/// The longest group of those that a blank is between.
+const GROUP_CHARS_MAX: usize = 4;
 /// The most groups that are one value: an account number of 34 characters has nine groups of four.
 const GROUPS_MAX: usize = 9;
 
@@ -28,43 +30,75 @@ fn is_ignorable(char: char) -> bool {
         | 0x1_D173..=0x1_D17A | 0xE_0000..=0xE_0FFF)
 }
 
-/// What a text says in groups, each without what is between them: groups with digits in them that a blank is between, and any that a hyphen
-/// is. Of more than two groups, each beginning and each end could be a value of its own.
-pub(super) fn joined(text: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut groups: Vec<&str> = Vec::new();
-    let mut rest = text;
+/// What a text says in groups, without what is between them.
+pub(super) struct Joined {
+    pub(super) text: String,
+    /// Whether the groups are those of a number.
+    pub(super) is_number: bool,
+    /// Whether no more groups follow that belong to it.
+    pub(super) is_longest: bool,
+}
+
+/// What a text says in groups: short ones with digits in them that a blank is between, and any that a hyphen is. Of more than two, each
+/// beginning and each end could be a value of its own.
+pub(super) fn joined(text: &str) -> Vec<Joined> {
+    let (mut found, mut groups, mut rest) = (Vec::new(), Vec::new(), text);
     loop {
-        let (group, after) =
-            rest.split_at_checked(rest.find(|c| !is_of_group(c)).unwrap_or(rest.len())).unwrap_or_default();
+        let end = rest.find(|c| !is_of_group(c)).unwrap_or(rest.len());
+        let (group, after) = rest.split_at_checked(end).unwrap_or_default();
         if !group.is_empty() {
             groups.push(group);
         }
         let mut chars = after.chars();
         let (between, next) = (chars.next(), chars.as_str());
         let following = next.split(|c| !is_of_group(c)).next().unwrap_or_default();
-        let has_digit = |group: &str| group.contains(|c: char| c.is_ascii_digit());
         let is_joined = match between {
-            Some(' ') => has_digit(group) && has_digit(following),
+            Some(' ') => is_short(group) && is_short(following),
             Some('-' | '\u{2010}'..='\u{2015}') => !group.is_empty() && !following.is_empty(),
             _ => false,
         };
         if !is_joined {
-            for start in 0..groups.len() {
-                let windows = groups.get(start..).unwrap_or_default();
-                for end in 2..=windows.len().min(GROUPS_MAX) {
-                    found.insert(windows.get(..end).unwrap_or_default().concat());
-                }
-            }
+            join(&groups, &mut found);
             groups.clear();
         }
         if between.is_none() {
-            break;
+            return found;
         }
         rest = next;
     }
-    found.retain(|joined| joined.chars().nth(DIGITS_MIN.min(CHARS_MIN).saturating_sub(1)).is_some());
-    found
+}
+
+fn join(groups: &[&str], found: &mut Vec<Joined>) {
+    for start in 0..groups.len() {
+        let from = groups.get(start..).unwrap_or_default();
+        let longest = from.len().min(GROUPS_MAX);
+        for end in 2..=longest {
+            let some = from.get(..end).unwrap_or_default();
+            let (text, is_number) = (some.concat(), is_number(some));
+            if is_number || text.chars().nth(CHARS_MIN.saturating_sub(1)).is_some() {
+                found.push(Joined { text, is_number, is_longest: end == longest });
+            }
+        }
+    }
+}
+
+/// Whether something is a group of an account, a card or a telephone number, or of digits: longer ones are words, of which texts are full.
+fn is_short(group: &str) -> bool {
+    let whole = group.split('.').next().unwrap_or_default();
+    whole.contains(|c: char| c.is_ascii_digit()) && whole.chars().nth(GROUP_CHARS_MAX).is_none()
+}
+
+/// Whether groups are those of one number: up to three digits, then three each, with a fraction at the end.
+fn is_number(groups: &[&str]) -> bool {
+    let digits = |group: &str, fits: &dyn Fn(usize) -> bool| {
+        fits(group.len()) && group.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let (Some((first, rest)), Some((last, _))) = (groups.split_first(), groups.split_last()) else { return false };
+    let whole = last.split('.').next().unwrap_or_default();
+    let between = rest.get(..rest.len().saturating_sub(1)).unwrap_or_default();
+    digits(first, &|digits| (1..=3).contains(&digits))
+        && between.iter().all(|group| digits(group, &|digits| digits == 3))
+        && digits(whole, &|digits| digits == 3)
 }
 
 fn is_of_group(char: char) -> bool {
